@@ -1,0 +1,54 @@
+"""Records: message bytes that are the same on the wire and on disk."""
+
+from ariane_record.block import KEYS_MAX, BlockEncoder, RecordBlock, encode_block
+from ariane_record.errors import (
+    BlockFull,
+    IllegalName,
+    IllegalProperty,
+    RecordCorrupted,
+    RecordError,
+    RecordTooLarge,
+)
+from ariane_record.java_hash import java_string_hash, key_hash, tag_code
+from ariane_record.layout import (
+    CommitLogOffset,
+    ConsumerOffset,
+    Host,
+    PropertyName,
+    QueueOffset,
+    SystemFlag,
+)
+from ariane_record.message import RecordFields, decode_record, encode_record, record_checksum_ok
+from ariane_record.names import check_group_name, check_topic_name, is_system_topic
+from ariane_record.properties import decode_properties, encode_properties
+
+__all__ = [
+    "KEYS_MAX",
+    "BlockEncoder",
+    "BlockFull",
+    "CommitLogOffset",
+    "ConsumerOffset",
+    "Host",
+    "IllegalName",
+    "IllegalProperty",
+    "PropertyName",
+    "QueueOffset",
+    "RecordBlock",
+    "RecordCorrupted",
+    "RecordError",
+    "RecordFields",
+    "RecordTooLarge",
+    "SystemFlag",
+    "check_group_name",
+    "check_topic_name",
+    "decode_properties",
+    "decode_record",
+    "encode_block",
+    "encode_properties",
+    "encode_record",
+    "is_system_topic",
+    "java_string_hash",
+    "key_hash",
+    "record_checksum_ok",
+    "tag_code",
+]

@@ -1,0 +1,343 @@
+"""The packed block: many records of one topic back to back, and the columns that go with them.
+
+A producer encodes records in the format of the commit log, with zeros in the fields that the broker
+owns, so that the broker appends the block with one copy and fills those fields by column::
+
+    records      | record 0            | record 1      | record 2                  | ...
+    sizes        [ 1160,                 260,            1304,                       ... ]
+    tag_codes    [ hash(tag 0),          0,              hash(tag 2),                ... ]
+    key_counts   [ 2,                    0,              1,                          ... ]
+    key_hashes   [ hash(key 0a), hash(key 0b),           hash(key 2a),               ... ]
+    crc32        of all of records
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from struct import Struct
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_record.checksum import crc32 as crc32_of
+from ariane_record.errors import BlockFull, IllegalProperty, RecordTooLarge
+from ariane_record.java_hash import key_hashes, tag_code
+from ariane_record.layout import (
+    CRC_DIGITS,
+    CRC_MASK,
+    CRC_PROPERTY_BYTES,
+    CRC_PROPERTY_PREFIX,
+    HEADER_BYTES,
+    KEY_SEPARATOR,
+    MAGIC_V1,
+    MAGIC_V2,
+    PROPERTIES_BYTES_MAX,
+    PROPERTY_VALUE_END,
+    TOPIC_V1_BYTES_MAX,
+    TOPIC_V2_BYTES_MAX,
+    ByteBuffer,
+    PropertyName,
+    SystemFlag,
+)
+from ariane_record.message import EMPTY_HOST, RecordFields, encode_record
+from ariane_record.properties import properties_text
+
+KEYS_MAX: Final = 255
+"""Keys of one message in the index, its unique id included."""
+
+EMPTY_CRC_PROPERTY: Final = CRC_PROPERTY_PREFIX + b"0" * CRC_DIGITS + PROPERTY_VALUE_END
+"""Where the broker will write the checksum of the record."""
+
+OWN_ARGUMENTS: Final = frozenset(
+    {
+        PropertyName.KEYS,
+        PropertyName.TAGS,
+        PropertyName.UNIQUE_ID,
+        PropertyName.MESSAGE_GROUP,
+        PropertyName.CHECKSUM,
+    }
+)
+"""Properties that are arguments of their own, so that no column can contradict its record."""
+
+_HOST_FLAGS: Final = int(SystemFlag.BORN_HOST_IPV6 | SystemFlag.STORE_HOST_IPV6)
+
+# The header with everything that the broker owns left at zero (``x``):
+# size, magic, body CRC, queue id, flag, both offsets, system flag, born timestamp,
+# born host, store timestamp, store host, attempts, half offset, body length.
+_UNOWNED_HEADER: Final = Struct(">iII 4x i 16x iq 8x 8x 8x 4x 8x i")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordBlock:
+    """Records of one topic as they will lie in the commit log, with their columns.
+
+    Attributes:
+        topic: The topic of all records.
+        records: The records, back to back.
+        sizes: Bytes of each record, int32[count].
+        tag_codes: Hash of each tag, 0 for none, int32[count].
+        key_counts: Number of index keys of each record, uint8[count].
+        key_hashes: Index hashes of all keys, record after record, int32[sum(key_counts)].
+        crc32: CRC-32 of ``records``.
+    """
+
+    topic: str
+    records: ByteBuffer
+    sizes: NDArray[np.int32]
+    tag_codes: NDArray[np.int32]
+    key_counts: NDArray[np.uint8]
+    key_hashes: NDArray[np.int32]
+    crc32: int
+
+    @property
+    def count(self) -> int:
+        """Number of records."""
+        return len(self.sizes)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all records."""
+        return len(self.records)
+
+
+class BlockEncoder:
+    """Builds blocks of one topic, message by message; not for several threads at once."""
+
+    __slots__ = (
+        "_key_counts",
+        "_keys",
+        "_magic",
+        "_overhead_bytes",
+        "_parts",
+        "_sizes",
+        "_tags",
+        "_topic_part",
+        "size_bytes",
+        "size_bytes_max",
+        "topic",
+    )
+
+    def __init__(self, topic: str, *, size_bytes_max: int) -> None:
+        """Start an empty block.
+
+        Args:
+            topic: Name of the topic; more than 127 bytes make V2 records.
+            size_bytes_max: Bytes that a block may take.
+
+        Raises:
+            RecordTooLarge: The topic does not fit into its length field.
+        """
+        encoded = topic.encode()
+        if len(encoded) > TOPIC_V2_BYTES_MAX:
+            raise RecordTooLarge(f"topic of {len(encoded)} bytes")
+        version_2 = len(encoded) > TOPIC_V1_BYTES_MAX
+        self.topic = topic
+        self.size_bytes_max = size_bytes_max
+        self.size_bytes = 0
+        self._magic = MAGIC_V2 if version_2 else MAGIC_V1
+        self._topic_part = len(encoded).to_bytes(2 if version_2 else 1, "big") + encoded
+        self._overhead_bytes = HEADER_BYTES + len(self._topic_part) + 2 + CRC_PROPERTY_BYTES
+        self._parts: list[bytes] = []
+        self._sizes: list[int] = []
+        self._tags: list[str] = []
+        self._key_counts: list[int] = []
+        self._keys: list[str] = []
+
+    @property
+    def count(self) -> int:
+        """Number of records in the block so far."""
+        return len(self._sizes)
+
+    def clear(self) -> None:
+        """Forget all records."""
+        self.size_bytes = 0
+        self._parts = []
+        self._sizes = []
+        self._tags = []
+        self._key_counts = []
+        self._keys = []
+
+    def add(
+        self,
+        body: ByteBuffer,
+        *,
+        tag: str = "",
+        keys: Sequence[str] = (),
+        unique_id: str = "",
+        properties: Mapping[str, str] | None = None,
+        message_group: str = "",
+        flag: int = 0,
+        system_flag: int = 0,
+        born_timestamp_ms: int,
+    ) -> int:
+        """Encode one message at the end of the block.
+
+        Args:
+            body: The body as it is to be stored, compressed or not.
+            tag: The one coarse label, or nothing.
+            keys: Keys under which the message is found again; no spaces inside.
+            unique_id: The id that the producer gives.
+            properties: Further properties, none of those that are arguments here.
+            message_group: The ordering key, or nothing.
+            flag: Free for the application.
+            system_flag: Bits of ``SystemFlag``, those of the hosts excepted.
+            born_timestamp_ms: When the message was made, milliseconds since the epoch.
+
+        Returns:
+            Bytes of the record.
+
+        Raises:
+            BlockFull: No room; the block is unchanged.
+            IllegalProperty: A property, tag or key that the format cannot carry.
+            RecordTooLarge: The record fits into no block, or its properties into no record.
+        """
+        text = ""
+        pair_count = 0
+        if properties:
+            if not OWN_ARGUMENTS.isdisjoint(properties):
+                raise _own_argument(properties)
+            text = properties_text(properties)
+            pair_count = len(properties)
+        if keys:
+            joined = _joined_keys(keys)
+            text = f"{text}KEYS\x01{joined}\x02"
+            pair_count += 1
+        if tag:
+            text = f"{text}TAGS\x01{tag}\x02"
+            pair_count += 1
+        if unique_id:
+            text = f"{text}UNIQ_KEY\x01{unique_id}\x02"
+            pair_count += 1
+        if message_group:
+            text = f"{text}__SHARDINGKEY\x01{message_group}\x02"
+            pair_count += 1
+        if text.count("\x01") != pair_count or text.count("\x02") != pair_count:
+            raise IllegalProperty("a tag, key, id or group holds a separator, 0x01 or 0x02")
+        try:
+            encoded = text.encode()
+        except UnicodeEncodeError as error:
+            raise IllegalProperty(f"no Unicode text: {error}") from error
+        if type(body) is not bytes:
+            body = bytes(body)
+        body_length = len(body)
+        properties_length = len(encoded)
+        size = self._overhead_bytes + body_length + properties_length
+        size_bytes = self.size_bytes + size
+        if size_bytes > self.size_bytes_max:
+            raise self._no_room(size)
+        properties_length += CRC_PROPERTY_BYTES
+        if properties_length > PROPERTIES_BYTES_MAX:
+            raise RecordTooLarge(f"properties of {properties_length} bytes")
+        if system_flag & _HOST_FLAGS:
+            raise ValueError("a block has room for IPv4 hosts only")
+        key_count = len(keys)
+        if unique_id:
+            key_count += 1
+        if key_count > KEYS_MAX:
+            raise RecordTooLarge(f"{key_count} keys")
+        header = _UNOWNED_HEADER.pack(
+            size,
+            self._magic,
+            crc32_of(body) & CRC_MASK,
+            flag,
+            system_flag,
+            born_timestamp_ms,
+            body_length,
+        )
+        # Nothing below raises: a record is in the block as a whole or not at all.
+        self._parts += (
+            header,
+            body,
+            self._topic_part,
+            properties_length.to_bytes(2, "big"),
+            encoded,
+            EMPTY_CRC_PROPERTY,
+        )
+        self._sizes.append(size)
+        self._tags.append(tag)
+        self._key_counts.append(key_count)
+        if unique_id:
+            self._keys.append(unique_id)
+        if keys:
+            self._keys += keys
+        self.size_bytes = size_bytes
+        return size
+
+    def finish(self) -> RecordBlock:
+        """The block of everything added so far; the encoder starts the next one, empty."""
+        records = b"".join(self._parts)
+        count = len(self._sizes)
+        block = RecordBlock(
+            topic=self.topic,
+            records=records,
+            sizes=np.array(self._sizes, np.int32),
+            tag_codes=np.fromiter(map(tag_code, self._tags), np.int32, count),
+            key_counts=np.array(self._key_counts, np.uint8),
+            key_hashes=key_hashes(self.topic, self._keys),
+            crc32=crc32_of(records),
+        )
+        self.clear()
+        return block
+
+    def _no_room(self, size: int) -> BlockFull | RecordTooLarge:
+        if size > self.size_bytes_max:
+            return RecordTooLarge(
+                f"record of {size} bytes; a block holds at most {self.size_bytes_max}"
+            )
+        return BlockFull(
+            f"record of {size} bytes; {self.size_bytes_max - self.size_bytes} bytes are left"
+        )
+
+
+def _joined_keys(keys: Sequence[str]) -> str:
+    """The value of ``KEYS``, whose parts are the keys again."""
+    if isinstance(keys, str):
+        raise TypeError("keys are a sequence of texts, not one text")
+    joined = KEY_SEPARATOR.join(keys)
+    parts = joined.split(KEY_SEPARATOR)
+    if len(parts) != len(keys) or "" in parts:
+        raise IllegalProperty(f"keys {list(keys)!r}: a key is not empty and holds no space")
+    return joined
+
+
+def _own_argument(properties: Mapping[str, str]) -> IllegalProperty:
+    names = sorted(OWN_ARGUMENTS.intersection(properties))
+    return IllegalProperty(f"{', '.join(names)}: not a property to set by name")
+
+
+def encode_block(topic: str, messages: Sequence[RecordFields]) -> RecordBlock:
+    """A block of messages that are already at hand as fields: forwarded, retried, delayed ones.
+
+    Hosts are left to the broker, as in every block; all other fields are kept as they are.
+
+    Args:
+        topic: The topic of the block; it takes the place of the messages' own.
+        messages: What to encode, in this order.
+
+    Raises:
+        IllegalProperty: A property that the format cannot carry.
+        RecordTooLarge: Topic, properties or number of keys do not fit into a record.
+    """
+    records = [
+        encode_record(replace(message, topic=topic, born_host=EMPTY_HOST, store_host=EMPTY_HOST))
+        for message in messages
+    ]
+    keys_of_each = [
+        (message.unique_id, *message.keys) if message.unique_id else message.keys
+        for message in messages
+    ]
+    key_counts = [len(keys) for keys in keys_of_each]
+    if max(key_counts, default=0) > KEYS_MAX:
+        raise RecordTooLarge(f"{max(key_counts)} keys")
+    joined = b"".join(records)
+    return RecordBlock(
+        topic=topic,
+        records=joined,
+        sizes=np.array([len(record) for record in records], np.int32),
+        tag_codes=np.array([tag_code(message.tag) for message in messages], np.int32),
+        key_counts=np.array(key_counts, np.uint8),
+        key_hashes=key_hashes(topic, [key for keys in keys_of_each for key in keys]),
+        crc32=crc32_of(joined),
+    )

@@ -1,0 +1,125 @@
+"""The rules for names of topics and consumer groups.
+
+A name that a user picks holds letters, digits, ``_`` and ``-`` only. The system makes names of its
+own, which no user may take: ``%RETRY%`` and ``%DLQ%`` before the name of a group, and the topics and
+groups listed here, which are those of RocketMQ.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from ariane_record.errors import IllegalName
+
+TOPIC_NAME_LENGTH_MAX: Final = 127
+GROUP_NAME_LENGTH_MAX: Final = 120
+SYSTEM_TOPIC_NAME_LENGTH_MAX: Final = 255
+
+RETRY_PREFIX: Final = "%RETRY%"
+DEAD_LETTER_PREFIX: Final = "%DLQ%"
+LIGHT_QUEUE_PREFIX: Final = "%LMQ%"
+SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
+
+DELAY_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
+TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+CHECKS_EXHAUSTED_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
+TEMPLATE_TOPIC: Final = "TBW102"
+
+_SYSTEM_TOPICS: Final = frozenset(
+    {
+        DELAY_TOPIC,
+        CHECKS_EXHAUSTED_TOPIC,
+        TEMPLATE_TOPIC,
+        "BenchmarkTest",
+        "CHECKPOINT_TOPIC",
+        "OFFSET_MOVED_EVENT",
+        "SELF_TEST_TOPIC",
+    }
+)
+_SYSTEM_TOPIC_PREFIXES: Final = (
+    RETRY_PREFIX,
+    DEAD_LETTER_PREFIX,
+    LIGHT_QUEUE_PREFIX,
+    "RMQ_SYS_",
+    "rmq_sys_",
+)
+_SYSTEM_GROUPS: Final = frozenset(
+    {
+        "TOOLS_CONSUMER",
+        "FILTERSRV_CONSUMER",
+        "SELF_TEST_C_GROUP",
+        "CID_ONS-HTTP-PROXY",
+        "CID_ONSAPI_PULL",
+        "CID_ONSAPI_PERMISSION",
+        "CID_ONSAPI_OWNER",
+    }
+)
+
+_USER_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
+_SYSTEM_NAME: Final = re.compile(r"[%|A-Za-z0-9_+-]+")
+
+
+def is_system_topic(name: str) -> bool:
+    """Whether the topic belongs to the system: no user creates it or sends to it."""
+    return name in _SYSTEM_TOPICS or name.startswith(_SYSTEM_TOPIC_PREFIXES)
+
+
+def is_system_group(name: str) -> bool:
+    """Whether the consumer group belongs to the system."""
+    return name in _SYSTEM_GROUPS or name.startswith(SYSTEM_GROUP_PREFIX)
+
+
+def check_topic_name(name: str, *, system: bool = False) -> str:
+    """Return the name of a topic if it is legal.
+
+    Args:
+        name: The topic.
+        system: Whether topics of the system are legal too.
+
+    Raises:
+        IllegalName: Says which rule it breaks.
+    """
+    if not is_system_topic(name):
+        return _checked_user_name("topic", name, TOPIC_NAME_LENGTH_MAX)
+    if not system:
+        raise IllegalName(f"topic {name!r} belongs to the system")
+    if len(name) > SYSTEM_TOPIC_NAME_LENGTH_MAX or _SYSTEM_NAME.fullmatch(name) is None:
+        raise IllegalName(
+            f"topic {name!r}: 1 to {SYSTEM_TOPIC_NAME_LENGTH_MAX} letters, digits, '_', '-', '%'"
+        )
+    return name
+
+
+def check_group_name(name: str, *, system: bool = False) -> str:
+    """Return the name of a consumer or producer group if it is legal.
+
+    Args:
+        name: The group.
+        system: Whether groups of the system are legal too.
+
+    Raises:
+        IllegalName: Says which rule it breaks.
+    """
+    if is_system_group(name) and not system:
+        raise IllegalName(f"group {name!r} belongs to the system")
+    return _checked_user_name("group", name, GROUP_NAME_LENGTH_MAX)
+
+
+def _checked_user_name(kind: str, name: str, length_max: int) -> str:
+    if len(name) > length_max or _USER_NAME.fullmatch(name) is None:
+        raise IllegalName(f"{kind} {name!r}: 1 to {length_max} letters, digits, '_' or '-'")
+    return name
+
+
+def retry_topic(group: str) -> str:
+    """The topic that brings failed messages back to a group."""
+    return RETRY_PREFIX + group
+
+
+def dead_letter_topic(group: str) -> str:
+    """The topic that keeps what a group has given up."""
+    return DEAD_LETTER_PREFIX + group

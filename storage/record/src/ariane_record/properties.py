@@ -1,0 +1,72 @@
+"""The properties of a record: ``name 0x01 value 0x02``, repeated, in UTF-8.
+
+Neither side may hold one of the two separators, and neither may be empty: the readers of the field
+pass over such a pair, so it would vanish on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ariane_record.errors import IllegalProperty
+
+_NAME_END: Final = "\x01"
+_VALUE_END: Final = "\x02"
+
+
+def properties_text(properties: Mapping[str, str]) -> str:
+    """The properties as one text, in the order of the mapping.
+
+    Raises:
+        IllegalProperty: A name or value is empty or holds a separator.
+    """
+    text = "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
+    count = len(properties)
+    # An empty name stands at the start or behind a value; an empty value behind a name.
+    if (
+        text.count(_NAME_END) != count
+        or text.count(_VALUE_END) != count
+        or "\x01\x02" in text
+        or "\x02\x01" in text
+        or text.startswith(_NAME_END)
+    ):
+        raise _illegal(properties)
+    return text
+
+
+def _illegal(properties: Mapping[str, str]) -> IllegalProperty:
+    """Name the pair that is to blame."""
+    for name, value in properties.items():
+        for text in (name, value):
+            if not text:
+                return IllegalProperty(f"property {name!r}: empty names and values are not kept")
+            if _NAME_END in text or _VALUE_END in text:
+                return IllegalProperty(f"property {name!r}: holds a separator, 0x01 or 0x02")
+    raise AssertionError("every property is legal")
+
+
+def encode_properties(properties: Mapping[str, str]) -> bytes:
+    """The properties as bytes, in the order of the mapping.
+
+    Raises:
+        IllegalProperty: A name or value is empty, holds a separator or is no Unicode text.
+    """
+    try:
+        return properties_text(properties).encode()
+    except UnicodeEncodeError as error:
+        raise IllegalProperty(f"no Unicode text: {error}") from error
+
+
+def decode_properties(encoded: bytes | memoryview) -> dict[str, str]:
+    """The properties of a record, in their order; of a repeated name the last one counts.
+
+    Pairs without a name, a value or a separator between them are passed over, as Java readers do.
+    Bytes that are no UTF-8 become replacement characters: the record is otherwise sound.
+    """
+    properties: dict[str, str] = {}
+    for pair in str(encoded, "utf-8", "replace").split(_VALUE_END):
+        name, _, value = pair.partition(_NAME_END)
+        if name and value:
+            properties[name] = value
+    return properties
