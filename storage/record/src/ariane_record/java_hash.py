@@ -76,13 +76,12 @@ def key_hash(topic: str, key: str) -> int:
 
 def key_hashes(topic: str, keys: Sequence[str]) -> NDArray[np.int32]:
     """``key_hash`` of many keys of one topic, in their order."""
-    total = sum(map(len, keys))
-    if total < _VECTOR_UNITS_MIN:
+    if sum(map(len, keys)) < _VECTOR_UNITS_MIN or max(map(len, keys)) >= _CHUNK_UNITS // 2:
         return np.fromiter((key_hash(topic, key) for key in keys), np.int32, len(keys))
     words, lengths = _hash_words(keys)
     prefix = np.uint32(java_string_hash(topic + "#") & _WORD_MASK)
     # hash(prefix + key) = hash(prefix) * 31 ** len(key) + hash(key)
-    words += prefix * _POWERS[np.minimum(lengths, _CHUNK_UNITS - 1)]
+    words += prefix * _POWERS[lengths]
     signed = words.view(np.int32)
     np.abs(signed, out=signed)
     signed[words == _SIGN_BIT] = 0
