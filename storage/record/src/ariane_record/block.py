@@ -30,6 +30,7 @@ from ariane_record.layout import (
     CRC_PROPERTY_BYTES,
     CRC_PROPERTY_PREFIX,
     HEADER_BYTES,
+    HOST_FLAGS,
     KEY_SEPARATOR,
     MAGIC_V1,
     MAGIC_V2,
@@ -39,10 +40,8 @@ from ariane_record.layout import (
     TOPIC_V2_BYTES_MAX,
     ByteBuffer,
     PropertyName,
-    SystemFlag,
 )
 from ariane_record.message import EMPTY_HOST, RecordFields, encode_record
-from ariane_record.properties import properties_text
 
 KEYS_MAX: Final = 255
 """Keys of one message in the index, its unique id included."""
@@ -61,12 +60,17 @@ OWN_ARGUMENTS: Final = frozenset(
 )
 """Properties that are arguments of their own, so that no column can contradict its record."""
 
-_HOST_FLAGS: Final = int(SystemFlag.BORN_HOST_IPV6 | SystemFlag.STORE_HOST_IPV6)
+_OWN_OR_EMPTY: Final = OWN_ARGUMENTS | {""}
+_NAME_END: Final = "\x01"
+_VALUE_END: Final = "\x02"
+_join_pair = _NAME_END.join
+_join_pairs = _VALUE_END.join
+
 
 # The header with everything that the broker owns left at zero (``x``):
 # size, magic, body CRC, queue id, flag, both offsets, system flag, born timestamp,
 # born host, store timestamp, store host, attempts, half offset, body length.
-_UNOWNED_HEADER: Final = Struct(">iII 4x i 16x iq 8x 8x 8x 4x 8x i")
+_pack_unowned_header = Struct(">iII 4x i 16x iq 8x 8x 8x 4x 8x i").pack
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,10 +110,10 @@ class BlockEncoder:
     """Builds blocks of one topic, message by message; not for several threads at once."""
 
     __slots__ = (
+        "_fixed_bytes",
         "_key_counts",
         "_keys",
         "_magic",
-        "_overhead_bytes",
         "_parts",
         "_sizes",
         "_tags",
@@ -138,7 +142,7 @@ class BlockEncoder:
         self.size_bytes = 0
         self._magic = MAGIC_V2 if version_2 else MAGIC_V1
         self._topic_part = len(encoded).to_bytes(2 if version_2 else 1, "big") + encoded
-        self._overhead_bytes = HEADER_BYTES + len(self._topic_part) + 2 + CRC_PROPERTY_BYTES
+        self._fixed_bytes = HEADER_BYTES + len(self._topic_part) + 2
         self._parts: list[bytes] = []
         self._sizes: list[int] = []
         self._tags: list[str] = []
@@ -159,7 +163,7 @@ class BlockEncoder:
         self._key_counts = []
         self._keys = []
 
-    def add(
+    def add(  # noqa: C901, PLR0912, PLR0915 - a call of its own for each step would double the price.
         self,
         body: ByteBuffer,
         *,
@@ -193,15 +197,23 @@ class BlockEncoder:
             IllegalProperty: A property, tag or key that the format cannot carry.
             RecordTooLarge: The record fits into no block, or its properties into no record.
         """
-        text = ""
+        # One call a message: everything here is written for few and cheap byte codes, which is why
+        # all pairs become one text first, checked and encoded once.
         pair_count = 0
         if properties:
-            if not OWN_ARGUMENTS.isdisjoint(properties):
-                raise _own_argument(properties)
-            text = properties_text(properties)
+            if not _OWN_OR_EMPTY.isdisjoint(properties) or "" in properties.values():
+                raise _illegal_pair(properties)
+            text = _join_pairs(map(_join_pair, properties.items())) + _VALUE_END
             pair_count = len(properties)
-        if keys:
-            joined = _joined_keys(keys)
+        else:
+            text = ""
+        key_count = len(keys)
+        if key_count:
+            if isinstance(keys, str):
+                raise TypeError("keys is a sequence of texts, not one text")
+            joined = KEY_SEPARATOR.join(keys)
+            if joined.count(KEY_SEPARATOR) != key_count - 1 or "" in keys:
+                raise IllegalProperty(f"keys {keys!r}: a key is not empty and holds no space")
             text = f"{text}KEYS\x01{joined}\x02"
             pair_count += 1
         if tag:
@@ -210,34 +222,30 @@ class BlockEncoder:
         if unique_id:
             text = f"{text}UNIQ_KEY\x01{unique_id}\x02"
             pair_count += 1
+            key_count += 1
         if message_group:
             text = f"{text}__SHARDINGKEY\x01{message_group}\x02"
             pair_count += 1
-        if text.count("\x01") != pair_count or text.count("\x02") != pair_count:
-            raise IllegalProperty("a tag, key, id or group holds a separator, 0x01 or 0x02")
+        if text.count(_NAME_END) != pair_count or text.count(_VALUE_END) != pair_count:
+            raise IllegalProperty("a property, tag, key, id or group holds 0x01 or 0x02")
         try:
             encoded = text.encode()
         except UnicodeEncodeError as error:
             raise IllegalProperty(f"no Unicode text: {error}") from error
         if type(body) is not bytes:
-            body = bytes(body)
+            body = bytes(memoryview(body))
         body_length = len(body)
-        properties_length = len(encoded)
-        size = self._overhead_bytes + body_length + properties_length
+        properties_length = len(encoded) + CRC_PROPERTY_BYTES
+        size = self._fixed_bytes + body_length + properties_length
         size_bytes = self.size_bytes + size
-        if size_bytes > self.size_bytes_max:
-            raise self._no_room(size)
-        properties_length += CRC_PROPERTY_BYTES
-        if properties_length > PROPERTIES_BYTES_MAX:
-            raise RecordTooLarge(f"properties of {properties_length} bytes")
-        if system_flag & _HOST_FLAGS:
-            raise ValueError("a block has room for IPv4 hosts only")
-        key_count = len(keys)
-        if unique_id:
-            key_count += 1
-        if key_count > KEYS_MAX:
-            raise RecordTooLarge(f"{key_count} keys")
-        header = _UNOWNED_HEADER.pack(
+        if (
+            size_bytes > self.size_bytes_max
+            or properties_length > PROPERTIES_BYTES_MAX
+            or key_count > KEYS_MAX
+            or system_flag & HOST_FLAGS
+        ):
+            raise self._refusal(size, properties_length, key_count)
+        header = _pack_unowned_header(
             size,
             self._magic,
             crc32_of(body) & CRC_MASK,
@@ -251,7 +259,7 @@ class BlockEncoder:
             header,
             body,
             self._topic_part,
-            properties_length.to_bytes(2, "big"),
+            properties_length.to_bytes(2),
             encoded,
             EMPTY_CRC_PROPERTY,
         )
@@ -281,30 +289,26 @@ class BlockEncoder:
         self.clear()
         return block
 
-    def _no_room(self, size: int) -> BlockFull | RecordTooLarge:
+    def _refusal(self, size: int, properties_length: int, key_count: int) -> Exception:
+        """Why a record is not taken."""
+        if properties_length > PROPERTIES_BYTES_MAX:
+            return RecordTooLarge(f"properties of {properties_length} bytes")
+        if key_count > KEYS_MAX:
+            return RecordTooLarge(f"{key_count} keys; the index takes {KEYS_MAX}")
         if size > self.size_bytes_max:
-            return RecordTooLarge(
-                f"record of {size} bytes; a block holds at most {self.size_bytes_max}"
-            )
-        return BlockFull(
-            f"record of {size} bytes; {self.size_bytes_max - self.size_bytes} bytes are left"
-        )
+            return RecordTooLarge(f"record of {size} bytes; a block takes {self.size_bytes_max}")
+        room = self.size_bytes_max - self.size_bytes
+        if size > room:
+            return BlockFull(f"record of {size} bytes; {room} bytes are left")
+        return ValueError("the host bits of the system flag are not for the producer to set")
 
 
-def _joined_keys(keys: Sequence[str]) -> str:
-    """The value of ``KEYS``, whose parts are the keys again."""
-    if isinstance(keys, str):
-        raise TypeError("keys are a sequence of texts, not one text")
-    joined = KEY_SEPARATOR.join(keys)
-    parts = joined.split(KEY_SEPARATOR)
-    if len(parts) != len(keys) or "" in parts:
-        raise IllegalProperty(f"keys {list(keys)!r}: a key is not empty and holds no space")
-    return joined
-
-
-def _own_argument(properties: Mapping[str, str]) -> IllegalProperty:
-    names = sorted(OWN_ARGUMENTS.intersection(properties))
-    return IllegalProperty(f"{', '.join(names)}: not a property to set by name")
+def _illegal_pair(properties: Mapping[str, str]) -> IllegalProperty:
+    """Name what is wrong with the names, or else with the values."""
+    names = OWN_ARGUMENTS.intersection(properties)
+    if names:
+        return IllegalProperty(f"{', '.join(sorted(names))}: not a property to set by name")
+    return IllegalProperty("empty names and values are not kept")
 
 
 def encode_block(topic: str, messages: Sequence[RecordFields]) -> RecordBlock:

@@ -6,10 +6,12 @@
     +-- RecordCorrupted     bytes that claim to be a record and are not
     +-- BlockFull           the record does not fit into what is left of the block
     +-- (ValueError)
+        +-- IllegalMessageId  a text that is no message id
         +-- IllegalName       a topic or group name outside the rules
         +-- IllegalProperty   a property or key that the format cannot carry
         +-- RecordTooLarge    body, topic or properties beyond what a record can hold
 """
+# ruff: noqa: N818 - the names say what happened; RecordError is the one that says "Error".
 
 from __future__ import annotations
 
@@ -37,6 +39,10 @@ class BlockFull(RecordError):
 
     The block is as it was before: finish it, and add the record to the next one.
     """
+
+
+class IllegalMessageId(RecordError, ValueError):
+    """A text that is no message id."""
 
 
 class IllegalName(RecordError, ValueError):

@@ -28,7 +28,7 @@ _POWERS_DESCENDING: Final = tuple(
 # The vector form works through texts in chunks of this many units, which bounds its tables, and
 # has a fixed price of some 20 us, for which the scalar form hashes this many units.
 _CHUNK_UNITS: Final = 1 << 16
-_VECTOR_UNITS_MIN: Final = 512
+_VECTOR_UNITS_MIN: Final = 256
 
 
 def _powers(factor: int) -> NDArray[np.uint32]:

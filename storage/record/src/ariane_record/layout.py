@@ -86,6 +86,7 @@ class SystemFlag(IntFlag):
     COMPRESSION_ZLIB = 0x300
 
 
+HOST_FLAGS: Final = int(SystemFlag.BORN_HOST_IPV6 | SystemFlag.STORE_HOST_IPV6)
 TRANSACTION_MASK: Final = 0xC
 COMPRESSION_TYPE_MASK: Final = 0x700
 

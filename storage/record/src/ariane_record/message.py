@@ -5,18 +5,19 @@ Where many records lie together, the vector forms in ``block`` and ``columns`` a
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from struct import Struct
-from struct import error as StructError
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from ariane_record.checksum import checksum_digits, masked_crc32
 from ariane_record.errors import IllegalProperty, RecordCorrupted, RecordTooLarge
 from ariane_record.layout import (
     CRC_PROPERTY_BYTES,
     CRC_PROPERTY_PREFIX,
+    HEADER_BYTES,
     HEADER_STRUCTS,
+    HOST_FLAGS,
     KEY_SEPARATOR,
     MAGIC_V1,
     MAGIC_V2,
@@ -34,8 +35,7 @@ from ariane_record.layout import (
 from ariane_record.properties import decode_properties, encode_properties
 
 EMPTY_HOST: Final[Host] = ("0.0.0.0", 0)  # noqa: S104 - an empty host slot, nothing listens.
-_HOST_FLAGS: Final = int(SystemFlag.BORN_HOST_IPV6 | SystemFlag.STORE_HOST_IPV6)
-_SYSTEM_FLAG: Final = Struct(">i")
+_SYSTEM_FLAG: Final = struct.Struct(">i")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,7 @@ def encode_record(fields: RecordFields, *, checksum: bool = True) -> bytes:
     version_2 = len(topic) > TOPIC_V1_BYTES_MAX
     born_ip = ip_address(fields.born_host[0])
     store_ip = ip_address(fields.store_host[0])
-    system_flag = fields.system_flag & ~_HOST_FLAGS
+    system_flag = fields.system_flag & ~HOST_FLAGS
     if born_ip.version == 6:
         system_flag |= SystemFlag.BORN_HOST_IPV6
     if store_ip.version == 6:
@@ -153,6 +153,64 @@ def encode_record(fields: RecordFields, *, checksum: bool = True) -> bytes:
     return b"".join((record, CRC_PROPERTY_PREFIX, digits, PROPERTY_VALUE_END))
 
 
+class RecordSpans(NamedTuple):
+    """The header of one record, and where its variable parts lie in the buffer.
+
+    Attributes:
+        header: The values of ``layout.HEADER``, in its order; the addresses as bytes.
+        body: The body.
+        topic: The name of the topic, without its length field.
+        properties: The encoded properties, without their length field.
+    """
+
+    header: tuple[Any, ...]
+    body: slice
+    topic: slice
+    properties: slice
+
+
+def find_spans(buffer: ByteBuffer, start: int, size: int) -> RecordSpans:
+    """The parts of a record, of either version and with hosts of either family.
+
+    Args:
+        buffer: Where the record lies.
+        start: Its first byte.
+        size: Its size as known from elsewhere, all of it within the buffer.
+
+    Raises:
+        RecordCorrupted: The bytes are no record of this size.
+    """
+    end = start + size
+    if size < RECORD_BYTES_MIN:
+        raise RecordCorrupted(f"{size} bytes are too few for a record")
+    (host_flags,) = _SYSTEM_FLAG.unpack_from(buffer, start + SYSTEM_FLAG_START)
+    layout = HEADER_STRUCTS[
+        bool(host_flags & SystemFlag.BORN_HOST_IPV6), bool(host_flags & SystemFlag.STORE_HOST_IPV6)
+    ]
+    if size < layout.size + RECORD_BYTES_MIN - HEADER_BYTES:
+        raise RecordCorrupted(f"{size} bytes are too few for a record with such hosts")
+    header = layout.unpack_from(buffer, start)
+    stored_size, magic, *_, body_length = header
+    if stored_size != size:
+        raise RecordCorrupted(f"its size field says {stored_size}, but it has {size} bytes")
+    if magic not in (MAGIC_V1, MAGIC_V2):
+        raise RecordCorrupted(f"unknown magic code {magic:#010x}")
+    body = slice(start + layout.size, start + layout.size + body_length)
+    if not body.start <= body.stop < end:
+        raise RecordCorrupted(f"a body of {body_length} bytes does not fit")
+    topic = _counted(buffer, body.stop, 2 if magic == MAGIC_V2 else 1)
+    properties = _counted(buffer, topic.stop, 2)
+    if properties.stop != end:
+        raise RecordCorrupted("its lengths do not add up to its size")
+    return RecordSpans(header, body, topic, properties)
+
+
+def _counted(buffer: ByteBuffer, start: int, length_bytes: int) -> slice:
+    """Where the bytes behind a length field lie; what reaches too far is for the caller to see."""
+    content = start + length_bytes
+    return slice(content, content + int.from_bytes(buffer[start:content], "big"))
+
+
 def decode_record(buffer: ByteBuffer, *, verify: bool = True) -> RecordFields:
     """Everything that one record says.
 
@@ -163,88 +221,43 @@ def decode_record(buffer: ByteBuffer, *, verify: bool = True) -> RecordFields:
     Raises:
         RecordCorrupted: The bytes are no record, or a checksum differs.
     """
-    return _decode(buffer, verify=verify)[0]
-
-
-def _decode(buffer: ByteBuffer, *, verify: bool) -> tuple[RecordFields, int]:
-    """The fields, and where the properties start."""
     view = memoryview(buffer).cast("B")
-    if len(view) < RECORD_BYTES_MIN:
-        raise RecordCorrupted(f"{len(view)} bytes are too few for a record")
-    (host_flags,) = _SYSTEM_FLAG.unpack_from(view, SYSTEM_FLAG_START)
-    born_ipv6 = bool(host_flags & SystemFlag.BORN_HOST_IPV6)
-    store_ipv6 = bool(host_flags & SystemFlag.STORE_HOST_IPV6)
-    header = HEADER_STRUCTS[born_ipv6, store_ipv6]
-    try:
-        (
-            size,
-            magic,
-            body_crc,
-            queue_id,
-            flag,
-            queue_offset,
-            commit_log_offset,
-            system_flag,
-            born_timestamp_ms,
-            born_ip,
-            born_port,
-            store_timestamp_ms,
-            store_ip,
-            store_port,
-            attempts,
-            half_offset,
-            body_length,
-        ) = header.unpack_from(view)
-    except StructError:
-        raise RecordCorrupted(f"{len(view)} bytes are too few for its header") from None
-    if size != len(view):
-        raise RecordCorrupted(f"its size field says {size}, but it has {len(view)} bytes")
-    if magic not in (MAGIC_V1, MAGIC_V2):
-        raise RecordCorrupted(f"unknown magic code {magic:#010x}")
-    body_end = header.size + body_length
-    topic_start, topic_end = _counted(view, body_end, 2 if magic == MAGIC_V2 else 1)
-    properties_start, properties_end = _counted(view, topic_end, 2)
-    if body_length < 0 or properties_end != size:
-        raise RecordCorrupted("its lengths do not add up to its size")
-    body = bytes(view[header.size : body_end])
+    spans = find_spans(view, 0, len(view))
     if verify:
-        if masked_crc32(body) != body_crc:
-            raise RecordCorrupted("the checksum of the body differs")
-        if not _checksum_matches(view, properties_start, required=False):
-            raise RecordCorrupted("the checksum of the record differs")
+        _check_checksums(view, spans)
+    return fields_of(view, spans)
+
+
+def fields_of(buffer: ByteBuffer, spans: RecordSpans) -> RecordFields:
+    """Decode all fields of a record whose parts are known.
+
+    Raises:
+        RecordCorrupted: The topic is no UTF-8.
+    """
+    header = spans.header
     try:
-        topic = str(view[topic_start:topic_end], "utf-8")
+        topic = str(buffer[spans.topic], "utf-8")
     except UnicodeDecodeError:
         raise RecordCorrupted("its topic is no UTF-8") from None
-    properties = decode_properties(view[properties_start:properties_end])
+    properties = decode_properties(buffer[spans.properties])
     properties.pop(PropertyName.CHECKSUM, None)
-    fields = RecordFields(
+    return RecordFields(
         topic=topic,
-        body=body,
+        body=bytes(buffer[spans.body]),
         properties=properties,
-        queue_id=queue_id,
-        queue_offset=queue_offset,
-        commit_log_offset=commit_log_offset,
-        flag=flag,
-        system_flag=system_flag,
-        born_timestamp_ms=born_timestamp_ms,
-        born_host=(str(ip_address(born_ip)), born_port),
-        store_timestamp_ms=store_timestamp_ms,
-        store_host=(str(ip_address(store_ip)), store_port),
-        attempts=attempts,
-        half_offset=half_offset,
-        body_crc=body_crc,
+        body_crc=header[2],
+        queue_id=header[3],
+        flag=header[4],
+        queue_offset=header[5],
+        commit_log_offset=header[6],
+        system_flag=header[7],
+        born_timestamp_ms=header[8],
+        born_host=(str(ip_address(header[9])), header[10]),
+        store_timestamp_ms=header[11],
+        store_host=(str(ip_address(header[12])), header[13]),
+        attempts=header[14],
+        half_offset=header[15],
     )
-    return fields, properties_start
-
-
-def _counted(view: memoryview, start: int, count_bytes: int) -> tuple[int, int]:
-    """Where the bytes behind a length field begin and end."""
-    content = start + count_bytes
-    length = int.from_bytes(view[start:content], "big")
-    if start < 0 or content > len(view) or content + length > len(view):
-        raise RecordCorrupted("its lengths do not add up to its size")
-    return content, content + length
 
 
 def record_checksum_ok(buffer: ByteBuffer, *, required: bool = False) -> bool:
@@ -255,18 +268,26 @@ def record_checksum_ok(buffer: ByteBuffer, *, required: bool = False) -> bool:
         required: Whether a record without a checksum of itself is refused. If not, such a record
             is judged by the checksum of its body.
     """
+    view = memoryview(buffer).cast("B")
     try:
-        properties_start = _decode(buffer, verify=True)[1]
+        spans = find_spans(view, 0, len(view))
+        _check_checksums(view, spans)
     except RecordCorrupted:
         return False
-    view = memoryview(buffer).cast("B")
-    return not required or _checksum_matches(view, properties_start, required=True)
+    return not required or _has_checksum(view, spans)
 
 
-def _checksum_matches(view: memoryview, properties_start: int, *, required: bool) -> bool:
-    covered = len(view) - CRC_PROPERTY_BYTES
-    last = bytes(view[max(covered, properties_start) :])
-    if covered < properties_start or not last.startswith(CRC_PROPERTY_PREFIX):
-        return not required
-    digits = checksum_digits(masked_crc32(view[:covered]))
-    return last == CRC_PROPERTY_PREFIX + digits + PROPERTY_VALUE_END
+def _check_checksums(view: memoryview, spans: RecordSpans) -> None:
+    if masked_crc32(view[spans.body]) != spans.header[2]:
+        raise RecordCorrupted("the checksum of the body differs")
+    if _has_checksum(view, spans):
+        covered = len(view) - CRC_PROPERTY_BYTES
+        digits = checksum_digits(masked_crc32(view[:covered]))
+        if bytes(view[covered:]) != CRC_PROPERTY_PREFIX + digits + PROPERTY_VALUE_END:
+            raise RecordCorrupted("the checksum of the record differs")
+
+
+def _has_checksum(view: memoryview, spans: RecordSpans) -> bool:
+    start = len(view) - CRC_PROPERTY_BYTES
+    prefix = bytes(view[start : start + len(CRC_PROPERTY_PREFIX)])
+    return start >= spans.properties.start and prefix == CRC_PROPERTY_PREFIX

@@ -1,8 +1,8 @@
 """The rules for names of topics and consumer groups.
 
-A name that a user picks holds letters, digits, ``_`` and ``-`` only. The system makes names of its
-own, which no user may take: ``%RETRY%`` and ``%DLQ%`` before the name of a group, and the topics and
-groups listed here, which are those of RocketMQ.
+A name that a user picks holds letters, digits, ``_`` and ``-`` only. The system makes names of
+its own, which no user may take: ``%RETRY%`` and ``%DLQ%`` before the name of a group, and the
+topics and groups listed here, which are those of RocketMQ.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ariane_record.errors import IllegalProperty
+from ariane_record.layout import ByteBuffer
 
 _NAME_END: Final = "\x01"
 _VALUE_END: Final = "\x02"
@@ -58,7 +59,7 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
         raise IllegalProperty(f"no Unicode text: {error}") from error
 
 
-def decode_properties(encoded: bytes | memoryview) -> dict[str, str]:
+def decode_properties(encoded: ByteBuffer) -> dict[str, str]:
     """The properties of a record, in their order; of a repeated name the last one counts.
 
     Pairs without a name, a value or a separator between them are passed over, as Java readers do.
@@ -70,3 +71,29 @@ def decode_properties(encoded: bytes | memoryview) -> dict[str, str]:
         if name and value:
             properties[name] = value
     return properties
+
+
+def find_property(encoded: bytes, name: bytes) -> str:
+    """The value of one property, or an empty text: what ``decode_properties`` would give for it.
+
+    Faster by far than decoding them all.
+
+    Args:
+        encoded: The properties of a record.
+        name: The name, encoded.
+    """
+    end = len(encoded)
+    while True:
+        # The last one counts, so the search goes backwards.
+        before = encoded.rfind(b"\x02" + name + b"\x01", 0, end)
+        if before >= 0:
+            start = before + len(name) + 2
+        elif encoded.startswith(name + b"\x01"):
+            start = len(name) + 1
+        else:
+            return ""
+        stop = encoded.find(b"\x02", start)
+        value = encoded[start : stop if stop >= 0 else len(encoded)]
+        if value or before < 0:
+            return str(value, "utf-8", "replace")
+        end = before + 1

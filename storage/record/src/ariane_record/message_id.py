@@ -1,0 +1,131 @@
+"""Ids of messages: where one lies (offset message id), and which one it is (unique id).
+
+An offset message id is given by the broker and finds the record without an index::
+
+    store ip (4 or 16 bytes) | port i32 | commit-log offset i64          32 or 56 hex digits
+
+A unique id is given by the producer before the message is sent, so that a repeated send keeps it::
+
+    ip (4 or 16 bytes) | pid i16 | origin i32 | ms of the month i32 | counter i16     32 or 56
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from datetime import UTC, datetime
+from ipaddress import ip_address
+from typing import Final, NamedTuple
+
+from ariane_record.errors import IllegalMessageId
+from ariane_record.layout import CommitLogOffset, Host
+
+_PLACE: Final = struct.Struct(">iq")
+_IPV4_PLACE_BYTES: Final = 4 + _PLACE.size
+_IPV6_PLACE_BYTES: Final = 16 + _PLACE.size
+
+_COUNTER_LAST: Final = 0xFFFF
+_DECEMBER: Final = 12
+
+
+class MessagePlace(NamedTuple):
+    """Where a record lies.
+
+    Attributes:
+        store_host: The broker that stored it.
+        commit_log_offset: Byte position in the commit log of that broker.
+    """
+
+    store_host: Host
+    commit_log_offset: CommitLogOffset
+
+
+def encode_offset_message_id(store_host: Host, commit_log_offset: int) -> str:
+    """The offset message id: 32 hex digits, or 56 with an IPv6 host."""
+    place = _PLACE.pack(store_host[1], commit_log_offset)
+    return (ip_address(store_host[0]).packed + place).hex().upper()
+
+
+def decode_offset_message_id(message_id: str) -> MessagePlace:
+    """Where the message with this offset message id lies.
+
+    Raises:
+        IllegalMessageId: It is not 32 or 56 hex digits.
+    """
+    try:
+        packed = bytes.fromhex(message_id)
+    except ValueError:
+        packed = b""
+    if len(packed) not in (_IPV4_PLACE_BYTES, _IPV6_PLACE_BYTES):
+        raise IllegalMessageId(f"{message_id!r}: an offset message id has 32 or 56 hex digits")
+    port, commit_log_offset = _PLACE.unpack_from(packed, len(packed) - _PLACE.size)
+    ip = str(ip_address(packed[: -_PLACE.size]))
+    return MessagePlace((ip, port), CommitLogOffset(commit_log_offset))
+
+
+class UniqueIdGenerator:
+    """Makes the unique ids of one producer process, in the shape of RocketMQ's clients.
+
+    Ids of one generator never repeat within a month: time and counter only go up together, even
+    when the clock steps back or more than 65,536 ids fall into one millisecond. Months begin at
+    midnight UTC. Not for several threads at once.
+    """
+
+    __slots__ = (
+        "_clock_ms",
+        "_counter",
+        "_latest_ms",
+        "_month_end_ms",
+        "_month_start_ms",
+        "_prefix",
+        "_stamp",
+    )
+
+    def __init__(self, clock_ms: Callable[[], int], *, ip: str, pid: int, origin: int) -> None:
+        """Start at counter 0.
+
+        Args:
+            clock_ms: Milliseconds since the epoch.
+            ip: Address of this machine, IPv4 or IPv6.
+            pid: Id of this process; its lower 16 bits count.
+            origin: 32 random bits that tell apart generators of one process, and processes whose
+                pids are equal in their lower bits.
+        """
+        packed = ip_address(ip).packed
+        own = struct.pack(">HI", pid & 0xFFFF, origin & 0xFFFFFFFF)
+        self._prefix = (packed + own).hex().upper()
+        self._clock_ms = clock_ms
+        self._counter = 0
+        self._month_start_ms = 0
+        self._month_end_ms = 0
+        self._enter_millisecond(clock_ms())
+
+    def next_id(self) -> str:
+        """A new unique id: 32 hex digits, or 56 with an IPv6 address."""
+        now_ms = self._clock_ms()
+        if now_ms > self._latest_ms:
+            self._enter_millisecond(now_ms)
+        counter = self._counter
+        self._counter = counter + 1
+        unique_id = f"{self._stamp}{counter:04X}"
+        if counter == _COUNTER_LAST:
+            # The counter starts over, so the time may not be this one again.
+            self._counter = 0
+            self._enter_millisecond(self._latest_ms + 1)
+        return unique_id
+
+    def _enter_millisecond(self, now_ms: int) -> None:
+        self._latest_ms = now_ms
+        if now_ms >= self._month_end_ms:
+            self._enter_month()
+        self._stamp = f"{self._prefix}{now_ms - self._month_start_ms:08X}"
+
+    def _enter_month(self) -> None:
+        now = datetime.fromtimestamp(self._latest_ms / 1000, UTC)
+        start = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        if now.month == _DECEMBER:
+            end = start.replace(year=start.year + 1, month=1)
+        else:
+            end = start.replace(month=start.month + 1)
+        self._month_start_ms = int(start.timestamp()) * 1000
+        self._month_end_ms = int(end.timestamp()) * 1000
