@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from ariane_record.errors import RecordCorrupted
 from ariane_record.layout import (
     HEADER,
     HEADER_BYTES,
+    HOST_FLAGS,
     IPV6_EXTRA_BYTES,
     MAGIC_V1,
     MAGIC_V2,
@@ -24,10 +25,13 @@ from ariane_record.layout import (
     SystemFlag,
 )
 from ariane_record.message import RecordFields, fields_of, find_spans
+from ariane_record.message_id import encode_offset_message_id
 from ariane_record.view import MessageView, iter_messages
 
-_BEHIND_BORN_HOST: Final = ("store_timestamp",)
-_BEHIND_STORE_HOST: Final = ("attempts", "half_offset", "body_length")
+Headers: TypeAlias = NDArray[np.void]
+"""A structured array of ``layout.HEADER``: fields in the byte order of the store."""
+
+_RAW_HEADER: Final = np.dtype((np.void, HEADER_BYTES))
 
 
 class RecordColumns:
@@ -52,7 +56,7 @@ class RecordColumns:
         self,
         records: ByteBuffer,
         *,
-        headers: np.ndarray[tuple[int], np.dtype[np.void]],
+        headers: Headers,
         starts: NDArray[np.int64],
         sizes: NDArray[np.int64],
         body_start: NDArray[np.int64],
@@ -141,6 +145,11 @@ class RecordColumns:
         view = memoryview(self.records).cast("B")
         return fields_of(view, find_spans(view, start, size))
 
+    def offset_message_id(self, position: int) -> str:
+        """The id that says where one record lies."""
+        message = self.message(position)
+        return encode_offset_message_id(message.store_host, message.commit_log_offset)
+
     def iter_messages(self) -> Iterator[MessageView]:
         """The messages one by one, for a listener: about 0.8 us each."""
         return iter_messages(self.records, self.sizes)
@@ -171,7 +180,7 @@ def decode_columns(records: ByteBuffer, sizes: NDArray[np.int32]) -> RecordColum
     if (int(ends[-1]) if len(ends) else 0) != len(octets):
         raise RecordCorrupted(f"{lengths.sum()} bytes announced, {len(octets)} are there")
     starts = ends - lengths
-    headers, host_extra = _gather_headers(octets, starts, lengths)
+    headers, host_extra = _headers_and_hosts(octets, starts, lengths)
     _require(headers["size"] == lengths, "its size field says otherwise")
     magic = headers["magic"]
     version_2 = magic == MAGIC_V2
@@ -205,31 +214,43 @@ def decode_columns(records: ByteBuffer, sizes: NDArray[np.int32]) -> RecordColum
     )
 
 
-def _gather_headers(
-    octets: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
-) -> tuple[np.ndarray[tuple[int], np.dtype[np.void]], NDArray[np.int64] | int]:
-    """The headers, and how many bytes more than two IPv4 hosts take the hosts of each record."""
+def gather_headers(records: ByteBuffer, starts: NDArray[np.int64]) -> Headers:
+    """The headers of records at any places of a buffer: ``layout.HEADER``, one for each start.
+
+    What lies behind an IPv6 host is not where the layout says.
+
+    Args:
+        records: Where the records lie.
+        starts: First byte of each; its whole header must be within the buffer.
+    """
     if not len(starts):
-        return np.empty(0, HEADER), 0
-    # A header for every byte of the buffer, of which only those at the starts are touched: numpy
-    # gathers fields that lie at odd places without a Python statement for each record.
-    everywhere = np.ndarray(
-        shape=(len(octets) - HEADER_BYTES + 1,), dtype=HEADER, buffer=octets, strides=(1,)
+        return np.empty(0, HEADER)
+    # One header for every byte of the buffer, of which only those at the starts are touched. As
+    # plain bytes they are gathered in 6 ns each; as fields it would be 100.
+    everywhere: NDArray[np.void] = np.ndarray(
+        shape=(len(records) - HEADER_BYTES + 1,), dtype=_RAW_HEADER, buffer=records, strides=(1,)
     )
-    headers = everywhere[starts]
-    system_flag = headers["system_flag"].astype(np.int64)
-    born_ipv6 = (system_flag & SystemFlag.BORN_HOST_IPV6) != 0
-    store_ipv6 = (system_flag & SystemFlag.STORE_HOST_IPV6) != 0
-    if not (born_ipv6.any() or store_ipv6.any()):
+    return everywhere[starts].view(HEADER)
+
+
+def _headers_and_hosts(
+    octets: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> tuple[Headers, NDArray[np.int64] | int]:
+    """The headers, and how many bytes more than two IPv4 hosts take the hosts of each record."""
+    headers = gather_headers(octets.data, starts)
+    system_flag = headers["system_flag"]
+    if not (system_flag & HOST_FLAGS).any():
         return headers, 0
     # What lies behind a longer host lies further on by as much.
-    born_extra = born_ipv6 * np.int64(IPV6_EXTRA_BYTES)
-    host_extra = born_extra + store_ipv6 * np.int64(IPV6_EXTRA_BYTES)
+    extra = np.int64(IPV6_EXTRA_BYTES)
+    born_extra = ((system_flag & SystemFlag.BORN_HOST_IPV6) != 0) * extra
+    host_extra = born_extra + ((system_flag & SystemFlag.STORE_HOST_IPV6) != 0) * extra
     _require(lengths >= RECORD_BYTES_MIN + host_extra, "too few bytes for a record with such hosts")
-    for name in _BEHIND_BORN_HOST:
-        headers[name] = everywhere[name][starts + born_extra]
-    for name in _BEHIND_STORE_HOST:
-        headers[name] = everywhere[name][starts + host_extra]
+    behind_born_host = gather_headers(octets.data, starts + born_extra)
+    headers["store_timestamp"] = behind_born_host["store_timestamp"]
+    behind_store_host = gather_headers(octets.data, starts + host_extra)
+    for name in ("attempts", "half_offset", "body_length"):
+        headers[name] = behind_store_host[name]
     return headers, host_extra
 
 

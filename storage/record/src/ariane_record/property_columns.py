@@ -1,0 +1,198 @@
+"""The properties of many records at once: where every name and every value lies.
+
+The encoded properties of all records are put behind one another in one text, whose separators then
+say everything::
+
+    text         KEYS 1 k1 2 TAGS 1 TagA 2 | TAGS 1 TagB 2 | ...        a row for each record
+    pair           0           1               2
+    row            0           0               1
+
+What counts is what ``decode_properties`` would give: pairs without a name, a value or a separator
+between them do not exist, and of a name that is repeated in a row the last pair counts.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_record.layout import ByteBuffer
+
+_WORD_BYTES: Final = 8
+_WORD_MASKS: Final = np.array([(1 << 8 * count) - 1 for count in range(9)], np.uint64)
+_MIXER: Final = np.uint64(0x9E3779B97F4A7C15)  # An odd number with its bits well spread.
+_ROW_SHIFT: Final = 16  # A name is shorter than 1 << 16 bytes.
+
+_NAME_END: Final = 1
+_VALUE_END: Final = 2
+
+
+class PropertyColumns:
+    """Every property of many records: arrays with one element a pair, in the order of the records.
+
+    Attributes:
+        text: The properties of all records, valid UTF-8.
+        row_count: Number of records.
+        row: Which record each pair belongs to, int64.
+        name_start: First byte of each name in ``text``, int64.
+        name_end: One behind the last byte of each name, int64.
+        value_start: First byte of each value, int64.
+        value_end: One behind the last byte of each value, int64.
+    """
+
+    def __init__(
+        self,
+        text: bytes,
+        *,
+        row_count: int,
+        row: NDArray[np.int64],
+        name_start: NDArray[np.int64],
+        name_end: NDArray[np.int64],
+        value_end: NDArray[np.int64],
+    ) -> None:
+        self.text = text
+        self.row_count = row_count
+        self.row = row
+        self.name_start = name_start
+        self.name_end = name_end
+        self.value_start = name_end + 1
+        self.value_end = value_end
+
+    @cached_property
+    def _words(self) -> NDArray[np.uint64]:
+        """Eight bytes from every byte of the text on, as one number."""
+        padded = self.text + bytes(_WORD_BYTES)
+        return np.ndarray(
+            shape=(len(self.text) + 1,), dtype=np.dtype("<u8"), buffer=padded, strides=(1,)
+        )
+
+    @cached_property
+    def _first_words(self) -> NDArray[np.uint64]:
+        return self._words[self.name_start]
+
+    def named(self, name: str) -> NDArray[np.bool_]:
+        """Whether each pair has this name."""
+        encoded = name.encode()
+        same: NDArray[np.bool_] = (self.name_end - self.name_start) == len(encoded)
+        for start in range(0, len(encoded), _WORD_BYTES):
+            part = encoded[start : start + _WORD_BYTES]
+            mask = np.uint64((1 << 8 * len(part)) - 1)
+            expected = np.uint64(int.from_bytes(part, "little"))
+            if start:
+                candidates = np.flatnonzero(same)
+                words = self._words[self.name_start[candidates] + start]
+                same[candidates] = (words & mask) == expected
+            else:
+                same &= (self._first_words & mask) == expected
+        return same
+
+    def pair_of_each_row(self, name: str) -> NDArray[np.int64]:
+        """Which pair holds the property of this name in each record, or -1: int64[row_count]."""
+        pairs = np.full(self.row_count, -1, np.int64)
+        matches = np.flatnonzero(self.named(name))
+        pairs[self.row[matches]] = matches  # Of repeated rows numpy keeps the last one.
+        return pairs
+
+    def last_of_each_name(self, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Those of the pairs whose name comes in no later one of the same record."""
+        prints = self._fingerprints(pairs)
+        prints.sort()
+        if not (prints[1:] == prints[:-1]).any():
+            return pairs
+        # Names that seem to be repeated: rare enough to look at one by one.
+        starts, ends = self.name_start[pairs].tolist(), self.name_end[pairs].tolist()
+        names = map(self.text.__getitem__, map(slice, starts, ends))
+        latest = dict(zip(zip(self.row[pairs].tolist(), names, strict=True), pairs, strict=True))
+        return np.sort(np.fromiter(latest.values(), np.int64, len(latest)))
+
+    def _fingerprints(self, pairs: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """A number for each pair, the same for the same name in the same record.
+
+        It is made of the first and the last eight bytes of the name.
+        """
+        starts, ends = self.name_start[pairs], self.name_end[pairs]
+        lengths = ends - starts
+        masks = _WORD_MASKS[np.minimum(lengths, _WORD_BYTES)]
+        prints: NDArray[np.uint64] = self._first_words[pairs] & masks
+        prints *= _MIXER
+        prints ^= self._words[np.maximum(ends - _WORD_BYTES, starts)] & masks
+        prints *= _MIXER
+        prints ^= (self.row[pairs] << _ROW_SHIFT | lengths).view(np.uint64)
+        return prints
+
+    def texts(self, pairs: NDArray[np.int64]) -> list[str]:
+        """The values of some pairs."""
+        starts = self.value_start[pairs].tolist()
+        spans = map(slice, starts, self.value_end[pairs].tolist())
+        if self.text.isascii():
+            return list(map(self.text.decode("ascii").__getitem__, spans))
+        return list(map(bytes.decode, map(self.text.__getitem__, spans)))
+
+
+def decode_property_columns(
+    records: ByteBuffer, starts: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> PropertyColumns:
+    """Take the properties of many records apart.
+
+    Args:
+        records: Where the records lie.
+        starts: First byte of the properties of each record.
+        lengths: Bytes of the properties of each record.
+    """
+    spans = map(slice, starts.tolist(), (starts + lengths).tolist())
+    text = b"".join(map(records.__getitem__, spans))
+    row_end = np.cumsum(lengths)
+    if not _is_sound(text, row_end, lengths):
+        text, row_end = _made_sound(text, row_end)
+    octets = np.frombuffer(text, np.uint8)
+    value_end = np.flatnonzero(octets == _VALUE_END)
+    name_end = np.flatnonzero(octets == _NAME_END)
+    name_start = np.empty_like(value_end)
+    name_start[:1] = 0
+    name_start[1:] = value_end[:-1] + 1
+    pairs_up_to_row = np.searchsorted(value_end, row_end)
+    row = np.repeat(np.arange(len(row_end)), np.diff(pairs_up_to_row, prepend=0))
+    if len(name_end) != len(value_end) or not (
+        (name_start < name_end).all() and (name_end + 1 < value_end).all()
+    ):
+        # Somewhere there is a pair without a name, a value or a separator, or with two of them.
+        first_separator = np.searchsorted(name_end, name_start)
+        name_end = np.append(name_end, len(text))[first_separator]
+        real = (name_start < name_end) & (name_end + 1 < value_end)
+        row, name_start = row[real], name_start[real]
+        name_end, value_end = name_end[real], value_end[real]
+    return PropertyColumns(
+        text,
+        row_count=len(row_end),
+        row=row,
+        name_start=name_start,
+        name_end=name_end,
+        value_end=value_end,
+    )
+
+
+def _is_sound(text: bytes, row_end: NDArray[np.int64], lengths: NDArray[np.int64]) -> bool:
+    """Whether the text is UTF-8 and every row ends behind a pair."""
+    if text and not (np.frombuffer(text, np.uint8)[row_end[lengths > 0] - 1] == _VALUE_END).all():
+        return False
+    if text.isascii():
+        return True
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _made_sound(text: bytes, row_end: NDArray[np.int64]) -> tuple[bytes, NDArray[np.int64]]:
+    """The text with each row closed and what is no UTF-8 replaced; no producer of ours needs it."""
+    rows: list[bytes] = []
+    start = 0
+    for end in row_end.tolist():
+        row = str(text[start:end], "utf-8", "replace").encode()
+        rows.append(row if not row or row.endswith(b"\x02") else row + b"\x02")
+        start = end
+    return b"".join(rows), np.cumsum([len(row) for row in rows], dtype=np.int64)
