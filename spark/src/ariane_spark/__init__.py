@@ -1,0 +1,1 @@
+"""ArianeMQ as a table and a stream in Spark."""

@@ -1,0 +1,81 @@
+"""What a Spark job can be told when it asks for what the queue cannot give.
+
+::
+
+    ArianeSparkError
+    +-- OptionError (ValueError)
+    |   +-- UnknownOption       no option has this name; the nearest one is named
+    |   +-- OptionIllegal       the value is malformed, or contradicts another option
+    |   +-- FeatureNotAvailable the option or mode is known, and comes with a later version
+    +-- SchemaIllegal (ValueError)  a column that a topic does not have, or has with another type
+    +-- RowIllegal (ValueError) a row that cannot become a message
+    +-- QueueNotFound           offsets name a queue that no broker carries
+    +-- DataLost                messages that were to be read are not kept any more
+    +-- RangeIncomplete         a range ended before its end, and asking again did not help
+
+The text of each error reaches the user as it stands: Spark wraps it into a ``PythonException``.
+"""
+
+from __future__ import annotations
+
+
+class ArianeSparkError(Exception):
+    """Root of every error of this package."""
+
+
+class OptionError(ArianeSparkError, ValueError):
+    """An option that cannot be obeyed.
+
+    Attributes:
+        option: Name of the option, as the documentation spells it where it is known.
+    """
+
+    def __init__(self, option: str, text: str) -> None:
+        super().__init__(f"option {option!r}: {text}")
+        self.option = option
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Errors travel between Spark's processes; a rebuilt one must not repeat its prefix.
+        return (_rebuilt, (type(self), self.args, self.__dict__))
+
+
+class UnknownOption(OptionError):
+    """No option has this name."""
+
+
+class OptionIllegal(OptionError):
+    """A value that is malformed, or that contradicts another option."""
+
+
+class FeatureNotAvailable(OptionError):
+    """Known, but not built yet; refused rather than ignored."""
+
+
+class SchemaIllegal(ArianeSparkError, ValueError):
+    """A column that a topic does not have, or has with another type."""
+
+
+class RowIllegal(ArianeSparkError, ValueError):
+    """A row that cannot become a message."""
+
+
+class QueueNotFound(ArianeSparkError):
+    """Offsets name a queue that no broker carries."""
+
+
+class DataLost(ArianeSparkError):
+    """Messages that were to be read are not kept any more."""
+
+
+class RangeIncomplete(ArianeSparkError):
+    """A range ended before its end, and asking again did not help."""
+
+
+def _rebuilt(
+    error_class: type[OptionError], args: tuple[object, ...], attributes: dict[str, object]
+) -> OptionError:
+    """An option error as it was before it was pickled."""
+    error = error_class.__new__(error_class)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error

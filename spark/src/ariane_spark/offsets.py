@@ -1,0 +1,146 @@
+"""Positions in queues, and their one form as JSON.
+
+A position is the next queue offset to read, so every range is half open: ``[begin, end)``. The JSON
+form is the one a person would write, and the one that Spark keeps in its checkpoint::
+
+    {"orders": {"broker-a": {"0": 23, "1": 40}, "broker-b": {"0": 7}}}
+
+Spark compares positions as text. So there is exactly one text for given positions: topics and
+brokers sorted by name, queues by number.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from ariane_record import QueueOffset
+
+LATEST: Final = QueueOffset(-1)
+"""Stands for the readable end of a queue in offsets that a person writes."""
+
+EARLIEST: Final = QueueOffset(-2)
+"""Stands for the oldest offset that is kept."""
+
+
+class QueueName(NamedTuple):
+    """A message queue: one ordered shard of a topic on one broker."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.broker_name}/{self.queue_id}"
+
+
+class Bounds(NamedTuple):
+    """What is kept of one queue.
+
+    Attributes:
+        earliest: Oldest queue offset that is kept.
+        latest: Readable end, exclusive.
+    """
+
+    earliest: QueueOffset
+    latest: QueueOffset
+
+
+Positions: TypeAlias = dict[QueueName, QueueOffset]
+"""The next queue offset to read, by queue."""
+
+OffsetsJson: TypeAlias = dict[str, dict[str, dict[str, int]]]
+"""Positions as Spark keeps them: topic, broker, queue id as text, queue offset."""
+
+
+class OffsetsMalformed(ValueError):
+    """A text or structure that does not say positions."""
+
+
+def to_json(positions: Mapping[QueueName, int]) -> OffsetsJson:
+    """The one form that Spark sees of these positions."""
+    offsets: OffsetsJson = {}
+    for queue in sorted(positions):
+        by_broker = offsets.setdefault(queue.topic, {})
+        by_broker.setdefault(queue.broker_name, {})[str(queue.queue_id)] = positions[queue]
+    return offsets
+
+
+def from_json(offsets: Mapping[str, Any]) -> Positions:
+    """The positions that Spark hands back, or that a person wrote.
+
+    Args:
+        offsets: Nested by topic, broker and queue id. Queue offsets are 0 and more, or -1 and -2
+            for the latest and the earliest.
+
+    Raises:
+        OffsetsMalformed: Something else, and where it stands.
+    """
+    positions: Positions = {}
+    for topic, brokers in _entries(offsets, "the offsets"):
+        for broker_name, queues in _entries(brokers, topic):
+            for queue_id, queue_offset in _entries(queues, f"{topic}/{broker_name}"):
+                place = f"{topic}/{broker_name}/{queue_id}"
+                if not (queue_id.isascii() and queue_id.isdigit()):
+                    raise OffsetsMalformed(f"{place}: {queue_id!r} is no queue id")
+                if type(queue_offset) is not int or queue_offset < EARLIEST:
+                    raise OffsetsMalformed(
+                        f"{place}: {queue_offset!r} is no queue offset"
+                        " (0 and more, -1 for the latest, -2 for the earliest)"
+                    )
+                queue = QueueName(topic, broker_name, int(queue_id))
+                positions[queue] = QueueOffset(queue_offset)
+    return positions
+
+
+def parse_offsets(text: str) -> Positions:
+    """The positions in a JSON text that a person wrote.
+
+    Beside the nested form there is a flat one: ``{"orders/broker-a/0": 23}``.
+
+    Raises:
+        OffsetsMalformed: No JSON, or JSON that says something else.
+    """
+    try:
+        offsets = json.loads(text, object_pairs_hook=_without_repeats)
+    except json.JSONDecodeError as error:
+        raise OffsetsMalformed(f"no JSON: {error}") from error
+    return from_json(_nested(offsets))
+
+
+def _nested(offsets: Any) -> Any:
+    """The nested form of what may hold flat entries."""
+    if not isinstance(offsets, dict) or not any("/" in name for name in offsets):
+        return offsets
+    nested: dict[str, Any] = {}
+    for name, value in offsets.items():
+        match name.split("/"):
+            case [topic, broker_name, queue_id]:
+                by_queue = nested.setdefault(topic, {}).setdefault(broker_name, {})
+                if queue_id in by_queue:
+                    raise OffsetsMalformed(f"{name} comes twice")
+                by_queue[queue_id] = value
+            case _:
+                raise OffsetsMalformed(
+                    f'{name!r}: a flat entry is named "topic/broker/queue id", and all are flat'
+                )
+    return nested
+
+
+def _entries(mapping: Any, place: str) -> Iterable[tuple[str, Any]]:
+    if not isinstance(mapping, Mapping):
+        raise OffsetsMalformed(
+            f"{place}: expected the form "
+            '{"topic": {"broker": {"queue id": queue offset}}}, '
+            f"found {mapping!r}"
+        )
+    return mapping.items()
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; a name that comes twice is a slip of the pen and not the last one's luck."""
+    names = [name for name, _ in pairs]
+    if len(set(names)) < len(names):
+        raise OffsetsMalformed(f"a name comes twice among {', '.join(names)}")
+    return dict(pairs)

@@ -1,0 +1,192 @@
+"""Options: what is understood, and what is refused and how."""
+
+import pickle
+
+import pytest
+
+from ariane_spark.errors import (
+    FeatureNotAvailable,
+    OptionError,
+    OptionIllegal,
+    UnknownOption,
+)
+from ariane_spark.offsets import QueueName
+from ariane_spark.option_table import OPTIONS, Use
+from ariane_spark.options import (
+    AtOffsets,
+    AtTime,
+    Edge,
+    GivenOptions,
+    column_names,
+    read_options,
+    write_options,
+)
+from ariane_spark.partitions import PartitionLimits
+
+NEEDED = {"endpoints": "127.0.0.1:9876", "topic": "orders"}
+
+
+def read(use=Use.BATCH_READ, **given):
+    return read_options({**NEEDED, **given}, use)
+
+
+def test_what_holds_when_nothing_is_said():
+    batch = read()
+    stream = read(Use.STREAM_READ)
+
+    assert batch.topics == ("orders",)
+    assert batch.endpoints == "127.0.0.1:9876"
+    assert (batch.starting, batch.ending) == (Edge.EARLIEST, Edge.LATEST)
+    assert stream.starting is Edge.LATEST
+    assert batch.fail_on_data_loss is True
+    assert batch.trigger_records_max is None
+    assert batch.limits == PartitionLimits()
+    assert batch.fetch_bytes == 2 << 20
+    assert (stream.offset_cache_ms, stream.requests.retries_max) == (500, 5)
+
+
+def test_everything_said_is_obeyed_whatever_the_case():
+    options = read_options(
+        {
+            "ENDPOINTS": " a:1 , b:2 ",
+            "topics": "orders, refunds",
+            "startingoffsets": '{"refunds": {"broker-a": {"3": 5}}}',
+            "failondataloss": "FALSE",
+            "maxoffsetspertrigger": "1000",
+            "minpartitions": "3",
+            "maxpartitions": "30",
+            "maxrecordsperpartition": "5000",
+            "fetchmaxbytes": "65536",
+            "offsetcachems": "0",
+            "requesttimeoutms": "250",
+            "numretries": "0",
+            "retrybackoffms": "0",
+        },
+        Use.STREAM_READ,
+    )
+
+    assert options.endpoints == "a:1,b:2"
+    assert options.topics == ("orders", "refunds")
+    assert options.starting == AtOffsets({QueueName("refunds", "broker-a", 3): 5})
+    assert options.fail_on_data_loss is False
+    assert options.trigger_records_max == 1000
+    assert options.limits == PartitionLimits(3, 30, 5000)
+    assert options.fetch_bytes == 65536
+    assert options.offset_cache_ms == 0
+    assert (options.requests.timeout_ms, options.requests.retries_max) == (250, 0)
+    assert options.requests.backoff_ms == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "timestamp_ms"),
+    [
+        ("0", 0),
+        ("1360299600000", 1360299600000),
+        ("2013-02-08T05:00:00Z", 1360299600000),
+        ("2013-02-08T00:00:00.250-05:00", 1360299600250),
+    ],
+)
+def test_times(text, timestamp_ms):
+    options = read(startingTimestamp=text, endingTimestamp=text)
+
+    assert options.starting == options.ending == AtTime(timestamp_ms)
+
+
+@pytest.mark.parametrize(
+    ("given", "option", "clause"),
+    [
+        ({"endpoints": ""}, "endpoints", "is empty"),
+        ({"endpoints": "127.0.0.1"}, "endpoints", "not of the form host:port"),
+        ({"endpoints": "a:1,,b:2"}, "endpoints", "not of the form host:port"),
+        ({"topic": "orders,refunds"}, "topic", "several go into 'topics'"),
+        ({"topics": "a,b"}, "topics", "contradicts 'topic'"),
+        ({"startingOffsets": "latest"}, "startingOffsets", "reads nothing"),
+        ({"endingOffsets": "earliest"}, "endingOffsets", "reads nothing"),
+        ({"startingOffsets": "newest"}, "startingOffsets", "neither earliest nor latest"),
+        ({"startingOffsets": '{"x": {"b": {"0": 1}}}'}, "startingOffsets", "names x, which is"),
+        ({"startingTimestamp": "yesterday"}, "startingTimestamp", "nor ISO 8601"),
+        ({"startingTimestamp": "2013-02-08T05:00:00"}, "startingTimestamp", "with an offset"),
+        (
+            {"startingTimestamp": "1", "startingOffsets": "earliest"},
+            "startingTimestamp",
+            "contradicts 'startingOffsets'",
+        ),
+        ({"maxPartitions": "0"}, "maxPartitions", "out of range: 1 or more"),
+        ({"maxPartitions": "-1"}, "maxPartitions", "no whole number"),
+        ({"minPartitions": "4", "maxPartitions": "3"}, "maxPartitions", "less than 'minPart"),
+        ({"fetchMaxBytes": "1024"}, "fetchMaxBytes", "65536 to 4194304"),
+        ({"failOnDataLoss": "no"}, "failOnDataLoss", "neither true nor false"),
+        ({"maxOffsetsPerTrigger": "5"}, "maxOffsetsPerTrigger", "is for a stream read"),
+        ({"deliveryGuarantee": "at-least-once"}, "deliveryGuarantee", "is for a write"),
+    ],
+)
+def test_illegal_values_are_refused_by_name(given, option, clause):
+    with pytest.raises(OptionIllegal, match=clause) as refusal:
+        read(**given)
+
+    assert refusal.value.option == option
+
+
+@pytest.mark.parametrize(
+    ("missing", "clause"), [("endpoints", "127.0.0.1:9876"), ("topic", "name one")]
+)
+def test_what_must_be_given(missing, clause):
+    given = {name: value for name, value in NEEDED.items() if name != missing}
+
+    with pytest.raises(OptionIllegal, match=clause) as refusal:
+        read_options(given, Use.BATCH_READ)
+
+    assert refusal.value.option == missing
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("startingOffset", "startingOffsets"),
+        ("max_partitions", "maxPartitions"),
+        ("endpoint", "endpoints"),
+        ("subscribe", "topics"),
+        ("kafka.bootstrap.servers", "endpoints"),
+    ],
+)
+def test_unknown_options_name_the_nearest(name, nearest):
+    with pytest.raises(UnknownOption, match=f"did you mean '{nearest}'"):
+        read(**{name: "1"})
+
+
+def test_options_like_nothing_at_all_list_what_there_is():
+    with pytest.raises(UnknownOption, match="a batch read knows columns, endingOffsets"):
+        read(zzz="1")
+
+
+@pytest.mark.parametrize("option", [option for option in OPTIONS if option.later], ids=str)
+def test_options_of_later_versions_are_refused_not_ignored(option):
+    for use in option.uses:
+        with pytest.raises(FeatureNotAvailable, match="not available yet") as refusal:
+            GivenOptions({**NEEDED, option.name: "1"}, use)
+
+        assert refusal.value.option == option.name
+
+
+def test_writing():
+    assert write_options(NEEDED).topic == "orders"
+    assert write_options({"endpoints": "a:1", "deliveryGuarantee": "at-least-once"}).topic is None
+    with pytest.raises(FeatureNotAvailable, match="'exactly-once' is not available yet"):
+        write_options({**NEEDED, "deliveryGuarantee": "exactly-once"})
+    with pytest.raises(OptionIllegal, match="'maybe' is not"):
+        write_options({**NEEDED, "deliveryGuarantee": "maybe"})
+
+
+def test_columns_are_known_before_the_use_is():
+    assert column_names({}) is None
+    assert column_names({"topic": "x", "columns": "body, queueId"}) == ("body", "queueId")
+
+
+def test_errors_survive_the_way_between_processes():
+    with pytest.raises(OptionError) as refusal:
+        read(maxPartitions="0")
+
+    copied = pickle.loads(pickle.dumps(refusal.value))  # noqa: S301 - our own bytes.
+
+    assert type(copied) is OptionIllegal
+    assert (str(copied), copied.option) == (str(refusal.value), "maxPartitions")
