@@ -1,0 +1,1 @@
+"""A year of real flights through a whole cluster, and every total compared with its closed form."""

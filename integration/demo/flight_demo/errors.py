@@ -1,0 +1,33 @@
+"""What stops the demo, each with one line for people.
+
+::
+
+    DemoError
+    +-- FlightsMissing      the package with the flights is not installed
+    +-- ChildFailed         a process that the demo started ended too early
+    +-- GroupStalled        the consumer group receives nothing more, but not everything came
+    +-- TotalsDiffer        a total does not hold
+"""
+# ruff: noqa: N818 - the names say what happened; DemoError is the one that says "Error".
+
+from __future__ import annotations
+
+
+class DemoError(Exception):
+    """The demo cannot go on; the text is one line for people."""
+
+
+class FlightsMissing(DemoError):
+    """The package with the flights is not installed."""
+
+
+class ChildFailed(DemoError):
+    """A process that the demo started ended too early."""
+
+
+class GroupStalled(DemoError):
+    """The consumer group receives nothing more, but not everything came."""
+
+
+class TotalsDiffer(DemoError):
+    """A total does not hold."""
