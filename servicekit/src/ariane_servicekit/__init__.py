@@ -1,0 +1,59 @@
+"""What every ArianeMQ process shares. The README lists the pieces."""
+
+from ariane_servicekit.addresses import Address
+from ariane_servicekit.background import Loop
+from ariane_servicekit.calls import Call, current_call
+from ariane_servicekit.clock import Clock, SystemClock
+from ariane_servicekit.error_status import ErrorRules, ErrorTranslator
+from ariane_servicekit.errors import (
+    ServiceError,
+    ServicekitError,
+    SettingsError,
+    StartRefused,
+    feature_not_available,
+    field_invalid,
+)
+from ariane_servicekit.lifecycle import ExitStatus, Service, StopRequest, main, run
+from ariane_servicekit.logs import configure_logs, get_logger
+from ariane_servicekit.server import RpcService
+from ariane_servicekit.settings import (
+    CHANGEABLE,
+    AddressList,
+    CommaSeparated,
+    ListenAddress,
+    ServiceSettings,
+)
+from ariane_servicekit.settings_sources import SettingRow, load_settings, settings_reference
+
+__all__ = [
+    "CHANGEABLE",
+    "Address",
+    "AddressList",
+    "Call",
+    "Clock",
+    "CommaSeparated",
+    "ErrorRules",
+    "ErrorTranslator",
+    "ExitStatus",
+    "ListenAddress",
+    "Loop",
+    "RpcService",
+    "Service",
+    "ServiceError",
+    "ServiceSettings",
+    "ServicekitError",
+    "SettingRow",
+    "SettingsError",
+    "StartRefused",
+    "StopRequest",
+    "SystemClock",
+    "configure_logs",
+    "current_call",
+    "feature_not_available",
+    "field_invalid",
+    "get_logger",
+    "load_settings",
+    "main",
+    "run",
+    "settings_reference",
+]

@@ -1,0 +1,64 @@
+"""The call in work: its method, request id and peer, known to all code that runs for it.
+
+The call lives in a context variable: log lines and error details find it there, and no use case
+has to hand it on. Tasks that a call starts inherit it; background loops have none.
+"""
+
+from __future__ import annotations
+
+import re
+from contextvars import ContextVar
+from dataclasses import dataclass
+from secrets import token_hex
+from typing import Any, Final
+
+import grpc
+from grpc import aio
+
+REQUEST_ID_KEY: Final = "x-request-id"
+"""Metadata key: a caller may name its call, so that one id runs through the logs of all services.
+
+A failed call repeats the id in the ``google.rpc.RequestInfo`` of its status."""
+
+_REQUEST_ID_RULE: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+@dataclass(slots=True)
+class Call:
+    """One RPC on its way through the stages. A stream is one call."""
+
+    method: str
+    """Full name: ``/ariane.namesrv.v1.RouteService/GetRoute``."""
+    request_id: str
+    context: aio.ServicerContext[Any, Any]
+    code: grpc.StatusCode = grpc.StatusCode.OK
+    """How it ends; set by the stage that ends it."""
+
+    @property
+    def peer(self) -> str:
+        """The caller's transport address as gRPC spells it: ``ipv4:127.0.0.1:40211``."""
+        return self.context.peer()
+
+
+_CALL: ContextVar[Call | None] = ContextVar("ariane_call", default=None)
+
+
+def current_call() -> Call | None:
+    """Return the call that this code runs for, or None outside of calls."""
+    return _CALL.get()
+
+
+def enter_call(call: Call) -> None:
+    """Make this the call of the running task, which gRPC starts anew for each call."""
+    _CALL.set(call)
+
+
+def request_id_of(context: aio.ServicerContext[Any, Any]) -> str:
+    """Return the caller's request id when it sent a sane one, or draw one."""
+    for key, value in context.invocation_metadata() or ():
+        if key == REQUEST_ID_KEY:
+            text = value if isinstance(value, str) else value.decode("ascii", "replace")
+            if _REQUEST_ID_RULE.fullmatch(text):
+                return text
+            break
+    return token_hex(8)

@@ -1,0 +1,312 @@
+"""The table of public errors: one row for each ``ariane.common.v1.ErrorReason``.
+
+What a caller can rely on stands here and nowhere else: the gRPC code, whether the same call may be
+repeated, whether it may have had an effect, and what a human can do. Reasons are append-only, so
+rows are as well. ``docs/errors.md`` shows this table, and the SDK holds its inverse.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from grpc import StatusCode
+
+from ariane.common.v1.error_reason_pb2 import ErrorReason
+
+ERROR_DOMAIN: Final = "ariane.mq"
+"""The ``domain`` of every ErrorInfo of ours."""
+
+REASON_PREFIX: Final = "ERROR_REASON_"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRow:
+    """What one reason means on the wire."""
+
+    reason: ErrorReason.ValueType
+    code: StatusCode
+    hint: str
+    """What the reader of the error can do: one sentence."""
+    retriable: bool = False
+    """Whether repeating the same call later, or at another broker, can succeed without a change."""
+    outcome_unknown: bool = False
+    """Whether the call may have had its effect although it failed."""
+    retry_after_ms: int | None = None
+    """The wait that RetryInfo asks for unless the error says another. None: no RetryInfo."""
+    field: str = ""
+    """The request field that BadRequest names unless the error says another."""
+
+    @property
+    def name(self) -> str:
+        """What ErrorInfo carries: the reason's name without its prefix."""
+        return ErrorReason.Name(self.reason).removeprefix(REASON_PREFIX)
+
+
+_ROWS: Final = (
+    ErrorRow(
+        ErrorReason.ERROR_REASON_INTERNAL_FAULT,
+        StatusCode.INTERNAL,
+        "Look for the request id in the log of the service.",
+        outcome_unknown=True,
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_FIELD_INVALID,
+        StatusCode.INVALID_ARGUMENT,
+        "Correct the named field of the request.",
+        field="request",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_FEATURE_NOT_AVAILABLE,
+        StatusCode.UNIMPLEMENTED,
+        "Do without the feature, or ask a service of a later version.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_SERVICE_STARTING,
+        StatusCode.UNAVAILABLE,
+        "Wait until health says SERVING, or go to another broker.",
+        retriable=True,
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_SERVICE_DRAINING,
+        StatusCode.UNAVAILABLE,
+        "Go to another broker.",
+        retriable=True,
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_SERVICE_BUSY,
+        StatusCode.RESOURCE_EXHAUSTED,
+        "Wait as RetryInfo says; send fewer calls at a time.",
+        retriable=True,
+        retry_after_ms=200,
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_DEADLINE_PASSED,
+        StatusCode.DEADLINE_EXCEEDED,
+        "Give the call a later deadline.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_CREDENTIALS_INVALID,
+        StatusCode.UNAUTHENTICATED,
+        "Check the configured credentials and the clock of the client.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_ACCESS_DENIED,
+        StatusCode.PERMISSION_DENIED,
+        "Have the right granted to the caller.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_TOPIC_NAME_ILLEGAL,
+        StatusCode.INVALID_ARGUMENT,
+        "Use 1 to 127 characters of A-Z a-z 0-9 _ and -.",
+        field="topic",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_TOPIC_NOT_FOUND,
+        StatusCode.NOT_FOUND,
+        "Create the topic, or refresh the route: the topic may live on another broker.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_TOPIC_EXISTS,
+        StatusCode.ALREADY_EXISTS,
+        "Choose another name, or update the topic that stands.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_TOPIC_RESERVED,
+        StatusCode.PERMISSION_DENIED,
+        "Choose a name that the system does not reserve.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_TOPIC_NOT_WRITABLE,
+        StatusCode.PERMISSION_DENIED,
+        "Refresh the route and send to another broker, or give the topic write permission.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_TOPIC_NOT_READABLE,
+        StatusCode.PERMISSION_DENIED,
+        "Give the topic read permission.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_QUEUE_NOT_FOUND,
+        StatusCode.NOT_FOUND,
+        "Refresh the route: the topic's queue count differs.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_MESSAGE_TYPE_MISMATCH,
+        StatusCode.FAILED_PRECONDITION,
+        "Send to a topic of the message's type.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_MESSAGE_TOO_LARGE,
+        StatusCode.INVALID_ARGUMENT,
+        "Send a smaller message, or raise the limit of the broker.",
+        field="messages",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_MESSAGE_ILLEGAL,
+        StatusCode.INVALID_ARGUMENT,
+        "Correct the message that the position names.",
+        field="messages",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_BLOCK_CORRUPTED,
+        StatusCode.INVALID_ARGUMENT,
+        "Check the encoder that packed the block against docs/formats.md.",
+        field="batches",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_STORE_FULL,
+        StatusCode.RESOURCE_EXHAUSTED,
+        "Free disk space or shorten the retention; meanwhile send to another broker.",
+        retriable=True,
+        retry_after_ms=5_000,
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_STORE_POISONED,
+        StatusCode.UNAVAILABLE,
+        "Look at the disk, then restart the broker; meanwhile go to another one.",
+        retriable=True,
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_FLUSH_UNCONFIRMED,
+        StatusCode.DEADLINE_EXCEEDED,
+        "Send again only if the message may be stored twice, or with a producer sequence.",
+        outcome_unknown=True,
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_REPLICATION_UNCONFIRMED,
+        StatusCode.DEADLINE_EXCEEDED,
+        "Send again only if the message may be stored twice, or with a producer sequence.",
+        outcome_unknown=True,
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_SEQUENCE_GAP,
+        StatusCode.FAILED_PRECONDITION,
+        "Send the missing batch first, or start a new producer.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_PRODUCER_FENCED,
+        StatusCode.FAILED_PRECONDITION,
+        "Stop this producer: a newer one took over.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_BROKER_NOT_PRIMARY,
+        StatusCode.FAILED_PRECONDITION,
+        "Refresh the route and go to the primary.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_QUEUE_OFFSET_OUT_OF_RANGE,
+        StatusCode.OUT_OF_RANGE,
+        "Go on from the min or the max offset that the error names.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_RECORD_CORRUPTED,
+        StatusCode.DATA_LOSS,
+        "Run `ariane store verify` on the broker's store.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_MESSAGE_NOT_FOUND,
+        StatusCode.NOT_FOUND,
+        "Check the id; the message may be beyond retention.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_HELD_PULLS_EXHAUSTED,
+        StatusCode.RESOURCE_EXHAUSTED,
+        "Wait as RetryInfo says, or pull without a hold time.",
+        retriable=True,
+        retry_after_ms=1_000,
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_GROUP_NAME_ILLEGAL,
+        StatusCode.INVALID_ARGUMENT,
+        "Use 1 to 120 characters of A-Z a-z 0-9 _ and -.",
+        field="consumer_group",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_GROUP_NOT_FOUND,
+        StatusCode.NOT_FOUND,
+        "Create the group, or let a consumer attach.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_GROUP_EXISTS,
+        StatusCode.ALREADY_EXISTS,
+        "Choose another name, or update the group that stands.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_CONSUMER_OFFSET_NOT_FOUND,
+        StatusCode.NOT_FOUND,
+        "Start where the consumer's start setting says, and store an offset.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_SUBSCRIPTION_CONFLICT,
+        StatusCode.FAILED_PRECONDITION,
+        "Give all members of the group the same subscriptions.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_QUEUE_LOCKED,
+        StatusCode.ABORTED,
+        "Ask again after the next rebalance.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_QUEUE_LOCK_FENCED,
+        StatusCode.FAILED_PRECONDITION,
+        "Drop the queue: another member owns it now.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_CLIENT_NOT_ATTACHED,
+        StatusCode.FAILED_PRECONDITION,
+        "Attach (again), with an id that no other client bears.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_FILTER_EXPRESSION_INVALID,
+        StatusCode.INVALID_ARGUMENT,
+        "Correct the expression at the named position.",
+        field="expression",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_TRANSACTION_DECIDED,
+        StatusCode.FAILED_PRECONDITION,
+        "Accept the outcome that the error names.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_TRANSACTION_NOT_FOUND,
+        StatusCode.NOT_FOUND,
+        "Check the transaction id; the half message may have expired.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_RECEIPT_HANDLE_EXPIRED,
+        StatusCode.FAILED_PRECONDITION,
+        "Drop the message: it was settled, or will be delivered again.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_BROKER_NAME_TAKEN,
+        StatusCode.ALREADY_EXISTS,
+        "Give the broker another name or id, or stop the one that bears it.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_BROKER_NOT_REGISTERED,
+        StatusCode.NOT_FOUND,
+        "Register the broker again.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_ROUTE_NOT_FOUND,
+        StatusCode.NOT_FOUND,
+        "Create the topic, or wait until a broker that carries it has registered.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_SETTING_INVALID,
+        StatusCode.INVALID_ARGUMENT,
+        "Look the setting up in docs/configuration.md.",
+        field="setting",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_PAGE_TOKEN_INVALID,
+        StatusCode.INVALID_ARGUMENT,
+        "Start again with an empty page token.",
+        field="page_token",
+    ),
+)
+
+ERROR_TABLE: Final = MappingProxyType({row.reason: row for row in _ROWS})
+"""The row of every reason but UNSPECIFIED."""

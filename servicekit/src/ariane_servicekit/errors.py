@@ -1,0 +1,120 @@
+"""Errors of the kit, and the one error that use cases raise to answer a caller.
+
+::
+
+    ServicekitError
+    ├── ServiceError        a public error: leaves the process as google.rpc.Status
+    ├── SettingsError       a setting is unknown or illegal; the process does not start
+    ├── StartRefused        the process cannot start, and the operator can tell why from one line
+    ├── FileDamaged         a state file and its previous generation cannot be read
+    └── ProcessFailed       a child process died or did not become ready
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane_servicekit.error_table import ERROR_TABLE, ErrorRow
+
+
+class ServicekitError(Exception):
+    """All errors of the kit."""
+
+
+class ServiceError(ServicekitError):
+    """A public error: a row of the error table with a text and the values that the text names.
+
+    Attributes:
+        reason: Why, a value of ``ariane.common.v1.ErrorReason``.
+        message: One English sentence for the developer at the other end.
+        metadata: Every dynamic value of the message by name; becomes ``ErrorInfo.metadata``.
+        retry_after_ms: The wait that RetryInfo asks for. None: as the table says.
+        field: The request field that BadRequest names. Empty: as the table says.
+    """
+
+    def __init__(
+        self,
+        reason: ErrorReason.ValueType,
+        message: str,
+        metadata: Mapping[str, object] = MappingProxyType({}),
+        *,
+        retry_after_ms: int | None = None,
+        field: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.metadata = {name: str(value) for name, value in metadata.items()}
+        row = ERROR_TABLE[reason]
+        self.retry_after_ms = row.retry_after_ms if retry_after_ms is None else retry_after_ms
+        self.field = field or self.metadata.get("field", "") or row.field
+
+    @property
+    def row(self) -> ErrorRow:
+        """The row of the error table."""
+        return ERROR_TABLE[self.reason]
+
+
+def field_invalid(field: str, rule: str, value: object = None) -> ServiceError:
+    """Return the error for a request field that is missing, malformed or out of range.
+
+    Args:
+        field: Path of the field in the request, such as ``"batches[2].queue_id"``.
+        rule: What was expected, to be read behind the field's name: ``"must be at least 0"``.
+        value: What was given, where it is short and helps.
+    """
+    metadata: dict[str, object] = {"field": field}
+    message = f"{field} {rule}"
+    if value is not None:
+        metadata["value"] = value
+        message = f"{message}, not {value!r}"
+    return ServiceError(ErrorReason.ERROR_REASON_FIELD_INVALID, message, metadata)
+
+
+def feature_not_available(feature: str) -> ServiceError:
+    """Return the error for what the contract names and this service does not do yet."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_FEATURE_NOT_AVAILABLE,
+        f"{feature} is not available in this version",
+        {"feature": feature},
+    )
+
+
+class SettingsError(ServicekitError):
+    """A setting is unknown or illegal. The text is one line and names the place it came from."""
+
+
+class StartRefused(ServicekitError):
+    """The process cannot start: port taken, store locked, state damaged. The text is one line."""
+
+
+class FileDamaged(ServicekitError):
+    """A state file and its previous generation cannot be read.
+
+    Attributes:
+        path: The file.
+    """
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(
+            f"{path} and its previous generation are damaged ({reason}); "
+            "restore one of them from a copy, or remove both to start empty"
+        )
+        self.path = path
+
+
+class ProcessFailed(ServicekitError):
+    """A child process died or did not become ready; the text ends with its last log lines.
+
+    Attributes:
+        name: The process.
+        exit_status: What it ended with. None: it still ran and was killed.
+    """
+
+    def __init__(self, name: str, message: str, exit_status: int | None) -> None:
+        super().__init__(f"{name}: {message}")
+        self.name = name
+        self.exit_status = exit_status

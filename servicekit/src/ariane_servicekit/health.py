@@ -1,0 +1,75 @@
+"""The standard health service, ``grpc.health.v1.Health``: overall and per service.
+
+grpc_health's own servicer for asyncio forgets all watchers of a name when one of them leaves, and
+its watches outlive a graceful stop; hence this one. ``Watch`` ends when the server closes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+import grpc
+from grpc import aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+SERVICE_UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+
+SERVICE_NAME = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
+
+
+class HealthServicer:
+    """Answers for the whole process (the empty name) and for each service by its full name."""
+
+    def __init__(self, service_names: Iterable[str]) -> None:
+        self._names = frozenset(("", *service_names))
+        self._serving = False
+        self._closed = False
+        self._changed = asyncio.Event()
+
+    def add_to(self, server: aio.Server) -> None:
+        """Register the service."""
+        health_pb2_grpc.add_HealthServicer_to_server(self, server)
+
+    def set_serving(self, serving: bool) -> None:
+        """Change the answer for all names, and tell those who watch."""
+        self._serving = serving
+        self._tell()
+
+    def close(self) -> None:
+        """Answer NOT_SERVING from now on and end all watches."""
+        self._closed = True
+        self.set_serving(False)
+
+    async def Check(self, request: Any, context: aio.ServicerContext[Any, Any]) -> Any:  # noqa: N802 - gRPC's name
+        """Answer once; NOT_FOUND for a name that is not served here."""
+        if request.service not in self._names:
+            await context.abort(grpc.StatusCode.NOT_FOUND, "unknown service")
+        return health_pb2.HealthCheckResponse(status=self._status(request.service))
+
+    async def Watch(  # noqa: N802 - gRPC's name
+        self, request: Any, _context: aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[Any]:
+        """Answer now and with every change."""
+        last = None
+        while True:
+            changed = self._changed
+            status = self._status(request.service)
+            if status != last:
+                last = status
+                yield health_pb2.HealthCheckResponse(status=status)
+            if self._closed:
+                return
+            await changed.wait()
+
+    def _status(self, service_name: str) -> Any:
+        if service_name not in self._names:
+            return SERVICE_UNKNOWN
+        return SERVING if self._serving else NOT_SERVING
+
+    def _tell(self) -> None:
+        told, self._changed = self._changed, asyncio.Event()
+        told.set()

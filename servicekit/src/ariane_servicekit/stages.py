@@ -1,0 +1,77 @@
+"""The outer stages of every call: metrics and errors."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import grpc
+from grpc_status import rpc_status
+
+from ariane_servicekit.calls import Call
+from ariane_servicekit.error_status import ErrorTranslator, status_of
+from ariane_servicekit.errors import ServiceError
+from ariane_servicekit.interceptor import Proceed
+from ariane_servicekit.logs import get_logger
+from ariane_servicekit.telemetry import CallMetrics
+
+_log = get_logger(__name__)
+
+_FAULTS: Final = frozenset({grpc.StatusCode.INTERNAL, grpc.StatusCode.DATA_LOSS})
+_STRAINS: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED})
+
+
+class MetricsStage:
+    """Measures each call: how long, and how it ended."""
+
+    def __init__(self, metrics: CallMetrics) -> None:
+        self._metrics = metrics
+
+    async def __call__(self, call: Call, proceed: Proceed) -> Any:
+        """Measure what is inside."""
+        begin = self._metrics.begin()
+        try:
+            return await proceed()
+        except asyncio.CancelledError:
+            call.code = grpc.StatusCode.CANCELLED
+            raise
+        finally:
+            self._metrics.end(begin, call.method, call.code)
+
+
+class ErrorStage:
+    """Turns every exception of a call into its status: the only place where calls are aborted."""
+
+    def __init__(self, translator: ErrorTranslator) -> None:
+        self._translator = translator
+
+    async def __call__(self, call: Call, proceed: Proceed) -> Any:
+        """Go on; abort with a ``google.rpc.Status`` when something raises."""
+        try:
+            return await proceed()
+        except grpc.aio.AbortError:
+            # Aborted below by code that is not ours: the health service of an unknown name.
+            call.code = call.context.code()
+            raise
+        except Exception as error:  # noqa: BLE001 - the last resort; the translator logs it
+            public = self._translator.service_error(error)
+            call.code = public.row.code
+            _log_refusal(call, public)
+            return await call.context.abort_with_status(rpc_status.to_status(status_of(public)))
+
+
+def _log_refusal(call: Call, error: ServiceError) -> None:
+    """One line for each call that failed; loud only where an operator should look."""
+    if call.code in _FAULTS:
+        write = _log.error
+    elif call.code in _STRAINS:
+        write = _log.warning
+    else:
+        write = _log.info
+    write(
+        "call_failed",
+        code=call.code.name,
+        reason=error.row.name,
+        message=error.message,
+        peer=call.peer,
+    )
