@@ -762,6 +762,58 @@ class AttachedClient(_message.Message):
 Global___AttachedClient: _TypeAlias = AttachedClient  # noqa: Y015
 
 @_typing.final
+class GetClientStateRequest(_message.Message):
+    """Asks what a client does."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    WAIT_DURATION_FIELD_NUMBER: _builtins.int
+    client_id: _builtins.str
+    """The client."""
+    @_builtins.property
+    def wait_duration(self) -> _duration_pb2.Duration:
+        """How long to wait for the answer. Absent: 3 s; at most 30 s."""
+
+    def __init__(
+        self,
+        *,
+        client_id: _builtins.str = ...,
+        wait_duration: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["wait_duration", b"wait_duration"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "wait_duration", b"wait_duration"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetClientStateRequest: _TypeAlias = GetClientStateRequest  # noqa: Y015
+
+@_typing.final
+class GetClientStateResponse(_message.Message):
+    """Answers with what a client does."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def state(self) -> Global___ClientState:
+        """What the client said."""
+
+    def __init__(
+        self,
+        *,
+        state: Global___ClientState | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["state", b"state"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetClientStateResponse: _TypeAlias = GetClientStateResponse  # noqa: Y015
+
+@_typing.final
 class LockQueuesRequest(_message.Message):
     """Locks queues."""
 

@@ -50,6 +50,11 @@ class ClientServiceStub(object):
                 request_serializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.ListClientsRequest.SerializeToString,
                 response_deserializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.ListClientsResponse.FromString,
                 _registered_method=True)
+        self.GetClientState = channel.unary_unary(
+                '/ariane.broker.v1.ClientService/GetClientState',
+                request_serializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.GetClientStateRequest.SerializeToString,
+                response_deserializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.GetClientStateResponse.FromString,
+                _registered_method=True)
         self.LockQueues = channel.unary_unary(
                 '/ariane.broker.v1.ClientService/LockQueues',
                 request_serializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.LockQueuesRequest.SerializeToString,
@@ -70,6 +75,7 @@ class ClientServiceServicer(object):
         """Attaches a client for as long as the stream lasts: heartbeats go up, notices come down. The
         first request carries `hello`. A stream, because notices must reach the client at once and its
         end is the goodbye. Every notice has a slow poll behind it: none is needed for correctness.
+        The right is asked for each group that the client joins; one that only produces joins none.
         Errors: CLIENT_NOT_ATTACHED when another live client bears the id, SUBSCRIPTION_CONFLICT,
         GROUP_NAME_ILLEGAL, SERVICE_DRAINING.
         """
@@ -88,6 +94,14 @@ class ClientServiceServicer(object):
     def ListClients(self, request, context):
         """Lists attached clients, by client id.
         Errors: PAGE_TOKEN_INVALID.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetClientState(self, request, context):
+        """Asks a client over its stream what it does now, and waits for the answer. For operators.
+        Errors: CLIENT_NOT_ATTACHED, DEADLINE_PASSED when it does not answer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -125,6 +139,11 @@ def add_ClientServiceServicer_to_server(servicer, server):
                     servicer.ListClients,
                     request_deserializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.ListClientsRequest.FromString,
                     response_serializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.ListClientsResponse.SerializeToString,
+            ),
+            'GetClientState': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetClientState,
+                    request_deserializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.GetClientStateRequest.FromString,
+                    response_serializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.GetClientStateResponse.SerializeToString,
             ),
             'LockQueues': grpc.unary_unary_rpc_method_handler(
                     servicer.LockQueues,
@@ -219,6 +238,33 @@ class ClientService(object):
             '/ariane.broker.v1.ClientService/ListClients',
             ariane_dot_broker_dot_v1_dot_client__service__pb2.ListClientsRequest.SerializeToString,
             ariane_dot_broker_dot_v1_dot_client__service__pb2.ListClientsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetClientState(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.broker.v1.ClientService/GetClientState',
+            ariane_dot_broker_dot_v1_dot_client__service__pb2.GetClientStateRequest.SerializeToString,
+            ariane_dot_broker_dot_v1_dot_client__service__pb2.GetClientStateResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -37,6 +37,7 @@ class ClientServiceStub:
     """Attaches a client for as long as the stream lasts: heartbeats go up, notices come down. The
     first request carries `hello`. A stream, because notices must reach the client at once and its
     end is the goodbye. Every notice has a slow poll behind it: none is needed for correctness.
+    The right is asked for each group that the client joins; one that only produces joins none.
     Errors: CLIENT_NOT_ATTACHED when another live client bears the id, SUBSCRIPTION_CONFLICT,
     GROUP_NAME_ILLEGAL, SERVICE_DRAINING.
     """
@@ -47,6 +48,10 @@ class ClientServiceStub:
     ListClients: _grpc.UnaryUnaryMultiCallable[_client_service_pb2.ListClientsRequest, _client_service_pb2.ListClientsResponse]
     """Lists attached clients, by client id.
     Errors: PAGE_TOKEN_INVALID.
+    """
+    GetClientState: _grpc.UnaryUnaryMultiCallable[_client_service_pb2.GetClientStateRequest, _client_service_pb2.GetClientStateResponse]
+    """Asks a client over its stream what it does now, and waits for the answer. For operators.
+    Errors: CLIENT_NOT_ATTACHED, DEADLINE_PASSED when it does not answer.
     """
     LockQueues: _grpc.UnaryUnaryMultiCallable[_client_service_pb2.LockQueuesRequest, _client_service_pb2.LockQueuesResponse]
     """Locks queues for one member of a group that consumes in order. Repeating renews.
@@ -64,6 +69,7 @@ class ClientServiceAsyncStub(ClientServiceStub):
     """Attaches a client for as long as the stream lasts: heartbeats go up, notices come down. The
     first request carries `hello`. A stream, because notices must reach the client at once and its
     end is the goodbye. Every notice has a slow poll behind it: none is needed for correctness.
+    The right is asked for each group that the client joins; one that only produces joins none.
     Errors: CLIENT_NOT_ATTACHED when another live client bears the id, SUBSCRIPTION_CONFLICT,
     GROUP_NAME_ILLEGAL, SERVICE_DRAINING.
     """
@@ -74,6 +80,10 @@ class ClientServiceAsyncStub(ClientServiceStub):
     ListClients: _aio.UnaryUnaryMultiCallable[_client_service_pb2.ListClientsRequest, _client_service_pb2.ListClientsResponse]  # type: ignore[assignment]
     """Lists attached clients, by client id.
     Errors: PAGE_TOKEN_INVALID.
+    """
+    GetClientState: _aio.UnaryUnaryMultiCallable[_client_service_pb2.GetClientStateRequest, _client_service_pb2.GetClientStateResponse]  # type: ignore[assignment]
+    """Asks a client over its stream what it does now, and waits for the answer. For operators.
+    Errors: CLIENT_NOT_ATTACHED, DEADLINE_PASSED when it does not answer.
     """
     LockQueues: _aio.UnaryUnaryMultiCallable[_client_service_pb2.LockQueuesRequest, _client_service_pb2.LockQueuesResponse]  # type: ignore[assignment]
     """Locks queues for one member of a group that consumes in order. Repeating renews.
@@ -94,6 +104,7 @@ class ClientServiceServicer(metaclass=_abc_1.ABCMeta):
         """Attaches a client for as long as the stream lasts: heartbeats go up, notices come down. The
         first request carries `hello`. A stream, because notices must reach the client at once and its
         end is the goodbye. Every notice has a slow poll behind it: none is needed for correctness.
+        The right is asked for each group that the client joins; one that only produces joins none.
         Errors: CLIENT_NOT_ATTACHED when another live client bears the id, SUBSCRIPTION_CONFLICT,
         GROUP_NAME_ILLEGAL, SERVICE_DRAINING.
         """
@@ -116,6 +127,16 @@ class ClientServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_client_service_pb2.ListClientsResponse, _abc.Awaitable[_client_service_pb2.ListClientsResponse]]:
         """Lists attached clients, by client id.
         Errors: PAGE_TOKEN_INVALID.
+        """
+
+    @_abc_1.abstractmethod
+    def GetClientState(
+        self,
+        request: _client_service_pb2.GetClientStateRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_client_service_pb2.GetClientStateResponse, _abc.Awaitable[_client_service_pb2.GetClientStateResponse]]:
+        """Asks a client over its stream what it does now, and waits for the answer. For operators.
+        Errors: CLIENT_NOT_ATTACHED, DEADLINE_PASSED when it does not answer.
         """
 
     @_abc_1.abstractmethod

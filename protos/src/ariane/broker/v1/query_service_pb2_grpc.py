@@ -53,7 +53,7 @@ class QueryServiceServicer(object):
 
     def GetMessage(self, request, context):
         """Reads the message of one id, as found in `StoredPosition.message_id`.
-        Errors: MESSAGE_NOT_FOUND, FIELD_INVALID.
+        Errors: MESSAGE_NOT_FOUND, also for a message of another topic, FIELD_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

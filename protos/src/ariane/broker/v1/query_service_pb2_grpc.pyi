@@ -35,7 +35,7 @@ class QueryServiceStub:
     def __new__(cls, channel: _aio.Channel) -> QueryServiceAsyncStub: ...
     GetMessage: _grpc.UnaryUnaryMultiCallable[_query_service_pb2.GetMessageRequest, _query_service_pb2.GetMessageResponse]
     """Reads the message of one id, as found in `StoredPosition.message_id`.
-    Errors: MESSAGE_NOT_FOUND, FIELD_INVALID.
+    Errors: MESSAGE_NOT_FOUND, also for a message of another topic, FIELD_INVALID.
     """
     QueryMessages: _grpc.UnaryUnaryMultiCallable[_query_service_pb2.QueryMessagesRequest, _query_service_pb2.QueryMessagesResponse]
     """Finds messages of a topic by key or unique id, newest first.
@@ -49,7 +49,7 @@ class QueryServiceAsyncStub(QueryServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetMessage: _aio.UnaryUnaryMultiCallable[_query_service_pb2.GetMessageRequest, _query_service_pb2.GetMessageResponse]  # type: ignore[assignment]
     """Reads the message of one id, as found in `StoredPosition.message_id`.
-    Errors: MESSAGE_NOT_FOUND, FIELD_INVALID.
+    Errors: MESSAGE_NOT_FOUND, also for a message of another topic, FIELD_INVALID.
     """
     QueryMessages: _aio.UnaryUnaryMultiCallable[_query_service_pb2.QueryMessagesRequest, _query_service_pb2.QueryMessagesResponse]  # type: ignore[assignment]
     """Finds messages of a topic by key or unique id, newest first.
@@ -66,7 +66,7 @@ class QueryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_query_service_pb2.GetMessageResponse, _abc.Awaitable[_query_service_pb2.GetMessageResponse]]:
         """Reads the message of one id, as found in `StoredPosition.message_id`.
-        Errors: MESSAGE_NOT_FOUND, FIELD_INVALID.
+        Errors: MESSAGE_NOT_FOUND, also for a message of another topic, FIELD_INVALID.
         """
 
     @_abc_1.abstractmethod

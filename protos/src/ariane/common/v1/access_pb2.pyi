@@ -82,11 +82,19 @@ class _ResourceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Resource.Val
     RESOURCE_CLUSTER: _Resource.ValueType  # 1
     """The whole cluster."""
     RESOURCE_TOPIC: _Resource.ValueType  # 2
-    """One topic, named by the request's `topic`."""
+    """One topic, named by the request's `topic`, there or in its batches, positions or resource;
+    each of several must be allowed.
+    """
     RESOURCE_GROUP: _Resource.ValueType  # 3
-    """One consumer group, named by the request's `consumer_group`."""
+    """One consumer group, named by the request's `consumer_group`, there or in its resource."""
     RESOURCE_BROKER: _Resource.ValueType  # 4
     """One broker."""
+    RESOURCE_FILTER: _Resource.ValueType  # 5
+    """One uploaded filter, named by the request's `filter`."""
+    RESOURCE_TRANSACTION: _Resource.ValueType  # 6
+    """Transactions under check."""
+    RESOURCE_USER: _Resource.ValueType  # 7
+    """Users, their access policies, and the trail of what they changed."""
 
 class Resource(_Resource, metaclass=_ResourceEnumTypeWrapper):
     """A kind of thing that rights are granted on."""
@@ -96,11 +104,19 @@ RESOURCE_UNSPECIFIED: Resource.ValueType  # 0
 RESOURCE_CLUSTER: Resource.ValueType  # 1
 """The whole cluster."""
 RESOURCE_TOPIC: Resource.ValueType  # 2
-"""One topic, named by the request's `topic`."""
+"""One topic, named by the request's `topic`, there or in its batches, positions or resource;
+each of several must be allowed.
+"""
 RESOURCE_GROUP: Resource.ValueType  # 3
-"""One consumer group, named by the request's `consumer_group`."""
+"""One consumer group, named by the request's `consumer_group`, there or in its resource."""
 RESOURCE_BROKER: Resource.ValueType  # 4
 """One broker."""
+RESOURCE_FILTER: Resource.ValueType  # 5
+"""One uploaded filter, named by the request's `filter`."""
+RESOURCE_TRANSACTION: Resource.ValueType  # 6
+"""Transactions under check."""
+RESOURCE_USER: Resource.ValueType  # 7
+"""Users, their access policies, and the trail of what they changed."""
 Global___Resource: _TypeAlias = Resource  # noqa: Y015
 
 @_typing.final

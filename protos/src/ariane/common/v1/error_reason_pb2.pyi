@@ -132,6 +132,52 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_PAGE_TOKEN_INVALID: _ErrorReason.ValueType  # 124
     """The page token was not made by this method; `page_token`. INVALID_ARGUMENT."""
+    ERROR_REASON_EPOCH_FENCED: _ErrorReason.ValueType  # 140
+    """A newer primary reigns; `epoch`, `primary`. FAILED_PRECONDITION."""
+    ERROR_REASON_LOG_DIVERGED: _ErrorReason.ValueType  # 141
+    """The logs of primary and replica share no beginning; `min`, `max` of the primary.
+    FAILED_PRECONDITION.
+    """
+    ERROR_REASON_COMMIT_LOG_OFFSET_OUT_OF_RANGE: _ErrorReason.ValueType  # 142
+    """The commit-log offset lies outside what is kept; `commit_log_offset`, `min`, `max`.
+    OUT_OF_RANGE.
+    """
+    ERROR_REASON_REPLICA_NOT_FOUND: _ErrorReason.ValueType  # 143
+    """No replica of that id belongs to the set; `broker_id`. NOT_FOUND."""
+    ERROR_REASON_REPLICA_NOT_IN_SYNC: _ErrorReason.ValueType  # 144
+    """The replica does not hold everything that is confirmed; `broker_id`, `behind_bytes`.
+    FAILED_PRECONDITION.
+    """
+    ERROR_REASON_REPLICA_SET_CHANGED: _ErrorReason.ValueType  # 145
+    """Somebody else changed the replica set first; `version`. ABORTED."""
+    ERROR_REASON_FILTER_NOT_FOUND: _ErrorReason.ValueType  # 160
+    """No filter of that name and version is kept; `filter`. NOT_FOUND."""
+    ERROR_REASON_FILTER_MODULE_INVALID: _ErrorReason.ValueType  # 161
+    """A filter's module cannot be compiled or lacks what it must offer; `cause`. INVALID_ARGUMENT."""
+    ERROR_REASON_FILTER_IN_USE: _ErrorReason.ValueType  # 162
+    """A live subscription names the filter; `filter`, `consumer_group`. FAILED_PRECONDITION."""
+    ERROR_REASON_FILTER_QUARANTINED: _ErrorReason.ValueType  # 163
+    """The filter was stopped; its groups get nothing until it is released; `filter`, `cause`.
+    FAILED_PRECONDITION.
+    """
+    ERROR_REASON_FILTER_FAILED: _ErrorReason.ValueType  # 164
+    """A filter's worker died or broke its limits; nothing was passed; `filter`, `cause`. ABORTED."""
+    ERROR_REASON_NAME_SERVERS_UNREACHABLE: _ErrorReason.ValueType  # 180
+    """No name server answers, so the cluster cannot be seen; `addresses`. UNAVAILABLE."""
+    ERROR_REASON_OPERATION_NOT_FOUND: _ErrorReason.ValueType  # 181
+    """No operation has this id, or it ended long ago; `operation_id`. NOT_FOUND."""
+    ERROR_REASON_GROUP_IN_USE: _ErrorReason.ValueType  # 182
+    """The group has live members; `consumer_group`, `member_count`. FAILED_PRECONDITION."""
+    ERROR_REASON_USER_NOT_FOUND: _ErrorReason.ValueType  # 183
+    """No user bears this name; `user`. NOT_FOUND."""
+    ERROR_REASON_USER_EXISTS: _ErrorReason.ValueType  # 184
+    """A user of that name stands already; `user`. ALREADY_EXISTS."""
+    ERROR_REASON_ALERT_RULE_NOT_FOUND: _ErrorReason.ValueType  # 185
+    """No alert rule bears this name; `rule`. NOT_FOUND."""
+    ERROR_REASON_ALERT_RULE_EXISTS: _ErrorReason.ValueType  # 186
+    """An alert rule of that name stands already; `rule`. ALREADY_EXISTS."""
+    ERROR_REASON_RESOURCE_CHANGED: _ErrorReason.ValueType  # 187
+    """Somebody else changed it since the caller looked; `version`. ABORTED."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call failed. `google.rpc.ErrorInfo.reason` carries the name without its prefix, with the
@@ -249,4 +295,50 @@ INVALID_ARGUMENT.
 """
 ERROR_REASON_PAGE_TOKEN_INVALID: ErrorReason.ValueType  # 124
 """The page token was not made by this method; `page_token`. INVALID_ARGUMENT."""
+ERROR_REASON_EPOCH_FENCED: ErrorReason.ValueType  # 140
+"""A newer primary reigns; `epoch`, `primary`. FAILED_PRECONDITION."""
+ERROR_REASON_LOG_DIVERGED: ErrorReason.ValueType  # 141
+"""The logs of primary and replica share no beginning; `min`, `max` of the primary.
+FAILED_PRECONDITION.
+"""
+ERROR_REASON_COMMIT_LOG_OFFSET_OUT_OF_RANGE: ErrorReason.ValueType  # 142
+"""The commit-log offset lies outside what is kept; `commit_log_offset`, `min`, `max`.
+OUT_OF_RANGE.
+"""
+ERROR_REASON_REPLICA_NOT_FOUND: ErrorReason.ValueType  # 143
+"""No replica of that id belongs to the set; `broker_id`. NOT_FOUND."""
+ERROR_REASON_REPLICA_NOT_IN_SYNC: ErrorReason.ValueType  # 144
+"""The replica does not hold everything that is confirmed; `broker_id`, `behind_bytes`.
+FAILED_PRECONDITION.
+"""
+ERROR_REASON_REPLICA_SET_CHANGED: ErrorReason.ValueType  # 145
+"""Somebody else changed the replica set first; `version`. ABORTED."""
+ERROR_REASON_FILTER_NOT_FOUND: ErrorReason.ValueType  # 160
+"""No filter of that name and version is kept; `filter`. NOT_FOUND."""
+ERROR_REASON_FILTER_MODULE_INVALID: ErrorReason.ValueType  # 161
+"""A filter's module cannot be compiled or lacks what it must offer; `cause`. INVALID_ARGUMENT."""
+ERROR_REASON_FILTER_IN_USE: ErrorReason.ValueType  # 162
+"""A live subscription names the filter; `filter`, `consumer_group`. FAILED_PRECONDITION."""
+ERROR_REASON_FILTER_QUARANTINED: ErrorReason.ValueType  # 163
+"""The filter was stopped; its groups get nothing until it is released; `filter`, `cause`.
+FAILED_PRECONDITION.
+"""
+ERROR_REASON_FILTER_FAILED: ErrorReason.ValueType  # 164
+"""A filter's worker died or broke its limits; nothing was passed; `filter`, `cause`. ABORTED."""
+ERROR_REASON_NAME_SERVERS_UNREACHABLE: ErrorReason.ValueType  # 180
+"""No name server answers, so the cluster cannot be seen; `addresses`. UNAVAILABLE."""
+ERROR_REASON_OPERATION_NOT_FOUND: ErrorReason.ValueType  # 181
+"""No operation has this id, or it ended long ago; `operation_id`. NOT_FOUND."""
+ERROR_REASON_GROUP_IN_USE: ErrorReason.ValueType  # 182
+"""The group has live members; `consumer_group`, `member_count`. FAILED_PRECONDITION."""
+ERROR_REASON_USER_NOT_FOUND: ErrorReason.ValueType  # 183
+"""No user bears this name; `user`. NOT_FOUND."""
+ERROR_REASON_USER_EXISTS: ErrorReason.ValueType  # 184
+"""A user of that name stands already; `user`. ALREADY_EXISTS."""
+ERROR_REASON_ALERT_RULE_NOT_FOUND: ErrorReason.ValueType  # 185
+"""No alert rule bears this name; `rule`. NOT_FOUND."""
+ERROR_REASON_ALERT_RULE_EXISTS: ErrorReason.ValueType  # 186
+"""An alert rule of that name stands already; `rule`. ALREADY_EXISTS."""
+ERROR_REASON_RESOURCE_CHANGED: ErrorReason.ValueType  # 187
+"""Somebody else changed it since the caller looked; `version`. ABORTED."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015
