@@ -24,6 +24,7 @@ from ariane_record.layout import ByteBuffer
 _WORD_BYTES: Final = 8
 _WORD_MASKS: Final = np.array([(1 << 8 * count) - 1 for count in range(9)], np.uint64)
 _MIXER: Final = np.uint64(0x9E3779B97F4A7C15)  # An odd number with its bits well spread.
+_FEW_PAIRS: Final = 64
 _ROW_SHIFT: Final = 16  # A name is shorter than 1 << 16 bytes.
 
 _NAME_END: Final = 1
@@ -99,8 +100,10 @@ class PropertyColumns:
     def last_of_each_name(self, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
         """Those of the pairs whose name comes in no later one of the same record."""
         prints = self._fingerprints(pairs)
-        prints.sort()
-        if not (prints[1:] == prints[:-1]).any():
+        most = int(np.bincount(self.row[pairs]).max(initial=0))
+        # Pairs of one record are at most so far apart: few passes, where sorting would be many.
+        gaps = range(1, most)
+        if most <= _FEW_PAIRS and not any((prints[gap:] == prints[:-gap]).any() for gap in gaps):
             return pairs
         # Names that seem to be repeated: rare enough to look at one by one.
         starts, ends = self.name_start[pairs].tolist(), self.name_end[pairs].tolist()
