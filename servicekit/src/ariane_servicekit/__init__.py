@@ -13,9 +13,11 @@ from ariane_servicekit.errors import (
     feature_not_available,
     field_invalid,
 )
-from ariane_servicekit.lifecycle import ExitStatus, Service, StopRequest, main, run
+from ariane_servicekit.lifecycle import main, run, serving
 from ariane_servicekit.logs import configure_logs, get_logger
+from ariane_servicekit.pages import Page, take_page
 from ariane_servicekit.server import RpcService
+from ariane_servicekit.service import ExitStatus, Service, StopRequest
 from ariane_servicekit.settings import (
     CHANGEABLE,
     AddressList,
@@ -37,6 +39,7 @@ __all__ = [
     "ExitStatus",
     "ListenAddress",
     "Loop",
+    "Page",
     "RpcService",
     "Service",
     "ServiceError",
@@ -55,5 +58,7 @@ __all__ = [
     "load_settings",
     "main",
     "run",
+    "serving",
     "settings_reference",
+    "take_page",
 ]

@@ -1,0 +1,91 @@
+"""Pages of lists. A token names the last entry of its page, so lists may change between pages."""
+
+from __future__ import annotations
+
+import base64
+import json
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeAlias, TypeVar
+
+from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane_servicekit.errors import ServiceError, field_invalid
+
+PAGE_SIZE_DEFAULT: Final = 100
+PAGE_SIZE_MAX: Final = 1000
+
+PageKey: TypeAlias = tuple[str | int, ...]
+"""What a list is sorted by; the same kinds at the same places in all entries."""
+
+EntryT = TypeVar("EntryT")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[EntryT]):
+    """Some entries of a list."""
+
+    entries: Sequence[EntryT]
+    next_page_token: str
+    """Where to go on; empty at the end."""
+
+
+def take_page(
+    entries: Sequence[EntryT],
+    key: Callable[[EntryT], PageKey],
+    *,
+    page_size: int,
+    page_token: str,
+    scope: str,
+) -> Page[EntryT]:
+    """Return the page that a request asks for.
+
+    Args:
+        entries: The whole list, sorted by ``key``, without two equal keys.
+        key: What the list is sorted by.
+        page_size: As in the request: 1 to 1000, 0 for 100.
+        page_token: As in the request: empty for the first page.
+        scope: Names the method and its filter, so that a token of another list is refused.
+
+    Raises:
+        ServiceError: FIELD_INVALID for the size, PAGE_TOKEN_INVALID for the token.
+    """
+    if not 0 <= page_size <= PAGE_SIZE_MAX:
+        raise field_invalid("page_size", f"must be 0 to {PAGE_SIZE_MAX}", page_size)
+    begin = 0
+    if page_token:
+        begin = _position_after(entries, key, _read_token(page_token, scope), page_token)
+    end = begin + (page_size or PAGE_SIZE_DEFAULT)
+    page = entries[begin:end]
+    return Page(page, _write_token(key(page[-1]), scope) if end < len(entries) else "")
+
+
+def _position_after(
+    entries: Sequence[EntryT], key: Callable[[EntryT], PageKey], last: PageKey, token: str
+) -> int:
+    if entries and list(map(type, key(entries[0]))) != list(map(type, last)):
+        raise _token_invalid(token)
+    return bisect_right(entries, last, key=key)
+
+
+def _write_token(last: PageKey, scope: str) -> str:
+    text = json.dumps([scope, *last], separators=(",", ":"))
+    return base64.urlsafe_b64encode(text.encode()).decode()
+
+
+def _read_token(token: str, scope: str) -> PageKey:
+    try:
+        found, *last = json.loads(base64.b64decode(token, altchars=b"-_", validate=True))
+    except (ValueError, TypeError, RecursionError):
+        raise _token_invalid(token) from None
+    if found != scope or not all(type(part) in {str, int} for part in last):
+        raise _token_invalid(token)
+    return tuple(last)
+
+
+def _token_invalid(token: str) -> ServiceError:
+    return ServiceError(
+        ErrorReason.ERROR_REASON_PAGE_TOKEN_INVALID,
+        "page_token was not made by this method with this filter",
+        {"page_token": token[:100]},
+    )
