@@ -1,4 +1,5 @@
 from dataclasses import replace
+from ipaddress import ip_address
 
 import numpy as np
 import pytest
@@ -64,6 +65,12 @@ def test_columns_equal_decoding_one_by_one(records, kind):
         column = getattr(columns, name)
         assert column.dtype.isnative
         assert column.tolist() == [getattr(fields, name) for fields in expected]
+    for host in ("born", "store"):
+        hosts = [getattr(fields, f"{host}_host") for fields in expected]
+        assert columns.headers[f"{host}_port"].tolist() == [port for _, port in hosts]
+        addresses = columns.headers[f"{host}_ip"].tolist()
+        for address, (ip, _) in zip(addresses, hosts, strict=True):
+            assert ":" in ip or address == int(ip_address(ip))
     assert columns.bodies() == [fields.body for fields in expected]
     starts, lengths = columns.topic_start, columns.topic_length
     spans = zip(starts, starts + lengths, strict=True)

@@ -59,21 +59,21 @@ def test_what_is_no_offset_message_id(text):
 
 def test_unique_id_has_the_shape_of_the_field(generator):
     #                                 ip       pid  origin   ms of month counter
-    assert generator.next_id() == "7F000001" "007B" "0000CAFE" "000003E8" "0000"
-    assert generator.next_id() == "7F000001" "007B" "0000CAFE" "000003E8" "0001"
+    assert generator.next_id() == "7F000001007B0000CAFE000003E80000"
+    assert generator.next_id() == "7F000001007B0000CAFE000003E80001"
 
 
 def test_unique_id_with_ipv6(clock):
     generator = UniqueIdGenerator(clock, ip="2001:db8::1", pid=1, origin=2)
 
-    assert generator.next_id() == "20010DB8" + "0" * 23 + "1" + "0001" "00000002" "000003E8" "0000"
+    assert generator.next_id() == "20010DB8" + "0" * 23 + "1" + "000100000002000003E80000"
 
 
 def test_time_goes_on_and_the_counter_with_it(generator, clock):
     generator.next_id()
     clock.now_ms += 0x10
 
-    assert generator.next_id().endswith("000003F8" "0001")
+    assert generator.next_id().endswith("000003F80001")
 
 
 def test_ids_do_not_repeat_when_the_counter_starts_over(generator):

@@ -19,7 +19,21 @@ def test_user_topics(name):
 
 @pytest.mark.parametrize(
     "name",
-    ["", "x" * 128, "a b", "a/b", "..", "a.b", "ü", "a\n", "a|b", "a%b", "a#b", "%retry%g", "a\x00"],
+    [
+        "",
+        "x" * 128,
+        "a b",
+        "a/b",
+        "..",
+        "a.b",
+        "ü",
+        "a\n",
+        "a|b",
+        "a%b",
+        "a#b",
+        "%retry%g",
+        "a\x00",
+    ],
 )
 def test_illegal_topics(name):
     with pytest.raises(IllegalName):

@@ -41,7 +41,7 @@ class RecordColumns:
 
     Attributes:
         records: The records.
-        headers: ``layout.HEADER`` of each; addresses and ports are not those of IPv6 hosts.
+        headers: ``layout.HEADER`` of each; only an IPv6 address is not what its field says.
         starts: First byte of each record, int64.
         sizes: Bytes of each record, int64.
         body_start: First byte of each body, int64.
@@ -247,9 +247,10 @@ def _headers_and_hosts(
     host_extra = born_extra + ((system_flag & SystemFlag.STORE_HOST_IPV6) != 0) * extra
     _require(lengths >= RECORD_BYTES_MIN + host_extra, "too few bytes for a record with such hosts")
     behind_born_host = gather_headers(octets.data, starts + born_extra)
-    headers["store_timestamp"] = behind_born_host["store_timestamp"]
+    for name in ("born_port", "store_timestamp", "store_ip"):
+        headers[name] = behind_born_host[name]
     behind_store_host = gather_headers(octets.data, starts + host_extra)
-    for name in ("attempts", "half_offset", "body_length"):
+    for name in ("store_port", "attempts", "half_offset", "body_length"):
         headers[name] = behind_store_host[name]
     return headers, host_extra
 
