@@ -1,0 +1,324 @@
+"""The clients that are attached to this broker: who lives, and in which groups.
+
+Each client has an outbox of notices, which its stream carries down. Notices are hints: every one has a
+slow poll behind it, so an outbox keeps each of them once and drops none.
+
+Who joins, leaves or changes its part in a group makes all other members of the group be told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final, Protocol, TypeAlias
+
+from ariane_broker.errors import client_id_taken, subscription_conflict
+from ariane_broker.subscription import Subscription
+
+CLIENT_ID_LENGTH_MAX: Final = 255
+
+
+class ConsumeModel(StrEnum):
+    """How a group shares messages."""
+
+    CLUSTERING = "clustering"
+    BROADCASTING = "broadcasting"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """A client's part in one consumer group.
+
+    Attributes:
+        consumer_group: The group.
+        model: How the group shares messages.
+        subscriptions: What the group wants, by topic.
+        ordered: Whether the member consumes queues in order under the broker's lock.
+        strategy: How the members share queues; empty for the client's default.
+        zone: The member's machine room; may be empty.
+    """
+
+    consumer_group: str
+    model: ConsumeModel = ConsumeModel.CLUSTERING
+    subscriptions: tuple[Subscription, ...] = ()
+    ordered: bool = False
+    strategy: str = ""
+    zone: str = ""
+
+    def difference(self, other: Membership) -> str:
+        """What all members must say the same and these two do not; empty if they agree."""
+        if self.model is not other.model:
+            return f"shares messages by {self.model.value} and not {other.model.value}"
+        if self.strategy != other.strategy:
+            return f"shares queues by {self.strategy!r} and not {other.strategy!r}"
+        if self.ordered != other.ordered:
+            return "differs in whether queues are consumed in order"
+        own, others = self._wanted(), other._wanted()  # noqa: SLF001 - the same class.
+        for topic in sorted(own.keys() | others.keys()):
+            if own.get(topic) != others.get(topic):
+                return f"wants other messages of topic {topic!r}"
+        return ""
+
+    def _wanted(self) -> dict[str, object]:
+        return {
+            subscription.topic: subscription.filter.meaning()
+            for subscription in self.subscriptions
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipChanged:
+    """The members of a group changed: rebalance now."""
+
+    consumer_group: str
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsReset:
+    """Offsets of a group in a topic were set anew: forget positions and read them again."""
+
+    consumer_group: str
+    topic: str
+    queue_offsets: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerDraining:
+    """The broker is about to stop: go elsewhere."""
+
+    grace_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatHeard:
+    """The answer to a heartbeat."""
+
+
+Notice: TypeAlias = MembershipChanged | OffsetsReset | BrokerDraining | HeartbeatHeard
+
+
+class Outbox:
+    """Notices on their way to one client; an equal one that still waits is not put twice."""
+
+    def __init__(self) -> None:
+        """Start empty and open."""
+        self._notices: dict[Notice, None] = {}
+        self._arrived = asyncio.Event()
+        self._open = True
+
+    def put(self, notice: Notice) -> None:
+        """Add a notice; after ``close`` it is dropped."""
+        if self._open:
+            self._notices[notice] = None
+            self._arrived.set()
+
+    def close(self) -> None:
+        """End the stream behind what is in the box."""
+        self._open = False
+        self._arrived.set()
+
+    async def take(self) -> Notice | None:
+        """The oldest notice; None when the box is closed and empty."""
+        while not self._notices:
+            if not self._open:
+                return None
+            self._arrived.clear()
+            await self._arrived.wait()
+        notice = next(iter(self._notices))
+        del self._notices[notice]
+        return notice
+
+
+class Clock(Protocol):
+    """What the table asks of time."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that never go back."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class AttachedClient:
+    """A client that lives.
+
+    Attributes:
+        client_id: Unique among living clients.
+        language: Of the SDK.
+        sdk_version: Of the SDK.
+        producer_groups: Groups it produces in.
+        memberships: Groups it consumes in, by name.
+        address: As the broker sees it.
+        attach_time_ms: When it attached.
+        last_heard_ms: When it was last heard of.
+        last_heard: The same by a clock that never goes back, in seconds.
+        outbox: What it is to be told.
+    """
+
+    client_id: str
+    language: str
+    sdk_version: str
+    producer_groups: tuple[str, ...]
+    memberships: Mapping[str, Membership]
+    address: str
+    attach_time_ms: int
+    last_heard_ms: int
+    last_heard: float
+    outbox: Outbox = field(default_factory=Outbox)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """What a client says of itself when it attaches.
+
+    Attributes:
+        client_id: Unique among living clients.
+        language: Of the SDK.
+        sdk_version: Of the SDK.
+        producer_groups: Groups it produces in.
+        memberships: Groups it consumes in.
+    """
+
+    client_id: str
+    language: str = ""
+    sdk_version: str = ""
+    producer_groups: tuple[str, ...] = ()
+    memberships: tuple[Membership, ...] = ()
+
+
+class ClientTable:
+    """All attached clients."""
+
+    def __init__(self, clock: Clock, *, flags_conflicts: Callable[[str], bool]) -> None:
+        """Start without clients.
+
+        Args:
+            clock: For last signs of life.
+            flags_conflicts: Whether a group lets in members whose subscription differs.
+        """
+        self._clock = clock
+        self._flags_conflicts = flags_conflicts
+        self._clients: dict[str, AttachedClient] = {}
+        self._members: dict[str, dict[str, AttachedClient]] = {}
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    def all(self) -> list[AttachedClient]:
+        """All clients by id."""
+        return [self._clients[client_id] for client_id in sorted(self._clients)]
+
+    def members(self, consumer_group: str) -> list[AttachedClient]:
+        """The members of a group by client id."""
+        members = self._members.get(consumer_group, {})
+        return [members[client_id] for client_id in sorted(members)]
+
+    def attach(self, hello: Hello, address: str) -> AttachedClient:
+        """Let a client in.
+
+        Raises:
+            ServiceError: CLIENT_NOT_ATTACHED when another live client bears the id, or
+                SUBSCRIPTION_CONFLICT. Then nothing has changed.
+        """
+        if hello.client_id in self._clients:
+            raise client_id_taken(hello.client_id)
+        self._check_agreement(hello.client_id, hello.memberships)
+        now_ms = self._clock.now_ms()
+        client = AttachedClient(
+            client_id=hello.client_id,
+            language=hello.language,
+            sdk_version=hello.sdk_version,
+            producer_groups=hello.producer_groups,
+            memberships=MappingProxyType({}),
+            address=address,
+            attach_time_ms=now_ms,
+            last_heard_ms=now_ms,
+            last_heard=self._clock.monotonic(),
+        )
+        self._clients[client.client_id] = client
+        self._join(client, hello.memberships)
+        return client
+
+    def heard(self, client: AttachedClient) -> None:
+        """A client gave a sign of life."""
+        client.last_heard_ms = self._clock.now_ms()
+        client.last_heard = self._clock.monotonic()
+
+    def change_memberships(
+        self, client: AttachedClient, memberships: tuple[Membership, ...]
+    ) -> None:
+        """Replace a client's part in all groups.
+
+        Raises:
+            ServiceError: SUBSCRIPTION_CONFLICT. Then nothing has changed.
+        """
+        self._check_agreement(client.client_id, memberships)
+        self._join(client, memberships)
+
+    def detach(self, client: AttachedClient) -> None:
+        """A client left, or is taken to be dead. Repeating is harmless."""
+        if self._clients.get(client.client_id) is client:
+            del self._clients[client.client_id]
+            self._join(client, ())
+            client.outbox.close()
+
+    def expire(self, silence_seconds_max: float) -> list[AttachedClient]:
+        """Detach clients that have been silent for longer, and return them."""
+        oldest = self._clock.monotonic() - silence_seconds_max
+        silent = [client for client in self._clients.values() if client.last_heard < oldest]
+        for client in silent:
+            self.detach(client)
+        return silent
+
+    def tell_members(self, consumer_group: str, notice: Notice) -> int:
+        """Put a notice into the outbox of each member; how many were told."""
+        members = self._members.get(consumer_group, {})
+        for member in members.values():
+            member.outbox.put(notice)
+        return len(members)
+
+    def tell_all(self, notice: Notice) -> None:
+        """Put a notice into the outbox of each client."""
+        for client in self._clients.values():
+            client.outbox.put(notice)
+
+    def close(self) -> None:
+        """End all streams behind what is in their outboxes."""
+        for client in self._clients.values():
+            client.outbox.close()
+
+    def _check_agreement(self, client_id: str, memberships: Iterable[Membership]) -> None:
+        for membership in memberships:
+            group = membership.consumer_group
+            if self._flags_conflicts(group):
+                continue
+            for member in self._members.get(group, {}).values():
+                if member.client_id == client_id:
+                    continue
+                difference = membership.difference(member.memberships[group])
+                if difference:
+                    raise subscription_conflict(group, member.client_id, difference)
+
+    def _join(self, client: AttachedClient, memberships: tuple[Membership, ...]) -> None:
+        before = client.memberships
+        after = {membership.consumer_group: membership for membership in memberships}
+        client.memberships = MappingProxyType(after)
+        for group in sorted(before.keys() | after.keys()):
+            if before.get(group) == after.get(group):
+                continue
+            members = self._members.setdefault(group, {})
+            if group in after:
+                members[client.client_id] = client
+            else:
+                members.pop(client.client_id, None)
+            for member in members.values():
+                if member is not client:
+                    member.outbox.put(MembershipChanged(group))
+            if not members:
+                del self._members[group]

@@ -1,0 +1,113 @@
+"""How far each consumer group has come in each queue: the next queue offset that it will consume.
+
+``config/consumerOffset.json`` has RocketMQ's shape::
+
+    {"dataVersion": {...}, "offsetTable": {"orders@billing": {0: 12, 1: 30}}}
+
+What is not known is absent, never zero: a consumer that finds no offset decides by its own start
+position. Parts of the file that are RocketMQ's alone are kept as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from ariane_broker.data_version import DataVersion
+from ariane_record import ConsumerOffset
+
+_TOPIC_END: Final = "@"
+
+
+class QueueKey(NamedTuple):
+    """One queue of this broker."""
+
+    topic: str
+    queue_id: int
+
+
+class GroupOffset(NamedTuple):
+    """The offset of one group in one queue."""
+
+    consumer_group: str
+    queue: QueueKey
+    offset: ConsumerOffset
+
+
+class ConsumerOffsets:
+    """The consumer offsets of all groups, in memory."""
+
+    def __init__(self, *, now_ms: Callable[[], int]) -> None:
+        """Start without offsets.
+
+        Args:
+            now_ms: Milliseconds since the epoch.
+        """
+        self._now_ms = now_ms
+        self._groups: dict[str, dict[QueueKey, ConsumerOffset]] = {}
+        self._version = DataVersion()
+        self._foreign: dict[str, Any] = {}
+
+    def find(self, consumer_group: str, queue: QueueKey) -> ConsumerOffset | None:
+        """Where the group stands in the queue, or None when nobody knows."""
+        return self._groups.get(consumer_group, {}).get(queue)
+
+    def of_group(self, consumer_group: str, topic: str | None = None) -> list[GroupOffset]:
+        """All offsets of a group, or those in one topic, by topic and queue."""
+        offsets = self._groups.get(consumer_group, {})
+        return [
+            GroupOffset(consumer_group, queue, offsets[queue])
+            for queue in sorted(offsets)
+            if topic is None or queue.topic == topic
+        ]
+
+    def groups(self) -> list[str]:
+        """All groups that have an offset, by name."""
+        return sorted(self._groups)
+
+    def put(self, consumer_group: str, queue: QueueKey, offset: ConsumerOffset) -> None:
+        """Set where the group stands; forwards or back, as it says."""
+        self._groups.setdefault(consumer_group, {})[queue] = offset
+
+    def remove_group(self, consumer_group: str) -> bool:
+        """Forget a group; whether it was known."""
+        return self._groups.pop(consumer_group, None) is not None
+
+    def remove_topic(self, topic: str) -> bool:
+        """Forget a topic in all groups; whether any knew it."""
+        known = False
+        for group, offsets in list(self._groups.items()):
+            kept = {queue: offset for queue, offset in offsets.items() if queue.topic != topic}
+            known = known or len(kept) < len(offsets)
+            if kept:
+                self._groups[group] = kept
+            else:
+                del self._groups[group]
+        return known
+
+    def document(self) -> dict[str, Any]:
+        """The file as it is to be written now."""
+        self._version = self._version.next(self._now_ms())
+        table: dict[str, dict[str, int]] = {}
+        for group in sorted(self._groups):
+            for queue, offset in sorted(self._groups[group].items()):
+                key = f"{queue.topic}{_TOPIC_END}{group}"
+                table.setdefault(key, {})[str(queue.queue_id)] = offset
+        own = {"dataVersion": self._version.document(), "offsetTable": table}
+        return self._foreign | own
+
+    def load(self, document: Mapping[str, Any]) -> None:
+        """Take over a file.
+
+        Raises:
+            KeyError, TypeError, ValueError: The file has another shape.
+        """
+        self._version = DataVersion.from_document(document.get("dataVersion") or {})
+        self._foreign = dict(document)
+        self._groups = {}
+        for key, queues in document["offsetTable"].items():
+            topic, separator, group = key.rpartition(_TOPIC_END)
+            if not separator:
+                raise ValueError(f"offsetTable: {key!r} is not topic@group")
+            for queue_id, offset in queues.items():
+                self.put(group, QueueKey(topic, int(queue_id)), ConsumerOffset(int(offset)))

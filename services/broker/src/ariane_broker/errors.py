@@ -1,0 +1,319 @@
+"""The public errors of the broker, and how those of the store become public.
+
+Use cases raise ``ServiceError`` and nothing else on purpose; each public reason has one function here,
+so that its text and the values in its metadata are the same wherever it comes from::
+
+    ServiceError (ariane_servicekit)
+    +-- by name of a topic      topic_name_illegal, topic_not_found, topic_exists, topic_reserved,
+    |                           topic_not_writable, topic_not_readable, queue_not_found,
+    |                           message_type_mismatch
+    +-- by message              message_too_large, message_illegal, block_corrupted,
+    |                           flush_unconfirmed, message_not_found
+    +-- by group or client      group_name_illegal, group_not_found, group_exists, group_disabled,
+    |                           client_id_taken, subscription_conflict
+    +-- by pull                 queue_offset_out_of_range, filter_expression_invalid,
+    |                           held_pulls_exhausted
+    +-- by broker               broker_draining, store_poisoned, setting_invalid
+
+    StorageError (ariane_storage), RecordError (ariane_record)
+    +-- STORAGE_RULES says what each becomes
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Final
+
+from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane_servicekit.error_status import ErrorRules
+from ariane_servicekit.errors import ServiceError, field_invalid
+from ariane_storage import errors as storage
+
+
+def topic_name_illegal(topic: str) -> ServiceError:
+    """The name breaks the rules for topics."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_TOPIC_NAME_ILLEGAL,
+        f"topic {_shortened(topic)!r}: a name has 1 to 127 characters of A-Z a-z 0-9 _ and -",
+        {"topic": _shortened(topic)},
+    )
+
+
+def topic_not_found(topic: str) -> ServiceError:
+    """The topic is not known here."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_TOPIC_NOT_FOUND,
+        f"topic {_shortened(topic)!r} is not known here",
+        {"topic": _shortened(topic)},
+    )
+
+
+def topic_exists(topic: str) -> ServiceError:
+    """A topic of that name stands already."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_TOPIC_EXISTS,
+        f"topic {topic!r} stands already",
+        {"topic": topic},
+    )
+
+
+def topic_reserved(topic: str) -> ServiceError:
+    """The topic belongs to the system."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_TOPIC_RESERVED,
+        f"topic {_shortened(topic)!r} belongs to the system",
+        {"topic": _shortened(topic)},
+    )
+
+
+def topic_not_writable(topic: str, permission: int) -> ServiceError:
+    """The topic may not be written here."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_TOPIC_NOT_WRITABLE,
+        f"topic {topic!r} may not be written here: its permission is {permission}",
+        {"topic": topic, "permission": permission},
+    )
+
+
+def topic_not_readable(topic: str, permission: int) -> ServiceError:
+    """The topic may not be read here."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_TOPIC_NOT_READABLE,
+        f"topic {topic!r} may not be read here: its permission is {permission}",
+        {"topic": topic, "permission": permission},
+    )
+
+
+def queue_not_found(topic: str, queue_id: int, queue_count: int) -> ServiceError:
+    """The queue does not exist."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_QUEUE_NOT_FOUND,
+        f"queue {queue_id} of topic {topic!r} does not exist: there are {queue_count}",
+        {"topic": topic, "queue_id": queue_id, "queue_count": queue_count},
+    )
+
+
+def message_type_mismatch(topic: str, expected: str, actual: str) -> ServiceError:
+    """The message's type does not fit the topic."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_MESSAGE_TYPE_MISMATCH,
+        f"topic {topic!r} takes {expected} messages, not {actual}",
+        {"topic": topic, "expected": expected, "actual": actual},
+    )
+
+
+def message_too_large(size_bytes: int, limit_bytes: int, position: int) -> ServiceError:
+    """The body of a message is larger than the limit."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_MESSAGE_TOO_LARGE,
+        f"the body of message {position} has {size_bytes} bytes; the limit is {limit_bytes}",
+        {"size_bytes": size_bytes, "limit_bytes": limit_bytes, "position": position},
+        field="records",
+    )
+
+
+def message_illegal(position: int, rule: str) -> ServiceError:
+    """A message breaks a rule."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_MESSAGE_ILLEGAL,
+        f"message {position}: {rule}",
+        {"position": position, "rule": rule},
+        field=f"messages[{position}]",
+    )
+
+
+def block_corrupted(position: int, rule: str) -> ServiceError:
+    """A packed block is broken; position -1 means the block as a whole."""
+    place = "block" if position < 0 else f"record {position}"
+    return ServiceError(
+        ErrorReason.ERROR_REASON_BLOCK_CORRUPTED,
+        f"{place}: {rule}",
+        {"position": position, "rule": rule},
+        field="records",
+    )
+
+
+def flush_unconfirmed() -> ServiceError:
+    """The message is stored, but its flush was not confirmed."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_FLUSH_UNCONFIRMED,
+        "the message is stored, but its flush was not confirmed: it may be lost",
+    )
+
+
+def message_not_found(message_id: str) -> ServiceError:
+    """No message has this id."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_MESSAGE_NOT_FOUND,
+        f"no message has the id {_shortened(message_id)!r} here",
+        {"message_id": _shortened(message_id)},
+    )
+
+
+def group_name_illegal(consumer_group: str) -> ServiceError:
+    """The name breaks the rules for groups."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_GROUP_NAME_ILLEGAL,
+        f"group {_shortened(consumer_group)!r}: a name has 1 to 120 characters of "
+        "A-Z a-z 0-9 _ and -, and does not belong to the system",
+        {"consumer_group": _shortened(consumer_group)},
+    )
+
+
+def group_not_found(consumer_group: str) -> ServiceError:
+    """The group is not known here."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_GROUP_NOT_FOUND,
+        f"group {consumer_group!r} is not known here",
+        {"consumer_group": consumer_group},
+    )
+
+
+def group_exists(consumer_group: str) -> ServiceError:
+    """A group of that name stands already."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_GROUP_EXISTS,
+        f"group {consumer_group!r} stands already",
+        {"consumer_group": consumer_group},
+    )
+
+
+def group_disabled(consumer_group: str, what: str) -> ServiceError:
+    """The group's settings forbid what the caller wants."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_ACCESS_DENIED,
+        f"the settings of group {consumer_group!r} forbid {what}",
+        {"consumer_group": consumer_group},
+    )
+
+
+def client_id_taken(client_id: str) -> ServiceError:
+    """Another live client bears the id."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_CLIENT_NOT_ATTACHED,
+        f"another live client bears the id {_shortened(client_id)!r}",
+        {"client_id": _shortened(client_id)},
+    )
+
+
+def subscription_conflict(consumer_group: str, member: str, difference: str) -> ServiceError:
+    """The caller's subscription differs from its group's."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_SUBSCRIPTION_CONFLICT,
+        f"group {consumer_group!r}: {difference} than member {member!r}",
+        {"consumer_group": consumer_group, "member": member},
+    )
+
+
+def queue_offset_out_of_range(
+    topic: str, queue_id: int, queue_offset: int, min_queue_offset: int, max_queue_offset: int
+) -> ServiceError:
+    """The queue offset lies outside what is kept."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_QUEUE_OFFSET_OUT_OF_RANGE,
+        f"queue offset {queue_offset} of topic {topic!r}, queue {queue_id} is outside "
+        f"{min_queue_offset} to {max_queue_offset}",
+        {
+            "topic": topic,
+            "queue_id": queue_id,
+            "queue_offset": queue_offset,
+            "min": min_queue_offset,
+            "max": max_queue_offset,
+        },
+    )
+
+
+def filter_expression_invalid(expression: str, position: int, rule: str) -> ServiceError:
+    """A filter expression cannot be understood."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_FILTER_EXPRESSION_INVALID,
+        f"filter expression {_shortened(expression)!r}, position {position}: {rule}",
+        {"expression": _shortened(expression), "position": position},
+    )
+
+
+def held_pulls_exhausted(limit: int) -> ServiceError:
+    """Too many pulls are held already."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_HELD_PULLS_EXHAUSTED,
+        f"{limit} pulls are held already, as many as this broker holds",
+        {"limit": limit},
+    )
+
+
+def broker_draining() -> ServiceError:
+    """The broker takes no more messages or clients."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_SERVICE_DRAINING, "this broker is draining; go to another one"
+    )
+
+
+def store_poisoned() -> ServiceError:
+    """A flush failed; the store takes nothing more until it is restarted."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_STORE_POISONED,
+        "a flush failed; the store takes nothing more until the broker is restarted",
+    )
+
+
+def setting_invalid(setting: str, rule: str) -> ServiceError:
+    """A setting is unknown or may not change at run time."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_SETTING_INVALID,
+        f"setting {_shortened(setting)!r} {rule}",
+        {"setting": _shortened(setting)},
+    )
+
+
+def _shortened(text: str, length_max: int = 255) -> str:
+    """Text from the wire as an error repeats it: a trailer has little room."""
+    return text if len(text) <= length_max else text[:length_max] + "..."
+
+
+def _store_full(error: storage.StoreFull) -> ServiceError:
+    return ServiceError(
+        ErrorReason.ERROR_REASON_STORE_FULL,
+        f"the store takes no messages: {error.reason}",
+        {"cause": error.reason},
+    )
+
+
+def _block_rejected(error: storage.BlockRejected) -> ServiceError:
+    return block_corrupted(error.position, error.reason)
+
+
+def _out_of_range(error: storage.QueueOffsetOutOfRange) -> ServiceError:
+    return queue_offset_out_of_range(
+        error.topic,
+        error.queue_id,
+        error.queue_offset,
+        error.min_queue_offset,
+        error.max_queue_offset,
+    )
+
+
+def _record_corrupted(error: storage.RecordCorrupted) -> ServiceError:
+    return ServiceError(
+        ErrorReason.ERROR_REASON_RECORD_CORRUPTED,
+        f"the record at commit-log offset {error.commit_log_offset} is damaged: {error.reason}",
+        {"commit_log_offset": error.commit_log_offset},
+    )
+
+
+def _record_not_found(error: storage.RecordNotFound) -> ServiceError:
+    return message_not_found(f"commit-log offset {error.commit_log_offset}")
+
+
+STORAGE_RULES: Final[ErrorRules] = MappingProxyType(
+    {
+        storage.BlockRejected: _block_rejected,
+        storage.IllegalQueue: lambda error: field_invalid("queue_id", str(error)),
+        storage.QueueOffsetOutOfRange: _out_of_range,
+        storage.RecordCorrupted: _record_corrupted,
+        storage.RecordNotFound: _record_not_found,
+        storage.StoreClosed: lambda _: broker_draining(),
+        storage.StoreFull: _store_full,
+        storage.StorePoisoned: lambda _: store_poisoned(),
+    }
+)
+"""What leaves the broker when the store raised. Other errors of the store are faults."""

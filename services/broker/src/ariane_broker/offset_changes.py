@@ -1,0 +1,255 @@
+"""Storing, resetting and copying consumer offsets, and the backlog that follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ariane_broker.client_table import ClientTable, OffsetsReset
+from ariane_broker.consumer_groups import ConsumerGroups
+from ariane_broker.consumer_offsets import ConsumerOffsets, GroupOffset, QueueKey
+from ariane_broker.errors import queue_offset_out_of_range
+from ariane_broker.group_changes import GroupChanges, check_user_group
+from ariane_broker.readable_topics import readable_queue
+from ariane_broker.topic_table import TopicTable
+from ariane_record import ConsumerOffset
+from ariane_servicekit.errors import ServiceError, feature_not_available, field_invalid
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetToStore:
+    """What a consumer has done in one queue.
+
+    Attributes:
+        queue: The queue.
+        offset: The next queue offset it will consume.
+        fenced: Whether it carries the epoch of a queue lock.
+    """
+
+    queue: QueueKey
+    offset: int
+    fenced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """How far a group is behind in one queue.
+
+    Attributes:
+        place: Group, queue and where the group stands.
+        max_queue_offset: Readable end, exclusive.
+        oldest_store_timestamp_ms: When the oldest message not consumed was stored, or None.
+    """
+
+    place: GroupOffset
+    max_queue_offset: int
+    oldest_store_timestamp_ms: int | None
+
+
+class BoundsLog(Protocol):
+    """What is asked of the store."""
+
+    def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Oldest queue offset that is kept, and the readable end."""
+        ...
+
+
+class TimeLookup(Protocol):
+    """Where a time lies, and when a message was stored."""
+
+    def offset_from(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        """The first queue offset stored at or after a time, or the readable end."""
+        ...
+
+    def store_timestamp_ms(self, topic: str, queue_id: int, queue_offset: int) -> int | None:
+        """When a message was stored, or None."""
+        ...
+
+
+class OffsetChanges:
+    """All that changes consumer offsets while the broker serves."""
+
+    def __init__(
+        self,
+        offsets: ConsumerOffsets,
+        log: BoundsLog,
+        topics: TopicTable,
+        groups: ConsumerGroups,
+        group_changes: GroupChanges,
+        clients: ClientTable,
+        lookup: TimeLookup,
+        *,
+        mark_changed: Callable[[], None],
+        save: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            offsets: The offsets of all groups.
+            log: The store.
+            topics: The topics of this broker.
+            groups: The consumer groups of this broker.
+            group_changes: Makes a group for its first offset.
+            clients: The attached clients.
+            lookup: Finds offsets by time.
+            mark_changed: There is something to save.
+            save: Returns once all that was marked is on the disk.
+        """
+        self._offsets = offsets
+        self._log = log
+        self._topics = topics
+        self._groups = groups
+        self._group_changes = group_changes
+        self._clients = clients
+        self._lookup = lookup
+        self._mark_changed = mark_changed
+        self._save = save
+
+    def read(
+        self, consumer_group: str, queues: Sequence[QueueKey]
+    ) -> list[tuple[QueueKey, ConsumerOffset | None]]:
+        """Where a group stands in queues, or in all that it has an offset for.
+
+        Raises:
+            ServiceError: GROUP_NAME_ILLEGAL or FIELD_INVALID.
+        """
+        check_user_group(consumer_group)
+        if not queues:
+            return [(place.queue, place.offset) for place in self._offsets.of_group(consumer_group)]
+        for place, queue in enumerate(queues):
+            if queue.queue_id < 0:
+                field = f"queues[{place}].queue_id"
+                raise field_invalid(field, "must be 0 or more", queue.queue_id)
+        return [(queue, self._offsets.find(consumer_group, queue)) for queue in queues]
+
+    async def store(
+        self, consumer_group: str, offsets: Sequence[OffsetToStore], *, durable: bool
+    ) -> list[tuple[QueueKey, ServiceError]]:
+        """Store offsets of a group.
+
+        Returns:
+            Those that were refused, and why; the others are stored.
+
+        Raises:
+            ServiceError: GROUP_NAME_ILLEGAL, GROUP_NOT_FOUND, ACCESS_DENIED or FIELD_INVALID;
+                then nothing is stored.
+        """
+        for place, wanted in enumerate(offsets):
+            if wanted.fenced:
+                raise feature_not_available("storing offsets under a queue lock")
+            values = {"queue_id": wanted.queue.queue_id, "queue_offset": wanted.offset}
+            for name, value in values.items():
+                if value < 0:
+                    raise field_invalid(f"offsets[{place}].{name}", "must be 0 or more", value)
+        await self._group_changes.admit(consumer_group)
+        refused = []
+        for wanted in offsets:
+            try:
+                self._put(consumer_group, wanted.queue, wanted.offset)
+            except ServiceError as error:
+                refused.append((wanted.queue, error))
+        if durable:
+            await self._save()
+        return refused
+
+    async def reset(
+        self,
+        consumer_group: str,
+        topic: str,
+        target: Callable[[QueueKey], int | None],
+        *,
+        validate_only: bool,
+    ) -> tuple[list[GroupOffset], int]:
+        """Set a group's offsets in a topic anew, durably, and tell its members.
+
+        Args:
+            consumer_group: The group.
+            topic: The topic.
+            target: The new offset of a queue; None leaves it as it is.
+            validate_only: Whether only to tell what would change.
+
+        Returns:
+            The new offsets by queue, and how many members were told.
+
+        Raises:
+            ServiceError: GROUP_NOT_FOUND, TOPIC_NOT_FOUND, QUEUE_OFFSET_OUT_OF_RANGE; then
+                nothing has changed.
+        """
+        self._groups.get(consumer_group)
+        config = readable_queue(self._topics, topic, 0, consumer_group)
+        places = []
+        for queue_id in range(config.read_queue_count):
+            queue = QueueKey(topic, queue_id)
+            offset = target(queue)
+            if offset is not None:
+                self._check_range(queue, offset)
+                places.append(GroupOffset(consumer_group, queue, ConsumerOffset(offset)))
+        if validate_only:
+            return places, 0
+        self._take_over(places)
+        await self._save()
+        numbers = tuple((place.queue.queue_id, int(place.offset)) for place in places)
+        notice = OffsetsReset(consumer_group, topic, numbers)
+        return places, self._clients.tell_members(consumer_group, notice)
+
+    def earliest(self, queue: QueueKey) -> int:
+        """The oldest queue offset that is kept."""
+        return self._log.queue_bounds(*queue)[0]
+
+    def latest(self, queue: QueueKey) -> int:
+        """The readable end."""
+        return self._log.queue_bounds(*queue)[1]
+
+    def at_time(self, queue: QueueKey, timestamp_ms: int) -> int:
+        """The first queue offset stored at or after a time."""
+        return self._lookup.offset_from(*queue, timestamp_ms)
+
+    async def clone(self, consumer_group: str, target_group: str, topic: str) -> list[GroupOffset]:
+        """Copy a group's offsets in a topic to another group, durably.
+
+        Raises:
+            ServiceError: GROUP_NOT_FOUND or TOPIC_NOT_FOUND.
+        """
+        self._groups.get(consumer_group)
+        self._groups.get(target_group)
+        self._topics.get(topic)
+        places = [
+            GroupOffset(target_group, place.queue, place.offset)
+            for place in self._offsets.of_group(consumer_group, topic)
+        ]
+        self._take_over(places)
+        await self._save()
+        return places
+
+    def places(self, consumer_group: str, topic: str) -> list[GroupOffset]:
+        """Where one group or all stand, in one topic or all; by group, topic and queue."""
+        groups: Iterable[str] = [consumer_group] if consumer_group else self._offsets.groups()
+        return [
+            place for group in groups for place in self._offsets.of_group(group, topic or None)
+        ]
+
+    def backlog(self, place: GroupOffset) -> Backlog:
+        """How far a group is behind in one queue."""
+        begin, end = self._log.queue_bounds(*place.queue)
+        oldest = None
+        if place.offset < end:
+            oldest = self._lookup.store_timestamp_ms(*place.queue, max(place.offset, begin))
+        return Backlog(place, end, oldest)
+
+    def _put(self, consumer_group: str, queue: QueueKey, offset: int) -> None:
+        readable_queue(self._topics, *queue, consumer_group)
+        # Below the oldest that is kept is where a slow consumer stands; beyond the end is nobody.
+        self._check_range(queue, offset, offset_min=0)
+        self._offsets.put(consumer_group, queue, ConsumerOffset(offset))
+        self._mark_changed()
+
+    def _check_range(self, queue: QueueKey, offset: int, offset_min: int | None = None) -> None:
+        begin, end = self._log.queue_bounds(*queue)
+        if not (begin if offset_min is None else offset_min) <= offset <= end:
+            raise queue_offset_out_of_range(*queue, offset, begin, end)
+
+    def _take_over(self, places: Iterable[GroupOffset]) -> None:
+        for place in places:
+            self._offsets.put(place.consumer_group, place.queue, place.offset)
+        self._mark_changed()

@@ -1,0 +1,186 @@
+"""Reading a range of one queue: stateless, chunk by chunk, for Spark and tools."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_broker.pull import ReadableLog
+from ariane_broker.readable_topics import readable_queue
+from ariane_broker.statistics import BrokerStatistics
+from ariane_broker.subscription import ALL_MESSAGES, FilterExpression, wanted_tag_codes
+from ariane_broker.topic_table import TopicTable
+from ariane_record.columns import decode_columns
+from ariane_record.layout import HEADER_BYTES
+from ariane_servicekit.errors import field_invalid
+
+CHUNK_BYTES_MIN: Final = 64 << 10
+CHUNK_BYTES_MAX: Final = 4 << 20
+CHUNK_BYTES_DEFAULT: Final = 2 << 20
+CHUNK_RECORDS_MAX: Final = 65536
+
+
+class Projection(StrEnum):
+    """How much of each message a range read returns."""
+
+    RECORDS = "records"
+    HEADERS = "headers"
+    POSITIONS = "positions"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeOrder:
+    """What to read.
+
+    Attributes:
+        topic: The topic.
+        queue_id: The queue.
+        begin: The first queue offset wanted.
+        end: The range's end, exclusive; beyond the readable end it means the readable end.
+        filter: Which messages.
+        projection: How much of each.
+        chunk_bytes: About how many bytes of records one chunk covers; 0 means the default.
+    """
+
+    topic: str
+    queue_id: int
+    begin: int
+    end: int
+    filter: FilterExpression = ALL_MESSAGES
+    projection: Projection = Projection.RECORDS
+    chunk_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeChunk:
+    """A part of a range.
+
+    Attributes:
+        next_queue_offset: Behind the last record looked at.
+        sizes: Bytes of each record as stored.
+        records: Whole records, back to back.
+        headers: The first 88 bytes of each record, back to back.
+        properties: The property strings, back to back.
+        property_ends: Where each one ends in ``properties``.
+    """
+
+    next_queue_offset: int
+    sizes: NDArray[np.int32]
+    records: bytes = b""
+    headers: bytes = b""
+    properties: bytes = b""
+    property_ends: NDArray[np.int32] | None = None
+
+
+class RangeLog(ReadableLog, Protocol):
+    """What is asked of the store."""
+
+    def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Oldest queue offset that is kept, and the readable end."""
+        ...
+
+
+class PullRange:
+    """Answers range reads."""
+
+    def __init__(self, log: RangeLog, topics: TopicTable, statistics: BrokerStatistics) -> None:
+        """Take the parts.
+
+        Args:
+            log: The store.
+            topics: The topics of this broker.
+            statistics: Counts what is handed out.
+        """
+        self._log = log
+        self._topics = topics
+        self._statistics = statistics
+
+    async def read(self, order: RangeOrder) -> AsyncIterator[RangeChunk]:
+        """Read a range; ends at its end or at the end that was readable when it began.
+
+        Raises:
+            ServiceError: TOPIC_NOT_FOUND, TOPIC_NOT_READABLE, QUEUE_NOT_FOUND, FIELD_INVALID or
+                FILTER_EXPRESSION_INVALID.
+            StorageError: The begin is not kept (any more), or a record is damaged.
+        """
+        _check(order)
+        tag_codes = wanted_tag_codes(order.filter)
+        readable_queue(self._topics, order.topic, order.queue_id)
+        end = min(order.end, self._log.queue_bounds(order.topic, order.queue_id)[1])
+        position = order.begin
+        while True:
+            read = self._log.read_queue(
+                order.topic,
+                order.queue_id,
+                position,
+                max_count=max(1, min(end - position, CHUNK_RECORDS_MAX)),
+                max_bytes=order.chunk_bytes or CHUNK_BYTES_DEFAULT,
+                tag_codes=tag_codes,
+            )
+            if position >= end:
+                # The read above has said whether the begin is kept.
+                return
+            # Copied in this turn of the loop: the log may lose its oldest segment in the next.
+            records = b"".join(read.chunks)
+            sizes = read.sizes
+            position = read.next_queue_offset
+            if position > end:
+                records, sizes, position = _cut(records, sizes, end)
+            if len(sizes) or position >= end:
+                self._statistics.count_pull(len(sizes), len(records))
+                yield project(records, sizes, position, order.projection)
+            else:
+                await asyncio.sleep(0)
+
+
+def project(
+    records: bytes, sizes: NDArray[np.int32], next_queue_offset: int, projection: Projection
+) -> RangeChunk:
+    """As much of the records as is asked for; gathered by column."""
+    if projection is Projection.RECORDS or not len(sizes):
+        return RangeChunk(next_queue_offset=next_queue_offset, sizes=sizes, records=records)
+    columns = decode_columns(records, sizes)
+    octets = np.frombuffer(records, np.uint8)
+    windows = np.lib.stride_tricks.sliding_window_view(octets, HEADER_BYTES)
+    headers = windows[columns.starts].tobytes()
+    if projection is Projection.POSITIONS:
+        return RangeChunk(next_queue_offset=next_queue_offset, sizes=sizes, headers=headers)
+    ends = np.cumsum(columns.properties_length)
+    # Where each byte of the properties lies: a run of positions for each record.
+    shift = columns.properties_start - (ends - columns.properties_length)
+    places = np.arange(int(ends[-1])) + np.repeat(shift, columns.properties_length)
+    return RangeChunk(
+        next_queue_offset=next_queue_offset,
+        sizes=sizes,
+        headers=headers,
+        properties=octets[places].tobytes(),
+        property_ends=ends.astype(np.int32),
+    )
+
+
+def _cut(
+    records: bytes, sizes: NDArray[np.int32], end: int
+) -> tuple[bytes, NDArray[np.int32], int]:
+    """Without the records at and behind the end of the range."""
+    queue_offsets = decode_columns(records, sizes).queue_offset if len(sizes) else sizes
+    kept = int(np.searchsorted(queue_offsets, end))
+    sizes = sizes[:kept]
+    return records[: int(sizes.sum(dtype=np.int64))], sizes, end
+
+
+def _check(order: RangeOrder) -> None:
+    if order.queue_id < 0:
+        raise field_invalid("queue_id", "must be 0 or more", order.queue_id)
+    if order.begin < 0:
+        raise field_invalid("begin_queue_offset", "must be 0 or more", order.begin)
+    if order.end < order.begin:
+        raise field_invalid("end_queue_offset", "must not lie before the begin", order.end)
+    if order.chunk_bytes and not CHUNK_BYTES_MIN <= order.chunk_bytes <= CHUNK_BYTES_MAX:
+        rule = f"must be {CHUNK_BYTES_MIN} to {CHUNK_BYTES_MAX}"
+        raise field_invalid("chunk_bytes", rule, order.chunk_bytes)

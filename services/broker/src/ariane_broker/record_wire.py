@@ -1,0 +1,139 @@
+"""The packed calls on the wire: AppendRecords and PullRecords, to and from what use cases speak.
+
+Everything that touches the bytes of these two calls is in this file. Protocol Buffers copies a block
+once when it parses a request and twice when it builds a response; a handler of raw bytes that spares
+those copies would replace the functions here and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane.broker.v1.pull_service_pb2 import (
+    PullRecordsRequest,
+    PullRecordsResponse,
+    QueueRecords,
+)
+from ariane.broker.v1.send_service_pb2 import (
+    AppendBatch,
+    AppendRecordsRequest,
+    AppendRecordsResponse,
+    AppendResult,
+)
+from ariane.common.v1.message_pb2 import (
+    ACKNOWLEDGED_LEVEL_FLUSHED,
+    ACKNOWLEDGED_LEVEL_MEMORY,
+    ACKNOWLEDGED_LEVEL_UNSPECIFIED,
+)
+from ariane_broker.append import AcknowledgedLevel, Batch, BatchOutcome
+from ariane_broker.consumer_offsets import QueueKey
+from ariane_broker.errors import block_corrupted
+from ariane_broker.pull import Position, PulledQueue, PullOrder
+from ariane_broker.subscription_wire import filters_of
+from ariane_broker.wire_time import seconds_of, time_of
+from ariane_record import RecordBlock
+from ariane_servicekit.error_status import status_of
+
+LEVELS: Final = {
+    None: ACKNOWLEDGED_LEVEL_UNSPECIFIED,
+    AcknowledgedLevel.MEMORY: ACKNOWLEDGED_LEVEL_MEMORY,
+    AcknowledgedLevel.FLUSHED: ACKNOWLEDGED_LEVEL_FLUSHED,
+}
+
+_INT32: Final = np.dtype("<i4")
+
+
+def batches_of(request: AppendRecordsRequest) -> list[Batch]:
+    """The batches of a request; one whose columns make no sense carries its error."""
+    return list(map(_batch_of, request.batches))
+
+
+def _batch_of(batch: AppendBatch) -> Batch:
+    sequenced = batch.HasField("sequence")
+    try:
+        block = RecordBlock(
+            topic=batch.topic,
+            records=batch.records,
+            sizes=_int32_column(batch.record_sizes, "record sizes"),
+            tag_codes=_int32_column(batch.tag_codes, "tag codes"),
+            key_counts=np.frombuffer(batch.key_counts, np.uint8),
+            key_hashes=_int32_column(batch.key_hashes, "key hashes"),
+            crc32=batch.records_crc32,
+        )
+    except ValueError as error:
+        refusal = block_corrupted(-1, str(error))
+        return Batch(None, batch.topic, batch.queue_id, refusal, sequenced=sequenced)
+    return Batch(block, batch.topic, batch.queue_id, sequenced=sequenced)
+
+
+def _int32_column(column: bytes, name: str) -> NDArray[np.int32]:
+    if len(column) % _INT32.itemsize:
+        raise ValueError(f"the column of {name} has {len(column)} bytes, no multiple of 4")
+    return np.frombuffer(column, _INT32)
+
+
+def append_response(outcomes: Iterable[BatchOutcome]) -> AppendRecordsResponse:
+    """The answer to an append."""
+    return AppendRecordsResponse(results=map(_append_result, outcomes))
+
+
+def _append_result(outcome: BatchOutcome) -> AppendResult:
+    error = None if outcome.error is None else status_of(outcome.error)
+    appended = outcome.appended
+    if appended is None:
+        return AppendResult(error=error)
+    return AppendResult(
+        error=error,
+        first_queue_offset=appended.first_queue_offset,
+        first_commit_log_offset=appended.first_commit_log_offset,
+        record_count=appended.count,
+        acknowledged_level=LEVELS[outcome.level],
+        store_time=time_of(appended.store_timestamp_ms),
+    )
+
+
+def pull_order(request: PullRecordsRequest) -> PullOrder:
+    """What a consumer asks for.
+
+    Raises:
+        ServiceError: FIELD_INVALID.
+    """
+    positions = tuple(
+        Position(
+            QueueKey(position.topic, position.queue_id),
+            position.queue_offset,
+            position.record_count_max,
+            position.size_bytes_max,
+        )
+        for position in request.positions
+    )
+    return PullOrder(
+        consumer_group=request.consumer_group,
+        positions=positions,
+        filters=filters_of(request.subscriptions),
+        record_count_max=request.record_count_max,
+        size_bytes_max=request.size_bytes_max,
+        hold_seconds=seconds_of(request.hold_duration, "hold_duration"),
+    )
+
+
+def pull_response(pulled: Sequence[PulledQueue]) -> PullRecordsResponse:
+    """The answer to a pull."""
+    return PullRecordsResponse(queues=map(_queue_records, pulled))
+
+
+def _queue_records(pulled: PulledQueue) -> QueueRecords:
+    return QueueRecords(
+        topic=pulled.queue.topic,
+        queue_id=pulled.queue.queue_id,
+        error=None if pulled.error is None else status_of(pulled.error),
+        next_queue_offset=pulled.next_queue_offset,
+        min_queue_offset=pulled.min_queue_offset,
+        max_queue_offset=pulled.max_queue_offset,
+        record_sizes=pulled.sizes.astype(_INT32, copy=False).tobytes(),
+        records=pulled.records,
+    )

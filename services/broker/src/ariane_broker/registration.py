@@ -1,0 +1,258 @@
+"""The broker's standing with the name servers.
+
+Every name server is told by itself: registered at start, again at once when a topic changes or the name
+server asks for it, and kept in mind by a heartbeat in between. One that is away delays nobody: it is
+tried again, soon at first and then ever slower, and finds everything when it is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import grpc
+import structlog
+from grpc import aio
+
+from ariane.namesrv.v1.registration_service_pb2 import (
+    HeartbeatBrokerRequest,
+    RegisterBrokerRequest,
+    UnregisterBrokerRequest,
+)
+from ariane.namesrv.v1.registration_service_pb2_grpc import RegistrationServiceAsyncStub
+from ariane.namesrv.v1.route_pb2 import BrokerIdentity
+from ariane_servicekit.clock import Clock
+
+CALL_SECONDS_MAX: Final = 3.0
+RETRY_SECONDS_MIN: Final = 0.5
+RETRY_SECONDS_MAX: Final = 15.0
+
+_log = structlog.get_logger(__name__)
+
+
+class Announcement(Protocol):
+    """What the broker says of itself now."""
+
+    @property
+    def version(self) -> int:
+        """Grows whenever name servers must be told."""
+        ...
+
+    @property
+    def identity(self) -> BrokerIdentity:
+        """Who the broker is and where it is reached."""
+        ...
+
+    @property
+    def incarnation(self) -> str:
+        """Drawn by this process; tells a restart from a second broker."""
+        ...
+
+    def registration(self) -> RegisterBrokerRequest:
+        """All of it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NameServer:
+    """One name server.
+
+    Attributes:
+        address: Where it is, for logs.
+        stub: How it is called.
+    """
+
+    address: str
+    stub: RegistrationServiceAsyncStub
+
+
+class NameServerLink:
+    """The broker's standing with one name server."""
+
+    def __init__(
+        self,
+        name_server: NameServer,
+        announcement: Announcement,
+        clock: Clock,
+        *,
+        heartbeat_seconds: float,
+    ) -> None:
+        """Start unregistered.
+
+        Args:
+            name_server: Whom to tell.
+            announcement: What to tell.
+            clock: For the time between heartbeats.
+            heartbeat_seconds: Time between heartbeats, unless the name server wants them sooner.
+        """
+        self._name_server = name_server
+        self._announcement = announcement
+        self._clock = clock
+        self._heartbeat_seconds = heartbeat_seconds
+        self._registered: int | None = None
+        self._failures = 0
+        self._woken = asyncio.Event()
+        self._turned = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def reached(self) -> bool:
+        """Whether the last call went well, or none was made yet."""
+        return self._failures == 0
+
+    def start(self) -> None:
+        """Register now, and keep it up."""
+        self._task = asyncio.create_task(self._run(), name=f"link:{self._name_server.address}")
+
+    def wake(self) -> None:
+        """There is something new to tell."""
+        self._woken.set()
+
+    async def wait_told(self) -> None:
+        """Return once the name server knows what is so now, or cannot be reached."""
+        version = self._announcement.version
+        while (self._registered is None or self._registered < version) and self.reached:
+            turned = self._turned
+            await turned.wait()
+
+    async def stop(self) -> None:
+        """End all calls."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def say_goodbye(self) -> None:
+        """Leave all routes at once; the name server expires who cannot say it."""
+        identity = self._announcement.identity
+        request = UnregisterBrokerRequest(
+            cluster_name=identity.cluster_name,
+            broker_name=identity.broker_name,
+            broker_id=identity.broker_id,
+            incarnation=self._announcement.incarnation,
+        )
+        with suppress(aio.AioRpcError):
+            await self._name_server.stub.UnregisterBroker(request, timeout=CALL_SECONDS_MAX)
+
+    async def _run(self) -> None:
+        while True:
+            self._woken.clear()
+            pause = await self._turn()
+            turned, self._turned = self._turned, asyncio.Event()
+            turned.set()
+            sleeper = asyncio.ensure_future(self._clock.sleep(pause))
+            waker = asyncio.ensure_future(self._woken.wait())
+            try:
+                await asyncio.wait((sleeper, waker), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                sleeper.cancel()
+                waker.cancel()
+
+    async def _turn(self) -> float:
+        """Register or send a heartbeat; how long to wait before the next turn, in seconds."""
+        try:
+            pause = await self._tell()
+        except aio.AioRpcError as error:
+            return self._failed(error)
+        if self._failures:
+            _log.info("name_server_reached", name_server=self._name_server.address)
+        self._failures = 0
+        return pause
+
+    async def _tell(self) -> float:
+        if self._registered == self._announcement.version:
+            try:
+                return await self._send_heartbeat(self._registered)
+            except aio.AioRpcError as error:
+                if error.code() is not grpc.StatusCode.NOT_FOUND:
+                    raise
+                # The name server is new, or it forgot us: tell it everything.
+                _log.info("registration_asked_for", name_server=self._name_server.address)
+        return await self._register()
+
+    async def _register(self) -> float:
+        version = self._announcement.version
+        request = self._announcement.registration()
+        response = await self._name_server.stub.RegisterBroker(request, timeout=CALL_SECONDS_MAX)
+        self._registered = version
+        return self._next_heartbeat(response.heartbeat_interval.ToMilliseconds() / 1000)
+
+    async def _send_heartbeat(self, version: int) -> float:
+        identity = self._announcement.identity
+        request = HeartbeatBrokerRequest(
+            cluster_name=identity.cluster_name,
+            broker_name=identity.broker_name,
+            broker_id=identity.broker_id,
+            incarnation=self._announcement.incarnation,
+            topics_version=version,
+        )
+        response = await self._name_server.stub.HeartbeatBroker(request, timeout=CALL_SECONDS_MAX)
+        return self._next_heartbeat(response.heartbeat_interval.ToMilliseconds() / 1000)
+
+    def _next_heartbeat(self, wanted_seconds: float) -> float:
+        if wanted_seconds <= 0:
+            return self._heartbeat_seconds
+        return min(self._heartbeat_seconds, wanted_seconds)
+
+    def _failed(self, error: aio.AioRpcError) -> float:
+        self._failures += 1
+        if self._failures == 1:
+            _log.warning(
+                "name_server_refused",
+                name_server=self._name_server.address,
+                code=error.code().name,
+                message=error.details(),
+            )
+        doublings = min(self._failures - 1, 10)
+        return min(RETRY_SECONDS_MAX, RETRY_SECONDS_MIN * float(1 << doublings))
+
+
+class Registration:
+    """The broker's standing with all name servers."""
+
+    def __init__(self, links: Sequence[NameServerLink], *, wait_seconds: float) -> None:
+        """Take the links.
+
+        Args:
+            links: One for each name server; there may be none.
+            wait_seconds: The longest wait for name servers to be told.
+        """
+        self._links = links
+        self._wait_seconds = wait_seconds
+        self._started = False
+
+    async def start(self) -> None:
+        """Register with all, and wait a moment for those that answer."""
+        self._started = True
+        for link in self._links:
+            link.start()
+        await self._wait_told()
+
+    async def announce(self) -> None:
+        """Tell all name servers at once; wait a moment for those that were reached last time."""
+        if self._started:
+            for link in self._links:
+                link.wake()
+            await self._wait_told()
+
+    async def say_goodbye(self) -> None:
+        """Leave the routes of all name servers."""
+        if self._started:
+            self._started = False
+            await asyncio.gather(*(link.stop() for link in self._links))
+            await asyncio.gather(*(link.say_goodbye() for link in self._links))
+
+    async def stop(self) -> None:
+        """End all calls without a goodbye."""
+        self._started = False
+        await asyncio.gather(*(link.stop() for link in self._links))
+
+    async def _wait_told(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._wait_seconds):
+                await asyncio.gather(*(link.wait_told() for link in self._links))
+

@@ -1,0 +1,202 @@
+"""What a broker can be told. Every number has its unit and its reason; the defaults are safe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from ariane_broker.topic_table import QUEUE_COUNT_MAX
+from ariane_record.names import GROUP_NAME_LENGTH_MAX
+from ariane_servicekit import AddressList, ListenAddress, ServiceSettings
+from ariane_storage.config import FlushMode, StoreConfig
+
+_NAME: str = rf"^[A-Za-z0-9_-]{{1,{GROUP_NAME_LENGTH_MAX}}}$"
+
+
+class BrokerSettings(ServiceSettings):
+    """The broker: stores and serves messages."""
+
+    service_name: ClassVar[str] = "broker"
+    example: ClassVar[str] = (
+        "--listen 127.0.0.1:10911 --name-servers 127.0.0.1:9876 --store-path ./store"
+    )
+
+    store_path: Path = Field(
+        description="Folder of the store. One broker process owns it; it is made when missing."
+    )
+    cluster_name: str = Field(
+        "DefaultCluster",
+        pattern=_NAME,
+        description="The cluster that the broker belongs to, as it stands in routes.",
+    )
+    broker_name: str = Field(
+        "broker-a",
+        pattern=_NAME,
+        description="The broker's name, unique in its cluster; a primary and its replicas share it.",
+    )
+    broker_id: Literal[0] = Field(
+        0, description="0 is the primary. Replicas, which bear other numbers, do not exist yet."
+    )
+    name_servers: AddressList = Field(
+        (),
+        description="All name servers, host:port,host:port; each is told by itself. None: the "
+        "broker stands in no route and is reached by its address only.",
+    )
+    advertised_address: ListenAddress | None = Field(
+        None,
+        description="Where clients reach the broker, host:port, as routes will say. Unset: the "
+        "address it listens on.",
+    )
+    zone: str = Field(
+        "", description="Machine room or zone, for consumers that prefer near brokers. May be empty."
+    )
+
+    flush_mode: Literal["async", "sync"] = Field(
+        "async",
+        description="What an acknowledgement waits for. async: nothing, a message survives the "
+        "process but not a power cut within flush_interval_ms. sync: the disk; one flush serves "
+        "all that wait.",
+    )
+    flush_interval_ms: int = Field(
+        500, ge=1, description="Milliseconds between flushes of the commit log under async."
+    )
+    flush_wait_s: float = Field(
+        5,
+        gt=0,
+        description="Seconds that a send waits for its flush under sync; then it is answered with "
+        "FLUSH_UNCONFIRMED: stored, outcome unknown.",
+    )
+    segment_bytes: int = Field(
+        1 << 30,
+        ge=1 << 20,
+        multiple_of=4096,
+        description="Bytes of a commit-log segment. Part of the store's format: a store is opened "
+        "with what it was made with. 1 GiB as in RocketMQ.",
+    )
+    consume_queue_entries: int = Field(
+        300_000,
+        ge=1,
+        description="Entries of 20 bytes in a consume-queue file. Part of the store's format. "
+        "300,000 as in RocketMQ; small stores with many queues want fewer.",
+    )
+    index_slots: int = Field(
+        5_000_000,
+        ge=1,
+        description="Hash slots of an index file. Part of the store's format, as in RocketMQ.",
+    )
+    index_items: int = Field(
+        20_000_000,
+        ge=2,
+        description="Items of an index file. Part of the store's format, as in RocketMQ.",
+    )
+    retention_hours: float = Field(
+        72, gt=0, description="Hours after which messages may be deleted."
+    )
+    delete_at_hour: int = Field(
+        4, ge=0, le=23, description="Hour of the day, local time, in which old segments go."
+    )
+    disk_clean_ratio: float = Field(
+        0.75, gt=0, le=1, description="Share of the disk in use at which old segments go at once."
+    )
+    disk_force_ratio: float = Field(
+        0.85, gt=0, le=1, description="Share at which the oldest segments go however young."
+    )
+    disk_refuse_ratio: float = Field(
+        0.90, gt=0, le=1, description="Share at which the broker takes no more messages."
+    )
+    accept_offset_loss: bool = Field(
+        default=False,
+        description="Start although the consumer offsets of a store that is not new are lost: "
+        "every group then begins where its own start position says. Never the default, because "
+        "groups would read everything again, or skip what they missed.",
+    )
+
+    auto_create_topics: bool = Field(
+        default=True,
+        description="Whether a send creates a topic that is not known. Convenient for a start; "
+        "turn it off where a misspelt topic should be an error.",
+    )
+    auto_create_groups: bool = Field(
+        default=True, description="Whether a consumer group is made by its first member."
+    )
+    default_queue_count: int = Field(
+        4,
+        ge=1,
+        le=QUEUE_COUNT_MAX,
+        description="Read and write queues of a topic that names no counts.",
+    )
+    message_bytes_max: int = Field(
+        4 << 20, ge=1, description="Largest body of a message in bytes."
+    )
+    held_pulls_max: int = Field(
+        3072,
+        ge=0,
+        description="Pulls that wait for messages at a time; more are refused. Below "
+        "concurrent_calls_max, so that waiting consumers leave room for producers.",
+    )
+
+    client_silence_s: float = Field(
+        120, gt=0, description="Seconds of silence after which an attached client is forgotten."
+    )
+    client_scan_s: float = Field(
+        10, gt=0, description="Seconds between searches for silent clients."
+    )
+    client_heartbeat_s: float = Field(
+        30, gt=0, description="Seconds between heartbeats that attached clients are asked for."
+    )
+    name_server_heartbeat_s: float = Field(
+        30,
+        gt=0,
+        description="Seconds between heartbeats to a name server, unless it wants them sooner.",
+    )
+    name_server_wait_s: float = Field(
+        2,
+        ge=0,
+        description="Seconds that start and topic changes wait for name servers to be told.",
+    )
+    offset_save_s: float = Field(
+        5, gt=0, description="Seconds between saves of consumer offsets that have changed."
+    )
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if self.client_heartbeat_s >= self.client_silence_s:
+            raise ValueError("client_heartbeat_s must be less than client_silence_s")
+        if not self.disk_clean_ratio <= self.disk_force_ratio <= self.disk_refuse_ratio:
+            raise ValueError("disk ratios must grow: clean, force, refuse")
+        if self.held_pulls_max >= self.concurrent_calls_max:
+            raise ValueError("held_pulls_max must be less than concurrent_calls_max")
+        if self.message_bytes_max > self.receive_bytes_max:
+            raise ValueError("message_bytes_max must not exceed receive_bytes_max")
+        if self.message_bytes_max + (64 << 10) > self.segment_bytes:
+            raise ValueError("message_bytes_max must fit into a segment, with 64 KiB around it")
+        if self.advertised_address is None and self.listen.is_wildcard and self.name_servers:
+            raise ValueError(
+                f"listen: {self.listen} is no address that clients can connect to; "
+                "set advertised_address"
+            )
+        return self
+
+    def store_config(self, store_host: tuple[str, int]) -> StoreConfig:
+        """How the store is laid out and kept.
+
+        Args:
+            store_host: Address that is written into records: IPv4 and port.
+        """
+        return StoreConfig(
+            segment_bytes=self.segment_bytes,
+            consume_queue_file_entries=self.consume_queue_entries,
+            index_slots=self.index_slots,
+            index_items=self.index_items,
+            flush_mode=FlushMode(self.flush_mode),
+            flush_interval_ms=self.flush_interval_ms,
+            store_host=store_host,
+            record_bytes_max=self.message_bytes_max + (64 << 10),
+            retention_ms=round(self.retention_hours * 3_600_000),
+            delete_at_hour=self.delete_at_hour,
+            disk_clean_ratio=self.disk_clean_ratio,
+            disk_force_ratio=self.disk_force_ratio,
+            disk_refuse_ratio=self.disk_refuse_ratio,
+        )

@@ -1,0 +1,38 @@
+"""What went through the broker since its start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class BrokerStatistics:
+    """Counters of one broker process; they only grow.
+
+    Attributes:
+        stored_message_count: Messages stored.
+        stored_bytes: Bytes of their records.
+        stored_batch_count: Batches stored.
+        pulled_message_count: Messages handed out.
+        pulled_bytes: Bytes of their records.
+        append_seconds: Time spent appending.
+    """
+
+    stored_message_count: int = 0
+    stored_bytes: int = 0
+    stored_batch_count: int = 0
+    pulled_message_count: int = 0
+    pulled_bytes: int = 0
+    append_seconds: float = 0.0
+
+    def count_append(self, message_count: int, size_bytes: int, seconds: float) -> None:
+        """One batch was stored."""
+        self.stored_batch_count += 1
+        self.stored_message_count += message_count
+        self.stored_bytes += size_bytes
+        self.append_seconds += seconds
+
+    def count_pull(self, message_count: int, size_bytes: int) -> None:
+        """Records of one queue were handed out."""
+        self.pulled_message_count += message_count
+        self.pulled_bytes += size_bytes

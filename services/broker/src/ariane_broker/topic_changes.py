@@ -1,0 +1,154 @@
+"""Creating, changing and deleting topics: durable first, visible then, told to the name servers last.
+
+Changes run one after the other, so that the file always holds what is visible or will be at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+from ariane_broker.errors import topic_name_illegal, topic_reserved
+from ariane_broker.topic_table import TopicChange, TopicConfig, TopicTable
+from ariane_record import IllegalName, check_topic_name, is_system_topic
+from ariane_servicekit.errors import ServiceError
+
+
+class TopicQueues(Protocol):
+    """What is asked of the store."""
+
+    def delete_queues(self, topic: str) -> object:
+        """Delete all queues of a topic."""
+        ...
+
+
+class TopicChanges:
+    """All that changes the set of topics while the broker serves."""
+
+    def __init__(
+        self,
+        table: TopicTable,
+        *,
+        save: Callable[[Mapping[str, Any]], Awaitable[None]],
+        announce: Callable[[], Awaitable[None]],
+        queues: TopicQueues,
+        forget_offsets: Callable[[str], Awaitable[None]],
+        auto_create_queue_count: int,
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            table: The topics.
+            save: Saves the file of topics durably.
+            announce: Tells the name servers at once; waits for them only for a moment.
+            queues: The store.
+            forget_offsets: Removes the offsets of all groups in a topic, durably.
+            auto_create_queue_count: Queues of a topic that a send creates; 0 when none may.
+        """
+        self._table = table
+        self._save = save
+        self._announce = announce
+        self._queues = queues
+        self._forget_offsets = forget_offsets
+        self._lock = asyncio.Lock()
+        self.auto_create_queue_count = auto_create_queue_count
+
+    def find(self, topic: str) -> TopicConfig | None:
+        """The topic, or None when it is not known here."""
+        return self._table.find(topic)
+
+    async def create(self, topic: str, change: TopicChange) -> TopicConfig:
+        """Create a topic; it stands in the routes of all name servers that are reached.
+
+        Raises:
+            ServiceError: TOPIC_EXISTS, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED or FIELD_INVALID.
+        """
+        check_user_topic(topic)
+        async with self._lock:
+            config = await self._put(self._table.created(topic, change))
+        await self._announce()
+        return config
+
+    async def create_for_send(self, topic: str) -> TopicConfig | None:
+        """The topic; made with the default counts if a send may make it.
+
+        Returns:
+            None when it is not known and may not be made.
+
+        Raises:
+            ServiceError: TOPIC_NAME_ILLEGAL or TOPIC_RESERVED.
+        """
+        if self.auto_create_queue_count:
+            check_user_topic(topic)
+            count = self.auto_create_queue_count
+            change = TopicChange(read_queue_count=count, write_queue_count=count)
+            async with self._lock:
+                if self._table.find(topic) is None:
+                    await self._put(self._table.created(topic, change))
+                    await self._announce()
+        return self._table.find(topic)
+
+    async def update(self, topic: str, change: TopicChange) -> TopicConfig:
+        """Change a topic.
+
+        Raises:
+            ServiceError: TOPIC_NOT_FOUND, TOPIC_RESERVED or FIELD_INVALID.
+        """
+        async with self._lock:
+            refuse_system_topic(topic)
+            config = await self._put(self._table.updated(topic, change))
+        await self._announce()
+        return config
+
+    async def delete(self, topic: str) -> None:
+        """Delete a topic with its queues and the offsets of its groups.
+
+        Raises:
+            ServiceError: TOPIC_NOT_FOUND or TOPIC_RESERVED.
+        """
+        async with self._lock:
+            refuse_system_topic(topic)
+            self._table.get(topic)
+            await self._save(self._table.document_with(without=topic))
+            self._table.remove(topic)
+            self._queues.delete_queues(topic)
+            await self._forget_offsets(topic)
+        await self._announce()
+
+    async def _put(self, config: TopicConfig) -> TopicConfig:
+        await self._save(self._table.document_with(config))
+        self._table.put(config)
+        return config
+
+
+def check_user_topic(topic: str) -> None:
+    """Refuse a name that no user gives to a topic.
+
+    Raises:
+        ServiceError: TOPIC_NAME_ILLEGAL or TOPIC_RESERVED.
+    """
+    refuse_system_topic(topic)
+    try:
+        check_topic_name(topic)
+    except IllegalName:
+        raise topic_name_illegal(topic) from None
+
+
+def refuse_system_topic(topic: str) -> None:
+    """Refuse a topic of the system.
+
+    Raises:
+        ServiceError: TOPIC_RESERVED.
+    """
+    if is_system_topic(topic):
+        raise topic_reserved(topic)
+
+
+def user_topic_error(topic: str) -> ServiceError | None:
+    """Why no user gives a topic this name; None when one may."""
+    try:
+        check_user_topic(topic)
+    except ServiceError as error:
+        return error
+    return None
