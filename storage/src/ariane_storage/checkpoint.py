@@ -1,0 +1,132 @@
+"""The checkpoint: how far each derived structure is known to be durable.
+
+::
+
+    0        8        16       24       32       40            512           1024         4096
+    +--------+--------+--------+--------+--------+-- zeros --+--+-----------+--+---------+--+
+    |commit  |consume |index   |primary |confirm-|           | slot A       | slot B     |   |
+    |log ms  |queue ms|ms      |flushed |ed      |           |              |            |   |
+    +--------+--------+--------+--------+--------+-----------+--------------+------------+---+
+
+    slot:  magic u32 | version u32 | sequence u64 | log begin i64 | dispatched i64 | flushed i64 |
+           confirmed i64 | store timestamp i64 | queue count u64 | entry count u64 |
+           index item count u64 | crc32 u32
+
+The first 40 bytes are RocketMQ's (big-endian, store timestamps in milliseconds, then offsets) and
+all that a Java broker reads or writes. The slots are ours: written in turn, each in a disk sector
+of its own, so that a torn write leaves the other. The slot with the higher sequence counts. A store
+that a Java broker has written since shows other times in the first bytes than the slot remembers;
+then the slot is not believed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from struct import Struct
+from typing import Final
+
+from ariane_record.checksum import crc32
+from ariane_storage.disk import Disk
+from ariane_storage.errors import StoreFormatError
+
+CHECKPOINT_BYTES: Final = 4096
+FORMAT_VERSION: Final = 1
+_SHARED: Final = Struct(">qqqqq")
+_SLOT: Final = Struct(">IIQqqqqqQQQ")
+_CRC: Final = Struct(">I")
+_MAGIC: Final = 0x41524941  # "ARIA"
+_SLOT_STARTS: Final = (512, 1024)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What was durable when it was written.
+
+    Attributes:
+        log_begin: First commit-log offset that was kept.
+        dispatched_offset: Consume queues and index hold every record below, durably.
+        flushed_offset: Every record below is durable.
+        confirmed_offset: What was handed out at most.
+        store_timestamp_ms: Store timestamp of the newest record below ``flushed_offset``.
+        queue_count: Consume queues with entries in files.
+        entry_count: Sum of the queue offsets that their files reach.
+        index_item_count: Items in all index files.
+    """
+
+    log_begin: int
+    dispatched_offset: int
+    flushed_offset: int
+    confirmed_offset: int
+    store_timestamp_ms: int
+    queue_count: int
+    entry_count: int
+    index_item_count: int
+
+
+class CheckpointFile:
+    """The file ``checkpoint`` of a store."""
+
+    def __init__(self, disk: Disk, path: Path) -> None:
+        self._disk = disk
+        self._path = path
+        self._sequence = 0
+
+    def load(self) -> Checkpoint | None:
+        """The newest checkpoint that can be believed, or None.
+
+        Raises:
+            StoreFormatError: A newer version of this program wrote it.
+        """
+        try:
+            content = self._disk.read(self._path)
+        except FileNotFoundError:
+            return None
+        if len(content) < _SLOT_STARTS[-1] + _SLOT.size + _CRC.size:
+            return None
+        newest: Checkpoint | None = None
+        for start in _SLOT_STARTS:
+            found = self._decode_slot(content, start)
+            if found is not None and found[0] >= self._sequence:
+                self._sequence, newest = found
+        if newest is not None and _SHARED.unpack_from(content) != _shared_fields(newest):
+            return None
+        return newest
+
+    def _decode_slot(self, content: bytes, start: int) -> tuple[int, Checkpoint] | None:
+        end = start + _SLOT.size
+        magic, version, sequence, *fields = _SLOT.unpack_from(content, start)
+        if magic != _MAGIC or crc32(content[start:end]) != _CRC.unpack_from(content, end)[0]:
+            return None
+        if version > FORMAT_VERSION:
+            raise StoreFormatError(
+                self._path,
+                f"format version {version} of a newer release; this one knows {FORMAT_VERSION}",
+            )
+        return sequence, Checkpoint(*fields)
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Write a checkpoint durably; the previous one stays in the other slot.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        if self._disk.size_of(self._path) != CHECKPOINT_BYTES:
+            self._disk.write(self._path, bytes(CHECKPOINT_BYTES))
+            self._disk.sync(folders=[self._path.parent])
+        sequence = self._sequence + 1
+        slot = _SLOT.pack(_MAGIC, FORMAT_VERSION, sequence, *astuple(checkpoint))
+        file = self._disk.open(self._path, writable=True)
+        try:
+            start = _SLOT_STARTS[sequence % len(_SLOT_STARTS)]
+            file.write_at(start, slot + _CRC.pack(crc32(slot)))
+            file.write_at(0, _SHARED.pack(*_shared_fields(checkpoint)))
+        finally:
+            file.close()
+        self._disk.sync(files=[self._path])
+        self._sequence = sequence
+
+
+def _shared_fields(checkpoint: Checkpoint) -> tuple[int, int, int, int, int]:
+    timestamp = checkpoint.store_timestamp_ms
+    return timestamp, timestamp, timestamp, 0, checkpoint.confirmed_offset

@@ -1,0 +1,39 @@
+"""The store's seam to time."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What the store asks of time."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        ...
+
+    def local_hour(self, now_ms: int) -> int:
+        """Hour of the day, 0 to 23, where the broker stands."""
+        ...
+
+    def file_stamp(self, now_ms: int) -> str:
+        """Local time as ``yyyyMMddHHmmssSSS``: the name of an index file."""
+        ...
+
+
+class SystemClock:
+    """The clock of the machine."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        return time.time_ns() // 1_000_000
+
+    def local_hour(self, now_ms: int) -> int:
+        """Hour of the day in the machine's time zone."""
+        return time.localtime(now_ms / 1000).tm_hour
+
+    def file_stamp(self, now_ms: int) -> str:
+        """Local time of the machine as ``yyyyMMddHHmmssSSS``."""
+        seconds, milliseconds = divmod(now_ms, 1000)
+        return time.strftime("%Y%m%d%H%M%S", time.localtime(seconds)) + f"{milliseconds:03d}"

@@ -1,0 +1,112 @@
+"""Settings of a store: every number with its unit and where it comes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from ariane_storage.consume_queue_entry import ENTRY_BYTES
+
+_HOUR_MS: Final = 3_600_000
+_SECOND_MS: Final = 1000
+
+DELAY_LEVELS_MS: Final = tuple(
+    seconds * _SECOND_MS
+    for seconds in (
+        *(1, 5, 10, 30),
+        *(minutes * 60 for minutes in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30)),
+        *(3600, 7200),
+    )
+)
+"""``1s 5s 10s 30s 1m ... 10m 20m 30m 1h 2h``: level 1 first."""
+
+
+class FlushMode(StrEnum):
+    """What an acknowledgement waits for."""
+
+    ASYNC = "async"
+    """Nothing: records reach the disk within the flush interval."""
+    SYNC = "sync"
+    """The flush of the record; until then it is not handed out either."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreConfig:
+    """How a store is laid out and kept; the defaults are RocketMQ's.
+
+    File sizes are part of the format: a store must be opened with those that it was written with.
+
+    Attributes:
+        segment_bytes: Length of a commit-log segment.
+        consume_queue_file_entries: Entries of one consume-queue file.
+        index_slots: Hash slots of an index file.
+        index_items: Items of an index file; it is full one short of this.
+        flush_mode: What an acknowledgement waits for.
+        flush_interval_ms: How often the commit log is flushed under ``FlushMode.ASYNC``.
+        flush_least_pages: Pages of 4 KiB that must be waiting for such a flush.
+        flush_thorough_interval_ms: How often it is flushed however little waits.
+        derived_interval_ms: How often consume queues, index and checkpoint are written. This is
+            what bounds the work of recovery.
+        store_host: Address that is written into records: IPv4 and port.
+        checksum: Whether records must bring room for the checksum of themselves.
+        record_bytes_max: Largest record: 4 MiB of body and 64 KiB around it.
+        prefault_bytes: How far ahead of the writer memory is made ready, off the loop.
+        files_open_max: Consume-queue files that are kept open.
+        scan_entries_max: Consume-queue entries that one filtered read looks at.
+        delay_levels_ms: Delay of each level of the delay topic, level 1 first.
+        retention_ms: Age at which a segment may be deleted.
+        delete_at_hour: Hour of the day, local time, in which old segments are deleted.
+        disk_clean_ratio: Share of the disk in use at which old segments go at any hour.
+        disk_force_ratio: Share at which the oldest segments go however young.
+        disk_refuse_ratio: Share at which writes are refused.
+        delete_batch_max: Segments that one pass of retention deletes.
+    """
+
+    segment_bytes: int = 1 << 30
+    consume_queue_file_entries: int = 300_000
+    index_slots: int = 5_000_000
+    index_items: int = 20_000_000
+    flush_mode: FlushMode = FlushMode.ASYNC
+    flush_interval_ms: int = 500
+    flush_least_pages: int = 4
+    flush_thorough_interval_ms: int = 10_000
+    derived_interval_ms: int = 1000
+    store_host: tuple[str, int] = ("127.0.0.1", 10911)
+    checksum: bool = True
+    record_bytes_max: int = (4 << 20) + (64 << 10)
+    prefault_bytes: int = 64 << 20
+    files_open_max: int = 256
+    scan_entries_max: int = 800
+    delay_levels_ms: tuple[int, ...] = DELAY_LEVELS_MS
+    retention_ms: int = 72 * _HOUR_MS
+    delete_at_hour: int = 4
+    disk_clean_ratio: float = 0.75
+    disk_force_ratio: float = 0.85
+    disk_refuse_ratio: float = 0.90
+    delete_batch_max: int = 10
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that cannot work together.
+
+        Raises:
+            ValueError: Says which.
+        """
+        positive = (
+            *(self.segment_bytes, self.consume_queue_file_entries, self.index_slots),
+            *(self.index_items, self.record_bytes_max, self.files_open_max),
+            *(self.scan_entries_max, self.delete_batch_max),
+        )
+        if min(positive) <= 0:
+            raise ValueError("sizes and counts of a store are positive")
+        if self.segment_bytes % 4096:
+            raise ValueError("segment_bytes must be a multiple of the page size, 4096")
+        if not 0 <= self.delete_at_hour <= 23:
+            raise ValueError("delete_at_hour is an hour of the day, 0 to 23")
+        if not 0 < self.disk_clean_ratio <= self.disk_force_ratio <= self.disk_refuse_ratio <= 1:
+            raise ValueError("disk ratios must grow: clean, force, refuse, 1")
+
+    @property
+    def consume_queue_file_bytes(self) -> int:
+        """Length of a consume-queue file."""
+        return self.consume_queue_file_entries * ENTRY_BYTES

@@ -1,0 +1,44 @@
+"""The entry of a consume queue: where a message of the queue lies in the commit log.
+
+::
+
+    0                        8                12                       20
+    +------------------------+----------------+------------------------+
+    |   commit-log offset    |      size      |       tags code        |
+    |          i64           |      i32       |          i64           |
+    +------------------------+----------------+------------------------+
+
+Entry n of a queue is the message with queue offset n. The tags code is the hash of the tag as 64
+bits, 0 for none; in the delay topic it is the time of delivery in milliseconds.
+
+An entry with offset 0 and size 0x7FFFFFFF is a hole: it stands for a queue offset that has no
+message, before the first one of a queue that starts above 0 or where a record was damaged. All
+zeros are no entry: there the written part of the file ends.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+ENTRY: Final = np.dtype(
+    [
+        ("commit_log_offset", ">i8"),
+        ("size", ">i4"),  # Bytes of the record; HOLE_SIZE in a hole.
+        ("tags_code", ">i8"),
+    ]
+)
+ENTRY_BYTES: Final = ENTRY.itemsize
+HOLE_SIZE: Final = 0x7FFFFFFF
+
+Entries = NDArray[np.void]
+"""An array of ``ENTRY``."""
+
+
+def holes(count: int) -> Entries:
+    """Entries that stand for queue offsets without a message."""
+    entries = np.zeros(count, ENTRY)
+    entries["size"] = HOLE_SIZE
+    return entries

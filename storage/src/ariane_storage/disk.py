@@ -1,0 +1,182 @@
+"""The store's seam to the disk: everything that it asks of a file system, and nothing else.
+
+Two rules make power loss bearable, and every caller relies on them:
+
+* what ``flush`` or ``sync`` returned from is durable, names included if the folder was named;
+* a file that is mapped was allocated before, so that a full disk is an ``OSError`` when space is
+  taken and never a signal when memory is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class DiskUsage:
+    """How full a file system is.
+
+    Attributes:
+        total_bytes: Its size.
+        used_bytes: What is taken.
+    """
+
+    total_bytes: int
+    used_bytes: int
+
+    @property
+    def ratio(self) -> float:
+        """Share that is taken, 0 to 1."""
+        return self.used_bytes / self.total_bytes
+
+
+class MappedFile(Protocol):
+    """A file as memory. Views of it stay valid as long as somebody holds them."""
+
+    @property
+    def view(self) -> memoryview:
+        """The whole file; writable unless it was mapped for reading."""
+        ...
+
+    def flush(self) -> None:
+        """Make durable what was written before the call. Any thread; releases the GIL.
+
+        Raises:
+            OSError: The disk failed: what is durable is unknown from now on.
+        """
+        ...
+
+    def prefault(self, begin: int, end: int) -> None:
+        """Make memory ready for writing in a range. Any thread; a hint, never an error."""
+        ...
+
+    def written_ranges(self, begin: int) -> Iterator[tuple[int, int]]:
+        """Ranges from a place on that may hold anything but zeros, in order."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the file; the memory goes with the last view of it."""
+        ...
+
+
+class OpenFile(Protocol):
+    """A file for reads and writes at a place, without memory of its own."""
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Bytes from a place; fewer than asked at the end of the file."""
+        ...
+
+    def write_at(self, position: int, content: bytes) -> None:
+        """Write all bytes at a place."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the file."""
+        ...
+
+
+class FileLock(Protocol):
+    """A lock that one process holds on a file."""
+
+    def release(self) -> None:
+        """Give the lock back."""
+        ...
+
+
+class Disk(Protocol):
+    """A file system."""
+
+    def names(self, folder: Path) -> list[str]:
+        """Names in a folder, sorted; none if there is no such folder."""
+        ...
+
+    def is_folder(self, path: Path) -> bool:
+        """Whether a folder is there."""
+        ...
+
+    def size_of(self, path: Path) -> int | None:
+        """Length of a file in bytes, or None if there is none."""
+        ...
+
+    def make_folders(self, path: Path) -> None:
+        """Make a folder and those above it, durably; no error if it is there."""
+        ...
+
+    def read(self, path: Path) -> bytes:
+        """The whole content of a small file.
+
+        Raises:
+            FileNotFoundError: There is none.
+        """
+        ...
+
+    def write(self, path: Path, content: bytes) -> None:
+        """Write a small file as a whole and make its content durable (not its name)."""
+        ...
+
+    def create_sparse(self, path: Path, size_bytes: int) -> None:
+        """Make a file of zeros, or extend one, without taking space; nothing is synced."""
+        ...
+
+    def allocate(self, path: Path, size_bytes: int) -> None:
+        """Make a file of zeros, or extend one, with all its space taken; durable, name included.
+
+        Raises:
+            OSError: No space (ENOSPC); a file that did not exist before is removed again.
+        """
+        ...
+
+    def cut(self, path: Path, keep_bytes: int) -> None:
+        """Make everything behind the first bytes zeros, durably; the length stays."""
+        ...
+
+    def map(self, path: Path, *, writable: bool) -> MappedFile:
+        """Map a file as it is."""
+        ...
+
+    def open(self, path: Path, *, writable: bool) -> OpenFile:
+        """Open a file that is there.
+
+        Raises:
+            FileNotFoundError: There is none.
+        """
+        ...
+
+    def link(self, path: Path, other: Path) -> None:
+        """Give a file a second name; whatever had that name loses it."""
+        ...
+
+    def rename(self, path: Path, other: Path) -> None:
+        """Give a file another name; whatever had that name loses it. Durable after a sync."""
+        ...
+
+    def remove(self, path: Path) -> None:
+        """Remove a file if it is there. Durable after a sync of the folder."""
+        ...
+
+    def remove_folder(self, path: Path) -> None:
+        """Remove a folder and all in it, if it is there."""
+        ...
+
+    def sync(self, *, files: Iterable[Path] = (), folders: Iterable[Path] = ()) -> None:
+        """Make contents of files and names in folders durable.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        ...
+
+    def lock(self, path: Path, *, exclusive: bool) -> FileLock | None:
+        """Lock the first byte of a file that is there; None if another holder is in the way."""
+        ...
+
+    def usage(self, path: Path) -> DiskUsage:
+        """How full the file system of a path is."""
+        ...
+
+    def process_id(self) -> int:
+        """The number of this process, for the file that says who is running."""
+        ...

@@ -1,0 +1,223 @@
+"""Building consume queues and index from records of the commit log.
+
+Appends do this from the columns of a block; here it is done from the records alone, when a store is
+opened after a crash, or when derived files are gone.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_record import PropertyName, SystemFlag, tag_code
+from ariane_record.java_hash import key_hashes
+from ariane_record.layout import TRANSACTION_MASK
+from ariane_record.message import split_keys
+from ariane_record.names import DELAY_TOPIC
+from ariane_storage.consume_queue import ConsumeQueue
+from ariane_storage.consume_queue_entry import ENTRY, Entries
+from ariane_storage.fields import Int64s
+from ariane_storage.index import PENDING_KEYS_MAX, Index
+from ariane_storage.queue_table import QueueTable
+from ariane_storage.scan import Stretch
+
+_UNKNOWN_LEVEL_DELAY_MS: Final = 1000
+
+
+def _value_of(name: str) -> re.Pattern[bytes]:
+    return re.compile(rb"(?:^|\x02)" + re.escape(name.encode()) + rb"\x01([^\x02]+)")
+
+
+_TAGS: Final = _value_of(PropertyName.TAGS)
+_KEYS: Final = _value_of(PropertyName.KEYS)
+_UNIQUE_ID: Final = _value_of(PropertyName.UNIQUE_ID)
+_DELAY_LEVEL: Final = _value_of(PropertyName.DELAY_LEVEL)
+
+
+@dataclass(slots=True)
+class Dispatcher:
+    """Sends records of the log to where they are found again.
+
+    Attributes:
+        queues: All consume queues.
+        index: The index.
+        delay_levels_ms: Delay of each level, level 1 first.
+        queues_from: Records below this commit-log offset are in the consume queues already.
+        index_from: Records below it are in the index already.
+        records: How many were looked at.
+    """
+
+    queues: QueueTable
+    index: Index
+    delay_levels_ms: tuple[int, ...]
+    queues_from: int
+    index_from: int
+    records: int = field(default=0, init=False)
+
+    def dispatch(self, stretch: Stretch) -> None:
+        """Send all records of a stretch.
+
+        Raises:
+            StoreFull: No space for another index file.
+        """
+        places = stretch.places
+        self.records += len(places.starts)
+        if stretch.end <= min(self.queues_from, self.index_from):
+            return
+        rows = Rows.of(stretch)
+        for (topic, queue_id), members in rows.groups().items():
+            chosen = np.array(members, np.int64)
+            if self.queues_from < stretch.end:
+                fresh = chosen[rows.commit_log_offsets[chosen] >= self.queues_from]
+                self._to_queue(topic, queue_id, rows, fresh[rows.has_entry[fresh]])
+            if self.index_from < stretch.end:
+                fresh = chosen[rows.commit_log_offsets[chosen] >= self.index_from]
+                self._to_index(topic, rows, fresh[rows.is_indexed[fresh]])
+        if self.index.pending_keys > PENDING_KEYS_MAX:
+            self.index.settle()
+
+    def _to_queue(self, topic: str, queue_id: int, rows: Rows, chosen: Int64s) -> None:
+        if not len(chosen):
+            return
+        queue = self.queues.find_or_make(topic, queue_id)
+        queue_offsets = rows.queue_offsets[chosen]
+        breaks = np.flatnonzero(np.diff(queue_offsets) != 1) + 1
+        for run in np.split(chosen, breaks):
+            self._make_room(queue, int(rows.queue_offsets[run[0]]))
+            entries = rows.entries(run, self.delay_levels_ms)
+            last = run[-1]
+            self.queues.append(
+                queue, entries, int(rows.commit_log_offsets[last] + rows.sizes[last])
+            )
+
+    def _make_room(self, queue: ConsumeQueue, queue_offset: int) -> None:
+        """Let the next entry of a queue be that of a queue offset."""
+        if queue.end_offset == 0:
+            queue.start_at(queue_offset)
+        elif queue_offset > queue.end_offset:
+            # Messages in between are damaged or gone.
+            with self.queues.lock:
+                queue.skip_to(queue_offset)
+        elif queue_offset < queue.end_offset:
+            # The topic was deleted and made again: what the log says last is what holds.
+            if queue_offset > queue.min_offset:
+                queue.cut(queue_offset)
+            else:
+                queue.remove()
+                queue.start_at(queue_offset)
+
+    def _to_index(self, topic: str, rows: Rows, chosen: Int64s) -> None:
+        keys: list[str] = []
+        counts: list[int] = []
+        for row in chosen.tolist():
+            found = _keys(rows.properties[row])
+            keys += found
+            counts.append(len(found))
+        if keys:
+            self.index.add(
+                key_hashes(topic, keys),
+                np.repeat(rows.commit_log_offsets[chosen], counts),
+                np.repeat(rows.store_timestamps[chosen], counts),
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What dispatch needs of each record of a stretch, by column.
+
+    Attributes:
+        topics: Topic of each record.
+        queue_ids: Queue of each.
+        properties: Properties of each, encoded.
+        queue_offsets: Queue offset of each.
+        commit_log_offsets: Where each starts.
+        sizes: Bytes of each.
+        store_timestamps: When each was stored, in milliseconds.
+        has_entry: Whether it has an entry in its consume queue.
+        is_indexed: Whether its keys are in the index.
+    """
+
+    topics: list[bytes]
+    queue_ids: list[int]
+    properties: list[bytes]
+    queue_offsets: Int64s
+    commit_log_offsets: Int64s
+    sizes: Int64s
+    store_timestamps: Int64s
+    has_entry: NDArray[np.bool_]
+    is_indexed: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, stretch: Stretch) -> Rows:
+        """The records of a stretch."""
+        places = stretch.places
+        flags = places.front("system_flag")
+        transaction = flags & TRANSACTION_MASK
+        rolled_back = transaction == SystemFlag.TRANSACTION_ROLLBACK
+        # Inner batches are found through queues of another kind, which we do not keep.
+        inner = (flags & SystemFlag.INNER_BATCH) != 0
+        prepared = transaction == SystemFlag.TRANSACTION_PREPARED
+        return cls(
+            topics=places.texts(places.topic_starts, places.topic_ends),
+            queue_ids=places.front("queue_id").tolist(),
+            properties=places.texts(places.properties_starts, places.ends),
+            queue_offsets=places.front("queue_offset"),
+            commit_log_offsets=stretch.commit_log_offsets,
+            sizes=places.ends - places.starts,
+            store_timestamps=places.store_timestamps(),
+            has_entry=~(prepared | rolled_back | inner),
+            is_indexed=~rolled_back,
+        )
+
+    def entries(self, chosen: Int64s, delay_levels_ms: tuple[int, ...]) -> Entries:
+        """Consume-queue entries of records of one topic."""
+        entries = np.empty(len(chosen), ENTRY)
+        entries["commit_log_offset"] = self.commit_log_offsets[chosen]
+        entries["size"] = self.sizes[chosen]
+        rows = chosen.tolist()
+        if self.topics[rows[0]] == DELAY_TOPIC.encode():
+            entries["tags_code"] = [self._delivery_time(row, delay_levels_ms) for row in rows]
+        else:
+            entries["tags_code"] = [_tag_code(self.properties[row]) for row in rows]
+        return entries
+
+    def _delivery_time(self, row: int, delay_levels_ms: tuple[int, ...]) -> int:
+        """What the delay topic keeps in the place of a tag."""
+        found = _DELAY_LEVEL.search(self.properties[row])
+        if found is None:
+            return _tag_code(self.properties[row])
+        level = int(found[1]) if found[1].isdigit() else 0
+        return int(self.store_timestamps[row]) + delay_of(level, delay_levels_ms)
+
+    def groups(self) -> dict[tuple[str, int], list[int]]:
+        """Rows of each queue, in the order of the log."""
+        groups: dict[tuple[bytes, int], list[int]] = {}
+        for row, queue in enumerate(zip(self.topics, self.queue_ids, strict=True)):
+            groups.setdefault(queue, []).append(row)
+        return {
+            (topic.decode(errors="replace"), queue_id): rows
+            for (topic, queue_id), rows in groups.items()
+        }
+
+
+def delay_of(level: int, delay_levels_ms: tuple[int, ...]) -> int:
+    """The delay of a level in milliseconds; above the highest level it is that of the highest."""
+    if level <= 0 or not delay_levels_ms:
+        return _UNKNOWN_LEVEL_DELAY_MS
+    return delay_levels_ms[min(level, len(delay_levels_ms)) - 1]
+
+
+def _tag_code(properties: bytes) -> int:
+    found = _TAGS.search(properties)
+    return tag_code(found[1].decode(errors="replace")) if found is not None else 0
+
+
+def _keys(properties: bytes) -> tuple[str, ...]:
+    """Keys of a message as the index files them: its unique id, then each key."""
+    unique_id, keys = _UNIQUE_ID.search(properties), _KEYS.search(properties)
+    found = split_keys(keys[1].decode(errors="replace")) if keys is not None else ()
+    return found if unique_id is None else (unique_id[1].decode(errors="replace"), *found)

@@ -1,0 +1,173 @@
+"""What can go wrong with a store.
+
+::
+
+    StorageError
+    +-- StoreLocked               another process owns the folder
+    +-- StoreClosed               the store was closed, or opened for reading only
+    +-- StorePoisoned             a flush failed: no further write is ever accepted
+    +-- StoreFull                 no space, or the disk is above the ratio that stops writes
+    +-- StoreFormatError          files of another size, version or kind than configured
+    +-- StateFileDamaged          both generations of a state file are bad
+    +-- BlockRejected             a block that is not what it claims; nothing was written
+    +-- IllegalQueue              a topic or queue id that cannot name a folder
+    +-- QueueOffsetOutOfRange     below the oldest kept, or beyond the next to be written
+    +-- (corruption, never retried)
+        +-- RecordNotFound        no record starts at this commit-log offset
+        +-- RecordCorrupted       a record starts here, and its bytes are not what was written
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class StorageError(Exception):
+    """Root of every error of this package."""
+
+
+class StoreLocked(StorageError):
+    """Another process owns the folder.
+
+    Attributes:
+        root: Folder of the store.
+    """
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(f"{root}: another process has this store open; stop it first")
+        self.root = root
+
+
+class StoreClosed(StorageError):
+    """The store was closed."""
+
+
+class StorePoisoned(StorageError):
+    """A flush failed, so that nobody knows what is on the disk: only recovery can tell.
+
+    Attributes:
+        cause: The first error of the disk.
+    """
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(
+            f"a flush failed ({cause}); the store accepts no more writes, restart to recover"
+        )
+        self.cause = cause
+
+
+class StoreFull(StorageError):
+    """There is no space for another record.
+
+    Attributes:
+        root: Folder of the store.
+        reason: What was reached.
+    """
+
+    def __init__(self, root: Path, reason: str) -> None:
+        super().__init__(f"{root}: {reason}")
+        self.root = root
+        self.reason = reason
+
+
+class StoreFormatError(StorageError):
+    """A file of the store is of another size, version or kind than expected.
+
+    Attributes:
+        path: The file.
+        reason: What differs, and what to do.
+    """
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class StateFileDamaged(StorageError):
+    """No generation of a state file can be trusted.
+
+    Attributes:
+        path: The file.
+        reason: What is wrong with each generation, and what to do.
+    """
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class BlockRejected(StorageError):
+    """A block is not what it claims to be; nothing of it was written.
+
+    Attributes:
+        reason: What is wrong, one short clause.
+        position: Which record of the block, or -1 for the block as a whole.
+    """
+
+    def __init__(self, reason: str, position: int = -1) -> None:
+        place = "block" if position < 0 else f"record {position}"
+        super().__init__(f"{place}: {reason}")
+        self.reason = reason
+        self.position = position
+
+
+class IllegalQueue(StorageError):
+    """A topic or queue id that cannot name a folder."""
+
+
+class QueueOffsetOutOfRange(StorageError):
+    """A queue offset below the oldest kept or beyond the next to be written.
+
+    Attributes:
+        topic: Topic of the queue.
+        queue_id: Number of the queue within the topic.
+        queue_offset: What was asked for.
+        min_queue_offset: The oldest queue offset that is kept.
+        max_queue_offset: The next queue offset to be written (exclusive end).
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        min_queue_offset: int,
+        max_queue_offset: int,
+    ) -> None:
+        super().__init__(
+            f"queue offset {queue_offset} of {topic}:{queue_id} is outside "
+            f"[{min_queue_offset}, {max_queue_offset}]"
+        )
+        self.topic = topic
+        self.queue_id = queue_id
+        self.queue_offset = queue_offset
+        self.min_queue_offset = min_queue_offset
+        self.max_queue_offset = max_queue_offset
+
+
+class RecordNotFound(StorageError):
+    """No record starts at this commit-log offset.
+
+    Attributes:
+        commit_log_offset: Byte position in the commit log.
+    """
+
+    def __init__(self, commit_log_offset: int) -> None:
+        super().__init__(f"no record at commit-log offset {commit_log_offset}")
+        self.commit_log_offset = commit_log_offset
+
+
+class RecordCorrupted(StorageError):
+    """A record starts here, and its bytes are not what was written.
+
+    Attributes:
+        commit_log_offset: Byte position in the commit log.
+        reason: What is wrong, one short clause.
+    """
+
+    def __init__(self, commit_log_offset: int, reason: str) -> None:
+        super().__init__(f"record at commit-log offset {commit_log_offset}: {reason}")
+        self.commit_log_offset = commit_log_offset
+        self.reason = reason

@@ -1,0 +1,103 @@
+"""Fields of many records at once: one numpy step per field instead of one statement per record.
+
+Records lie back to back in a buffer, so their fields lie anywhere. An array whose elements start at
+every single byte (a stride of one) makes any place an index: taking and setting become one fancy
+index. Where all records have the same size, the stride is that size, and a plain slice does it five
+times faster.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_record.layout import CRC_DIGITS, HEADER
+
+FIELD_STARTS: Final[dict[str, int]] = {
+    name: place
+    for name, (_, place) in (HEADER.fields or {}).items()  # type: ignore[misc]
+}
+"""Byte position of each field in the header of a record with IPv4 hosts."""
+
+Int64s = NDArray[np.int64]
+ByteBuffer = bytes | bytearray | memoryview
+
+
+def even_stride(sizes: NDArray[Any]) -> int:
+    """The size that all have in common, or 0."""
+    first = int(sizes[0])
+    return first if bool((sizes == first).all()) else 0
+
+
+class FieldColumn:
+    """One value per record, wherever it lies in a buffer.
+
+    Args:
+        buffer: Where the records lie; writable if the values are to be set.
+        dtype: Of one value.
+        places: Byte position of each value, ascending; at least one, all inside the buffer.
+        stride: Distance of each to the next if it is the same for all, else 0.
+    """
+
+    __slots__ = ("_index", "_values")
+
+    def __init__(
+        self, buffer: ByteBuffer, dtype: np.dtype[Any] | str, places: Int64s, stride: int
+    ) -> None:
+        first = int(places[0])
+        if stride:
+            self._index: Any = slice(None)
+            shape = len(places)
+        else:
+            self._index = places - first if first else places
+            shape = int(places[-1]) - first + 1
+            stride = 1
+        self._values: NDArray[Any] = np.ndarray(
+            (shape,), dtype, buffer=buffer, offset=first, strides=(stride,)
+        )
+
+    def get(self) -> NDArray[Any]:
+        """The values."""
+        taken: NDArray[Any] = self._values[self._index]
+        return taken
+
+    def set(self, values: Any) -> None:
+        """Write the values, one for each record or one for all."""
+        self._values[self._index] = values
+
+    def field(self, name: str) -> NDArray[Any]:
+        """One field of structured values."""
+        taken: NDArray[Any] = self._values[name][self._index]
+        return taken
+
+    def set_field(self, name: str, values: Any) -> None:
+        """Write one field of structured values."""
+        self._values[name][self._index] = values
+
+
+def headers(buffer: ByteBuffer, starts: Int64s, stride: int) -> FieldColumn:
+    """The headers of records with IPv4 hosts."""
+    return FieldColumn(buffer, HEADER, starts, stride)
+
+
+# Ten decimal digits, least significant first, as two groups of four and one of two.
+_DIGITS: Final = np.dtype([("low", "u4"), ("middle", "u4"), ("high", "u2")])
+_FOUR: Final = np.frombuffer(
+    b"".join(f"{value:04d}"[::-1].encode() for value in range(10_000)), np.uint32
+)
+_TWO: Final = np.frombuffer(
+    b"".join(f"{value:02d}"[::-1].encode() for value in range(100)), np.uint16
+)
+
+
+def checksum_digits(checksums: NDArray[np.uint32]) -> NDArray[np.void]:
+    """The digits of many record checksums as ``V10`` values: decimal, least significant first."""
+    digits = np.empty(len(checksums), _DIGITS)
+    upper, low = np.divmod(checksums, np.uint32(10_000))
+    high, middle = np.divmod(upper, np.uint32(10_000))
+    digits["low"] = _FOUR[low]
+    digits["middle"] = _FOUR[middle]
+    digits["high"] = _TWO[high]
+    return digits.view(f"V{CRC_DIGITS}")

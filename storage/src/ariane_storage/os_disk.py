@@ -1,0 +1,285 @@
+"""The disk of the machine (Linux)."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+import shutil
+import struct
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from ariane_storage.disk import DiskUsage, FileLock, MappedFile, OpenFile
+
+# Neither has a name in Python 3.11.
+_MADV_POPULATE_WRITE: Final = 23
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
+_LIBC.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+# From this many files on, one sync of the file system is cheaper than one of each file.
+_SYNC_ALL_FILES_MIN: Final = 64
+
+_PAGE_BYTES: Final = mmap.PAGESIZE
+
+
+class OsMappedFile:
+    """A shared mapping of a file.
+
+    Flushing goes through the descriptor: ``fdatasync`` writes pages that were dirtied by memory as
+    well, releases the GIL (``mmap.flush`` does not in 3.11), and the descriptor is the one that is
+    told about an error of the disk, exactly once.
+    """
+
+    def __init__(self, path: Path, *, writable: bool) -> None:
+        flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
+        self._descriptor = os.open(path, flags)
+        try:
+            access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
+            self._map = mmap.mmap(self._descriptor, 0, access=access)
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+        self._view = memoryview(self._map)
+        self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._map)) if writable else None
+        self._closed = False
+        self._closing = threading.Lock()
+
+    @property
+    def view(self) -> memoryview:
+        """The whole file."""
+        return self._view
+
+    def flush(self) -> None:
+        """Make durable what was written before the call."""
+        with self._closing:
+            if not self._closed:
+                os.fdatasync(self._descriptor)
+
+    def prefault(self, begin: int, end: int) -> None:
+        """Make memory ready for writing, in slices so that others get their turn."""
+        if self._address is None:
+            return
+        view = self._view  # Keeps the memory while its address is in use.
+        begin -= begin % _PAGE_BYTES
+        end = min(end, len(view))
+        slice_bytes = 4 << 20
+        for start in range(begin, end, slice_bytes):
+            length = min(slice_bytes, end - start)
+            if _LIBC.madvise(self._address + start, length, _MADV_POPULATE_WRITE) != 0:
+                return  # An older kernel: pages are made when they are written.
+
+    def written_ranges(self, begin: int) -> Iterator[tuple[int, int]]:
+        """Ranges that the file system has data for: space that was only taken costs nothing."""
+        size = len(self._view)
+        while begin < size:
+            try:
+                begin = os.lseek(self._descriptor, begin, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno == errno.ENXIO:
+                    return
+                raise
+            end = os.lseek(self._descriptor, begin, os.SEEK_HOLE)
+            yield begin, end
+            begin = end
+
+    def close(self) -> None:
+        """Let go of the file; the memory goes with the last view of it."""
+        with self._closing:
+            if not self._closed:
+                self._closed = True
+                os.close(self._descriptor)
+
+
+class OsOpenFile:
+    """An open descriptor."""
+
+    def __init__(self, path: Path, *, writable: bool) -> None:
+        flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
+        self._descriptor = os.open(path, flags)
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Bytes from a place; fewer than asked at the end of the file."""
+        return os.pread(self._descriptor, size, position)
+
+    def write_at(self, position: int, content: bytes) -> None:
+        """Write all bytes at a place."""
+        written = 0
+        while written < len(content):
+            written += os.pwrite(self._descriptor, content[written:], position + written)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._descriptor)
+
+
+class OsFileLock:
+    """A lock on an open file description.
+
+    It excludes holders of POSIX locks, which is what Java takes, and unlike those it also excludes
+    the same process and is not lost when another descriptor of the file is closed.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor: int | None = descriptor
+
+    def release(self) -> None:
+        """Give the lock back."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+class OsDisk:
+    """The file system of the machine."""
+
+    def names(self, folder: Path) -> list[str]:
+        """Names in a folder, sorted; none if there is no such folder."""
+        try:
+            return sorted(os.listdir(folder))  # noqa: PTH208 - names, not paths.
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def is_folder(self, path: Path) -> bool:
+        """Whether a folder is there."""
+        return path.is_dir()
+
+    def size_of(self, path: Path) -> int | None:
+        """Length of a file in bytes, or None if there is none."""
+        try:
+            return path.stat().st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def make_folders(self, path: Path) -> None:
+        """Make a folder and those above it, durably."""
+        if path.is_dir():
+            return
+        self.make_folders(path.parent)
+        path.mkdir(exist_ok=True)
+        self.sync(folders=[path.parent])
+
+    def read(self, path: Path) -> bytes:
+        """The whole content of a small file."""
+        return path.read_bytes()
+
+    def write(self, path: Path, content: bytes) -> None:
+        """Write a small file as a whole and make its content durable (not its name)."""
+        with path.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def create_sparse(self, path: Path, size_bytes: int) -> None:
+        """Make a file of zeros, or extend one, without taking space."""
+        with _opened(path, os.O_RDWR | os.O_CREAT) as descriptor:
+            os.ftruncate(descriptor, size_bytes)
+
+    def allocate(self, path: Path, size_bytes: int) -> None:
+        """Make a file of zeros, or extend one, with all its space taken."""
+        existed = path.exists()
+        try:
+            with _opened(path, os.O_RDWR | os.O_CREAT) as descriptor:
+                os.posix_fallocate(descriptor, 0, size_bytes)
+                os.fsync(descriptor)
+        except OSError:
+            if not existed:
+                path.unlink(missing_ok=True)
+            raise
+        self.sync(folders=[path.parent])
+
+    def cut(self, path: Path, keep_bytes: int) -> None:
+        """Make everything behind the first bytes zeros, durably; the length stays."""
+        with _opened(path, os.O_RDWR) as descriptor:
+            status = os.fstat(descriptor)
+            sparse = status.st_blocks * 512 < status.st_size
+            os.ftruncate(descriptor, keep_bytes)
+            if sparse:
+                os.ftruncate(descriptor, status.st_size)
+            else:
+                os.posix_fallocate(descriptor, 0, status.st_size)
+            os.fsync(descriptor)
+
+    def map(self, path: Path, *, writable: bool) -> MappedFile:
+        """Map a file as it is."""
+        return OsMappedFile(path, writable=writable)
+
+    def open(self, path: Path, *, writable: bool) -> OpenFile:
+        """Open a file that is there."""
+        return OsOpenFile(path, writable=writable)
+
+    def link(self, path: Path, other: Path) -> None:
+        """Give a file a second name; whatever had that name loses it."""
+        other.unlink(missing_ok=True)
+        other.hardlink_to(path)
+
+    def rename(self, path: Path, other: Path) -> None:
+        """Give a file another name; whatever had that name loses it."""
+        path.replace(other)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file if it is there."""
+        path.unlink(missing_ok=True)
+
+    def remove_folder(self, path: Path) -> None:
+        """Remove a folder and all in it, if it is there."""
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(path)
+
+    def sync(self, *, files: Iterable[Path] = (), folders: Iterable[Path] = ()) -> None:
+        """Make contents of files and names in folders durable."""
+        paths = [*files, *folders]
+        if len(paths) >= _SYNC_ALL_FILES_MIN:
+            with _opened(paths[0], os.O_RDONLY) as descriptor:
+                if _LIBC.syncfs(descriptor) != 0:
+                    number = ctypes.get_errno()
+                    raise OSError(number, os.strerror(number), str(paths[0]))
+            return
+        for path in paths:
+            with _opened(path, os.O_RDONLY) as descriptor:
+                os.fsync(descriptor)
+
+    def lock(self, path: Path, *, exclusive: bool) -> FileLock | None:
+        """Lock the first byte of a file that is there; None if another holder is in the way."""
+        descriptor = os.open(path, (os.O_RDWR if exclusive else os.O_RDONLY) | os.O_CLOEXEC)
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _first_byte(exclusive=exclusive))
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                return None
+            raise
+        return OsFileLock(descriptor)
+
+    def usage(self, path: Path) -> DiskUsage:
+        """How full the file system of a path is, for those who are not root."""
+        status = os.statvfs(path)
+        used = status.f_blocks - status.f_bfree
+        return DiskUsage(
+            total_bytes=(used + status.f_bavail) * status.f_frsize,
+            used_bytes=used * status.f_frsize,
+        )
+
+    def process_id(self) -> int:
+        """The number of this process."""
+        return os.getpid()
+
+
+def _first_byte(*, exclusive: bool) -> bytes:
+    """``struct flock`` for byte 0: type, whence, start, length, process."""
+    kind = fcntl.F_WRLCK if exclusive else fcntl.F_RDLCK
+    return struct.pack("hhqqi4x", kind, os.SEEK_SET, 0, 1, 0)
+
+
+@contextlib.contextmanager
+def _opened(path: Path, flags: int) -> Iterator[int]:
+    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,73 @@
+"""The parts of an open store, which its readers, its writer and its keeper share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ariane_storage.clock import Clock
+from ariane_storage.commit_log import CommitLog
+from ariane_storage.config import FlushMode, StoreConfig
+from ariane_storage.disk import Disk
+from ariane_storage.errors import StoreClosed
+from ariane_storage.flush import FlushGuard
+from ariane_storage.index import Index
+from ariane_storage.quarantine import Quarantine
+from ariane_storage.queue_table import QueueTable
+from ariane_storage.store_files import StoreFiles
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class StoreParts:
+    """Everything that an open store consists of.
+
+    Attributes:
+        config: Its settings.
+        disk: Where it lies.
+        clock: What time it is.
+        files: Paths in it.
+        log: The commit log.
+        queues: All consume queues.
+        index: The index.
+        quarantine: Damaged ranges of the commit log.
+        guard: Lets only one thread flush, and none after a failure.
+        trusted_from: Records from this commit-log offset on were written or checked by this
+            process.
+        store_timestamp_ms: Store timestamp of the newest record; the next one is not below.
+        full_reason: Why writes are refused for lack of space, or nothing.
+        is_open: Whether the store may be used.
+    """
+
+    config: StoreConfig
+    disk: Disk
+    clock: Clock
+    files: StoreFiles
+    log: CommitLog
+    queues: QueueTable
+    index: Index
+    quarantine: Quarantine
+    guard: FlushGuard
+    trusted_from: int = 0
+    store_timestamp_ms: int = 0
+    full_reason: str = ""
+    is_open: bool = True
+
+    def check_open(self) -> None:
+        """Go on only if the store is open.
+
+        Raises:
+            StoreClosed: It was closed.
+        """
+        if not self.is_open:
+            raise StoreClosed(f"{self.files.root}: the store is closed")
+
+    @property
+    def confirmed_offset(self) -> int:
+        """What may be handed out: under synchronous flush only what is durable."""
+        if self.config.flush_mode is FlushMode.SYNC:
+            return self.log.flushed_offset
+        return self.log.write_offset
+
+    def readable_end(self, limit: int | None) -> int:
+        """The end of what may be handed out, which a caller can lower but not raise."""
+        confirmed = self.confirmed_offset
+        return confirmed if limit is None else min(limit, confirmed)

@@ -1,0 +1,127 @@
+"""Reading message queues of an open store."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+
+from ariane_record.layout import QueueOffset
+from ariane_storage.consume_queue import ConsumeQueue
+from ariane_storage.consume_queue_entry import Entries
+from ariane_storage.errors import QueueOffsetOutOfRange
+from ariane_storage.parts import StoreParts
+from ariane_storage.queue_repair import settle_fault
+from ariane_storage.read import QueueRead, QueueReadStatus, gather, select
+from ariane_storage.record_finder import entry_timestamp
+from ariane_storage.time_lookup import TimeBoundary, find_by_time
+
+
+class QueueReader:
+    """Reads message queues. The appending thread."""
+
+    def __init__(self, parts: StoreParts) -> None:
+        self._parts = parts
+
+    def bounds(self, topic: str, queue_id: int, limit: int | None) -> tuple[int, int]:
+        """The oldest queue offset kept and the end of the readable part."""
+        queue = self._parts.queues.find(topic, queue_id)
+        return (0, 0) if queue is None else self._bounds(queue, limit)
+
+    def _bounds(self, queue: ConsumeQueue, limit: int | None) -> tuple[int, int]:
+        end = queue.end_below(self._parts.readable_end(limit))
+        return queue.min_offset, max(end, queue.min_offset)
+
+    def read(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        *,
+        max_count: int,
+        max_bytes: int,
+        tag_codes: Collection[int] | None,
+        limit: int | None,
+    ) -> QueueRead:
+        """Read from a queue; see ``Store.read_queue``."""
+        parts = self._parts
+        parts.check_open()
+        queue = parts.queues.find(topic, queue_id)
+        low, high = (0, 0) if queue is None else self._bounds(queue, limit)
+        if not low <= queue_offset <= high:
+            raise QueueOffsetOutOfRange(topic, queue_id, queue_offset, low, high)
+        if queue is None or queue_offset == high or max_count <= 0:
+            return _nothing(QueueReadStatus.EMPTY, queue_offset, low, high)
+        window = max_count
+        if tag_codes is not None:
+            window = max(window, parts.config.scan_entries_max)
+        entries = queue.entries(queue_offset, min(window, high - queue_offset))
+        selection = select(
+            entries,
+            queue_offset,
+            max_count=max_count,
+            max_bytes=max_bytes,
+            tag_codes=tag_codes,
+        )
+        faults: list[int] = []
+        chunks, sizes = gather(
+            parts.log,
+            selection,
+            trusted_from=parts.trusted_from,
+            on_fault=faults.append,
+        )
+        if faults or bool((entries["size"] == 0).any()):
+            self._settle(queue, queue_offset, entries, faults)
+        following = selection.next_queue_offset
+        if not len(sizes):
+            return _nothing(QueueReadStatus.FILTERED, following, low, high)
+        return QueueRead(
+            status=QueueReadStatus.FOUND,
+            next_queue_offset=QueueOffset(following),
+            min_queue_offset=QueueOffset(low),
+            max_queue_offset=QueueOffset(high),
+            chunks=chunks,
+            sizes=sizes.astype("i4"),
+        )
+
+    def _settle(
+        self, queue: ConsumeQueue, queue_offset: int, entries: Entries, faults: list[int]
+    ) -> None:
+        """See to what a read has passed over, so that the next read knows better.
+
+        Between the ends of a queue every entry says something: zeros mean that a file was damaged.
+        """
+        empty = np.flatnonzero(entries["size"] == 0) + queue_offset
+        for fault in sorted({*faults, *empty.tolist()}):
+            settle_fault(self._parts, queue, fault)
+
+    def at_time(
+        self,
+        topic: str,
+        queue_id: int,
+        timestamp_ms: int,
+        boundary: TimeBoundary,
+        limit: int | None,
+    ) -> int:
+        """The queue offset of a time; see ``Store.queue_offset_at_time``."""
+        parts = self._parts
+        parts.check_open()
+        queue = parts.queues.find(topic, queue_id)
+        if queue is None:
+            return 0
+        low, high = self._bounds(queue, limit)
+
+        def stored_at(queue_offset: int) -> int | None:
+            entry = queue.entries(queue_offset, 1)[0]
+            return entry_timestamp(parts.log, int(entry["commit_log_offset"]), int(entry["size"]))
+
+        return find_by_time(low, high, timestamp_ms, boundary, stored_at)
+
+
+def _nothing(status: QueueReadStatus, next_queue_offset: int, low: int, high: int) -> QueueRead:
+    return QueueRead(
+        status=status,
+        next_queue_offset=QueueOffset(next_queue_offset),
+        min_queue_offset=QueueOffset(low),
+        max_queue_offset=QueueOffset(high),
+    )

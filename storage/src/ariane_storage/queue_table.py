@@ -1,0 +1,134 @@
+"""All consume queues of a store, by topic and queue id."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ariane_storage.consume_queue import ConsumeQueue, QueueFiles
+from ariane_storage.consume_queue_entry import Entries
+from ariane_storage.disk import Disk
+from ariane_storage.errors import IllegalQueue
+from ariane_storage.open_files import OpenFiles
+
+# What RocketMQ allows in a topic; no name of a folder above or beside can be made of these.
+_TOPIC: Final = re.compile(r"[%|A-Za-z0-9_+-]{1,255}")
+_QUEUE_ID_MAX: Final = 0x7FFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSums:
+    """What the checkpoint remembers of all queues, to notice when files have vanished.
+
+    Attributes:
+        queue_count: Queues that have entries in files.
+        entry_count: Sum of their written queue offsets.
+    """
+
+    queue_count: int
+    entry_count: int
+
+
+class QueueTable:
+    """Finds queues, makes them when they are first appended to, and writes them out."""
+
+    def __init__(
+        self, disk: Disk, folder: Path, *, file_entries: int, open_max: int, writable: bool = True
+    ) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._open_files = OpenFiles(disk, open_max=open_max, writable=writable)
+        self.lock = threading.Lock()
+        self._shared = QueueFiles(disk, self._open_files, file_entries, self.lock)
+        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        """All queues there are now."""
+        return iter(tuple(self._queues.values()))
+
+    def __len__(self) -> int:
+        """Number of queues."""
+        return len(self._queues)
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """A queue, or None if nothing was ever appended to it."""
+        return self._queues.get((topic, queue_id))
+
+    def find_or_make(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """A queue; its files are made when it is first written out.
+
+        Raises:
+            IllegalQueue: The topic or the id cannot name a folder.
+        """
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            if _TOPIC.fullmatch(topic) is None or not 0 <= queue_id <= _QUEUE_ID_MAX:
+                raise IllegalQueue(f"{topic!r}:{queue_id} cannot name the folder of a queue")
+            folder = self._folder / topic / str(queue_id)
+            queue = ConsumeQueue(self._shared, folder, topic, queue_id)
+            self._queues[topic, queue_id] = queue
+        return queue
+
+    def append(self, queue: ConsumeQueue, entries: Entries, last_record_end: int) -> None:
+        """Append entries to a queue."""
+        with self.lock:
+            queue.reserve(len(entries))[:] = entries
+            queue.extend(len(entries), last_record_end)
+
+    def load(self, commit_log_end: int) -> None:
+        """Take over the files of all queues, up to a commit-log offset known to be durable."""
+        for topic in self._disk.names(self._folder):
+            for name in self._disk.names(self._folder / topic):
+                if name.isascii() and name.isdigit() and _TOPIC.fullmatch(topic):
+                    self.find_or_make(topic, int(name)).load(commit_log_end)
+
+    def write_out(self, commit_log_end: int) -> QueueSums:
+        """Durably write all entries whose records lie below an offset. One thread at a time.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        files: list[Path] = []
+        folders: list[Path] = []
+        queues = entries = 0
+        for queue in self:
+            changed_files, changed_folders = queue.write_out(commit_log_end)
+            files += changed_files
+            folders += changed_folders
+            if queue.written_offset:
+                queues += 1
+                entries += queue.written_offset
+        if files or folders:
+            self._disk.sync(files=files, folders=folders)
+        return QueueSums(queues, entries)
+
+    def sums(self) -> QueueSums:
+        """What is written now."""
+        written = [queue.written_offset for queue in self]
+        return QueueSums(sum(map(bool, written)), sum(written))
+
+    def remove_topic(self, topic: str) -> int:
+        """Delete all queues of a topic; returns how many there were."""
+        found = [queue for queue in self if queue.topic == topic]
+        for queue in found:
+            del self._queues[queue.topic, queue.queue_id]
+            queue.remove()
+        if found:
+            self._disk.remove_folder(self._folder / topic)
+            self._disk.sync(folders=[self._folder])
+        return len(found)
+
+    def remove_all(self) -> None:
+        """Delete every queue, to build them again."""
+        self._queues.clear()
+        self._open_files.close()
+        self._disk.remove_folder(self._folder)
+        self._disk.make_folders(self._folder)
+
+    def close(self) -> None:
+        """Let go of all files."""
+        self._open_files.close()

@@ -1,0 +1,220 @@
+"""Reading a message queue: runs of the mapped log, as they lie.
+
+Entries of the consume queue say where the messages are; those that lie back to back become one view
+of the log, so that a pull of a thousand messages is a handful of views. Nothing is copied here.
+
+Every record is compared with its entry before it is handed out: its size, its position, its queue
+offset. Records that this process has neither written nor checked yet are checked against their
+checksum as well. What fails is passed over, and reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_record.layout import RECORD_BYTES_MIN, QueueOffset
+from ariane_storage.commit_log import CommitLog
+from ariane_storage.consume_queue_entry import HOLE_SIZE, Entries
+from ariane_storage.fields import Int64s, headers
+from ariane_storage.record_places import checksum_faults, locate
+
+_NO_SIZES: Final = np.empty(0, np.int32)
+
+
+class QueueReadStatus(StrEnum):
+    """What a read of a queue came to."""
+
+    FOUND = "found"
+    """There are messages."""
+    EMPTY = "empty"
+    """The queue ends here for now."""
+    FILTERED = "filtered"
+    """None of the messages looked at is wanted or sound; go on at ``next_queue_offset``."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRead:
+    """Messages of a queue.
+
+    Attributes:
+        status: What came of it.
+        chunks: Runs of whole records. They are the log itself: copy them before the next step of
+            the event loop, or keep them only as long as the segment.
+        sizes: Bytes of each record, in order, int32[count].
+        next_queue_offset: Where to go on.
+        min_queue_offset: The oldest queue offset that is kept.
+        max_queue_offset: Where the readable part ends (exclusive).
+    """
+
+    status: QueueReadStatus
+    next_queue_offset: QueueOffset
+    min_queue_offset: QueueOffset
+    max_queue_offset: QueueOffset
+    chunks: list[memoryview] = field(default_factory=list)
+    sizes: NDArray[np.int32] = field(default_factory=_NO_SIZES.copy)
+
+    @property
+    def count(self) -> int:
+        """Number of messages."""
+        return len(self.sizes)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all messages."""
+        return sum(map(len, self.chunks))
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The entries that a read takes.
+
+    Attributes:
+        queue_offsets: Of each.
+        commit_log_offsets: Where its record starts.
+        sizes: Bytes of its record.
+        next_queue_offset: Behind the last entry looked at.
+    """
+
+    queue_offsets: Int64s
+    commit_log_offsets: Int64s
+    sizes: Int64s
+    next_queue_offset: int
+
+    def keep(self, mask: NDArray[np.bool_]) -> Selection:
+        """Only some of the entries."""
+        return Selection(
+            self.queue_offsets[mask],
+            self.commit_log_offsets[mask],
+            self.sizes[mask],
+            self.next_queue_offset,
+        )
+
+
+def select(
+    entries: Entries,
+    queue_offset: int,
+    *,
+    max_count: int,
+    max_bytes: int,
+    tag_codes: Collection[int] | None,
+) -> Selection:
+    """Choose from consecutive entries.
+
+    Args:
+        entries: What lies in the queue from ``queue_offset`` on; at least one.
+        queue_offset: Of the first entry.
+        max_count: Messages at most.
+        max_bytes: Bytes at most, but always one message.
+        tag_codes: Hashes of the wanted tags, or None for all.
+    """
+    sizes = entries["size"].astype(np.int64)
+    wanted = (sizes > 0) & (sizes != HOLE_SIZE)
+    if tag_codes is not None:
+        wanted &= np.isin(entries["tags_code"].astype(np.int64), list(tag_codes))
+    places = np.flatnonzero(wanted)
+    taken = places[:max_count]
+    total = np.cumsum(sizes[taken])
+    fitting = max(1, int(np.searchsorted(total, max_bytes, side="right")))
+    taken = taken[:fitting]
+    # Everything before the first entry that is wanted and was left is done with.
+    left = len(taken) < len(places)
+    looked_at = int(places[len(taken)]) if left else len(entries)
+    return Selection(
+        queue_offsets=taken + queue_offset,
+        commit_log_offsets=entries["commit_log_offset"][taken].astype(np.int64),
+        sizes=sizes[taken],
+        next_queue_offset=queue_offset + looked_at,
+    )
+
+
+def gather(
+    log: CommitLog,
+    selection: Selection,
+    *,
+    trusted_from: int,
+    on_fault: Callable[[int], None],
+) -> tuple[list[memoryview], Int64s]:
+    """Views of the selected records, those that lie back to back in one, and their sizes.
+
+    Args:
+        log: Where they lie.
+        selection: Which.
+        trusted_from: Records at or above this commit-log offset need no checksum.
+        on_fault: Called with the queue offset of each record that is passed over.
+    """
+    chunks: list[memoryview] = []
+    kept: list[Int64s] = []
+    rest = selection
+    while len(rest.sizes):
+        first = int(rest.commit_log_offsets[0])
+        segment = log.segment_at(first)
+        if segment is None:
+            on_fault(int(rest.queue_offsets[0]))
+            rest = rest.keep(np.arange(len(rest.sizes)) > 0)
+            continue
+        inside = (rest.commit_log_offsets >= segment.start) & (
+            rest.commit_log_offsets + rest.sizes <= segment.start + len(segment.view)
+        )
+        count = len(inside) if bool(inside.all()) else max(1, int(np.argmin(inside)))
+        part = rest.keep(np.arange(len(rest.sizes)) < count)
+        rest = rest.keep(np.arange(len(rest.sizes)) >= count)
+        sound = (
+            _sound(segment.view, segment.start, part, trusted_from)
+            if bool(inside[0])
+            else np.zeros(count, np.bool_)
+        )
+        if not bool(sound.all()):
+            for queue_offset in part.queue_offsets[~sound].tolist():
+                on_fault(queue_offset)
+            part = part.keep(sound)
+        if len(part.sizes):
+            chunks += _runs(segment.view, part.commit_log_offsets - segment.start, part.sizes)
+            kept.append(part.sizes)
+    sizes = np.concatenate(kept) if kept else np.empty(0, np.int64)
+    return chunks, sizes
+
+
+def _sound(view: memoryview, begin: int, part: Selection, trusted_from: int) -> NDArray[np.bool_]:
+    """Which records of one segment are those that their entries mean."""
+    starts = part.commit_log_offsets - begin
+    if bool((part.sizes < RECORD_BYTES_MIN).any()) or bool((np.diff(starts) <= 0).any()):
+        # Entries that no append has made: one by one, and only what stands on its own.
+        return _sound_one_by_one(view, begin, part, trusted_from)
+    header = headers(view, starts, 0)
+    sound: NDArray[np.bool_] = (
+        (header.field("commit_log_offset") == part.commit_log_offsets)
+        & (header.field("size") == part.sizes)
+        & (header.field("queue_offset") == part.queue_offsets)
+    )
+    if int(part.commit_log_offsets[0]) < trusted_from and bool(sound.any()):
+        places, structured = locate(view, starts[sound], part.sizes[sound])
+        fine = structured.copy()
+        fine[structured] = ~checksum_faults(places)
+        sound[sound] = fine
+    return sound
+
+
+def _sound_one_by_one(
+    view: memoryview, begin: int, part: Selection, trusted_from: int
+) -> NDArray[np.bool_]:
+    sound = np.zeros(len(part.sizes), np.bool_)
+    for place in range(len(sound)):
+        if part.sizes[place] >= RECORD_BYTES_MIN:
+            only = part.keep(np.arange(len(sound)) == place)
+            sound[place] = _sound(view, begin, only, trusted_from)[0]
+    return sound
+
+
+def _runs(view: memoryview, starts: Int64s, sizes: Int64s) -> list[memoryview]:
+    """Records that lie back to back, as one view each."""
+    ends = starts + sizes
+    breaks = np.flatnonzero(starts[1:] != ends[:-1])
+    firsts = starts[np.concatenate(([0], breaks + 1))]
+    lasts = ends[np.concatenate((breaks, [len(ends) - 1]))]
+    return list(map(view.__getitem__, map(slice, firsts.tolist(), lasts.tolist())))

@@ -1,0 +1,128 @@
+"""Finding single records of an open store: by position, by key, by message id."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from ariane_record import RecordCorrupted as Undecodable
+from ariane_record import RecordFields, SystemFlag, decode_record
+from ariane_record.layout import (
+    IPV6_EXTRA_BYTES,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_BYTES_MIN,
+    SYSTEM_FLAG_START,
+)
+from ariane_storage.commit_log import CommitLog
+from ariane_storage.consume_queue_entry import HOLE_SIZE
+from ariane_storage.errors import RecordCorrupted, RecordNotFound
+from ariane_storage.fields import FIELD_STARTS
+from ariane_storage.parts import StoreParts
+from ariane_storage.scan import Damage, DamageReason, find_record
+
+_unpack_front = Struct(">iI").unpack_from
+_unpack_long = Struct(">q").unpack_from
+_unpack_flag = Struct(">i").unpack_from
+_POSITION_START: Final = FIELD_STARTS["commit_log_offset"]
+_TIMESTAMP_START: Final = FIELD_STARTS["store_timestamp"]
+
+
+class RecordFinder:
+    """Finds single records. The appending thread."""
+
+    def __init__(self, parts: StoreParts) -> None:
+        self._parts = parts
+
+    def record_view(self, commit_log_offset: int) -> memoryview:
+        """The bytes of the record at an offset, not yet checked against its checksum.
+
+        Raises:
+            RecordNotFound: No record starts there.
+        """
+        parts = self._parts
+        parts.check_open()
+        front = parts.log.view_of(commit_log_offset, RECORD_BYTES_MIN)
+        if front is None or not (
+            parts.log.min_offset <= commit_log_offset < parts.confirmed_offset
+        ):
+            raise RecordNotFound(commit_log_offset)
+        size, magic = _unpack_front(front)
+        position = _unpack_long(front, _POSITION_START)[0]
+        if magic not in (MAGIC_V1, MAGIC_V2) or position != commit_log_offset:
+            raise RecordNotFound(commit_log_offset)
+        record = parts.log.view_of(commit_log_offset, size) if size >= RECORD_BYTES_MIN else None
+        if record is None:
+            raise RecordCorrupted(commit_log_offset, DamageReason.SIZE)
+        return record
+
+    def message_at(self, commit_log_offset: int) -> RecordFields:
+        """The message at an offset, checked; see ``Store.message_at``."""
+        record = self.record_view(commit_log_offset)
+        try:
+            return decode_record(record)
+        except Undecodable as error:
+            self._quarantine(commit_log_offset)
+            raise RecordCorrupted(commit_log_offset, error.reason) from error
+
+    def store_timestamp_at(self, commit_log_offset: int) -> int:
+        """When the record at an offset was stored, in milliseconds."""
+        return _store_timestamp(self.record_view(commit_log_offset))
+
+    def by_key(
+        self, topic: str, key: str, *, begin_ms: int, end_ms: int, max_count: int
+    ) -> list[RecordFields]:
+        """Messages of a key, newest first; see ``Store.query_by_key``."""
+        self._parts.check_open()
+        found: list[RecordFields] = []
+        seen: set[int] = set()
+        for commit_log_offset in self._parts.index.find(
+            topic, key, begin_ms=begin_ms, end_ms=end_ms
+        ):
+            if len(found) >= max_count:
+                break
+            if commit_log_offset in seen:
+                continue
+            seen.add(commit_log_offset)
+            try:
+                message = self.message_at(commit_log_offset)
+            except RecordNotFound:
+                continue  # Deleted with its segment, or not yet confirmed.
+            except RecordCorrupted:
+                continue  # Quarantined; the others are found all the same.
+            has_key = key == message.unique_id or key in message.keys
+            in_time = begin_ms <= message.store_timestamp_ms <= end_ms
+            if has_key and in_time and message.topic == topic:
+                found.append(message)
+        return found
+
+    def _quarantine(self, commit_log_offset: int) -> None:
+        """Keep a damaged record apart, as far as the next valid one."""
+        segment = self._parts.log.segment_at(commit_log_offset)
+        if segment is None:
+            return
+        position = commit_log_offset - segment.start
+        size = _unpack_front(segment.view, position)[0]
+        end = position + size
+        if not (size >= RECORD_BYTES_MIN and end <= len(segment.view)):
+            end = find_record(segment, position + 1) or len(segment.view)
+        self._parts.quarantine.add(
+            Damage(commit_log_offset, segment.start + end, DamageReason.CHECKSUM)
+        )
+
+
+def _store_timestamp(record: memoryview) -> int:
+    flag = _unpack_flag(record, SYSTEM_FLAG_START)[0]
+    shift = IPV6_EXTRA_BYTES if flag & SystemFlag.BORN_HOST_IPV6 else 0
+    timestamp: int = _unpack_long(record, _TIMESTAMP_START + shift)[0]
+    return timestamp
+
+
+def entry_timestamp(log: CommitLog, commit_log_offset: int, size: int) -> int | None:
+    """Store timestamp of the record of an entry, or None if there is no such record."""
+    if not RECORD_BYTES_MIN <= size < HOLE_SIZE:
+        return None
+    record = log.view_of(commit_log_offset, size)
+    if record is None or _unpack_long(record, _POSITION_START)[0] != commit_log_offset:
+        return None
+    return _store_timestamp(record)

@@ -1,0 +1,231 @@
+"""Making a store whole again when it is opened.
+
+1. The checkpoint says up to where consume queues and index are durable. Their files are taken over
+   up to there. Without a checkpoint that can be believed, or when files are missing, they are
+   deleted and built from the whole log.
+2. The log is scanned from there to its end. Valid records are dispatched.
+3. Damage in the middle, with valid records behind it, is quarantined. A torn tail is cut, durably:
+   what lies behind the end is zeros, so that nothing old ever comes back.
+4. One case looks like damage and is a torn tail: after power loss, pages of the unflushed end may
+   be on the disk while earlier ones are not. A range that was not known to be flushed, and in which
+   the end of a disk sector was never written, is such a hole: the log is cut in front of it.
+5. Everything found is made durable and a new checkpoint written. Interrupted at any point, the same
+   happens again; repeated, nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from ariane_storage.checkpoint import Checkpoint
+from ariane_storage.commit_log import CommitLog
+from ariane_storage.config import StoreConfig
+from ariane_storage.dispatch import Dispatcher
+from ariane_storage.index import Index, load_or_discard
+from ariane_storage.quarantine import Quarantine
+from ariane_storage.queue_table import QueueSums, QueueTable
+from ariane_storage.scan import Damage, DamageReason, Ending, Stretch, record_at, scan
+
+SECTOR_BYTES: Final = 512
+_UNWRITTEN_BYTES_MIN: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a long step is.
+
+    Attributes:
+        step: What is going on, a short phrase.
+        done_bytes: Bytes of the commit log that are done.
+        total_bytes: Bytes that there are to do.
+    """
+
+    step: str
+    done_bytes: int
+    total_bytes: int
+
+
+ProgressCallback = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryReport:
+    """What opening a store has found and done.
+
+    Attributes:
+        crashed: Whether the previous run ended without a stop.
+        scanned_from: Commit-log offset from which the log was scanned.
+        end_offset: Where the log ends now.
+        records: Valid records that the scan saw.
+        cut_reason: Why the tail was cut, or None if it was clean.
+        damage: Damaged ranges that are quarantined, earlier finds included.
+        rebuilt: What was built from the whole log: "consume queues", "index".
+    """
+
+    crashed: bool
+    scanned_from: int
+    end_offset: int
+    records: int
+    cut_reason: DamageReason | None
+    damage: tuple[Damage, ...]
+    rebuilt: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Recovery:
+    """One recovery of one store.
+
+    Attributes:
+        config: Settings of the store.
+        log: Its commit log, just opened.
+        queues: Its consume queues, not yet loaded.
+        index: Its index, not yet loaded.
+        quarantine: Damage known before.
+        checkpoint: What was durable, or None if nobody knows.
+        crashed: Whether the previous run ended without a stop.
+        progress: Told now and then, or None.
+        store_timestamp_ms: Store timestamp of the newest record found, 0 if none was seen.
+    """
+
+    config: StoreConfig
+    log: CommitLog
+    queues: QueueTable
+    index: Index
+    quarantine: Quarantine
+    checkpoint: Checkpoint | None
+    crashed: bool
+    progress: ProgressCallback | None = None
+    store_timestamp_ms: int = 0
+
+    def run(self) -> RecoveryReport:
+        """Recover.
+
+        Raises:
+            StoreFull: No space to build the index again.
+            OSError: The disk failed.
+        """
+        rebuilt = self._load_derived()
+        begin = self._scan_begin(rebuilt)
+        dispatcher = Dispatcher(
+            self.queues,
+            self.index,
+            self.config.delay_levels_ms,
+            queues_from=0 if "consume queues" in rebuilt else self._dispatched(),
+            index_from=0 if "index" in rebuilt else self._dispatched(),
+        )
+        ending = self._scan(begin, dispatcher)
+        self._settle_end(ending)
+        return RecoveryReport(
+            crashed=self.crashed,
+            scanned_from=begin,
+            end_offset=ending.offset,
+            records=dispatcher.records,
+            cut_reason=ending.reason,
+            damage=self.quarantine.ranges,
+            rebuilt=tuple(rebuilt),
+        )
+
+    def _dispatched(self) -> int:
+        return self.checkpoint.dispatched_offset if self.checkpoint is not None else 0
+
+    def _load_derived(self) -> list[str]:
+        """Take over consume queues and index; returns which have to be built again."""
+        checkpoint = self.checkpoint
+        rebuilt = []
+        if checkpoint is not None:
+            self.queues.load(checkpoint.dispatched_offset)
+            sums = QueueSums(checkpoint.queue_count, checkpoint.entry_count)
+        if checkpoint is None or self.queues.sums() != sums:
+            self.queues.remove_all()
+            rebuilt.append("consume queues")
+        sound = checkpoint is not None and load_or_discard(self.index)
+        if checkpoint is not None and sound and self.crashed:
+            self.index.keep_below(checkpoint.dispatched_offset)
+        if checkpoint is None or self.index.item_count != checkpoint.index_item_count:
+            self.index.remove_all()
+            rebuilt.append("index")
+        return rebuilt
+
+    def _scan_begin(self, rebuilt: list[str]) -> int:
+        """Where the scan starts: where a record is known to start."""
+        lowest = self.log.min_offset
+        if rebuilt or self.checkpoint is None:
+            return lowest
+        begin = max(lowest, self.checkpoint.dispatched_offset)
+        if self.log.shortened:
+            # Somebody has cut a file: what was durable is not there any more.
+            begin = min(begin, self.log.shortened[0].start)
+        elif begin > lowest and not self._starts_here(begin):
+            begin = max(lowest, begin - begin % self.log.segment_bytes)
+        return begin
+
+    def _starts_here(self, begin: int) -> bool:
+        """Whether a record, filler or the end of the log is at an offset."""
+        segment = self.log.segment_at(begin)
+        if segment is None:
+            return begin == self.log.segments[-1].end
+        position = begin - segment.start
+        front = bytes(segment.view[position : position + 8])
+        return not any(front) or record_at(segment, position) is not None
+
+    def _scan(self, begin: int, dispatcher: Dispatcher) -> Ending:
+        segments = self.log.segments
+        total = segments[-1].end - begin if segments else 0
+        done_in_segment = -1
+        for event in scan(segments, begin):
+            if isinstance(event, Ending):
+                return event
+            if isinstance(event, Damage):
+                if self._was_never_flushed(event):
+                    return Ending(event.begin, event.reason)
+                self.quarantine.add(event)
+                continue
+            dispatcher.dispatch(event)
+            self.store_timestamp_ms = int(event.places.store_timestamps()[-1])
+            if event.segment.start != done_in_segment:
+                if done_in_segment >= 0:
+                    self._write_out(event)
+                done_in_segment = event.segment.start
+            if self.progress is not None:
+                self.progress(Progress("scan the commit log", event.end - begin, total))
+        raise AssertionError("every scan ends with an ending")
+
+    def _write_out(self, stretch: Stretch) -> None:
+        """Keep memory bounded: what was dispatched of earlier segments goes to the files."""
+        self.log.write_offset = stretch.segment.start
+        self.log.flush()
+        self.queues.write_out(stretch.segment.start)
+
+    def _was_never_flushed(self, damage: Damage) -> bool:
+        """Whether a damaged range is a hole that power loss left in the unflushed end."""
+        if self.checkpoint is None or damage.begin < self.checkpoint.flushed_offset:
+            return False
+        segment = self.log.segment_at(damage.begin)
+        if segment is None:
+            return False
+        begin = damage.begin - segment.start
+        end = min(damage.end, segment.end) - segment.start
+        view = segment.view
+        first_boundary = begin - begin % SECTOR_BYTES + SECTOR_BYTES
+        for boundary in range(first_boundary, end + 1, SECTOR_BYTES):
+            sector_end = view[max(begin, boundary - _UNWRITTEN_BYTES_MIN) : boundary]
+            if not any(sector_end):
+                return True
+        return False
+
+    def _settle_end(self, ending: Ending) -> None:
+        """Make the end of the log what the scan found, and everything found durable."""
+        log = self.log
+        segment = log.segment_at(ending.offset)
+        if segment is not None and (self.crashed or ending.reason is not None):
+            log.cut(ending.offset)
+        log.write_offset = ending.offset
+        log.flushed_offset = min(log.flushed_offset, ending.offset)
+        log.flush()
+        self.quarantine.keep_below(ending.offset)
+        self.quarantine.save()
+        for queue in self.queues:
+            if queue.last_record_end > ending.offset:
+                queue.cut(queue.first_at_or_above(ending.offset))

@@ -1,0 +1,153 @@
+"""A small JSON file that is replaced whole and kept in two generations.
+
+::
+
+    topics.json            the current generation
+    topics.json.bak        the one before
+    topics.json.sums       checksums of what either may hold: {"crc32": [newest, ...]}
+
+Saving: the new generation goes to a file of its own; the sidecar is told about it; the current
+generation gets the second name ``.bak``; then the new one takes the name of the current one. Every
+step is durable before the next, and at each of them a generation that the sidecar knows stands
+under its name.
+
+RocketMQ's fastjson writes integer keys without quotes, which is no JSON: reading quotes them.
+A file that another program wrote has no sidecar, or one that does not know it. Without a sidecar it
+is believed if it parses; with one that does not know it, it is not: nobody can tell an edit from
+damage. Whoever edited it removes the sidecar.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Final
+
+from ariane_record.checksum import crc32
+from ariane_storage.disk import Disk
+from ariane_storage.errors import StateFileDamaged
+
+# A string, or a bare integer that is a key; what is in strings is left alone.
+_BARE_KEY: Final = re.compile(r'("(?:[^"\\]|\\.)*")|(-?\d+)(?=\s*:)')
+
+
+class StateFile:
+    """One file of state. Not for several threads at once.
+
+    Attributes:
+        used_backup: Whether the last ``load`` had to fall back to the generation before.
+    """
+
+    def __init__(self, path: Path, disk: Disk) -> None:
+        self.used_backup = False
+        self._disk = disk
+        self._path = path
+        self._backup = path.with_name(path.name + ".bak")
+        self._sums = path.with_name(path.name + ".sums")
+
+    @property
+    def path(self) -> Path:
+        """The current generation."""
+        return self._path
+
+    def load(self) -> dict[str, Any] | None:
+        """The newest generation that can be believed; None if there never was one.
+
+        Raises:
+            StateFileDamaged: There was one, and none can be believed. It is never read as empty.
+        """
+        sums, sums_reason = self._load_sums()
+        reasons = []
+        for path in (self._path, self._backup):
+            content = self._read(path)
+            if content is None:
+                reasons.append(f"{path.name} is missing")
+                continue
+            if sums is not None and crc32(content) not in sums:
+                reasons.append(f"{path.name} differs from its checksum")
+                continue
+            try:
+                state = decode_state(content)
+            except ValueError as error:
+                reasons.append(f"{path.name} is no JSON ({error})")
+                continue
+            self.used_backup = path is self._backup
+            return state
+        if sums is None and not sums_reason and all(text.endswith("missing") for text in reasons):
+            return None
+        if sums_reason:
+            reasons.append(sums_reason)
+        advice = (
+            f"restore it, or remove {self._sums.name} if you edited or removed the file on purpose"
+        )
+        raise StateFileDamaged(self._path, f"{'; '.join(reasons)}: {advice}")
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Replace the file durably; the generation before stays as ``.bak``.
+
+        Raises:
+            OSError: The disk failed; one of the two generations is there and sound.
+        """
+        content = encode_state(state)
+        folder = self._path.parent
+        disk = self._disk
+        disk.make_folders(folder)
+        written = self._path.with_name(self._path.name + ".tmp")
+        disk.write(written, content)
+        current = self._read(self._path)
+        generations = (content, current, self._read(self._backup))
+        known = [crc32(generation) for generation in generations if generation is not None]
+        sums_written = self._sums.with_name(self._sums.name + ".tmp")
+        disk.write(sums_written, json.dumps({"crc32": known}).encode())
+        disk.rename(sums_written, self._sums)
+        disk.sync(folders=[folder])
+        if current is not None:
+            linked = self._backup.with_name(self._backup.name + ".tmp")
+            disk.link(self._path, linked)
+            disk.rename(linked, self._backup)
+        disk.rename(written, self._path)
+        disk.sync(folders=[folder])
+
+    def remove(self) -> None:
+        """Remove all generations durably."""
+        for path in (self._sums, self._path, self._backup):
+            self._disk.remove(path)
+        self._disk.sync(folders=[self._path.parent])
+
+    def _read(self, path: Path) -> bytes | None:
+        try:
+            return self._disk.read(path)
+        except FileNotFoundError:
+            return None
+
+    def _load_sums(self) -> tuple[set[int] | None, str]:
+        """The checksums that the sidecar knows, or None and what is wrong with it."""
+        content = self._read(self._sums)
+        if content is None:
+            return None, ""
+        try:
+            return set(json.loads(content)["crc32"]), ""
+        except (ValueError, KeyError, TypeError):
+            # Then the generations must speak for themselves; parsing is the best there is.
+            return None, f"{self._sums.name} is damaged"
+
+
+def encode_state(state: dict[str, Any]) -> bytes:
+    """State as JSON that a Java broker reads, with tabs as it writes them."""
+    return (json.dumps(state, indent="\t", ensure_ascii=False) + "\n").encode()
+
+
+def decode_state(content: bytes) -> dict[str, Any]:
+    """JSON, with bare integer keys or without, as an object; all keys are texts.
+
+    Raises:
+        ValueError: It is no JSON object.
+    """
+    text = _BARE_KEY.sub(
+        lambda match: match[1] if match[1] is not None else f'"{match[2]}"', content.decode()
+    )
+    state = json.loads(text)
+    if not isinstance(state, dict):
+        raise ValueError("not an object")  # noqa: TRY004 - the content is wrong, not a type.
+    return state

@@ -1,0 +1,428 @@
+"""The store: one folder, one process, one commit log and everything that is derived from it.
+
+This is the facade, and the place where a store is put together. Appends, reads and queries belong
+to one thread, the broker's loop, and are short. ``flush``, ``flush_derived``, ``flush_due``,
+``prepare_next_segment`` and ``apply_retention`` may run on others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ariane_record import RecordBlock, RecordFields
+from ariane_record.layout import CommitLogOffset, Host, QueueOffset
+from ariane_storage.append import Appended
+from ariane_storage.appender import Appender
+from ariane_storage.checkpoint import CheckpointFile
+from ariane_storage.clock import Clock, SystemClock
+from ariane_storage.commit_log import CommitLog
+from ariane_storage.config import StoreConfig
+from ariane_storage.disk import Disk, FileLock
+from ariane_storage.flush import FlushGuard
+from ariane_storage.index import Index
+from ariane_storage.keeper import Keeper
+from ariane_storage.os_disk import OsDisk
+from ariane_storage.parts import StoreParts
+from ariane_storage.quarantine import Quarantine
+from ariane_storage.queue_reader import QueueReader
+from ariane_storage.queue_table import QueueTable
+from ariane_storage.read import QueueRead
+from ariane_storage.record_finder import RecordFinder
+from ariane_storage.recovery import ProgressCallback, Recovery, RecoveryReport
+from ariane_storage.retention import RetentionReport
+from ariane_storage.scan import Damage
+from ariane_storage.store_files import StoreFiles, mark_running, mark_stopped, own_store
+from ariane_storage.time_lookup import TimeBoundary
+
+_NO_HOST: Host = ("127.0.0.1", 0)
+
+
+class Store:
+    """An open store; make one with ``Store.open``.
+
+    Attributes:
+        recovery: What opening it has found and done.
+    """
+
+    def __init__(
+        self, parts: StoreParts, lock: FileLock, keeper: Keeper, recovery: RecoveryReport
+    ) -> None:
+        self._parts = parts
+        self._lock = lock
+        self._keeper = keeper
+        self._finder = RecordFinder(parts)
+        self._appender = Appender(parts)
+        self._reader = QueueReader(parts)
+        self.recovery = recovery
+
+    @classmethod
+    def open(
+        cls,
+        root: Path,
+        config: StoreConfig | None = None,
+        *,
+        disk: Disk | None = None,
+        clock: Clock | None = None,
+        progress: ProgressCallback | None = None,
+    ) -> Store:
+        """Own a folder, recover what is in it, and be ready.
+
+        Args:
+            root: Folder of the store; made if it is not there.
+            config: Settings; file sizes must be those that the store was written with.
+            disk: The file system of the machine unless given.
+            clock: The clock of the machine unless given.
+            progress: Told now and then how far recovery is.
+
+        Raises:
+            StoreLocked: Another process has it open.
+            StoreFormatError: Files of another size or of a newer version.
+            StoreFull: No space for what recovery has to write.
+            OSError: The disk failed.
+        """
+        config = config or StoreConfig()
+        disk = disk or OsDisk()
+        files = StoreFiles(root)
+        lock = own_store(disk, files)
+        try:
+            parts, keeper, report = _recovered(
+                files, config, disk, clock or SystemClock(), progress
+            )
+        except BaseException:
+            lock.release()
+            raise
+        return cls(parts, lock, keeper, report)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def config(self) -> StoreConfig:
+        """Its settings."""
+        return self._parts.config
+
+    @property
+    def root(self) -> Path:
+        """Its folder."""
+        return self._parts.files.root
+
+    # Appending.
+
+    def append_block(
+        self, block: RecordBlock, queue_id: int, *, born_host: Host = _NO_HOST
+    ) -> Appended:
+        """Append a block of records to a queue: into the log, the queue and the index.
+
+        When this returns the records are in memory that survives the process. They survive power
+        loss once ``flush`` has returned an offset of at least ``next_commit_log_offset``.
+
+        Args:
+            block: Records and their columns.
+            queue_id: Number of the queue within the topic of the block.
+            born_host: Where the producer was seen.
+
+        Raises:
+            BlockRejected: The block is not what it claims to be.
+            IllegalQueue: Topic or queue id cannot name a folder.
+            StoreFull: No space; appends work again when there is some.
+            StorePoisoned: A flush has failed.
+            StoreClosed: The store was closed.
+        """
+        return self._appender.append(block, queue_id, born_host)
+
+    # Reading.
+
+    def read_queue(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        *,
+        max_count: int,
+        max_bytes: int,
+        tag_codes: Collection[int] | None = None,
+        readable_end: int | None = None,
+    ) -> QueueRead:
+        """Read messages of a queue, in order.
+
+        Args:
+            topic: Topic of the queue.
+            queue_id: Its number within the topic.
+            queue_offset: Where to start.
+            max_count: Messages at most.
+            max_bytes: Bytes at most, but always one message if there is any.
+            tag_codes: Hashes of the wanted tags; None for all. Hashes collide: whoever consumes
+                compares the tags themselves.
+            readable_end: Commit-log offset that nothing beyond is handed out; None for all that
+                is confirmed.
+
+        Raises:
+            QueueOffsetOutOfRange: Below the oldest kept, or beyond the next to be written.
+            StoreClosed: The store was closed.
+        """
+        return self._reader.read(
+            topic,
+            queue_id,
+            queue_offset,
+            max_count=max_count,
+            max_bytes=max_bytes,
+            tag_codes=tag_codes,
+            limit=readable_end,
+        )
+
+    def queue_bounds(
+        self, topic: str, queue_id: int, *, readable_end: int | None = None
+    ) -> tuple[QueueOffset, QueueOffset]:
+        """The oldest queue offset kept, and the end of the readable part (exclusive).
+
+        A queue that nothing was appended to has (0, 0).
+        """
+        low, high = self._reader.bounds(topic, queue_id, readable_end)
+        return QueueOffset(low), QueueOffset(high)
+
+    def queue_offset_at_time(
+        self,
+        topic: str,
+        queue_id: int,
+        timestamp_ms: int,
+        *,
+        boundary: TimeBoundary = TimeBoundary.LOWER,
+        readable_end: int | None = None,
+    ) -> QueueOffset:
+        """The queue offset of a store timestamp, exact to the millisecond.
+
+        Args:
+            topic: Topic of the queue.
+            queue_id: Its number within the topic.
+            timestamp_ms: The time, in milliseconds since the epoch.
+            boundary: ``LOWER`` for the first message at or after it (the end of the queue if there
+                is none), ``UPPER`` for the last one at or before it (the oldest kept if none).
+            readable_end: As in ``read_queue``.
+        """
+        return QueueOffset(
+            self._reader.at_time(topic, queue_id, timestamp_ms, boundary, readable_end)
+        )
+
+    def queues(self) -> list[tuple[str, int]]:
+        """Topic and queue id of every queue that was ever appended to and not deleted."""
+        return sorted((queue.topic, queue.queue_id) for queue in self._parts.queues)
+
+    def message_at(self, commit_log_offset: int) -> RecordFields:
+        """The message whose record starts at a commit-log offset.
+
+        Raises:
+            RecordNotFound: No record starts there, or it is not confirmed yet.
+            RecordCorrupted: Its bytes are not what was written.
+        """
+        return self._finder.message_at(commit_log_offset)
+
+    def store_timestamp_at(self, commit_log_offset: int) -> int:
+        """When the record at a commit-log offset was stored, in milliseconds.
+
+        Raises:
+            RecordNotFound: No record starts there.
+            RecordCorrupted: Its size is impossible.
+        """
+        return self._finder.store_timestamp_at(commit_log_offset)
+
+    def query_by_key(
+        self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = 1 << 62, max_count: int = 32
+    ) -> list[RecordFields]:
+        """Messages with a key or a unique id, newest first.
+
+        Args:
+            topic: Their topic.
+            key: One of their keys, or their unique id.
+            begin_ms: Earliest store timestamp, inclusive.
+            end_ms: Latest store timestamp, inclusive.
+            max_count: Messages at most.
+
+        Raises:
+            StoreFull: Keys that wait could not be filed for lack of space.
+        """
+        return self._finder.by_key(
+            topic, key, begin_ms=begin_ms, end_ms=end_ms, max_count=max_count
+        )
+
+    # Positions in the commit log.
+
+    @property
+    def min_offset(self) -> CommitLogOffset:
+        """The first byte of the log that is kept."""
+        return CommitLogOffset(self._parts.log.min_offset)
+
+    @property
+    def max_offset(self) -> CommitLogOffset:
+        """Where the next record goes (exclusive end)."""
+        return CommitLogOffset(self._parts.log.write_offset)
+
+    @property
+    def flushed_offset(self) -> CommitLogOffset:
+        """Everything below is durable."""
+        return CommitLogOffset(self._parts.log.flushed_offset)
+
+    @property
+    def confirmed_offset(self) -> CommitLogOffset:
+        """Nothing at or above is handed out: it could still vanish."""
+        return CommitLogOffset(self._parts.confirmed_offset)
+
+    @property
+    def damage(self) -> tuple[Damage, ...]:
+        """Damaged ranges of the log that are known, oldest first."""
+        return self._parts.quarantine.ranges
+
+    @property
+    def is_poisoned(self) -> bool:
+        """Whether a flush has failed: no more writes until the store is opened again."""
+        return self._parts.guard.is_poisoned
+
+    # Keeping.
+
+    def flush(self) -> CommitLogOffset:
+        """Make everything appended before the call durable. Any thread.
+
+        One flush serves all who wait for it.
+
+        Returns:
+            The new ``flushed_offset``.
+
+        Raises:
+            StorePoisoned: It failed, or one has failed before. Nothing may be acknowledged.
+        """
+        return CommitLogOffset(self._keeper.flush())
+
+    def flush_derived(self) -> None:
+        """Flush, then write consume queues, index and checkpoint. Any thread.
+
+        What recovery has to go through is what came after the last of these.
+
+        Raises:
+            StorePoisoned: The disk failed.
+            StoreFull: No space for them; nothing is lost.
+        """
+        self._keeper.flush_derived()
+
+    def flush_due(self) -> None:
+        """Flush what the intervals of the configuration say is due. Any thread; call it often.
+
+        Raises:
+            StorePoisoned: The disk failed.
+            StoreFull: No space for derived files; nothing is lost.
+        """
+        self._keeper.flush_due()
+
+    def prepare_next_segment(self) -> None:
+        """Allocate the next segment and make the coming bytes of memory ready. Any thread.
+
+        Call it often beside appends: it keeps the time of the disk and of page faults off them.
+
+        Raises:
+            StoreFull: No space for the next segment; appends go on while this one lasts.
+            StorePoisoned: The disk failed.
+        """
+        self._keeper.prepare_next_segment()
+
+    def apply_retention(self, now_ms: int | None = None) -> RetentionReport:
+        """Delete old segments and what leads to them; stop or allow writes by how full the disk is.
+
+        Views that readers hold stay valid. Runs beside the loop, but consume queues change: call it
+        between two steps of the loop, or on it.
+
+        Raises:
+            StorePoisoned: The disk failed.
+        """
+        now = self._parts.clock.now_ms() if now_ms is None else now_ms
+        return self._keeper.apply_retention(now)
+
+    def delete_queues(self, topic: str) -> int:
+        """Delete all queues of a topic; its records stay in the log until they are too old.
+
+        Returns:
+            How many queues there were.
+        """
+        return self._keeper.delete_queues(topic)
+
+    def close(self) -> None:
+        """Flush, write what is derived, and give the folder back. Idempotent.
+
+        A poisoned store is only let go of: the next open recovers.
+
+        Raises:
+            StorePoisoned: The disk failed now.
+        """
+        parts = self._parts
+        if not parts.is_open:
+            return
+        parts.is_open = False
+        try:
+            if not parts.guard.is_poisoned:
+                self._keeper.flush_derived()
+                parts.guard.run(lambda: mark_stopped(parts.disk, parts.files))
+        finally:
+            parts.log.close()
+            parts.queues.close()
+            parts.index.close()
+            self._lock.release()
+
+
+def _recovered(
+    files: StoreFiles,
+    config: StoreConfig,
+    disk: Disk,
+    clock: Clock,
+    progress: ProgressCallback | None,
+) -> tuple[StoreParts, Keeper, RecoveryReport]:
+    """Put the parts of a store together and recover them."""
+    checkpoint_file = CheckpointFile(disk, files.checkpoint)
+    checkpoint = checkpoint_file.load()
+    for folder in (files.commit_log, files.consume_queues, files.config):
+        disk.make_folders(folder)
+    crashed = mark_running(disk, files)
+    parts = StoreParts(
+        config=config,
+        disk=disk,
+        clock=clock,
+        files=files,
+        log=CommitLog(disk, files.commit_log, segment_bytes=config.segment_bytes),
+        queues=QueueTable(
+            disk,
+            files.consume_queues,
+            file_entries=config.consume_queue_file_entries,
+            open_max=config.files_open_max,
+        ),
+        index=Index(disk, files.index, clock, slots=config.index_slots, items=config.index_items),
+        quarantine=Quarantine(disk, files.quarantine),
+        guard=FlushGuard(),
+    )
+    parts.quarantine.load()
+    recovery = Recovery(
+        config=config,
+        log=parts.log,
+        queues=parts.queues,
+        index=parts.index,
+        quarantine=parts.quarantine,
+        checkpoint=checkpoint,
+        crashed=crashed,
+        progress=progress,
+    )
+    report = recovery.run()
+    parts.trusted_from = report.scanned_from
+    parts.store_timestamp_ms = max(
+        recovery.store_timestamp_ms,
+        checkpoint.store_timestamp_ms if checkpoint is not None else 0,
+    )
+    keeper = Keeper(parts, checkpoint_file)
+    keeper.follow_log()
+    keeper.flush_derived()
+    return parts, keeper, report

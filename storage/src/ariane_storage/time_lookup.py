@@ -1,0 +1,62 @@
+"""Finding a queue offset by time: binary search over store timestamps, exact to the millisecond."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+
+
+class TimeBoundary(StrEnum):
+    """Which message is meant when several lie around a time."""
+
+    LOWER = "lower"
+    """The first message stored at or after the time; the end of the queue if there is none."""
+    UPPER = "upper"
+    """The last message stored at or before the time; the oldest kept if there is none."""
+
+
+def find_by_time(
+    begin: int,
+    end: int,
+    timestamp_ms: int,
+    boundary: TimeBoundary,
+    stored_at: Callable[[int], int | None],
+) -> int:
+    """The queue offset of a time.
+
+    Args:
+        begin: The oldest queue offset that is kept.
+        end: Behind the newest one that may be read.
+        timestamp_ms: The time.
+        boundary: Which message is meant.
+        stored_at: Store timestamp of a queue offset, growing with it; None for a hole.
+    """
+    if boundary is TimeBoundary.LOWER:
+        found = _first_from(begin, end, timestamp_ms, stored_at)
+        while found < end and stored_at(found) is None:
+            found += 1
+        return found
+    found = _first_from(begin, end, timestamp_ms + 1, stored_at) - 1
+    while found > begin and stored_at(found) is None:
+        found -= 1
+    return max(found, begin)
+
+
+def _first_from(
+    begin: int, end: int, timestamp_ms: int, stored_at: Callable[[int], int | None]
+) -> int:
+    """The first queue offset stored at or after a time; holes before it count as earlier."""
+    low, high = begin, end
+    while low < high:
+        middle = (low + high) // 2
+        probe = middle
+        stored = stored_at(probe)
+        while stored is None and probe + 1 < high:
+            probe += 1
+            stored = stored_at(probe)
+        if stored is None or stored >= timestamp_ms:
+            # Holes up to ``high`` lie before whatever is there: look below them.
+            high = middle
+        else:
+            low = probe + 1
+    return low
