@@ -49,12 +49,19 @@ class ServiceProcess:
     for a second signal and exit at once.
     """
 
-    def __init__(self, name: str, module: str, arguments: Sequence[str], log_path: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        module: str,
+        arguments: Sequence[str],
+        log_path: Path,
+        listen: Address = _ANY_PORT,
+    ) -> None:
         self.name = name
         self.log_path = log_path
         self._module = module
         self._arguments = tuple(arguments)
-        self._listen = _ANY_PORT
+        self._listen = listen
         self._process: Process | None = None
 
     @property
@@ -182,6 +189,7 @@ class LocalCluster:
         data_path: Folder for everything: ``broker-a/`` and so on, ``namesrv-0/``, ``logs/``.
         brokers: How many brokers: broker-a, broker-b and so on.
         name_servers: How many name servers.
+        name_server_port: Of the first name server, the others take the next ones; 0: any.
         flush_mode: Of the brokers: ``async`` or ``sync``.
         extra_broker_args: Further flags for each broker.
     """
@@ -192,12 +200,18 @@ class LocalCluster:
         *,
         brokers: int = 1,
         name_servers: int = 1,
+        name_server_port: int = 0,
         flush_mode: str = "async",
         extra_broker_args: Sequence[str] = (),
     ) -> None:
         self.data_path = data_path
         self.name_server_processes = [
-            self._process(f"namesrv-{number}", "ariane_namesrv", "--data-path")
+            self._process(
+                f"namesrv-{number}",
+                "ariane_namesrv",
+                "--data-path",
+                port=name_server_port + number if name_server_port else 0,
+            )
             for number in range(name_servers)
         ]
         self.brokers: list[ServiceProcess] = []
@@ -296,9 +310,12 @@ class LocalCluster:
             *self._broker_flags,
         )
 
-    def _process(self, name: str, module: str, path_flag: str, *flags: str) -> ServiceProcess:
+    def _process(
+        self, name: str, module: str, path_flag: str, *flags: str, port: int = 0
+    ) -> ServiceProcess:
         arguments = (path_flag, str(self.data_path / name), *flags)
-        return ServiceProcess(name, module, arguments, self.data_path / "logs" / f"{name}.log")
+        log_path = self.data_path / "logs" / f"{name}.log"
+        return ServiceProcess(name, module, arguments, log_path, Address("127.0.0.1", port))
 
     def _close_thread(self) -> None:
         if self._thread is not None:
