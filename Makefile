@@ -1,0 +1,58 @@
+# The verbs of the house. `make` alone lists them; each makes its own environment in .venv first.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+BIN := .venv/bin
+STAMP := .venv/.stamp
+# Goes to pytest, such as PYTEST_ARGS="-x -k append".
+PYTEST_ARGS ?=
+
+.PHONY: help
+help: ## List the verbs
+	@echo "ArianeMQ. Verbs of make:"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: $(STAMP) ## A year of flights through a real cluster and Spark, with every total checked
+	@$(BIN)/python integration/demo
+
+.PHONY: test
+test: $(STAMP) ## The tests that take seconds
+	@$(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
+
+.PHONY: check
+check: $(STAMP) ## Format, lint, types, import contracts, protos, our own rules
+	@$(BIN)/python -m tools.check
+
+.PHONY: fmt
+fmt: $(STAMP) ## Format code and protos, and mend what ruff can mend safely
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format --quiet .
+	@$(BIN)/python -m tools.protos format --write
+
+.PHONY: protos
+protos: $(STAMP) ## Generate the stubs from the protos and move the baseline forward
+	@$(BIN)/python -m tools.protos generate
+
+.PHONY: bench
+bench: $(STAMP) ## Measure ourselves, as ratios to what the machine can do
+	@$(BIN)/python bench/run.py
+
+.PHONY: integration
+integration: $(STAMP) ## All tests, with the slow ones over real processes
+	@$(BIN)/pytest $(PYTEST_ARGS)
+
+.PHONY: constraints
+constraints: $(STAMP) ## Pin the environment anew: tools/requirements.in and members to constraints.txt
+	@$(BIN)/python -m tools.constraints
+
+.PHONY: clean
+clean: ## Remove what make has made, the environment too
+	@rm -rf .venv .cache .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis out
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(STAMP): tools/bootstrap.sh tools/constraints.txt $(wildcard */pyproject.toml */*/pyproject.toml)
+	@tools/bootstrap.sh

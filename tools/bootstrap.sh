@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Makes or mends .venv: the pinned environment, and every member in it, editable. Needs Python 3.11
+# or later and nothing else; called by make whenever the pins or a pyproject.toml are newer.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# An interpreter counts only if it runs: version managers leave names behind that do not.
+find_python() {
+    local candidate
+    for candidate in ${PYTHON:-python3.11 python3 python3.12 python3.13 python}; do
+        if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            echo "$candidate"
+            return
+        fi
+    done
+    echo "ArianeMQ needs Python 3.11 or later; found $(python3 --version 2>&1 || true)." >&2
+    echo "Install one, or name it: make PYTHON=/path/to/python3.11" >&2
+    return 1
+}
+
+members() {
+    .venv/bin/python -c '
+from tools.workspace import members
+for member in members():
+    print("-e", member.folder)
+'
+}
+
+begin=$SECONDS
+if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
+    python=$(find_python)
+    echo "Making .venv with $("$python" --version); once, it takes a minute or two."
+    rm -rf .venv
+    "$python" -m venv .venv || {
+        echo "No virtual environment could be made; Debian has it in the package python3-venv." >&2
+        exit 1
+    }
+fi
+pip=(.venv/bin/python -m pip --quiet --disable-pip-version-check)
+"${pip[@]}" install --require-hashes -r tools/constraints.txt
+# The pins hold all that the members need; building them must not fetch anything either.
+# shellcheck disable=SC2046  # one word for each argument
+"${pip[@]}" install --no-deps --no-build-isolation $(members)
+touch .venv/.stamp
+echo "The environment in .venv is up to date ($((SECONDS - begin)) s)."

@@ -1,0 +1,144 @@
+"""Cores do not touch the world behind the back of whoever runs them.
+
+Clock, disk, randomness and network are handed in, so that the same code runs in a simulated world
+with a seed. The places that touch the world are few and named here.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from typing import Final
+
+from tools.tidy.sources import Finding, Sources
+
+CORES: Final = (
+    "storage/record/src/*",
+    "storage/src/*",
+    "services/*/src/*",
+    "sdk/python/src/*",
+)
+
+WORLD: Final = {
+    "*/__main__.py": "reads arguments and environment, once",
+    "storage/src/ariane_storage/clock.py": "the real clock",
+    "storage/src/ariane_storage/os_disk.py": "the real disk",
+    "storage/src/ariane_storage/testing/*": "worlds for tests",
+    "storage/src/ariane_storage/commands*": "tools that people run on a closed store",
+    "services/admin/src/*": "the command line: a client, run by people",
+    "sdk/python/src/ariane_sdk/_clock.py": "the real clock",
+}
+"""Files in cores that are the world, and what each is."""
+
+CLOCK: Final = "ask the Clock that was handed in"
+CHANCE: Final = "draw from the random.Random that was handed in"
+DISK: Final = "ask the Disk that was handed in"
+NETWORK: Final = "take the connection that was handed in"
+
+BANNED: Final = {
+    "time.time": CLOCK,
+    "time.time_ns": CLOCK,
+    "time.monotonic": CLOCK,
+    "time.monotonic_ns": CLOCK,
+    "time.sleep": CLOCK,
+    "datetime.datetime.now": CLOCK,
+    "datetime.datetime.utcnow": CLOCK,
+    "datetime.datetime.today": CLOCK,
+    "datetime.date.today": CLOCK,
+    "os.urandom": CHANCE,
+    "random.*": CHANCE,
+    "secrets.*": CHANCE,
+    "uuid.uuid1": CHANCE,
+    "uuid.uuid4": CHANCE,
+    "numpy.random.*": CHANCE,
+    "open": DISK,
+    "io.open": DISK,
+    "mmap.mmap": DISK,
+    "os.fdatasync": DISK,
+    "os.fsync": DISK,
+    "os.ftruncate": DISK,
+    "os.listdir": DISK,
+    "os.makedirs": DISK,
+    "os.mkdir": DISK,
+    "os.open": DISK,
+    "os.posix_fallocate": DISK,
+    "os.remove": DISK,
+    "os.rename": DISK,
+    "os.replace": DISK,
+    "os.scandir": DISK,
+    "os.stat": DISK,
+    "os.truncate": DISK,
+    "os.unlink": DISK,
+    "shutil.*": DISK,
+    "tempfile.*": DISK,
+    "*.read_bytes": DISK,
+    "*.read_text": DISK,
+    "*.write_bytes": DISK,
+    "*.write_text": DISK,
+    "asyncio.open_connection": NETWORK,
+    "asyncio.start_server": NETWORK,
+    "socket.*": NETWORK,
+    "subprocess.*": NETWORK,
+}
+"""Calls by full name, and what to do instead."""
+
+ALLOWED: Final = frozenset({"random.Random", "socket.gethostname", "socket.inet_aton"})
+"""Fit a pattern above, but are pure or are how the thing that is handed in is made."""
+
+
+def world_calls(sources: Sources) -> Iterator[Finding]:
+    """No call in a core that reads the clock, the disk, chance or the network by itself."""
+    for name in sources.python:
+        if not any(fnmatch(name, core) for core in CORES) or _is_world(name):
+            continue
+        tree = sources.syntax(name)
+        origins = _origins(tree)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                called = _full_name(node.func, origins)
+                instead = _instead(called)
+                if instead:
+                    yield Finding(name, node.lineno, "world-call", f"{called}(): {instead}")
+
+
+def _is_world(name: str) -> bool:
+    return any(fnmatch(name, pattern) for pattern in WORLD)
+
+
+def _origins(tree: ast.Module) -> dict[str, str]:
+    """Where each imported name comes from: ``{"now": "time.time"}``."""
+    origins: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                top = alias.name.split(".")[0]
+                origins[alias.asname or top] = alias.name if alias.asname else top
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                origins[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    return origins
+
+
+def _full_name(function: ast.expr, origins: dict[str, str]) -> str:
+    """The dotted name of what is called, as far as the text tells."""
+    parts: list[str] = []
+    node = function
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if isinstance(node, ast.Name):
+        parts.append(origins.get(node.id, node.id))
+    else:
+        parts.append("")
+    return ".".join(reversed(parts))
+
+
+def _instead(called: str) -> str | None:
+    """What to do instead of a call; None where it is fine."""
+    if called in ALLOWED:
+        return None
+    for pattern, instead in BANNED.items():
+        if fnmatch(called, pattern):
+            return instead
+    return None
