@@ -1,0 +1,7 @@
+"""The command line of ArianeMQ; the admin service will join it here."""
+
+from ariane_admin.errors import CommandFailed
+from ariane_admin.exits import ExitStatus
+from ariane_admin.output import Output, output_option
+
+__all__ = ["CommandFailed", "ExitStatus", "Output", "output_option"]

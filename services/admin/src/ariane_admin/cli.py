@@ -1,0 +1,88 @@
+"""The root of the command line, and the one place where an error becomes a line and a status."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+
+import click
+
+from ariane_admin.errors import CommandFailed, say_error
+from ariane_admin.exits import ExitStatus, exit_status_of
+from ariane_admin.rooms import House
+from ariane_sdk.errors import ArianeError
+
+_EXAMPLES = """\b
+Examples:
+  ariane dev                                   a whole cluster on this machine
+  ariane topic create orders --queues 8
+  ariane topic list -o json
+  echo 'first order' | ariane produce orders --tag created
+  ariane consume orders --from earliest --count 1
+
+\b
+Exit status:
+  0 done, 1 failed, 2 wrong usage, 3 nobody answers, 4 not found,
+  5 refused, 6 outcome unknown, 130 interrupted
+"""
+
+
+@click.group(
+    cls=House,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=_EXAMPLES,
+)
+@click.version_option(version("ariane-admin"), prog_name="ariane")
+@click.option("--trace", is_flag=True, help="Show the trace of an error instead of one line.")
+def root(*, trace: bool) -> None:
+    """ArianeMQ from the command line.
+
+    Commands take the name servers from --name-servers or ARIANE_NAME_SERVERS.
+    """
+    # `main` looks at --trace before there is a context.
+    del trace
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status.
+
+    Args:
+        arguments: The command line without the program's name; that of the process by default.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _run(given)
+    except Exception as error:
+        if "--trace" in given:
+            raise
+        if isinstance(error, CommandFailed):
+            error.show()
+            return error.status
+        if isinstance(error, click.ClickException):
+            error.show()
+            return error.exit_code
+        if isinstance(error, BrokenPipeError):
+            return _reader_left()
+        if isinstance(error, ArianeError):
+            say_error(str(error))
+            return exit_status_of(error)
+        say_error(f"{type(error).__name__}: {error} (ariane --trace shows where)")
+        return ExitStatus.FAILED
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        status = root.main(args=arguments, prog_name="ariane", standalone_mode=False)
+    except (click.Abort, KeyboardInterrupt):
+        return ExitStatus.INTERRUPTED
+    sys.stdout.flush()
+    return status if isinstance(status, int) else ExitStatus.DONE
+
+
+def _reader_left() -> int:
+    """End as the left side of ``ariane ... | head`` ends: without a word."""
+    # The interpreter flushes standard output once more when it ends; let that go nowhere.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return ExitStatus.DONE

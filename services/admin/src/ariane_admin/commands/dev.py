@@ -1,0 +1,122 @@
+"""``ariane dev``: a whole cluster on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from ariane_admin.connection import run_async
+from ariane_admin.dev_guide import DevGuide
+from ariane_admin.errors import CommandFailed
+from ariane_admin.output import Output, output_option
+from ariane_servicekit.errors import ProcessFailed
+from ariane_servicekit.processes import LocalCluster, ServiceProcess
+
+_BROKERS_MAX = 26
+_PORT_MAX = 65_535
+
+
+@click.command()
+@click.option(
+    "--data",
+    "data_path",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Keep the store in this folder. Without it the store is temporary.",
+)
+@click.option(
+    "--brokers",
+    type=click.IntRange(1, _BROKERS_MAX),
+    default=1,
+    show_default=True,
+    help="How many brokers.",
+)
+@click.option(
+    "--name-server-port",
+    type=click.IntRange(0, _PORT_MAX),
+    default=9876,
+    show_default=True,
+    help="Port of the name server; 0 takes any that is free.",
+)
+@click.option("--exit-after-ready", is_flag=True, help="Stop as soon as everything runs.")
+@output_option
+def dev(
+    *,
+    data_path: Path | None,
+    brokers: int,
+    name_server_port: int,
+    exit_after_ready: bool,
+    output: Output,
+) -> None:
+    """Run a name server and brokers on this machine until Ctrl-C.
+
+    \b
+    Examples:
+      ariane dev
+      ariane dev --brokers 2 --data ./cluster
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    with _store(data_path) as store_path, contextlib.suppress(KeyboardInterrupt):
+        run_async(
+            _run(
+                LocalCluster(store_path, brokers=brokers, name_server_port=name_server_port),
+                output,
+                temporary=data_path is None,
+                exit_after_ready=exit_after_ready,
+            )
+        )
+
+
+@contextlib.contextmanager
+def _store(data_path: Path | None) -> Iterator[Path]:
+    if data_path is not None:
+        yield data_path.resolve()
+        return
+    with tempfile.TemporaryDirectory(prefix="ariane-dev-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+async def _run(
+    cluster: LocalCluster, output: Output, *, temporary: bool, exit_after_ready: bool
+) -> None:
+    began = time.perf_counter()
+    try:
+        await cluster.start()
+    except ProcessFailed as error:
+        raise CommandFailed(str(error)) from error
+    try:
+        guide = DevGuide(
+            name_servers=cluster.name_servers,
+            services=tuple((each.name, each.address, each.pid) for each in cluster.processes),
+            store_path=cluster.data_path,
+            temporary=temporary,
+            seconds=time.perf_counter() - began,
+        )
+        if output.for_programs:
+            output.line(guide.as_row())
+        else:
+            click.echo(guide.as_text())
+        if not exit_after_ready:
+            await _watch(cluster)
+    finally:
+        if not output.for_programs:
+            click.echo("Stopping.")
+        await cluster.stop()
+
+
+async def _watch(cluster: LocalCluster) -> None:
+    """Wait for ever, or until a process ends that should not."""
+    ends = {asyncio.create_task(each.wait()): each for each in cluster.processes}
+    try:
+        done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for waiting in ends:
+            waiting.cancel()
+    ended: ServiceProcess = ends[done.pop()]
+    raise CommandFailed(
+        f"{ended.name} ended with status {ended.exit_status}; its log: {ended.log_path}"
+    )

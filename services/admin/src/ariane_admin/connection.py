@@ -1,0 +1,54 @@
+"""Where the cluster is: one option for every command that asks it something."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import click
+
+DEFAULT_NAME_SERVERS = "127.0.0.1:9876"
+"""Where ``ariane dev`` listens."""
+
+NAME_SERVERS_VARIABLE = "ARIANE_NAME_SERVERS"
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_Result = TypeVar("_Result")
+
+
+def name_servers_option(command: _Command) -> _Command:
+    """Give a command the option ``--name-servers`` and the argument `name_servers`."""
+    option = click.option(
+        "--name-servers",
+        default=DEFAULT_NAME_SERVERS,
+        envvar=NAME_SERVERS_VARIABLE,
+        show_default=True,
+        show_envvar=True,
+        metavar="HOST:PORT,...",
+        help="Where to ask for the cluster.",
+    )
+    return option(command)
+
+
+def run_async(work: Coroutine[Any, Any, _Result]) -> _Result:
+    """Run the work of a command; Ctrl-C and SIGTERM let it clean up first.
+
+    Raises:
+        KeyboardInterrupt: After either signal.
+    """
+    try:
+        return asyncio.run(_until_terminated(work))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
+async def _until_terminated(work: Coroutine[Any, Any, _Result]) -> _Result:
+    task = asyncio.current_task()
+    # Only the main thread of a program may ask for signals, and a test runs commands elsewhere.
+    with suppress(RuntimeError, ValueError):
+        if task is not None:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await work

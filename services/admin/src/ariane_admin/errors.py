@@ -1,0 +1,42 @@
+"""What the command line itself refuses.
+
+::
+
+    click.ClickException
+    +-- CommandFailed       one line on standard error and an exit status
+"""
+
+from __future__ import annotations
+
+from typing import IO, Any
+
+import click
+
+from ariane_admin.exits import ExitStatus
+
+
+class CommandFailed(click.ClickException):
+    """The command cannot do what was asked; the text is one line for people.
+
+    Plugins raise it too: it is the way to end a command without a trace.
+    """
+
+    def __init__(self, message: str, status: ExitStatus = ExitStatus.FAILED) -> None:
+        """Say why.
+
+        Args:
+            message: One line.
+            status: How the process ends.
+        """
+        super().__init__(message)
+        self.status = status
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Write the line."""
+        say_error(self.format_message(), file)
+
+
+def say_error(message: str, file: IO[Any] | None = None) -> None:
+    """Write one line that tells what went wrong, to standard error unless `file` is given."""
+    line = " ".join(message.split())
+    click.echo(f"ariane: {line}", file=file, err=file is None)

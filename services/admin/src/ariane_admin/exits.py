@@ -1,0 +1,62 @@
+"""Exit statuses: how a script learns what happened, without reading words."""
+
+from __future__ import annotations
+
+import enum
+
+from ariane_sdk import errors
+
+
+class ExitStatus(enum.IntEnum):
+    """How a command ends. Statuses are only ever added."""
+
+    DONE = 0
+    """It did what was asked."""
+
+    FAILED = 1
+    """It did not, and none of the following says why."""
+
+    USAGE = 2
+    """The command line is wrong; nothing was tried."""
+
+    UNREACHABLE = 3
+    """No name server or broker answered, or none in time. The same may succeed later."""
+
+    NOT_FOUND = 4
+    """The topic, queue, group or message does not exist."""
+
+    REFUSED = 5
+    """It exists, but this caller or this moment does not allow it."""
+
+    OUTCOME_UNKNOWN = 6
+    """It may have happened: look before you repeat it."""
+
+    INTERRUPTED = 130
+    """Ctrl-C."""
+
+
+# The first class that fits decides.
+_STATUSES: tuple[tuple[type[errors.ArianeError], ExitStatus], ...] = (
+    (errors.IllegalArgument, ExitStatus.USAGE),
+    (errors.NameServersUnreachable, ExitStatus.UNREACHABLE),
+    (errors.ServiceUnavailable, ExitStatus.UNREACHABLE),
+    (errors.DeadlinePassed, ExitStatus.UNREACHABLE),
+    (errors.RouteNotFound, ExitStatus.NOT_FOUND),
+    (errors.TopicNotFound, ExitStatus.NOT_FOUND),
+    (errors.QueueNotFound, ExitStatus.NOT_FOUND),
+    (errors.GroupNotFound, ExitStatus.NOT_FOUND),
+    (errors.TopicExists, ExitStatus.REFUSED),
+    (errors.TopicRefused, ExitStatus.REFUSED),
+    (errors.GroupRefused, ExitStatus.REFUSED),
+    (errors.AccessDenied, ExitStatus.REFUSED),
+)
+
+
+def exit_status_of(error: errors.ArianeError) -> ExitStatus:
+    """Return how a command ends that failed with `error`."""
+    if error.outcome_unknown:
+        return ExitStatus.OUTCOME_UNKNOWN
+    for kind, status in _STATUSES:
+        if isinstance(error, kind):
+            return status
+    return ExitStatus.FAILED

@@ -1,0 +1,97 @@
+"""Errors become one line and a status."""
+
+import socket
+
+import click
+import pytest
+
+from ariane_admin.cli import main, root
+from ariane_admin.errors import CommandFailed
+from ariane_admin.exits import ExitStatus, exit_status_of
+from ariane_sdk import errors
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """Register a command that raises what it is given."""
+
+    def register(error):
+        @click.command()
+        def fail():
+            raise error
+
+        monkeypatch.setitem(root.commands, "fail", fail)
+
+    return register
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (errors.NameServersUnreachable("no name server answered"), ExitStatus.UNREACHABLE),
+        (errors.ServiceUnavailable("gone"), ExitStatus.UNREACHABLE),
+        (errors.TopicNotFound("no topic"), ExitStatus.NOT_FOUND),
+        (errors.TopicExists("it is there"), ExitStatus.REFUSED),
+        (errors.NameIllegal("a b"), ExitStatus.USAGE),
+        (errors.SendError("lost", outcome_unknown=True), ExitStatus.OUTCOME_UNKNOWN),
+        (errors.CallError("something"), ExitStatus.FAILED),
+        (CommandFailed("not now", ExitStatus.REFUSED), ExitStatus.REFUSED),
+        (RuntimeError("a fault of ours"), ExitStatus.FAILED),
+    ],
+)
+def test_an_error_is_one_line_and_a_status(failing, capsys, error, status):
+    failing(error)
+    assert main(["fail"]) == status
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    [line] = captured.err.splitlines()
+    assert line.startswith("ariane: ")
+    assert str(error) in line
+
+
+def test_trace_shows_the_trace(failing):
+    failing(errors.CallError("something"))
+    with pytest.raises(errors.CallError):
+        main(["--trace", "fail"])
+
+
+def test_an_error_of_many_lines_stays_one_line(failing, capsys):
+    failing(CommandFailed("first\n  second"))
+    main(["fail"])
+    assert capsys.readouterr().err == "ariane: first second\n"
+
+
+def test_ctrl_c_has_its_status(failing, capsys):
+    failing(KeyboardInterrupt())
+    assert main(["fail"]) == ExitStatus.INTERRUPTED
+
+
+def test_wrong_usage(capsys):
+    assert main(["no-such-room"]) == ExitStatus.USAGE
+    assert main(["dev", "--brokers", "0"]) == ExitStatus.USAGE
+
+
+def test_version_and_help(capsys):
+    assert main(["--version"]) == ExitStatus.DONE
+    assert main(["--help"]) == ExitStatus.DONE
+    assert "ariane topic create" in capsys.readouterr().out
+
+
+def test_nobody_there(capsys):
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{nobody.getsockname()[1]}"
+        assert main(["topic", "list", "--name-servers", address]) == ExitStatus.UNREACHABLE
+    [line] = capsys.readouterr().err.splitlines()
+    assert address in line
+
+
+def test_every_error_of_the_client_has_a_status():
+    for name in dir(errors):
+        kind = getattr(errors, name)
+        if (
+            isinstance(kind, type)
+            and issubclass(kind, errors.ArianeError)
+            and kind not in (errors.BatchSendError, errors.ConsumerOffsetRefused)
+        ):
+            assert exit_status_of(kind("text")) in ExitStatus

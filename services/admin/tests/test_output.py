@@ -1,0 +1,79 @@
+"""One convention: tables for people, JSON for programs."""
+
+import json
+
+import click
+from click.testing import CliRunner
+
+from ariane_admin.output import output_option
+
+ROWS = [{"topic": "orders", "queues": 1200, "brokers": ["broker-a", "broker-b"], "spare": None}]
+
+
+@click.command()
+@output_option
+def rows(output):
+    output.rows(["topic", "queues", "brokers"], ROWS)
+
+
+@click.command()
+@output_option
+def record(output):
+    output.record(ROWS[0])
+
+
+@click.command()
+@output_option
+def done(output):
+    output.done("Topic orders is there.", {"topic": "orders", "created": True})
+
+
+def out(command, *arguments):
+    result = CliRunner().invoke(command, arguments)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_a_list_is_one_array_with_all_fields():
+    assert json.loads(out(rows, "-o", "json")) == ROWS
+
+
+def test_a_table_shows_its_columns():
+    text = out(rows)
+    assert "topic" in text
+    assert "1,200" in text
+    assert "broker-a, broker-b" in text
+    assert "spare" not in text
+
+
+def test_a_table_in_a_pipe_is_not_cut():
+    @click.command()
+    @output_option
+    def wide(output):
+        output.rows(["body"], [{"body": "x" * 500}])
+
+    assert "x" * 500 in out(wide)
+
+
+def test_an_empty_list_is_still_a_list():
+    @click.command()
+    @output_option
+    def nothing(output):
+        output.rows(["topic"], [])
+
+    assert json.loads(out(nothing, "-o", "json")) == []
+    assert "topic" in out(nothing)
+
+
+def test_a_record_is_one_object():
+    assert json.loads(out(record, "-o", "json")) == ROWS[0]
+    assert "1,200" in out(record)
+
+
+def test_what_was_done_is_a_sentence_or_an_object():
+    assert out(done) == "Topic orders is there.\n"
+    assert json.loads(out(done, "-o", "json")) == {"topic": "orders", "created": True}
+
+
+def test_another_format_is_wrong_usage():
+    assert CliRunner().invoke(rows, ["-o", "xml"]).exit_code == 2
