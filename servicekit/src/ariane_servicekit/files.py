@@ -12,13 +12,14 @@ which has files of its own; these are for services without one. All calls block:
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ariane_servicekit.errors import FileDamaged
+from ariane_servicekit.errors import FileDamaged, StartRefused
 from ariane_servicekit.logs import get_logger
 
 _log = get_logger(__name__)
@@ -76,6 +77,40 @@ class JsonFile:
         """Replace the content, durably."""
         text = json.dumps(content, ensure_ascii=False, indent=1, sort_keys=True)
         write_whole(self.path, text.encode())
+
+
+class FolderLock:
+    """Keeps a folder to one process. The kernel lets go of it when the process ends, however."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "lock"
+        self._descriptor: int | None = None
+
+    def take(self) -> None:
+        """Take the lock; makes the folder when it is not there.
+
+        Raises:
+            StartRefused: Another process holds it, or the folder cannot be written.
+        """
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            msg = f"cannot use {self._path.parent}: {error.strerror}"
+            raise StartRefused(msg) from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            msg = f"{self._path.parent} is in use by another process"
+            raise StartRefused(msg) from None
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Give the lock back. Repeating is harmless."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
 
 
 def _beside(path: Path, ending: str) -> Path:

@@ -78,7 +78,7 @@ class Service(Protocol):
         """
         ...
 
-    async def serve_started(self, address: Address) -> None:
+    async def serve_started(self, address: Address, /) -> None:
         """Start loops and say hello to others; calls arrive already, on this address.
 
         Waits for others only for a moment: a service serves although a name server is away.

@@ -1,0 +1,7 @@
+"""Name server: routes and liveness of brokers."""
+
+from ariane_namesrv.app import NamesrvApp
+from ariane_namesrv.route_table import RouteTable
+from ariane_namesrv.settings import NamesrvSettings
+
+__all__ = ["NamesrvApp", "NamesrvSettings", "RouteTable"]

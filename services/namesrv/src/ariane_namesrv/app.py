@@ -1,0 +1,88 @@
+"""The parts list of a name server."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from ariane.namesrv.v1 import (
+    maintenance_service_pb2,
+    maintenance_service_pb2_grpc,
+    registration_service_pb2,
+    registration_service_pb2_grpc,
+    route_service_pb2,
+    route_service_pb2_grpc,
+)
+from ariane_namesrv.maintenance_servicer import MaintenanceServicer
+from ariane_namesrv.operator_state import OperatorState
+from ariane_namesrv.registration_servicer import RegistrationServicer
+from ariane_namesrv.route_servicer import RouteServicer
+from ariane_namesrv.route_table import RouteTable
+from ariane_namesrv.settings import NamesrvSettings
+from ariane_servicekit import (
+    Address,
+    Clock,
+    ErrorRules,
+    Loop,
+    RpcService,
+    StopRequest,
+    SystemClock,
+)
+from ariane_servicekit.error_status import NO_RULES
+
+
+class NamesrvApp:
+    """A name server: one table, what operators decided, one loop, three services."""
+
+    def __init__(
+        self, settings: NamesrvSettings, _stop: StopRequest, clock: Clock | None = None
+    ) -> None:
+        clock = clock or SystemClock()
+        self.table = RouteTable(clock, brokers_max=settings.brokers_max)
+        self._operator = OperatorState(
+            settings.data_path, key_values_bytes_max=settings.key_values_bytes_max
+        )
+        self._expiry = Loop(
+            "broker-expiry", self._expire, interval_s=settings.scan_interval_s, clock=clock
+        )
+        self.error_rules: ErrorRules = NO_RULES
+        # Brokers that stop at the same time still say goodbye.
+        self.open_while_draining: Collection[str] = (
+            "/ariane.namesrv.v1.RegistrationService/UnregisterBroker",
+        )
+        self.rpc_services: Sequence[RpcService] = (
+            RpcService(
+                registration_service_pb2.DESCRIPTOR.services_by_name["RegistrationService"],
+                registration_service_pb2_grpc.add_RegistrationServiceServicer_to_server,
+                RegistrationServicer(self.table, settings),
+            ),
+            RpcService(
+                route_service_pb2.DESCRIPTOR.services_by_name["RouteService"],
+                route_service_pb2_grpc.add_RouteServiceServicer_to_server,
+                RouteServicer(self.table, self._operator),
+            ),
+            RpcService(
+                maintenance_service_pb2.DESCRIPTOR.services_by_name["MaintenanceService"],
+                maintenance_service_pb2_grpc.add_MaintenanceServiceServicer_to_server,
+                MaintenanceServicer(self.table, self._operator),
+            ),
+        )
+
+    async def recover(self) -> None:
+        """Load what operators decided. Routes come from the brokers by themselves."""
+        await self._operator.open()
+        self.table.replace_wiped(self._operator.wiped_brokers)
+
+    async def serve_started(self, _address: Address) -> None:
+        """Begin to look for silent brokers."""
+        self._expiry.start()
+
+    async def drain(self) -> None:
+        """Nothing is held: clients go to another name server."""
+
+    async def stop(self) -> None:
+        """Stop the loop, then give the folder back."""
+        await self._expiry.stop()
+        self._operator.close()
+
+    async def _expire(self) -> None:
+        self.table.expire()

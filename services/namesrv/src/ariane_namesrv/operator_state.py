@@ -1,0 +1,181 @@
+"""What operators decided, kept on disk: key values, and brokers whose write permission is wiped.
+
+One JSON object, ``operator.json``, replaced whole with each change::
+
+    {"key_values": {"ORDER_TOPIC_CONFIG": {"trades": "broker-a:4;broker-b:4"}},
+     "wiped_brokers": ["broker-b"]}
+
+A change is on disk before it is seen: what a caller was told holds after a crash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from ariane_servicekit import StartRefused, feature_not_available, field_invalid
+from ariane_servicekit.errors import FileDamaged
+from ariane_servicekit.files import FolderLock, JsonFile
+
+ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
+"""Namespace of the order of brokers for topics whose global order matters. RocketMQ's name."""
+
+FILE_NAME: Final = "operator.json"
+"""In the data folder."""
+
+NAME_LENGTH_MAX: Final = 255
+"""Characters of a namespace or key."""
+
+VALUE_BYTES_MAX: Final = 64 << 10
+"""Bytes of a value in UTF-8."""
+
+_KeyValues: TypeAlias = Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Decisions:
+    """One generation of the file. Replaced whole in memory as it is on disk."""
+
+    key_values: _KeyValues = field(default_factory=dict)
+    """By namespace and key; no namespace is empty."""
+    wiped_brokers: frozenset[str] = frozenset()
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(
+            len(key.encode()) + len(value.encode())
+            for pairs in self.key_values.values()
+            for key, value in pairs.items()
+        )
+
+
+class OperatorState:
+    """Reads and changes what operators decided. Changes are made one after another.
+
+    Args:
+        data_path: Where the file lies. None: nothing is known, and changes are refused.
+        key_values_bytes_max: Size of all keys and values together.
+    """
+
+    def __init__(self, data_path: Path | None, *, key_values_bytes_max: int) -> None:
+        self._file = JsonFile(data_path / FILE_NAME) if data_path is not None else None
+        self._folder_lock = FolderLock(data_path) if data_path is not None else None
+        self._bytes_max = key_values_bytes_max
+        self._decisions = _Decisions()
+        self._turn = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Take the folder and load the file.
+
+        Raises:
+            StartRefused: The folder is another process's, or the file is damaged.
+        """
+        if self._folder_lock is None or self._file is None:
+            return
+        self._folder_lock.take()
+        try:
+            content = await asyncio.to_thread(self._file.load)
+            self._decisions = _read_decisions(content or {})
+        except FileDamaged as error:
+            raise StartRefused(str(error)) from None
+        except (TypeError, AttributeError, KeyError) as error:
+            msg = f"{self._file.path} does not hold what a name server keeps: {error}"
+            raise StartRefused(msg) from None
+
+    def close(self) -> None:
+        """Give the folder back."""
+        if self._folder_lock is not None:
+            self._folder_lock.release()
+
+    @property
+    def wiped_brokers(self) -> frozenset[str]:
+        """Names of brokers whose write permission is wiped."""
+        return self._decisions.wiped_brokers
+
+    def value(self, namespace: str, key: str) -> str:
+        """Return a value, empty when there is none."""
+        return self._decisions.key_values.get(namespace, {}).get(key, "")
+
+    def pairs(self, namespace: str) -> list[tuple[str, str]]:
+        """Return the keys and values of a namespace, sorted by key."""
+        return sorted(self._decisions.key_values.get(namespace, {}).items())
+
+    async def put(self, namespace: str, key: str, value: str) -> None:
+        """Set a value.
+
+        Raises:
+            ServiceError: FIELD_INVALID for a name or value beyond its limit.
+        """
+        _check_name("namespace", namespace)
+        _check_name("key", key)
+        if len(value.encode()) > VALUE_BYTES_MAX:
+            raise field_invalid("value", f"must be at most {VALUE_BYTES_MAX} bytes")
+        async with self._turn:
+            pairs = {**self._decisions.key_values.get(namespace, {}), key: value}
+            changed = self._with_pairs(namespace, pairs)
+            if changed.size_bytes > self._bytes_max:
+                rule = f"would bring all key values beyond {self._bytes_max} bytes"
+                raise field_invalid("value", rule)
+            await self._keep(changed)
+
+    async def delete(self, namespace: str, key: str) -> bool:
+        """Remove a key; return whether it was there."""
+        async with self._turn:
+            pairs = dict(self._decisions.key_values.get(namespace, {}))
+            if pairs.pop(key, None) is None:
+                return False
+            await self._keep(self._with_pairs(namespace, pairs))
+            return True
+
+    async def wipe(self, broker_name: str) -> None:
+        """Keep that a broker's write permission is wiped."""
+        async with self._turn:
+            await self._keep_wiped(self.wiped_brokers | {broker_name})
+
+    async def restore(self, broker_name: str) -> None:
+        """Keep that a broker has its write permission again."""
+        async with self._turn:
+            await self._keep_wiped(self.wiped_brokers - {broker_name})
+
+    def _with_pairs(self, namespace: str, pairs: Mapping[str, str]) -> _Decisions:
+        key_values = {**self._decisions.key_values, namespace: pairs}
+        if not pairs:
+            del key_values[namespace]
+        return replace(self._decisions, key_values=key_values)
+
+    async def _keep_wiped(self, wiped: frozenset[str]) -> None:
+        if wiped != self.wiped_brokers:
+            await self._keep(replace(self._decisions, wiped_brokers=wiped))
+
+    async def _keep(self, changed: _Decisions) -> None:
+        if self._file is None:
+            feature = "a change that must outlive the name server, which has no --data-path,"
+            raise feature_not_available(feature)
+        content = {
+            "key_values": changed.key_values,
+            "wiped_brokers": sorted(changed.wiped_brokers),
+        }
+        # A caller that gives up does not stop the write: memory follows the disk in any case.
+        writing = asyncio.create_task(self._write(self._file, content, changed))
+        await asyncio.shield(writing)
+
+    async def _write(self, file: JsonFile, content: Mapping[str, Any], changed: _Decisions) -> None:
+        await asyncio.to_thread(file.save, content)
+        self._decisions = changed
+
+
+def _check_name(field_name: str, name: str) -> None:
+    if not 1 <= len(name) <= NAME_LENGTH_MAX:
+        raise field_invalid(field_name, f"must have 1 to {NAME_LENGTH_MAX} characters")
+
+
+def _read_decisions(content: Mapping[str, Any]) -> _Decisions:
+    key_values = {
+        namespace: {str(key): str(value) for key, value in pairs.items()}
+        for namespace, pairs in content.get("key_values", {}).items()
+        if pairs
+    }
+    return _Decisions(key_values, frozenset(map(str, content.get("wiped_brokers", ()))))

@@ -1,0 +1,83 @@
+"""What a broker says of itself, in plain values, and what becomes of it in routes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntFlag
+from typing import Final, NamedTuple
+
+PRIMARY_ID: Final = 0
+"""The broker id of a primary; replicas have others."""
+
+
+class Permission(IntFlag):
+    """What may be done with a topic on a broker. RocketMQ's numbers."""
+
+    NONE = 0
+    WRITE = 2
+    READ = 4
+
+
+class BrokerKey(NamedTuple):
+    """Names one broker process. Sorts as lists of brokers do."""
+
+    cluster_name: str
+    broker_name: str
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLayout:
+    """How a topic lies on one broker."""
+
+    read_queue_count: int
+    write_queue_count: int
+    permission: Permission
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """One broker as it announces itself."""
+
+    key: BrokerKey
+    address: str
+    incarnation: str
+    """Drawn by the process at its start."""
+    topics: Mapping[str, TopicLayout]
+    topics_version: int
+    silence_s_max: float
+    zone: str = ""
+    writable: bool = True
+    filter_server_addresses: Sequence[str] = ()
+
+
+@dataclass(slots=True)
+class BrokerEntry:
+    """What the table knows of one broker."""
+
+    registration: Registration
+    heard_at_s: float
+    """When it was last heard of, by monotonic time: decides about life."""
+    heard_at_ms: int
+    """The same by the wall clock: shown to people."""
+
+    def is_live(self, now_s: float) -> bool:
+        """Whether its silence is within what it announced."""
+        return now_s - self.heard_at_s <= self.registration.silence_s_max
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRoute:
+    """A topic's queues on the brokers of one name: a primary, its replicas, or both."""
+
+    cluster_name: str
+    broker_name: str
+    addresses: Mapping[int, str]
+    """By broker id."""
+    read_queue_count: int
+    write_queue_count: int
+    permission: Permission
+    zone: str
+    filter_server_addresses: Sequence[str]

@@ -1,0 +1,269 @@
+"""The route table: which brokers live, and where topics are.
+
+Everything a name server knows of brokers is here, in memory, told by the brokers themselves. One
+loop calls; no method waits. The table is a function of what it was told and of the clock:
+
+* A broker is one ``(cluster, name, id)``. It lives until it says goodbye or is found silent.
+* Two living processes cannot bear one key. A new process on the *same address* is a restart, since
+  the old one cannot hold the port any more, and replaces it; on another address it is refused for
+  as long as the first is heard of.
+* A registration replaces all topics of its broker, unless it is older than what is known: calls
+  that arrive late never turn time back.
+* A route shows the primary's layout. Without a living primary it shows that of the replica with
+  the lowest id, for reading only.
+* Wiping the write permission is about a broker's name and outlives registrations, silence and
+  restarts of that broker: only restoring ends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+
+from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane_namesrv.registration import (
+    PRIMARY_ID,
+    BrokerEntry,
+    BrokerKey,
+    BrokerRoute,
+    Permission,
+    Registration,
+)
+from ariane_servicekit import Clock, ServiceError, get_logger
+
+_log = get_logger(__name__)
+
+
+class RouteTable:
+    """Registered brokers and the index of their topics.
+
+    Args:
+        clock: Tells what silence is.
+        brokers_max: How many brokers may be registered.
+    """
+
+    def __init__(self, clock: Clock, *, brokers_max: int = 1000) -> None:
+        self._clock = clock
+        self._brokers_max = brokers_max
+        self._entries: dict[BrokerKey, BrokerEntry] = {}
+        self._keys_by_topic: dict[str, set[BrokerKey]] = {}
+        self._wiped: set[str] = set()
+
+    # What brokers say
+
+    def register(self, registration: Registration) -> None:
+        """Take a broker's announcement in place of what was known of it.
+
+        Raises:
+            ServiceError: BROKER_NAME_TAKEN while another living process bears the key;
+                SERVICE_BUSY when the table is full.
+        """
+        key = registration.key
+        entry = self._entries.get(key)
+        if entry is None:
+            self._check_room()
+        elif self._is_other(entry, registration):
+            raise _name_taken(entry.registration)
+        elif _is_late(entry.registration, registration):
+            self._hear(entry)
+            return
+        if entry is None or entry.registration.incarnation != registration.incarnation:
+            _log.info(
+                "broker_registered",
+                **_names(key),
+                address=registration.address,
+                topic_count=len(registration.topics),
+                restarted=entry is not None,
+            )
+        self._unindex(key)
+        for topic in registration.topics:
+            self._keys_by_topic.setdefault(topic, set()).add(key)
+        self._entries[key] = BrokerEntry(
+            registration, self._clock.monotonic(), self._clock.now_ms()
+        )
+
+    def heartbeat(self, key: BrokerKey, incarnation: str, topics_version: int) -> Registration:
+        """Hear of a broker; return its registration.
+
+        Raises:
+            ServiceError: BROKER_NOT_REGISTERED when it has to register (again).
+        """
+        entry = self._entries.get(key)
+        if entry is None:
+            raise _not_registered(key, "it is unknown here")
+        known = entry.registration
+        if known.incarnation != incarnation:
+            raise _not_registered(key, "another process registered")
+        if known.topics_version != topics_version:
+            raise _not_registered(key, "its topics have changed")
+        self._hear(entry)
+        return known
+
+    def unregister(self, key: BrokerKey, incarnation: str) -> bool:
+        """Let a broker go at once; return False when this process of it is not known."""
+        entry = self._entries.get(key)
+        if entry is None or entry.registration.incarnation != incarnation:
+            return False
+        self._remove(key)
+        _log.info("broker_left", **_names(key))
+        return True
+
+    def expire(self) -> list[BrokerKey]:
+        """Remove the brokers that were silent for too long, and return them."""
+        now_s = self._clock.monotonic()
+        silent = [key for key, entry in self._entries.items() if not entry.is_live(now_s)]
+        for key in silent:
+            silence_s = now_s - self._entries[key].heard_at_s
+            _log.warning("broker_expired", **_names(key), silence_s=round(silence_s, 1))
+            self._remove(key)
+        return silent
+
+    # What clients ask
+
+    def route(self, topic: str) -> list[BrokerRoute]:
+        """Return where a topic is, sorted by cluster and broker name; empty when nowhere."""
+        keys = sorted(self._keys_by_topic.get(topic, ()))
+        # Keys of one name stand together, the lowest id first.
+        return [
+            self._broker_route(topic, [self._entries[key].registration for key in group])
+            for _, group in groupby(keys, key=lambda key: key[:2])
+        ]
+
+    def topics(self, cluster_name: str = "") -> list[str]:
+        """Return the topics of a cluster, or of all, sorted."""
+        return sorted(
+            topic
+            for topic, keys in self._keys_by_topic.items()
+            if not cluster_name or any(key.cluster_name == cluster_name for key in keys)
+        )
+
+    def brokers(self, cluster_name: str = "") -> list[BrokerEntry]:
+        """Return the brokers of a cluster, or of all, sorted by cluster, name and id."""
+        return [
+            self._entries[key]
+            for key in sorted(self._entries)
+            if not cluster_name or key.cluster_name == cluster_name
+        ]
+
+    # What operators decide
+
+    @property
+    def wiped(self) -> frozenset[str]:
+        """Names of brokers whose write permission was wiped."""
+        return frozenset(self._wiped)
+
+    def replace_wiped(self, broker_names: Iterable[str]) -> None:
+        """Take over what an earlier process of this name server kept."""
+        self._wiped = set(broker_names)
+
+    def count_writable_topics(self, broker_name: str) -> int:
+        """Return how many topics a wipe of this name takes write permission from, or gave back.
+
+        Raises:
+            ServiceError: BROKER_NOT_REGISTERED when neither a broker nor a wipe bears the name.
+        """
+        registrations = [
+            entry.registration
+            for key, entry in self._entries.items()
+            if key.broker_name == broker_name
+        ]
+        if not registrations and broker_name not in self._wiped:
+            raise ServiceError(
+                ErrorReason.ERROR_REASON_BROKER_NOT_REGISTERED,
+                f"no broker {broker_name} is registered",
+                {"broker": broker_name},
+            )
+        return len(
+            {
+                topic
+                for registration in registrations
+                if registration.writable
+                for topic, layout in registration.topics.items()
+                if Permission.WRITE in layout.permission
+            }
+        )
+
+    # Inside
+
+    def _broker_route(self, topic: str, registrations: list[Registration]) -> BrokerRoute:
+        leader = registrations[0]
+        layout = leader.topics[topic]
+        permission = layout.permission
+        if (
+            leader.key.broker_id != PRIMARY_ID
+            or not leader.writable
+            or leader.key.broker_name in self._wiped
+        ):
+            permission &= ~Permission.WRITE
+        return BrokerRoute(
+            cluster_name=leader.key.cluster_name,
+            broker_name=leader.key.broker_name,
+            addresses={one.key.broker_id: one.address for one in registrations},
+            read_queue_count=layout.read_queue_count,
+            write_queue_count=layout.write_queue_count,
+            permission=permission,
+            zone=leader.zone,
+            filter_server_addresses=leader.filter_server_addresses,
+        )
+
+    def _is_other(self, entry: BrokerEntry, registration: Registration) -> bool:
+        known = entry.registration
+        return (
+            known.incarnation != registration.incarnation
+            and known.address != registration.address
+            and entry.is_live(self._clock.monotonic())
+        )
+
+    def _check_room(self) -> None:
+        if len(self._entries) >= self._brokers_max:
+            self.expire()
+        if len(self._entries) >= self._brokers_max:
+            raise ServiceError(
+                ErrorReason.ERROR_REASON_SERVICE_BUSY,
+                f"{self._brokers_max} brokers are registered already",
+                {"limit": self._brokers_max},
+            )
+
+    def _hear(self, entry: BrokerEntry) -> None:
+        entry.heard_at_s = self._clock.monotonic()
+        entry.heard_at_ms = self._clock.now_ms()
+
+    def _remove(self, key: BrokerKey) -> None:
+        self._unindex(key)
+        del self._entries[key]
+
+    def _unindex(self, key: BrokerKey) -> None:
+        entry = self._entries.get(key)
+        for topic in entry.registration.topics if entry is not None else ():
+            keys = self._keys_by_topic[topic]
+            keys.discard(key)
+            if not keys:
+                del self._keys_by_topic[topic]
+
+
+def _is_late(known: Registration, arrived: Registration) -> bool:
+    return (
+        known.incarnation == arrived.incarnation and arrived.topics_version < known.topics_version
+    )
+
+
+def _names(key: BrokerKey) -> dict[str, object]:
+    return {"cluster": key.cluster_name, "broker": key.broker_name, "broker_id": key.broker_id}
+
+
+def _name_taken(holder: Registration) -> ServiceError:
+    return ServiceError(
+        ErrorReason.ERROR_REASON_BROKER_NAME_TAKEN,
+        f"a living broker at {holder.address} bears the name {holder.key.broker_name} and the id "
+        f"{holder.key.broker_id} in cluster {holder.key.cluster_name}",
+        {**_names(holder.key), "address": holder.address},
+    )
+
+
+def _not_registered(key: BrokerKey, cause: str) -> ServiceError:
+    return ServiceError(
+        ErrorReason.ERROR_REASON_BROKER_NOT_REGISTERED,
+        f"broker {key.broker_name} {key.broker_id} of cluster {key.cluster_name} must register: "
+        f"{cause}",
+        {**_names(key), "cause": cause},
+    )

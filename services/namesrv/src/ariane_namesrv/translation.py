@@ -1,0 +1,188 @@
+"""Between the contract's messages and the values of the route table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from ariane.namesrv.v1 import registration_service_pb2, route_pb2
+from ariane_namesrv.registration import (
+    BrokerEntry,
+    BrokerKey,
+    BrokerRoute,
+    Permission,
+    Registration,
+    TopicLayout,
+)
+from ariane_servicekit import Address, field_invalid
+
+QUEUE_COUNT_MAX: Final = 65_536
+"""Queues of a topic on one broker."""
+
+FILTER_SERVERS_MAX: Final = 64
+"""FilterServers beside one broker."""
+
+SILENCE_S_MAX: Final = 3600
+"""The longest silence that a broker may ask for, in seconds."""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,120}")
+# Brokers check the names of topics by their rules; here only what would spoil lists and logs.
+_TOPIC: Final = re.compile(r"[^\x00-\x20\x7f]{1,255}")
+_TOKEN: Final = re.compile(r"[\x21-\x7e]{1,128}")
+_ZONE: Final = re.compile(r"[^\x00-\x1f\x7f]{0,120}")
+
+_PERMISSIONS: Final[Mapping[route_pb2.TopicPermission.ValueType, Permission]] = MappingProxyType(
+    {
+        route_pb2.TOPIC_PERMISSION_NONE: Permission.NONE,
+        route_pb2.TOPIC_PERMISSION_WRITE: Permission.WRITE,
+        route_pb2.TOPIC_PERMISSION_READ: Permission.READ,
+        route_pb2.TOPIC_PERMISSION_READ_WRITE: Permission.READ | Permission.WRITE,
+    }
+)
+_PERMISSIONS_WRITTEN: Final = MappingProxyType({flag: one for one, flag in _PERMISSIONS.items()})
+
+
+def read_broker_key(cluster_name: str, broker_name: str, broker_id: int) -> BrokerKey:
+    """Return a broker's key.
+
+    Raises:
+        ServiceError: FIELD_INVALID.
+    """
+    for field, name in (("cluster_name", cluster_name), ("broker_name", broker_name)):
+        if not _NAME.fullmatch(name):
+            raise field_invalid(field, "must be 1 to 120 characters of A-Z a-z 0-9 _ and -", name)
+    if broker_id < 0:
+        raise field_invalid("broker_id", "must be at least 0", broker_id)
+    return BrokerKey(cluster_name, broker_name, broker_id)
+
+
+def read_registration(
+    request: registration_service_pb2.RegisterBrokerRequest,
+    *,
+    silence_s_max: float,
+    topics_max: int,
+) -> Registration:
+    """Return what a broker announces.
+
+    Args:
+        request: The request.
+        silence_s_max: Of a broker that asks for none.
+        topics_max: How many topics it may announce.
+
+    Raises:
+        ServiceError: FIELD_INVALID.
+    """
+    identity = request.identity
+    if not _TOKEN.fullmatch(request.incarnation):
+        raise field_invalid("incarnation", "must be 1 to 128 printable ASCII characters")
+    if len(request.topics) > topics_max:
+        raise field_invalid("topics", f"must be at most {topics_max}", len(request.topics))
+    if request.topics_version < 0:
+        raise field_invalid("topics_version", "must be at least 0", request.topics_version)
+    if not _ZONE.fullmatch(identity.zone):
+        raise field_invalid("identity.zone", "must be at most 120 printable characters")
+    if len(request.filter_server_addresses) > FILTER_SERVERS_MAX:
+        raise field_invalid("filter_server_addresses", f"must be at most {FILTER_SERVERS_MAX}")
+    if request.HasField("silence_max"):
+        silence_s_max = request.silence_max.ToNanoseconds() / 1e9
+        if not 1 <= silence_s_max <= SILENCE_S_MAX:
+            raise field_invalid("silence_max", f"must be 1 to {SILENCE_S_MAX} s")
+    return Registration(
+        key=read_broker_key(identity.cluster_name, identity.broker_name, identity.broker_id),
+        address=_read_address("identity.address", identity.address),
+        incarnation=request.incarnation,
+        topics=_read_topics(request),
+        topics_version=request.topics_version,
+        silence_s_max=silence_s_max,
+        zone=identity.zone,
+        writable=request.writable,
+        filter_server_addresses=tuple(
+            _read_address(f"filter_server_addresses[{position}]", address)
+            for position, address in enumerate(request.filter_server_addresses)
+        ),
+    )
+
+
+def write_route(topic: str, brokers: list[BrokerRoute], queue_order: str) -> route_pb2.Route:
+    """Return a route for the wire."""
+    return route_pb2.Route(
+        topic=topic,
+        brokers=[
+            route_pb2.BrokerRoute(
+                cluster_name=broker.cluster_name,
+                broker_name=broker.broker_name,
+                addresses=broker.addresses,
+                read_queue_count=broker.read_queue_count,
+                write_queue_count=broker.write_queue_count,
+                permission=_PERMISSIONS_WRITTEN[broker.permission],
+                zone=broker.zone,
+                filter_server_addresses=broker.filter_server_addresses,
+            )
+            for broker in brokers
+        ],
+        queue_order=queue_order,
+    )
+
+
+def write_liveness(
+    entry: BrokerEntry, *, is_wiped: Callable[[str], bool]
+) -> route_pb2.BrokerLiveness:
+    """Return what is known of a broker for the wire."""
+    registration = entry.registration
+    heard = Timestamp()
+    heard.FromMilliseconds(entry.heard_at_ms)
+    return route_pb2.BrokerLiveness(
+        identity=route_pb2.BrokerIdentity(
+            cluster_name=registration.key.cluster_name,
+            broker_name=registration.key.broker_name,
+            broker_id=registration.key.broker_id,
+            address=registration.address,
+            zone=registration.zone,
+        ),
+        last_heard_time=heard,
+        silence_max=write_duration(registration.silence_s_max),
+        topic_count=len(registration.topics),
+        write_wiped=is_wiped(registration.key.broker_name),
+    )
+
+
+def write_duration(seconds: float) -> Duration:
+    """Return a span for the wire, to the millisecond."""
+    duration = Duration()
+    duration.FromMilliseconds(round(seconds * 1000))
+    return duration
+
+
+def _read_topics(
+    request: registration_service_pb2.RegisterBrokerRequest,
+) -> dict[str, TopicLayout]:
+    topics: dict[str, TopicLayout] = {}
+    for position, topic in enumerate(request.topics):
+        place = f"topics[{position}]"
+        if not _TOPIC.fullmatch(topic.topic) or topic.topic in topics:
+            raise field_invalid(f"{place}.topic", "must be a topic, named once")
+        for field in ("read_queue_count", "write_queue_count"):
+            if not 0 <= getattr(topic, field) <= QUEUE_COUNT_MAX:
+                raise field_invalid(f"{place}.{field}", f"must be 0 to {QUEUE_COUNT_MAX}")
+        permission = _PERMISSIONS.get(topic.permission)
+        if permission is None:
+            raise field_invalid(f"{place}.permission", "must be a known permission")
+        topics[topic.topic] = TopicLayout(
+            topic.read_queue_count, topic.write_queue_count, permission, topic.version
+        )
+    return topics
+
+
+def _read_address(field: str, text: str) -> str:
+    try:
+        address = Address.parse(text)
+    except ValueError as error:
+        raise field_invalid(field, f"must be host:port: {error}") from None
+    if address.port == 0 or address.is_wildcard:
+        raise field_invalid(field, "must be an address that clients can reach", text)
+    return str(address)
