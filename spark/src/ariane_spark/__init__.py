@@ -1,1 +1,35 @@
-"""ArianeMQ as a table and a stream in Spark."""
+"""ArianeMQ as a table and a stream in Spark.
+
+Nothing here needs to be imported to read or write: Spark finds ``format("ariane")`` by itself.
+"""
+
+from ariane_spark.columns import header_schema, message_schema
+from ariane_spark.errors import (
+    ArianeSparkError,
+    DataLost,
+    FeatureNotAvailable,
+    OptionError,
+    OptionIllegal,
+    QueueNotFound,
+    RowIllegal,
+    SchemaIllegal,
+    UnknownOption,
+)
+from ariane_spark.sink import foreach_batch_writer
+from ariane_spark.spark_session import session
+
+__all__ = [
+    "ArianeSparkError",
+    "DataLost",
+    "FeatureNotAvailable",
+    "OptionError",
+    "OptionIllegal",
+    "QueueNotFound",
+    "RowIllegal",
+    "SchemaIllegal",
+    "UnknownOption",
+    "foreach_batch_writer",
+    "header_schema",
+    "message_schema",
+    "session",
+]

@@ -11,7 +11,6 @@
     +-- RowIllegal (ValueError) a row that cannot become a message
     +-- QueueNotFound           offsets name a queue that no broker carries
     +-- DataLost                messages that were to be read are not kept any more
-    +-- RangeIncomplete         a range ended before its end, and asking again did not help
 
 The text of each error reaches the user as it stands: Spark wraps it into a ``PythonException``.
 """
@@ -65,10 +64,6 @@ class QueueNotFound(ArianeSparkError):
 
 class DataLost(ArianeSparkError):
     """Messages that were to be read are not kept any more."""
-
-
-class RangeIncomplete(ArianeSparkError):
-    """A range ended before its end, and asking again did not help."""
 
 
 def _rebuilt(

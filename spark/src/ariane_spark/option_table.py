@@ -53,7 +53,12 @@ OPTIONS: Final = (
         "Name servers, `host:port`, separated by commas.",
         "required",
     ),
-    Option("topic", EVERYWHERE, "The topic. When writing: for rows without one.", "required"),
+    Option(
+        "topic",
+        EVERYWHERE,
+        "The topic. When writing, it counts more than the column of that name.",
+        "required to read; to write, the column `topic`",
+    ),
     Option("topics", READ, "Several topics, separated by commas, in place of `topic`."),
     Option(
         "startingOffsets",

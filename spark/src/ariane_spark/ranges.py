@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from ariane_record import QueueOffset
-from ariane_spark.offsets import Bounds, QueueName
+from ariane_spark.offsets import QueueName
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -30,27 +30,21 @@ class QueueRange:
         for begin, end in pairwise(cuts):
             yield replace(self, begin=QueueOffset(begin), end=QueueOffset(end))
 
+    def __str__(self) -> str:
+        return f"{self.queue} [{self.begin}, {self.end})"
+
 
 def ranges_between(
-    start: Mapping[QueueName, QueueOffset],
-    end: Mapping[QueueName, QueueOffset],
-    bounds_of: Callable[[QueueName], Bounds],
+    start: Mapping[QueueName, QueueOffset], end: Mapping[QueueName, QueueOffset]
 ) -> list[QueueRange]:
     """What lies between two positions, without empty ranges, by queue.
 
-    A queue that ``start`` does not know begins at its earliest offset. So does one that ended
-    before it began: it was made anew in between.
-
     Args:
-        start: Where each queue begins.
+        start: Where each queue of ``end`` begins, at least.
         end: Where each queue ends; queues that are not named here are not read.
-        bounds_of: Asked only where ``start`` does not say where to begin.
     """
-    ranges = []
-    for queue in sorted(end):
-        begin = start.get(queue)
-        if begin is None or begin > end[queue]:
-            begin = bounds_of(queue).earliest
-        if begin < end[queue]:
-            ranges.append(QueueRange(queue, begin, end[queue]))
-    return ranges
+    return [
+        QueueRange(queue, start[queue], end[queue])
+        for queue in sorted(end)
+        if start[queue] < end[queue]
+    ]

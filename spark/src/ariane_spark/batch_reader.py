@@ -1,0 +1,81 @@
+"""Reads topics once, from a start to an end that are settled when the query is planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from ariane_spark.cluster import Cluster, Connect
+from ariane_spark.columns import Projection
+from ariane_spark.connection import connect_once
+from ariane_spark.data_loss import DataLossPolicy
+from ariane_spark.offsets import Bounds, Positions, QueueName
+from ariane_spark.options import Edge, ReadOptions
+from ariane_spark.partitions import RangePartition, machine_parallelism, plan_partitions
+from ariane_spark.positions import resolve
+from ariane_spark.range_reader import RangeReader
+from ariane_spark.ranges import ranges_between
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class ArianeBatchReader(DataSourceReader):
+    """One read of one or several topics.
+
+    The object travels from the planner to the tasks, so it holds what was asked for and no
+    connection.
+    """
+
+    def __init__(
+        self, options: ReadOptions, projection: Projection, connect: Connect = connect_once
+    ) -> None:
+        """Nothing is asked or read yet.
+
+        Args:
+            options: What to read and how.
+            projection: Which columns.
+            connect: Gives the connection of the process that asks.
+        """
+        self._options = options
+        self._projection = projection
+        self._connect = connect
+
+    def partitions(self) -> list[InputPartition]:
+        """What each task reads; called once, by the planner."""
+        cluster = self._connect(self._options)
+        start, end = self._positions(cluster)
+        return list(
+            plan_partitions(
+                ranges_between(start, end),
+                self._options.limits,
+                parallelism=machine_parallelism(),
+            )
+        )
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The messages of one partition; called in a task."""
+        if not isinstance(partition, RangePartition):  # Spark's stand-in for "no partitions".
+            return iter(())
+        reader = RangeReader(self._connect(self._options), self._options)
+        return reader.batches(partition.ranges, self._projection)
+
+    def _positions(self, cluster: Cluster) -> tuple[Positions, Positions]:
+        bounds = cluster.bounds(self._options.topics)
+        start = resolve(self._options.starting, bounds, cluster, unnamed=Edge.EARLIEST)
+        end = resolve(self._options.ending, bounds, cluster, unnamed=Edge.LATEST)
+        self._check_kept(start, end, bounds)
+        return start, end
+
+    def _check_kept(
+        self, start: Positions, end: Positions, bounds: Mapping[QueueName, Bounds]
+    ) -> None:
+        """Say at once what the user's own offsets ask for in vain; tasks would find it later."""
+        loss = DataLossPolicy(fails=self._options.fail_on_data_loss)
+        for queue, kept in bounds.items():
+            if start[queue] < kept.earliest or max(start[queue], end[queue]) > kept.latest:
+                loss.out_of_range(queue, start[queue], end[queue], kept)
+                start[queue] = max(start[queue], kept.earliest)
+                end[queue] = min(end[queue], kept.latest)

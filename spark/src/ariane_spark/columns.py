@@ -1,0 +1,209 @@
+"""The columns of a topic, and which of them a query wants.
+
+Spark hands no list of the columns that a query uses to a Python data source. What it does hand over
+is the schema that the user reads with, so that schema is the projection: only its columns are
+built, and what none of them needs is not fetched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from ariane_spark.errors import SchemaIllegal
+from ariane_spark.offsets import QueueName
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ariane_record.columns import RecordColumns
+
+
+class Detail(IntEnum):
+    """How much of each message has to be fetched; each level holds those before it."""
+
+    POSITIONS = 1
+    """Headers alone."""
+    PROPERTIES = 2
+    """Headers and properties."""
+    RECORDS = 3
+    """Everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a topic.
+
+    Attributes:
+        field: Name, type and nullability.
+        detail: What has to be fetched for it.
+        by_default: Whether a query that asks for no columns gets it.
+    """
+
+    field: StructField
+    detail: Detail
+    by_default: bool = True
+
+
+def _column(
+    name: str, data_type: DataType, detail: Detail, *, nullable: bool = False, extra: bool = False
+) -> Column:
+    return Column(StructField(name, data_type, nullable), detail, by_default=not extra)
+
+
+COLUMNS: Final = (
+    _column("topic", StringType(), Detail.POSITIONS),
+    _column("brokerName", StringType(), Detail.POSITIONS, extra=True),
+    _column("queueId", IntegerType(), Detail.POSITIONS),
+    _column("queueOffset", LongType(), Detail.POSITIONS),
+    _column("messageId", StringType(), Detail.PROPERTIES),
+    _column("keys", ArrayType(StringType(), containsNull=False), Detail.PROPERTIES),
+    _column("tag", StringType(), Detail.PROPERTIES, nullable=True),
+    _column("messageGroup", StringType(), Detail.PROPERTIES, nullable=True),
+    _column(
+        "properties",
+        MapType(StringType(), StringType(), valueContainsNull=False),
+        Detail.PROPERTIES,
+    ),
+    _column("bornTimestamp", TimestampType(), Detail.POSITIONS),
+    _column("storeTimestamp", TimestampType(), Detail.POSITIONS),
+    _column("deliveryTimestamp", TimestampType(), Detail.PROPERTIES, nullable=True),
+    _column("reconsumeTimes", IntegerType(), Detail.POSITIONS),
+    _column("body", BinaryType(), Detail.RECORDS),
+)
+"""All columns, in their usual order; the body last, so that it is easily left out."""
+
+_COLUMN_BY_KEY: Final = {column.field.name.lower(): column for column in COLUMNS}
+
+_OF_THE_QUEUE: Final = {
+    "topic": lambda queue: queue.topic,
+    "brokerName": lambda queue: queue.broker_name,
+}
+"""Columns that are the same for all messages of a queue, whether the record says it or not."""
+
+
+def message_schema(names: Sequence[str] | None = None) -> StructType:
+    """The schema of a topic, or of some of its columns.
+
+    Args:
+        names: The columns, in this order; the case does not matter. ``None``: all usual ones.
+
+    Raises:
+        SchemaIllegal: There is no such column.
+    """
+    if names is None:
+        return StructType([column.field for column in COLUMNS if column.by_default])
+    return StructType([_find(name).field for name in names])
+
+
+def header_schema() -> StructType:
+    """The schema of a topic without the bodies, which are then not fetched at all."""
+    headers = [c for c in COLUMNS if c.by_default and c.detail < Detail.RECORDS]
+    return StructType([column.field for column in headers])
+
+
+@dataclass(frozen=True)
+class Projection:
+    """What a query reads, and how it wants it.
+
+    Attributes:
+        schema: As the user gave it; names in any case, columns in any order, nullable or not.
+        names: The columns by the names that they have here.
+        detail: What has to be fetched for them.
+    """
+
+    schema: StructType
+    names: tuple[str, ...]
+    detail: Detail
+
+    @classmethod
+    def of(cls, schema: StructType) -> Projection:
+        """The projection that a schema stands for.
+
+        Raises:
+            SchemaIllegal: It names a column that topics do not have, or one twice, or gives one
+                another type.
+        """
+        columns = [_find(field.name) for field in schema.fields]
+        for field, column in zip(schema.fields, columns, strict=True):
+            if _plain(field.dataType) != _plain(column.field.dataType):
+                raise SchemaIllegal(
+                    f"column {field.name!r} is {column.field.dataType.simpleString()}, not"
+                    f" {field.dataType.simpleString()}; read it as it is and cast it afterwards"
+                )
+            if column.field.nullable and not field.nullable:
+                raise SchemaIllegal(f"column {field.name!r} may be null")
+        names = tuple(column.field.name for column in columns)
+        if not names or len(set(names)) < len(names):
+            raise SchemaIllegal(f"a schema needs columns, each once; found {list(names)}")
+        return cls(schema, names, max(column.detail for column in columns))
+
+    @cached_property
+    def arrow_schema(self) -> pa.Schema:
+        """What Spark expects of each batch, exactly."""
+        from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - tasks only.
+
+        return to_arrow_schema(self.schema, timezone="UTC")
+
+    def batch(self, records: RecordColumns, queue: QueueName) -> pa.RecordBatch:
+        """Messages of one queue as Spark expects them; no statement runs once per message.
+
+        Raises:
+            RecordCorrupted: What came is no record.
+        """
+        import pyarrow as pa  # noqa: PLC0415 - tasks only: planning needs no Arrow.
+
+        from ariane_record.arrow import to_arrow  # noqa: PLC0415 - the same.
+
+        schema = self.arrow_schema
+        built = to_arrow(records, [name for name in self.names if name not in _OF_THE_QUEUE])
+        arrays: list[Any] = []
+        for name, field in zip(self.names, schema, strict=True):
+            if name in _OF_THE_QUEUE:
+                arrays.append(pa.repeat(_OF_THE_QUEUE[name](queue), len(records)))
+            else:
+                # Types differ at most in the names and nullability of their children.
+                arrays.append(built.column(name).view(field.type))
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Arrow schemas are made where they are used."""
+        state = self.__dict__.copy()
+        state.pop("arrow_schema", None)
+        return state
+
+
+def _find(name: str) -> Column:
+    column = _COLUMN_BY_KEY.get(name.lower())
+    if column is None:
+        known = ", ".join(column.field.name for column in COLUMNS)
+        raise SchemaIllegal(f"a topic has no column {name!r}; its columns are {known}")
+    return column
+
+
+def _plain(data_type: DataType) -> DataType:
+    """The type with everything inside it nullable."""
+    match data_type:
+        case ArrayType():
+            return ArrayType(_plain(data_type.elementType), containsNull=True)
+        case MapType():
+            key, value = _plain(data_type.keyType), _plain(data_type.valueType)
+            return MapType(key, value, valueContainsNull=True)
+        case _:
+            return data_type

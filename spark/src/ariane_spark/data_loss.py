@@ -1,0 +1,90 @@
+"""What happens when messages that were to be read are not there any more."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, NoReturn
+
+from ariane_spark.errors import DataLost
+from ariane_spark.offsets import Bounds, QueueName
+
+_log: Final = logging.getLogger(__name__)
+
+_WAY_OUT: Final = (
+    "To skip what is lost and go on, set the option 'failOnDataLoss' to 'false'; what is skipped"
+    " is then counted in the log."
+)
+
+
+class DataLossPolicy:
+    """Fails, or says once in the log what is missing and goes on.
+
+    Attributes:
+        fails: Whether a loss ends the query.
+    """
+
+    def __init__(self, *, fails: bool) -> None:
+        self.fails = fails
+        self._said: set[str] = set()
+
+    def queue_gone(self, queue: QueueName, position: int) -> None:
+        """A queue that was read is not offered by any live broker.
+
+        Raises:
+            DataLost: When a loss ends the query.
+        """
+        self._report(
+            f"{queue}: no live broker offers this queue, which was to be read from {position} on;"
+            " its topic was deleted, or its broker is away"
+        )
+
+    def queue_shrunk(self, queue: QueueName, position: int, kept: Bounds) -> None:
+        """A queue ends before the position that was reached in it.
+
+        Raises:
+            DataLost: When a loss ends the query.
+        """
+        self._report(
+            f"{queue}: was to be read from {position} on, but ends at {kept.latest}; it was"
+            " deleted and made anew, or lost its end, and is read again from what is kept"
+        )
+
+    def out_of_range(self, queue: QueueName, begin: int, end: int, kept: Bounds) -> None:
+        """A range goes beyond what is kept.
+
+        Args:
+            queue: The queue.
+            begin: Where the range begins.
+            end: Where it ends.
+            kept: What is kept of the queue.
+
+        Raises:
+            DataLost: When a loss ends the query.
+        """
+        readable = max(0, min(end, kept.latest) - max(begin, kept.earliest))
+        self._report(
+            f"{queue}: [{begin}, {end}) was to be read, [{kept.earliest}, {kept.latest}) is kept;"
+            f" {max(0, end - begin) - readable} messages are lost"
+        )
+
+    def ended_early(self, queue: QueueName, begin: int, end: int) -> None:
+        """A queue ends before the end of a range, and asking again did not help.
+
+        Raises:
+            DataLost: When a loss ends the query.
+        """
+        self._report(
+            f"{queue}: [{begin}, {end}) was to be read, but the queue ends at {begin};"
+            f" {end - begin} messages are lost"
+        )
+
+    def _report(self, text: str) -> None:
+        if self.fails:
+            _fail(text)
+        if text not in self._said:
+            self._said.add(text)
+            _log.warning("%s", text)
+
+
+def _fail(text: str) -> NoReturn:
+    raise DataLost(f"{text}. {_WAY_OUT}")

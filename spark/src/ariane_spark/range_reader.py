@@ -1,0 +1,111 @@
+"""Reads ranges in a task; repeats what failed on its way, and passes no gap in silence."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from ariane_record import QueueOffset
+from ariane_sdk.errors import ArianeError, QueueOffsetOutOfRange
+from ariane_spark.cluster import RangeSource
+from ariane_spark.columns import Projection
+from ariane_spark.data_loss import DataLossPolicy
+from ariane_spark.offsets import Bounds
+from ariane_spark.options import ReadOptions
+from ariane_spark.ranges import QueueRange
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ariane_record.columns import RecordColumns
+
+BACKOFF_MAX_S: Final = 5.0
+
+
+class RangeReader:
+    """Reads ranges of queues as batches for Spark."""
+
+    def __init__(
+        self,
+        source: RangeSource,
+        options: ReadOptions,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Nothing is read yet.
+
+        Args:
+            source: Where the messages come from.
+            options: How to read, to repeat, and to take a loss.
+            sleep: Waits so many seconds.
+        """
+        self._source = source
+        self._options = options
+        self._sleep = sleep
+        self._loss = DataLossPolicy(fails=options.fail_on_data_loss)
+
+    def batches(
+        self, ranges: Iterable[QueueRange], projection: Projection
+    ) -> Generator[pa.RecordBatch]:
+        """All messages of some ranges, range after range, in order.
+
+        Raises:
+            DataLost: Messages are not kept any more, and a loss ends the query.
+            ArianeError: The broker refused, or did not answer in spite of all repetitions.
+        """
+        for part in ranges:
+            # The generator is closed when Spark stops early (LIMIT): that ends the stream.
+            with closing(self._chunks(part, projection)) as chunks:
+                for records in chunks:
+                    yield projection.batch(records, part.queue)
+
+    def _chunks(self, part: QueueRange, projection: Projection) -> Generator[RecordColumns]:
+        failures = 0
+        while part.count > 0:
+            error: ArianeError | None = None
+            stream = self._source.read_range(part, projection.detail, self._options.fetch_bytes)
+            try:
+                with closing(stream):
+                    for records in stream:
+                        failures = 0
+                        part = replace(part, begin=_behind(records))
+                        yield records
+            except QueueOffsetOutOfRange as refusal:
+                part = self._kept_part(part, refusal)
+                error = refusal
+            except ArianeError as refusal:
+                if not refusal.retriable:
+                    raise
+                error = refusal
+            if part.count > 0:
+                failures += 1
+                if failures > self._options.requests.retries_max:
+                    self._give_up(part, error)
+                    return
+                self._wait(failures, error)
+
+    def _kept_part(self, part: QueueRange, refusal: QueueOffsetOutOfRange) -> QueueRange:
+        """What is left of a range that goes beyond what is kept."""
+        earliest = QueueOffset(refusal.min_queue_offset)
+        kept = Bounds(earliest, QueueOffset(refusal.max_queue_offset))
+        self._loss.out_of_range(part.queue, part.begin, part.end, kept)
+        return replace(part, begin=max(part.begin, kept.earliest), end=min(part.end, kept.latest))
+
+    def _wait(self, failures: int, error: ArianeError | None) -> None:
+        delay_s = self._options.requests.backoff_ms / 1000 * 2 ** (failures - 1)
+        asked_s = error.retry_after_s if error else 0.0
+        self._sleep(min(BACKOFF_MAX_S, max(delay_s, asked_s)))
+
+    def _give_up(self, part: QueueRange, error: ArianeError | None) -> None:
+        """Fail, or leave the rest of a range that the broker says is not there."""
+        if error is not None:
+            raise error
+        self._loss.ended_early(part.queue, part.begin, part.end)
+
+
+def _behind(records: RecordColumns) -> QueueOffset:
+    """The queue offset behind the last record."""
+    return QueueOffset(int(records.queue_offset[-1]) + 1)

@@ -1,0 +1,78 @@
+"""A Spark session that is set up for reading and writing queues."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from importlib.resources import as_file, files
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+LOOPBACK: Final = "127.0.0.1"
+
+_LOCAL_SETTINGS: Final[Mapping[str, str]] = {
+    # A session for one machine listens to that machine only.
+    "spark.driver.bindAddress": LOOPBACK,
+    "spark.driver.host": LOOPBACK,
+}
+_SETTINGS: Final[Mapping[str, str]] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Timestamps in results are what they are in the queue.
+    "spark.sql.session.timeZone": "UTC",
+    # transformWithState needs it, and large state does too.
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    # An idle query without a trigger would ask 100 times a second whether there is anything new.
+    "spark.sql.streaming.pollingDelay": "100ms",
+}
+
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_UNDER_SPARK_SUBMIT: Final = frozenset({"MASTER", "PYSPARK_GATEWAY_PORT"})
+"""Variables that say that somebody else chose where Spark runs."""
+
+
+def session(
+    app_name: str = "ariane",
+    *,
+    master: str | None = None,
+    settings: Mapping[str, str] | None = None,
+    quiet: bool = True,
+) -> SparkSession:
+    """Get the running session, or start one.
+
+    Workers run the Python of the driver: without being told, Spark takes the first ``python3`` of
+    the path, which knows nothing of the packages of a virtual environment.
+
+    Args:
+        app_name: Shown in Spark's own tools.
+        master: Where Spark runs, such as ``local[4]`` or ``spark://host:7077``. ``None``: what
+            ``spark-submit`` says, or else all cores of this machine, each task tried four times.
+        settings: Further settings of Spark; they count more than those of this function.
+        quiet: Whether Spark logs errors only, and not how it starts.
+
+    Returns:
+        The session. One that runs already keeps the settings that it was started with.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if master is None and not _UNDER_SPARK_SUBMIT.intersection(os.environ):
+        master = f"local[{os.cpu_count() or 1},4]"
+    builder = SparkSession.builder.appName(app_name)
+    wanted = {**_SETTINGS, **(settings or {})}
+    if master is not None:
+        builder = builder.master(master)
+        if master.startswith("local"):
+            os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+            wanted = {**_LOCAL_SETTINGS, **wanted}
+    with as_file(files("ariane_spark") / "log4j2.properties") as log_settings:
+        if quiet:
+            java_options = wanted.get(_JAVA_OPTIONS, "")
+            log_option = f"-Dlog4j2.configurationFile={log_settings.as_uri()}"
+            wanted[_JAVA_OPTIONS] = f"{java_options} {log_option}".strip()
+        for name, value in wanted.items():
+            builder = builder.config(name, value)
+        return builder.getOrCreate()

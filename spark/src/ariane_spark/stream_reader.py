@@ -1,0 +1,155 @@
+"""Reads topics for ever: Spark asks how far there is to go, and keeps the answers.
+
+All state that matters is in the positions, and those are in Spark's checkpoint. What this object
+keeps besides lives in one process for one run of a query, and may be lost at any time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from ariane_spark.admission import limit_by_count
+from ariane_spark.cluster import Connect
+from ariane_spark.columns import Projection
+from ariane_spark.connection import connect_once
+from ariane_spark.data_loss import DataLossPolicy
+from ariane_spark.offsets import Bounds, OffsetsJson, Positions, QueueName, from_json, to_json
+from ariane_spark.options import Edge, ReadOptions
+from ariane_spark.partitions import RangePartition, machine_parallelism, plan_partitions
+from ariane_spark.positions import resolve
+from ariane_spark.range_reader import RangeReader
+from ariane_spark.ranges import ranges_between
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One run of a streaming query, and the recipe that its tasks read by."""
+
+    def __init__(
+        self,
+        options: ReadOptions,
+        projection: Projection,
+        connect: Connect = connect_once,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Nothing is asked or read yet.
+
+        Args:
+            options: What to read and how.
+            projection: Which columns.
+            connect: Gives the connection of the process that asks.
+            monotonic: Seconds since some moment.
+        """
+        self._options = options
+        self._projection = projection
+        self._connect = connect
+        self._monotonic = monotonic
+        self._loss = DataLossPolicy(fails=options.fail_on_data_loss)
+        self._initial: OffsetsJson | None = None
+        self._target: dict[QueueName, Bounds] | None = None
+        self._bounds: dict[QueueName, Bounds] = {}
+        self._bounds_until = float("-inf")
+
+    def initialOffset(self) -> OffsetsJson:  # noqa: N802 - Spark's name.
+        """Where a new query starts; Spark asks twice and must hear the same."""
+        if self._initial is None:
+            bounds = self._current_bounds()
+            cluster = self._connect(self._options)
+            start = resolve(self._options.starting, bounds, cluster, unnamed=Edge.EARLIEST)
+            self._initial = to_json(start)
+        return self._initial
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name.
+        """Settle where this run ends."""
+        self._bounds_until = float("-inf")
+        self._target = dict(self._current_bounds())
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name.
+        """How far one micro-batch goes, unless the trigger says otherwise."""
+        count_max = self._options.trigger_records_max
+        return ReadAllAvailable() if count_max is None else ReadMaxRows(count_max)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name.
+        """Where the next micro-batch ends; ``start`` itself when there is nothing to read."""
+        begin = from_json(start)
+        bounds = self._current_bounds() if self._target is None else self._target
+        end = self._ends(begin, bounds)
+        if isinstance(limit, ReadMaxRows):
+            end = limit_by_count({**end, **begin}, end, limit.max_rows)
+        return start if end == begin else to_json(end)
+
+    def reportLatestOffset(self) -> OffsetsJson:  # noqa: N802 - Spark's name.
+        """Where the queues end now; shown in the query's progress, so that its lag can be told."""
+        return to_json({queue: kept.latest for queue, kept in self._current_bounds().items()})
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """What each task of a micro-batch reads; on a replay this is the first that is called."""
+        to = from_json(end)
+        ranges = ranges_between(self._begins(from_json(start), to), to)
+        limits = self._options.limits
+        return list(plan_partitions(ranges, limits, parallelism=machine_parallelism()))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The messages of one partition; called in a task."""
+        if not isinstance(partition, RangePartition):
+            return iter(())
+        reader = RangeReader(self._connect(self._options), self._options)
+        return reader.batches(partition.ranges, self._projection)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing: progress is Spark's checkpoint, and reading leaves no trace in the broker."""
+
+    def stop(self) -> None:
+        """Nothing: connections end with the process."""
+
+    def _ends(self, begin: Positions, bounds: Mapping[QueueName, Bounds]) -> Positions:
+        """Where each queue ends, as far as it can be read now.
+
+        A queue that appeared is named at its earliest first and read from the next micro-batch on.
+        So all ranges follow from positions in the checkpoint, and a replay reads the same messages
+        or says that they are lost.
+        """
+        ends = {}
+        for queue, kept in bounds.items():
+            ends[queue] = kept.latest if queue in begin else kept.earliest
+            if queue in begin and kept.latest < begin[queue]:
+                self._loss.queue_shrunk(queue, begin[queue], kept)
+        for queue, position in begin.items():
+            if queue not in bounds:
+                self._loss.queue_gone(queue, position)
+                ends[queue] = position  # It may come back; until then it stands still.
+        return ends
+
+    def _begins(self, start: Positions, end: Positions) -> Positions:
+        """Where each queue begins; one that ends before its start was made anew in between."""
+        begins = {}
+        for queue, end_position in end.items():
+            begin = start.get(queue)
+            if begin is None or begin > end_position:
+                kept = self._current_bounds().get(queue)
+                begin = end_position if kept is None else kept.earliest
+            begins[queue] = begin
+        return begins
+
+    def _current_bounds(self) -> dict[QueueName, Bounds]:
+        """What is kept of the queues, at most some hundred milliseconds old.
+
+        An idle query without a trigger asks about 200 times a second.
+        """
+        now = self._monotonic()
+        if now >= self._bounds_until:
+            self._bounds = self._connect(self._options).bounds(self._options.topics)
+            self._bounds_until = self._monotonic() + self._options.offset_cache_ms / 1000
+        return self._bounds

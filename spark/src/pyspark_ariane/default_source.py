@@ -1,0 +1,73 @@
+"""The data source that Spark finds by itself.
+
+Every Spark job of a machine imports this module, whether it has to do with queues or not. So it
+imports nothing but Spark, and everything else only when the format is used.
+"""
+# ruff: noqa: PLC0415 - see above.
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
+    from pyspark.sql.types import StructType
+
+
+class DefaultSource(DataSource):
+    """Topics of ArianeMQ: ``spark.read.format("ariane")`` and its siblings."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What users write as the format."""
+        return "ariane"
+
+    def schema(self) -> StructType:
+        """The columns of a topic, where the user gives no schema."""
+        from ariane_spark.columns import message_schema
+        from ariane_spark.options import column_names
+
+        return message_schema(column_names(self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Reads once."""
+        from ariane_spark.batch_reader import ArianeBatchReader
+        from ariane_spark.columns import Projection
+        from ariane_spark.option_table import Use
+        from ariane_spark.options import read_options
+
+        return ArianeBatchReader(read_options(self.options, Use.BATCH_READ), Projection.of(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name.
+        """Reads for ever."""
+        from ariane_spark.columns import Projection
+        from ariane_spark.option_table import Use
+        from ariane_spark.options import read_options
+        from ariane_spark.stream_reader import ArianeStreamReader
+
+        return ArianeStreamReader(
+            read_options(self.options, Use.STREAM_READ), Projection.of(schema)
+        )
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Appends the rows of a table to topics."""
+        from ariane_spark.batch_writer import batch_writer
+
+        return batch_writer(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(  # noqa: N802 - Spark's name.
+        self,
+        schema: StructType,  # noqa: ARG002 - Spark's signature.
+        overwrite: bool,  # noqa: ARG002 - the same.
+    ) -> DataSourceStreamWriter:
+        """Refused: until exactly-once is available, streams are written by ``foreachBatch``."""
+        from ariane_spark.batch_writer import refuse_stream_writer
+
+        refuse_stream_writer()

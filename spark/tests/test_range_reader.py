@@ -1,0 +1,154 @@
+"""Reading ranges in a task: order, repetition, loss."""
+
+import logging
+
+import pytest
+
+from ariane_sdk.errors import ServiceUnavailable, TopicRefused
+from ariane_spark.columns import Detail, Projection, message_schema
+from ariane_spark.errors import DataLost
+from ariane_spark.option_table import Use
+from ariane_spark.options import read_options
+from ariane_spark.range_reader import RangeReader
+from ariane_spark.ranges import QueueRange
+
+PROJECTION = Projection.of(message_schema(["queueId", "queueOffset"]))
+
+
+class Sleeps(list):
+    def __call__(self, seconds):
+        self.append(seconds)
+
+
+def read(cluster, *ranges, sleeps=None, **given):
+    options = read_options({"endpoints": "n:1", "topic": "orders", **given}, Use.BATCH_READ)
+    reader = RangeReader(cluster, options, sleep=Sleeps() if sleeps is None else sleeps)
+    return [
+        (row["queueId"], row["queueOffset"])
+        for batch in reader.batches(ranges, PROJECTION)
+        for row in batch.to_pylist()
+    ]
+
+
+def test_ranges_are_read_one_after_the_other_in_order(cluster):
+    queue_0 = cluster.add("orders", "broker-a", 0, 9)
+    queue_1 = cluster.add("orders", "broker-a", 1, 9)
+
+    rows = read(cluster, QueueRange(queue_0, 2, 5), QueueRange(queue_1, 7, 9))
+
+    assert rows == [(0, 2), (0, 3), (0, 4), (1, 7), (1, 8)]
+    assert cluster.reads == [
+        (QueueRange(queue_0, 2, 5), Detail.POSITIONS),
+        (QueueRange(queue_1, 7, 9), Detail.POSITIONS),
+    ]
+
+
+def test_a_broken_stream_goes_on_behind_the_last_record(cluster):
+    queue = cluster.add("orders", "broker-a", 0, 6)
+    sleeps = Sleeps()
+    # At the start, after the first chunk, and at the end of the range.
+    cluster.failures = [ServiceUnavailable("down", retriable=True) for _ in range(2)]
+
+    rows = read(cluster, QueueRange(queue, 0, 6), sleeps=sleeps)
+
+    assert rows == [(0, at) for at in range(6)]
+    assert [part.begin for part, _ in cluster.reads] == [0, 0, 0]
+    assert sleeps == [0.1, 0.2]
+
+
+def test_progress_starts_the_count_of_failures_anew(cluster):
+    queue = cluster.add("orders", "broker-a", 0, 4)
+    down = ServiceUnavailable("down", retriable=True)
+    chunks = cluster.read_range
+
+    def one_chunk_a_stream(*arguments):
+        stream = chunks(*arguments)
+        yield next(stream)
+        raise down
+
+    cluster.read_range = one_chunk_a_stream
+    cluster.chunk_records = 1
+
+    assert read(cluster, QueueRange(queue, 0, 4), numRetries="1") == [(0, at) for at in range(4)]
+
+
+def test_a_broker_that_stays_away_ends_the_read(cluster):
+    queue = cluster.add("orders", "broker-a", 0, 4)
+    sleeps = Sleeps()
+    cluster.failures = [ServiceUnavailable(f"down {n}", retriable=True) for n in range(9)]
+
+    with pytest.raises(ServiceUnavailable, match="down 2"):
+        read(cluster, QueueRange(queue, 0, 4), sleeps=sleeps, numRetries="2")
+
+    assert sleeps == [0.1, 0.2]
+
+
+def test_the_broker_may_ask_for_a_longer_wait(cluster):
+    queue = cluster.add("orders", "broker-a", 0, 1)
+    sleeps = Sleeps()
+    cluster.failures = [ServiceUnavailable("full", retriable=True, retry_after_s=3.0)]
+
+    read(cluster, QueueRange(queue, 0, 1), sleeps=sleeps)
+
+    assert sleeps == [3.0]
+
+
+def test_a_refusal_is_not_repeated(cluster):
+    queue = cluster.add("orders", "broker-a", 0, 4)
+    cluster.failures = [TopicRefused("no")]
+
+    with pytest.raises(TopicRefused):
+        read(cluster, QueueRange(queue, 0, 4))
+
+
+def test_messages_that_are_gone_fail_the_read_and_say_everything(cluster):
+    queue = cluster.add("orders", "broker-a", 0, 10)
+    cluster.earliest[queue] = 4
+
+    with pytest.raises(DataLost) as loss:
+        read(cluster, QueueRange(queue, 1, 8))
+
+    assert str(loss.value) == (
+        "orders/broker-a/0: [1, 8) was to be read, [4, 10) is kept; 3 messages are lost. To skip"
+        " what is lost and go on, set the option 'failOnDataLoss' to 'false'; what is skipped is"
+        " then counted in the log."
+    )
+
+
+def test_messages_that_are_gone_are_skipped_and_counted_where_that_is_wanted(cluster, caplog):
+    queue = cluster.add("orders", "broker-a", 0, 10)
+    cluster.earliest[queue] = 4
+
+    with caplog.at_level(logging.WARNING):
+        rows = read(cluster, QueueRange(queue, 1, 8), failOnDataLoss="false")
+
+    assert rows == [(0, 4), (0, 5), (0, 6), (0, 7)]
+    assert [record.getMessage() for record in caplog.records] == [
+        "orders/broker-a/0: [1, 8) was to be read, [4, 10) is kept; 3 messages are lost"
+    ]
+
+
+@pytest.mark.parametrize("begin", [5, 12])
+def test_a_queue_that_lost_its_end(cluster, caplog, begin):
+    queue = cluster.add("orders", "broker-a", 0, 7)
+    lost = QueueRange(queue, begin, 14)
+
+    with pytest.raises(DataLost, match=f"{14 - max(begin, 7)} messages are lost"):
+        read(cluster, lost, numRetries="1")
+
+    assert read(cluster, lost, numRetries="1", failOnDataLoss="false") == [
+        (0, at) for at in range(begin, 7)
+    ]
+    assert "messages are lost" in caplog.text
+
+
+def test_a_reader_that_stops_early_ends_the_stream(cluster):
+    queue = cluster.add("orders", "broker-a", 0, 10)
+    options = read_options({"endpoints": "n:1", "topic": "orders"}, Use.BATCH_READ)
+    batches = RangeReader(cluster, options).batches([QueueRange(queue, 0, 10)], PROJECTION)
+    next(batches)
+    assert cluster.open_streams == 1
+
+    batches.close()
+
+    assert cluster.open_streams == 0

@@ -1,0 +1,216 @@
+"""What a streaming query is told, call by call."""
+
+import inspect
+import json
+
+import pytest
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from ariane_sdk.errors import RouteNotFound
+from ariane_spark.columns import Projection, message_schema
+from ariane_spark.errors import DataLost
+from ariane_spark.option_table import Use
+from ariane_spark.options import read_options
+from ariane_spark.stream_reader import ArianeStreamReader
+
+PROJECTION = Projection.of(message_schema(["queueOffset"]))
+ALL = ReadAllAvailable()
+
+
+class Clock:
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def reader_with(connect, clock):
+    def make(**given):
+        given = {"endpoints": "n:1", "topic": "orders", "offsetCacheMs": "0", **given}
+        return ArianeStreamReader(read_options(given, Use.STREAM_READ), PROJECTION, connect, clock)
+
+    return make
+
+
+def offsets(**by_broker):
+    return {"orders": {name.replace("_", "-"): {"0": at} for name, at in by_broker.items()}}
+
+
+def through_spark(positions):
+    """Positions as they come back from the checkpoint."""
+    return json.loads(json.dumps(positions))
+
+
+def ranges(reader, start, end):
+    partitions = reader.partitions(through_spark(start), through_spark(end))
+    return sorted(
+        (part.queue.broker_name, part.begin, part.end) for p in partitions for part in p.ranges
+    )
+
+
+def test_spark_sees_admission_control_and_available_now(reader_with):
+    reader = reader_with()
+
+    assert isinstance(reader, SupportsTriggerAvailableNow)
+    assert list(inspect.signature(reader.latestOffset).parameters) == ["start", "limit"]
+    assert reader.getDefaultReadLimit() == ReadAllAvailable()
+    assert reader_with(maxOffsetsPerTrigger="7").getDefaultReadLimit() == ReadMaxRows(7)
+
+
+def test_a_new_query_starts_at_the_latest_and_hears_so_twice(cluster, reader_with):
+    cluster.add("orders", "broker-a", 0, 10)
+    reader = reader_with()
+    first = reader.initialOffset()
+    cluster.add("orders", "broker-a", 0, 5)
+
+    assert first == reader.initialOffset() == offsets(broker_a=10)
+    assert reader.latestOffset(through_spark(first), ALL) == offsets(broker_a=15)
+
+
+def test_a_new_query_may_start_elsewhere(cluster, reader_with):
+    queue = cluster.add("orders", "broker-a", 0, 10)
+    cluster.add("orders", "broker-b", 0, 10)
+    cluster.earliest[queue] = 2
+    own = json.dumps(offsets(broker_a=4))
+
+    assert reader_with(startingOffsets="earliest").initialOffset() == offsets(
+        broker_a=2, broker_b=0
+    )
+    assert reader_with(startingOffsets=own).initialOffset() == offsets(broker_a=4, broker_b=0)
+    assert reader_with(startingTimestamp="65").initialOffset() == offsets(broker_a=7, broker_b=7)
+
+
+def test_nothing_new_is_the_start_itself(cluster, reader_with):
+    cluster.add("orders", "broker-b", 0, 3)
+    cluster.add("orders", "broker-a", 0, 3)
+    reader = reader_with(startingOffsets="earliest")
+    end = through_spark(reader.latestOffset(reader.initialOffset(), ALL))
+
+    assert reader.latestOffset(end, ALL) is end
+    assert json.dumps(end) == json.dumps(offsets(broker_a=3, broker_b=3))
+
+
+def test_a_limit_is_shared_by_backlog_and_reaches_the_end(cluster, reader_with):
+    cluster.add("orders", "broker-a", 0, 90)
+    cluster.add("orders", "broker-b", 0, 10)
+    reader = reader_with(startingOffsets="earliest")
+    start = through_spark(reader.initialOffset())
+
+    first = reader.latestOffset(start, ReadMaxRows(20))
+    seen = []
+    while start != (end := through_spark(reader.latestOffset(start, ReadMaxRows(20)))):
+        seen += ranges(reader, start, end)
+        start = end
+
+    assert first == offsets(broker_a=18, broker_b=2)
+    assert start == offsets(broker_a=90, broker_b=10)
+    assert sum(end - begin for _, begin, end in seen) == 100
+
+
+def test_a_trigger_may_ask_for_everything_in_spite_of_the_limit(cluster, reader_with):
+    cluster.add("orders", "broker-a", 0, 90)
+    reader = reader_with(startingOffsets="earliest", maxOffsetsPerTrigger="5")
+
+    assert reader.latestOffset(reader.initialOffset(), ALL) == offsets(broker_a=90)
+
+
+def test_available_now_ends_where_it_was_prepared(cluster, reader_with):
+    cluster.add("orders", "broker-a", 0, 10)
+    reader = reader_with(startingOffsets="earliest")
+    reader.prepareForTriggerAvailableNow()
+    cluster.add("orders", "broker-a", 0, 10)
+    cluster.add("orders", "broker-b", 0, 10)
+
+    end = reader.latestOffset(through_spark(offsets(broker_a=0)), ALL)
+
+    assert end == offsets(broker_a=10)
+    assert reader.latestOffset(through_spark(end), ALL) == end
+    assert reader.reportLatestOffset() == offsets(broker_a=20, broker_b=10)
+
+
+def test_a_new_queue_appears_at_its_earliest_and_is_read_from_there(cluster, reader_with):
+    cluster.add("orders", "broker-a", 0, 3)
+    reader = reader_with(startingOffsets="latest")
+    start = through_spark(reader.initialOffset())
+    queue = cluster.add("orders", "broker-b", 0, 8)
+    cluster.earliest[queue] = 2
+
+    second = through_spark(reader.latestOffset(start, ALL))
+    third = through_spark(reader.latestOffset(second, ReadMaxRows(4)))
+
+    assert second == offsets(broker_a=3, broker_b=2)
+    assert ranges(reader, start, second) == []
+    assert third == offsets(broker_a=3, broker_b=6)
+    assert ranges(reader, second, third) == [("broker-b", 2, 6)]
+
+
+def test_a_replayed_batch_is_planned_from_the_log_alone(cluster, reader_with):
+    cluster.add("orders", "broker-a", 0, 10)
+    reader = reader_with()
+
+    assert ranges(reader, offsets(broker_a=2), offsets(broker_a=7)) == [("broker-a", 2, 7)]
+    assert cluster.questions == 0
+
+
+def test_ends_are_remembered_for_a_while(cluster, clock, reader_with):
+    cluster.add("orders", "broker-a", 0, 1)
+    reader = reader_with(offsetCacheMs="500")
+    start = through_spark(reader.initialOffset())
+    cluster.add("orders", "broker-a", 0, 1)
+
+    for _ in range(100):
+        assert reader.latestOffset(start, ALL) is start
+        reader.reportLatestOffset()
+    assert cluster.questions == 1
+    clock.now += 0.5
+
+    assert reader.latestOffset(start, ALL) == offsets(broker_a=2)
+    assert cluster.questions == 2
+
+
+def test_a_queue_whose_broker_is_away_fails_the_query_or_stands_still(cluster, reader_with, caplog):
+    cluster.add("orders", "broker-a", 0, 5)
+    start = offsets(broker_a=1, broker_b=7)
+
+    with pytest.raises(DataLost, match="orders/broker-b/0: no live broker offers this queue"):
+        reader_with().latestOffset(start, ALL)
+
+    reader = reader_with(failOnDataLoss="false")
+    end = through_spark(reader.latestOffset(start, ALL))
+    assert reader.latestOffset(end, ALL) is end
+    assert end == offsets(broker_a=5, broker_b=7)
+    assert caplog.text.count("no live broker offers this queue") == 1
+
+    cluster.add("orders", "broker-b", 0, 9)
+    assert reader.latestOffset(end, ALL) == offsets(broker_a=5, broker_b=9)
+
+
+def test_a_queue_that_was_made_anew_fails_the_query_or_is_read_from_its_earliest(
+    cluster, reader_with
+):
+    cluster.add("orders", "broker-a", 0, 5)
+    start = offsets(broker_a=90)
+
+    with pytest.raises(DataLost, match="read from 90 on, but ends at 5"):
+        reader_with().latestOffset(start, ALL)
+
+    reader = reader_with(failOnDataLoss="false")
+    end = through_spark(reader.latestOffset(start, ReadMaxRows(100)))
+    assert end == offsets(broker_a=5)
+    assert ranges(reader, start, end) == [("broker-a", 0, 5)]
+
+
+def test_a_topic_that_is_gone_is_an_error(reader_with):
+    with pytest.raises(RouteNotFound):
+        reader_with().initialOffset()
