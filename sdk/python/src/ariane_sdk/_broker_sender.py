@@ -1,0 +1,150 @@
+r"""The calls to one broker: whatever gathers while they are in flight is the next one.
+
+::
+
+    waiting   [ batch orders#0 ][ batch orders#3 ][ batch bills#1 ] ...      open ones still grow
+                    \________________________________/
+    in flight          one AppendRecords with all of them that fit
+
+No clock is needed to gather: a lone message finds no call in flight and leaves in this very turn of
+the loop; under load the batch is as large as what arrived during one round trip.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+
+from ariane_sdk._clock import Clock
+from ariane_sdk._message import MessageQueue
+from ariane_sdk._send_batch import SendBatch
+
+Transmit = Callable[[str, Sequence[SendBatch]], Awaitable[None]]
+"""Brings batches to the broker of this name, and settles them or has them travel again."""
+
+
+class BrokerSender:
+    """Batches for one broker, those that wait and those in flight."""
+
+    def __init__(
+        self,
+        broker_name: str,
+        transmit: Transmit,
+        *,
+        clock: Clock,
+        calls_in_flight_max: int,
+        request_bytes_max: int,
+    ) -> None:
+        """Have nothing to send yet.
+
+        Args:
+            broker_name: The broker.
+            transmit: Makes one call.
+            clock: Tells when a repeated batch may travel again.
+            calls_in_flight_max: Calls at the same time.
+            request_bytes_max: Bytes of records in one call; a single larger batch goes alone.
+        """
+        self.broker_name = broker_name
+        self._transmit = transmit
+        self._clock = clock
+        self._calls_in_flight_max = calls_in_flight_max
+        self._request_bytes_max = request_bytes_max
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[SendBatch] = deque()
+        self._queues_in_flight: set[MessageQueue] = set()
+        self._calls: set[asyncio.Task[None]] = set()
+        self._departure: asyncio.Handle | None = None
+        self._wake_up: asyncio.TimerHandle | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether a batch would leave at once."""
+        return len(self._calls) < self._calls_in_flight_max
+
+    def add(self, batch: SendBatch) -> None:
+        """Have a new batch wait for the next call."""
+        self._waiting.append(batch)
+        self._depart_soon()
+
+    def add_again(self, batches: Sequence[SendBatch]) -> None:
+        """Have batches travel once more, before everything that came later."""
+        self._waiting.extendleft(reversed(batches))
+        self._depart_soon()
+
+    def give_up_unpinned(self) -> list[SendBatch]:
+        """Take away the waiting batches that may as well go to another broker."""
+        unpinned = [batch for batch in self._waiting if not batch.pinned]
+        self._waiting = deque(batch for batch in self._waiting if batch.pinned)
+        return unpinned
+
+    async def close(self) -> None:
+        """End the calls in flight; what they did is then unknown."""
+        for handle in (self._departure, self._wake_up):
+            if handle is not None:
+                handle.cancel()
+        calls = list(self._calls)
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+
+    def _depart_soon(self) -> None:
+        # At the end of this turn of the loop, so that all who send in it share the call.
+        if self._departure is None and self.idle:
+            self._departure = self._loop.call_soon(self._depart)
+
+    def _depart(self) -> None:
+        self._departure = None
+        while self.idle:
+            batches = self._take()
+            if not batches:
+                return
+            self._queues_in_flight.update(batch.queue for batch in batches if batch.pinned)
+            call = self._loop.create_task(self._call(batches))
+            self._calls.add(call)
+            call.add_done_callback(self._calls.discard)
+
+    def _take(self) -> list[SendBatch]:
+        """The batches of the next call; a queue whose order counts has one in flight at most."""
+        now_s = self._clock.monotonic_s()
+        held_queues = set(self._queues_in_flight)
+        taken: list[SendBatch] = []
+        held: list[SendBatch] = []
+        size_bytes = 0
+        next_s = float("inf")
+        while self._waiting:
+            batch = self._waiting.popleft()
+            early = batch.not_before_s > now_s
+            if early:
+                next_s = min(next_s, batch.not_before_s)
+            if early or (batch.pinned and batch.queue in held_queues):
+                held.append(batch)
+            elif taken and size_bytes + batch.size_bytes > self._request_bytes_max:
+                self._waiting.appendleft(batch)
+                break
+            else:
+                batch.open = False
+                taken.append(batch)
+                size_bytes += batch.size_bytes
+            if batch.pinned:
+                held_queues.add(batch.queue)
+        self._waiting.extendleft(reversed(held))
+        self._wake_up_at(next_s, now_s)
+        return taken
+
+    def _wake_up_at(self, next_s: float, now_s: float) -> None:
+        if self._wake_up is not None:
+            self._wake_up.cancel()
+            self._wake_up = None
+        if next_s < float("inf"):
+            self._wake_up = self._loop.call_later(next_s - now_s, self._depart_soon)
+
+    async def _call(self, batches: Sequence[SendBatch]) -> None:
+        try:
+            await self._transmit(self.broker_name, batches)
+        finally:
+            self._queues_in_flight.difference_update(b.queue for b in batches if b.pinned)
+            task = asyncio.current_task()
+            if task is not None:
+                self._calls.discard(task)
+            self._depart_soon()

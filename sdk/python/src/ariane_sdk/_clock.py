@@ -1,0 +1,39 @@
+"""The clock, handed in so that tests need not wait."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What the client asks of time."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch; may step back."""
+        ...
+
+    def monotonic_s(self) -> float:
+        """Seconds that never run backwards, from an arbitrary start."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        ...
+
+
+class SystemClock:
+    """The clock of the machine."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch; may step back."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_s(self) -> float:
+        """Seconds that never run backwards, from an arbitrary start."""
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await asyncio.sleep(seconds)

@@ -1,0 +1,323 @@
+"""From messages to batches: checks, queue choice, encoding, and the wait for unknown routes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Final, NamedTuple, TypeAlias
+
+from ariane_record.errors import RecordError
+from ariane_sdk._clock import Clock
+from ariane_sdk._limits import (
+    check_body_size,
+    check_property_names,
+    checked_tag,
+    checked_topic,
+    refusal_of,
+)
+from ariane_sdk._message import Message, MessageQueue, SendResult
+from ariane_sdk._route import Route
+from ariane_sdk._routes import Routes
+from ariane_sdk._send_batch import SendBatch
+from ariane_sdk._send_buffer import SendBuffer
+from ariane_sdk._sending import Sending
+from ariane_sdk._settings import ProducerSettings
+from ariane_sdk._topic_lane import NO_WISH, ParkedMessage, QueueWish, TopicLane
+from ariane_sdk.errors import ArianeError, CallError, NameServersUnreachable
+
+TAGS_REMEMBERED_MAX: Final = 4096
+"""Tags that are known to be legal."""
+
+ROUTE_RETRY_S: Final = 0.2
+"""How long to wait before name servers are asked again when none answered."""
+
+Outcome: TypeAlias = SendResult | ArianeError
+
+
+class Share(NamedTuple):
+    """Messages of one call of ``take_all`` that go into the same open batch.
+
+    Attributes:
+        lane: Their topic.
+        queue: Their queue, or nothing when any will do.
+        positions: Which of the messages.
+    """
+
+    lane: TopicLane
+    queue: MessageQueue | None
+    positions: list[int]
+
+
+class Travel(NamedTuple):
+    """Neighbours in one batch that came from one call of ``take_all``.
+
+    Attributes:
+        batch: The batch.
+        first: Place of the first of them in it.
+        positions: Which of the messages.
+    """
+
+    batch: SendBatch
+    first: int
+    positions: list[int]
+
+
+class Intake:
+    """Takes messages and has them travel."""
+
+    def __init__(
+        self,
+        routes: Routes,
+        sending: Sending,
+        buffer: SendBuffer,
+        *,
+        settings: ProducerSettings,
+        clock: Clock,
+        random: Random,
+        new_unique_id: Callable[[], str],
+    ) -> None:
+        """Have taken nothing yet.
+
+        Args:
+            routes: Where queues are.
+            sending: Where batches go.
+            buffer: How much may wait.
+            settings: How the producer behaves.
+            clock: Stamps messages.
+            random: Chooses where the round through the queues begins.
+            new_unique_id: Makes the ids of messages.
+        """
+        self._routes = routes
+        self._sending = sending
+        self._buffer = buffer
+        self._settings = settings
+        self._clock = clock
+        self._random = random
+        self._new_unique_id = new_unique_id
+        self._loop = asyncio.get_running_loop()
+        self._lanes: dict[str, TopicLane] = {}
+        self._tags_seen: set[str] = set()
+        routes.on_change(self._follow)
+
+    def take(self, message: Message, wish: QueueWish) -> asyncio.Future[SendResult]:
+        """Take one message; the future has its outcome.
+
+        Raises:
+            IllegalArgument: Message or wish break a rule.
+            TopicRefused: No broker takes messages for the topic.
+        """
+        lane = self._lanes.get(message.topic) or self._new_lane(message.topic)
+        if lane.route is None:
+            return self._park(lane, message, wish)
+        future: asyncio.Future[SendResult] = self._loop.create_future()
+        self._place(lane, message, wish, future)
+        return future
+
+    async def take_all(self, messages: Sequence[Message]) -> list[Outcome]:
+        """Take many messages, and wait for their outcomes."""
+        outcomes: dict[int, Outcome] = {}
+        travels: list[Travel] = []
+        for share in await self._shares(messages, outcomes):
+            await self._encode(messages, share, outcomes, travels)
+        for batch, first, positions in travels:
+            await batch.wait_settled()
+            batch_outcomes = batch.outcomes_of(first, len(positions))
+            outcomes.update(zip(positions, batch_outcomes, strict=True))
+        return [outcomes[position] for position in range(len(messages))]
+
+    async def wait_for_routes(self) -> None:
+        """Wait until no message waits for a route any longer."""
+        tasks = [lane.route_task for lane in self._lanes.values() if lane.route_task is not None]
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _place(
+        self,
+        lane: TopicLane,
+        message: Message,
+        wish: QueueWish,
+        future: asyncio.Future[SendResult],
+    ) -> None:
+        """Put a message into the open batch of its queue."""
+        self._check(message)
+        queue = None
+        if message.message_group or wish is not NO_WISH:
+            queue = lane.pinned_queue(message, wish)
+        batch = self._open_batch(lane, queue, len(message.body))
+        try:
+            size_bytes = batch.add(message, self._new_unique_id(), self._clock.now_ms(), future)
+        except RecordError as error:
+            raise refusal_of(error) from error
+        self._buffer.size_bytes += size_bytes
+        if batch.count == 1:
+            self._sending.add(batch)
+
+    def _check(self, message: Message) -> None:
+        body_bytes_max = self._settings.body_bytes_max
+        if len(message.body) > body_bytes_max:
+            check_body_size(len(message.body), body_bytes_max)
+        if message.tag not in self._tags_seen:
+            if len(self._tags_seen) >= TAGS_REMEMBERED_MAX:
+                self._tags_seen.clear()
+            self._tags_seen.add(checked_tag(message.tag))
+        if message.properties:
+            check_property_names(message)
+
+    def _open_batch(
+        self, lane: TopicLane, queue: MessageQueue | None, body_bytes: int
+    ) -> SendBatch:
+        """The batch that takes a message of this size for this queue.
+
+        It is up to the caller to have it travel once it has its first message.
+        """
+        batch = lane.open_unpinned if queue is None else lane.open_pinned.get(queue)
+        if batch is not None and self._fits(batch, body_bytes):
+            return batch
+        batch = SendBatch(
+            queue or lane.next_queue(self._sending.is_welcome),
+            choose_other=lane.next_queue if queue is None else None,
+            body_bytes_max=self._settings.body_bytes_max,
+        )
+        if queue is None:
+            lane.open_unpinned = batch
+        else:
+            lane.open_pinned[queue] = batch
+        return batch
+
+    def _fits(self, batch: SendBatch, body_bytes: int) -> bool:
+        size_bytes = batch.size_bytes
+        return batch.open and (
+            not size_bytes or size_bytes + body_bytes <= self._settings.batch_bytes_max
+        )
+
+    async def _shares(
+        self, messages: Sequence[Message], outcomes: dict[int, Outcome]
+    ) -> Sequence[Share]:
+        """Sort messages by the batch they go into, order kept."""
+        refused: dict[str, ArianeError] = {}
+        for topic in dict.fromkeys(message.topic for message in messages):
+            try:
+                await self._wait_for_route(self._lanes.get(topic) or self._new_lane(topic))
+            except ArianeError as error:
+                refused[topic] = error
+        shares: dict[str | MessageQueue, Share] = {}
+        for position, message in enumerate(messages):
+            topic = message.topic
+            queue = None
+            if topic in refused:
+                outcomes[position] = refused[topic]
+                continue
+            lane = self._lanes[topic]
+            if message.message_group:
+                try:
+                    queue = lane.pinned_queue(message, NO_WISH)
+                except ArianeError as error:
+                    outcomes[position] = error
+                    continue
+            key = queue or topic
+            share = shares.get(key)
+            if share is None:
+                share = shares[key] = Share(lane, queue, [])
+            share.positions.append(position)
+        return list(shares.values())
+
+    async def _encode(
+        self,
+        messages: Sequence[Message],
+        share: Share,
+        outcomes: dict[int, Outcome],
+        travels: list[Travel],
+    ) -> None:
+        """Encode messages that share a queue; calls leave while later ones are still encoded."""
+        lane, queue, positions = share
+        batch: SendBatch | None = None
+        now_ms = self._clock.now_ms()
+        for position in positions:
+            message = messages[position]
+            try:
+                self._check(message)
+                if batch is None or not self._fits(batch, len(message.body)):
+                    # A batch is full: let it leave, and let others have their turn.
+                    await self._yield_for_room()
+                    batch = self._open_batch(lane, queue, len(message.body))
+                    travels.append(Travel(batch, batch.count, []))
+                size_bytes = batch.add(message, self._new_unique_id(), now_ms, None)
+            except RecordError as error:
+                outcomes[position] = refusal_of(error)
+            except ArianeError as error:
+                outcomes[position] = error
+            else:
+                self._buffer.size_bytes += size_bytes
+                travels[-1].positions.append(position)
+                if batch.count == 1:
+                    self._sending.add(batch)
+
+    async def _yield_for_room(self) -> None:
+        if self._buffer.size_bytes:
+            await asyncio.sleep(0)
+            await self._buffer.wait_for_room()
+
+    def _new_lane(self, topic: str) -> TopicLane:
+        lane = TopicLane(checked_topic(topic), sticky_first=self._random.getrandbits(16))
+        route = self._routes.cached(topic)
+        if route is not None:
+            lane.follow(route)
+        self._lanes[topic] = lane
+        return lane
+
+    def _follow(self, route: Route) -> None:
+        lane = self._lanes.get(route.topic)
+        if lane is not None and lane.route_task is None:
+            lane.follow(route)
+
+    def _park(
+        self, lane: TopicLane, message: Message, wish: QueueWish
+    ) -> asyncio.Future[SendResult]:
+        """Keep a message until the route of its topic is known."""
+        self._check(message)
+        future: asyncio.Future[SendResult] = self._loop.create_future()
+        size_bytes = len(message.body)
+        lane.parked.append(ParkedMessage(message, wish, future, size_bytes))
+        self._buffer.size_bytes += size_bytes
+        self._start_learning(lane)
+        return future
+
+    async def _wait_for_route(self, lane: TopicLane) -> None:
+        if lane.route is None:
+            await asyncio.wait((self._start_learning(lane),))
+        if lane.route is None and lane.refusal is not None:
+            raise lane.refusal
+
+    def _start_learning(self, lane: TopicLane) -> asyncio.Task[None]:
+        if lane.route_task is None:
+            lane.route_task = self._loop.create_task(self._learn_route(lane))
+        return lane.route_task
+
+    async def _learn_route(self, lane: TopicLane) -> None:
+        """Ask for a route until it comes or time is up; then send, or refuse, what waits for it."""
+        deadline_s = self._clock.monotonic_s() + self._settings.send_timeout_s
+        lane.refusal = None
+        while True:
+            try:
+                lane.follow(await self._routes.get(lane.topic))
+            except NameServersUnreachable as error:
+                if self._clock.monotonic_s() < deadline_s:
+                    await self._clock.sleep(ROUTE_RETRY_S)
+                    continue
+                lane.refusal = error
+            except CallError as error:
+                lane.refusal = error
+            break
+        lane.route_task = None
+        parked, lane.parked = lane.parked, []
+        for message, wish, future, size_bytes in parked:
+            self._buffer.release(size_bytes)
+            if future.done():
+                continue
+            try:
+                if lane.refusal is not None:
+                    raise lane.refusal
+                self._place(lane, message, wish, future)
+            except ArianeError as error:
+                future.set_exception(error)

@@ -1,0 +1,161 @@
+"""What applications send and receive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import IntEnum
+from functools import partial
+from itertools import repeat
+from typing import NamedTuple
+
+from ariane_record.message_id import encode_offset_message_id
+from ariane_record.view import MessageView
+
+
+class MessageQueue(NamedTuple):
+    """One ordered shard of a topic on one broker; sorts by topic, broker, queue.
+
+    Attributes:
+        topic: The topic.
+        broker_name: The broker that holds it.
+        queue_id: Its number within topic and broker, from 0.
+    """
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}@{self.broker_name}#{self.queue_id}"
+
+
+@dataclass(slots=True)
+class Message:
+    """A message to be sent.
+
+    Attributes:
+        topic: The topic.
+        body: The payload, at most 4 MiB.
+        tag: One coarse label for filtering, or nothing. May not hold ``||``.
+        keys: Words by which it is found again, without spaces; at most 254.
+        message_group: Messages of one group stay in order; nothing means no order.
+        properties: The application's own pairs of non-empty text.
+        flag: Free for the application, 32 bits, signed.
+    """
+
+    topic: str
+    body: bytes | bytearray | memoryview
+    tag: str = ""
+    keys: tuple[str, ...] | list[str] = ()
+    message_group: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    flag: int = 0
+
+
+class AcknowledgedLevel(IntEnum):
+    """How safe a message is when its send returns; numbers of the contract."""
+
+    UNSPECIFIED = 0
+    MEMORY = 1
+    FLUSHED = 2
+    REPLICATED = 3
+
+
+class SendResult(NamedTuple):
+    """Where a message was stored, and how safe it is.
+
+    Attributes:
+        message_queue: The queue it went to.
+        queue_offset: Its index there.
+        commit_log_offset: Byte position of its record in the broker's commit log.
+        unique_id: The id that this client gave it.
+        acknowledged_level: In memory, flushed, replicated.
+        store_timestamp_ms: When it was stored, by the broker's clock.
+        broker_address: The broker, "host:port".
+    """
+
+    message_queue: MessageQueue
+    queue_offset: int
+    commit_log_offset: int
+    unique_id: str
+    acknowledged_level: AcknowledgedLevel
+    store_timestamp_ms: int
+    broker_address: str
+
+    @property
+    def message_id(self) -> str:
+        """The broker's own id of it; empty when the broker is known by name, not by address."""
+        host, _, port = self.broker_address.rpartition(":")
+        try:
+            return encode_offset_message_id((host.strip("[]"), int(port)), self.commit_log_offset)
+        except ValueError:
+            return ""
+
+
+# `tuple.__new__` by way of `partial`: no Python statement for each result of a batch.
+_new_send_result = partial(tuple.__new__, SendResult)
+
+
+def send_results(
+    queue: MessageQueue,
+    queue_offsets: Iterable[int],
+    commit_log_offsets: Iterable[int],
+    unique_ids: Iterable[str],
+    *,
+    acknowledged_level: AcknowledgedLevel,
+    store_timestamp_ms: int,
+    broker_address: str,
+) -> list[SendResult]:
+    """The results of all messages of one stored batch, in their order."""
+    columns = zip(
+        repeat(queue),
+        queue_offsets,
+        commit_log_offsets,
+        unique_ids,
+        repeat(acknowledged_level),
+        repeat(store_timestamp_ms),
+        repeat(broker_address),
+    )
+    return list(map(_new_send_result, columns))
+
+
+class ReceivedMessage(MessageView):
+    """A message that was received: the body at hand, everything else decoded when asked for.
+
+    Attributes:
+        message_queue: The queue it came from.
+    """
+
+    __slots__ = ("message_queue",)
+
+    def __init__(self, view: MessageView, message_queue: MessageQueue) -> None:
+        """Take a message that came out of a queue.
+
+        Args:
+            view: The message.
+            message_queue: The queue.
+        """
+        self.topic = view.topic
+        self.body = view.body
+        self._header = view._header  # noqa: SLF001 - a subclass takes over its parent's parts.
+        self._encoded_properties = view._encoded_properties  # noqa: SLF001 - the same.
+        self._properties = None
+        self.message_queue = message_queue
+
+    @property
+    def born_time(self) -> datetime:
+        """When the producer made it, by the producer's clock."""
+        return datetime.fromtimestamp(self.born_timestamp_ms / 1000, UTC)
+
+    @property
+    def store_time(self) -> datetime:
+        """When the broker stored it, by the broker's clock."""
+        return datetime.fromtimestamp(self.store_timestamp_ms / 1000, UTC)
+
+    def __repr__(self) -> str:
+        return (
+            f"<ReceivedMessage {self.message_queue} at {self.queue_offset},"
+            f" {len(self.body)} bytes, tag {self.tag!r}>"
+        )

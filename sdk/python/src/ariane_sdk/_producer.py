@@ -1,0 +1,275 @@
+"""The producer: sends messages, and batches them by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+from collections.abc import Sequence
+from random import Random
+from types import TracebackType
+from typing import NoReturn, Self
+
+from ariane_record.message_id import UniqueIdGenerator
+from ariane_sdk._clock import Clock, SystemClock
+from ariane_sdk._connections import Connections
+from ariane_sdk._fork import ForkGuard
+from ariane_sdk._intake import Intake
+from ariane_sdk._limits import checked_group
+from ariane_sdk._message import Message, MessageQueue, SendResult
+from ariane_sdk._name_servers import NameServers, parse_addresses
+from ariane_sdk._route import Route
+from ariane_sdk._routes import Routes
+from ariane_sdk._send_buffer import SendBuffer
+from ariane_sdk._sending import Sending
+from ariane_sdk._settings import ProducerSettings
+from ariane_sdk._topic_lane import NO_WISH, QueueSelector, QueueWish
+from ariane_sdk.errors import BatchSendError, ClientNotRunning, SendBufferFull
+
+
+class Producer:
+    """Sends messages to any topics.
+
+    Sends that come while a call to a broker is in flight share the next call, so that many
+    concurrent sends are as fast as explicit batches, and a lone one is not delayed.
+
+    Lives on the event loop that started it. Everything is at least once: an error with
+    ``outcome_unknown`` means that the message may be stored, and repeats that the producer makes
+    by itself after such an outcome may store it twice.
+
+    Example::
+
+        async with Producer("127.0.0.1:9876", group="orders-api") as producer:
+            result = await producer.send(Message("orders", b"...", tag="created"))
+    """
+
+    def __init__(
+        self,
+        name_servers: str,
+        *,
+        group: str = "",
+        settings: ProducerSettings | None = None,
+        clock: Clock | None = None,
+        random: Random | None = None,
+    ) -> None:
+        """Set up; nothing is connected before ``start``.
+
+        Args:
+            name_servers: "host:port" of each name server, separated by commas.
+            group: Name of the producer group; needed for transactions only.
+            settings: How it behaves.
+            clock: For tests.
+            random: For tests.
+
+        Raises:
+            IllegalArgument: An address or the group's name is none.
+        """
+        self._addresses = parse_addresses(name_servers)
+        self._group = checked_group(group) if group else ""
+        self._settings = settings or ProducerSettings()
+        self._clock = clock or SystemClock()
+        self._random = random or Random(secrets.randbits(64))  # noqa: S311 - not for secrets.
+        self._fork_guard = ForkGuard()
+        self._buffer = SendBuffer(self._settings.buffered_bytes_max)
+        self._accepting = False
+        self._connections: Connections | None = None
+        self._routes: Routes
+        self._sending: Sending
+        self._intake: Intake
+
+    async def start(self) -> None:
+        """Connect. A producer that was closed is not started again.
+
+        Raises:
+            ClientNotRunning: It was started before.
+            ClientForked: It was made in a parent process.
+        """
+        self._fork_guard.check()
+        if self._connections is not None:
+            raise ClientNotRunning("a producer is started once; make another one")
+        self._connections = Connections()
+        name_servers = NameServers(
+            self._addresses,
+            self._connections,
+            random=self._random,
+            timeout_s=self._settings.call_timeout_s,
+        )
+        self._routes = Routes(name_servers, self._clock)
+        self._sending = Sending(
+            self._connections,
+            self._routes,
+            group=self._group,
+            settings=self._settings,
+            clock=self._clock,
+            settled=self._buffer.release,
+        )
+        unique_ids = UniqueIdGenerator(
+            self._clock.now_ms,
+            ip=_own_ip(self._addresses[0]),
+            pid=os.getpid(),
+            origin=self._random.getrandbits(32),
+        )
+        self._intake = Intake(
+            self._routes,
+            self._sending,
+            self._buffer,
+            settings=self._settings,
+            clock=self._clock,
+            random=self._random,
+            new_unique_id=unique_ids.next_id,
+        )
+        self._routes.start()
+        self._accepting = True
+
+    async def close(self) -> None:
+        """Take no more messages, wait for the outcome of all, and disconnect.
+
+        Takes no longer than ``send_timeout_s`` and one call.
+        """
+        if self._connections is None:
+            return
+        self._accepting = False
+        try:
+            await self.flush()
+        finally:
+            await self._sending.close()
+            await self._routes.close()
+            await self._connections.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        message_queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+    ) -> SendResult:
+        """Send one message, and wait until it is acknowledged.
+
+        Messages with a message group go to one queue in the order of the calls; so do those for
+        one ``message_queue``. Others go where there is room. Cancelling does not take a message
+        back.
+
+        Args:
+            message: The message.
+            message_queue: The queue it must go to.
+            selector: Chooses that queue from the sorted writable queues of the topic.
+
+        Raises:
+            MessageIllegal: It breaks a rule; it was not sent.
+            SendError: It was not acknowledged; ``outcome_unknown`` says whether it may be stored.
+            RouteNotFound: No live broker carries the topic.
+            NameServersUnreachable: None answered, and the topic is not known from before.
+        """
+        if self._buffer.full:
+            await self._buffer.wait_for_room()
+        return await self._submit(message, message_queue, selector)
+
+    def send_nowait(
+        self,
+        message: Message,
+        *,
+        message_queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+    ) -> asyncio.Future[SendResult]:
+        """Send one message without waiting; ``wait_for_room`` beforehand keeps the buffer small.
+
+        Args:
+            message: As ``send``.
+            message_queue: As ``send``.
+            selector: As ``send``.
+
+        Returns:
+            What ``send`` would return or raise.
+
+        Raises:
+            SendBufferFull: There is no room.
+            MessageIllegal: It breaks a rule.
+        """
+        if self._buffer.full:
+            raise SendBufferFull(f"{self._buffer.size_bytes} bytes wait already", retriable=True)
+        return self._submit(message, message_queue, selector)
+
+    async def send_batch(self, messages: Sequence[Message]) -> list[SendResult]:
+        """Send many messages of any topics and groups, and wait for all.
+
+        They travel in as few calls as fit. Order is kept within each message group; there is no
+        atomicity across messages.
+
+        Args:
+            messages: The messages.
+
+        Returns:
+            One result for each, in their order.
+
+        Raises:
+            BatchSendError: Some were not acknowledged; it has the outcome of each.
+        """
+        if not self._accepting:
+            self._refuse()
+        outcomes = await self._intake.take_all(messages)
+        results = [outcome for outcome in outcomes if isinstance(outcome, SendResult)]
+        if len(results) < len(outcomes):
+            raise BatchSendError(outcomes)
+        return results
+
+    async def wait_for_room(self) -> None:
+        """Wait until the buffer takes another message."""
+        await self._buffer.wait_for_room()
+
+    async def flush(self) -> None:
+        """Wait for the outcome of everything sent so far."""
+        await self._intake.wait_for_routes()
+        await self._sending.wait_settled()
+
+    async def route(self, topic: str) -> Route:
+        """Where the queues of a topic are, for selectors and tools.
+
+        Raises:
+            RouteNotFound: No live broker carries the topic.
+            NameServersUnreachable: None answered, and the topic is not known from before.
+        """
+        return await self._routes.get(topic)
+
+    def _submit(
+        self,
+        message: Message,
+        message_queue: MessageQueue | None,
+        selector: QueueSelector | None,
+    ) -> asyncio.Future[SendResult]:
+        if not self._accepting:
+            self._refuse()
+        if message_queue is None and selector is None:
+            return self._intake.take(message, NO_WISH)
+        return self._intake.take(message, QueueWish(message_queue, selector))
+
+    def _refuse(self) -> NoReturn:
+        self._fork_guard.check()
+        raise ClientNotRunning("the producer is not running: start it, or use it as `async with`")
+
+
+def _own_ip(name_server: str) -> str:
+    """The address of this machine on the way to a name server; no packet is sent."""
+    host, _, port = name_server.rpartition(":")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host.strip("[]"), int(port), type=socket.SOCK_DGRAM
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.connect(address)
+            ip: str = probe.getsockname()[0]
+            return ip.partition("%")[0]
+    except OSError:
+        return "127.0.0.1"

@@ -1,0 +1,78 @@
+"""Which message queue a message goes to.
+
+* For no particular queue: **sticky round robin**. All messages go to one queue for as long as its
+  batch is open, then to the next, so that batches grow large without anybody waiting. Brokers take
+  turns: a busy one is passed over while another is idle.
+* With a message group: the queue follows from the group alone, so that its messages stay in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ariane_record import java_string_hash
+from ariane_sdk._message import MessageQueue
+
+GROUPS_REMEMBERED_MAX: Final = 1 << 16
+"""Groups whose queue is remembered; a hash costs ten times a look into a table."""
+
+
+class StickyRoundRobin:
+    """One queue until it is told to move on."""
+
+    __slots__ = ("_position", "_queues", "current")
+
+    def __init__(self, queues: Sequence[MessageQueue], first: int) -> None:
+        """Stick to a queue.
+
+        Args:
+            queues: At least one.
+            first: Where to begin; any number.
+        """
+        # Neighbours lie on different brokers, so that those share the work evenly.
+        self._queues = sorted(queues, key=lambda queue: (queue.queue_id, queue.broker_name))
+        self._position = first % len(queues)
+        self.current = self._queues[self._position]
+
+    def move_on(self, is_welcome: Callable[[str], bool]) -> MessageQueue:
+        """Go to the next queue on a broker that is welcome, or just to the next if none is.
+
+        Args:
+            is_welcome: Says so of a broker's name.
+        """
+        count = len(self._queues)
+        for step in range(1, count + 1):
+            position = (self._position + step) % count
+            if is_welcome(self._queues[position].broker_name):
+                break
+        else:
+            position = (self._position + 1) % count
+        self._position = position
+        self.current = self._queues[position]
+        return self.current
+
+
+class GroupQueues:
+    """The queue of each message group: Java's hash of its name, modulo the sorted queues."""
+
+    __slots__ = ("_known", "_queues")
+
+    def __init__(self, queues: Sequence[MessageQueue]) -> None:
+        """Divide groups among queues.
+
+        Args:
+            queues: At least one.
+        """
+        self._queues = sorted(queues)
+        self._known: dict[str, MessageQueue] = {}
+
+    def queue_of(self, message_group: str) -> MessageQueue:
+        """The queue of a group."""
+        queue = self._known.get(message_group)
+        if queue is None:
+            queue = self._queues[java_string_hash(message_group) % len(self._queues)]
+            if len(self._known) >= GROUPS_REMEMBERED_MAX:
+                self._known.clear()
+            self._known[message_group] = queue
+        return queue

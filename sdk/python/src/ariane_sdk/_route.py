@@ -1,0 +1,111 @@
+"""A route: where the message queues of a topic are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+from ariane.namesrv.v1 import route_pb2
+from ariane_sdk._message import MessageQueue
+
+_READABLE = (route_pb2.TOPIC_PERMISSION_READ, route_pb2.TOPIC_PERMISSION_READ_WRITE)
+_WRITABLE = (route_pb2.TOPIC_PERMISSION_WRITE, route_pb2.TOPIC_PERMISSION_READ_WRITE)
+
+PRIMARY_ID = 0
+"""The broker id of a primary; replicas have others."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRoute:
+    """The queues of a topic on one broker.
+
+    Attributes:
+        cluster_name: The cluster of the broker.
+        broker_name: The broker.
+        addresses: "host:port" by broker id; 0 is the primary.
+        read_queue_count: Queues to read: 0 up to this, exclusive.
+        write_queue_count: Queues to write: 0 up to this, exclusive.
+        readable: Whether the topic may be read there now.
+        writable: Whether it may be written there now.
+        zone: The machine room of the primary, or nothing.
+    """
+
+    cluster_name: str
+    broker_name: str
+    addresses: Mapping[int, str]
+    read_queue_count: int
+    write_queue_count: int
+    readable: bool = True
+    writable: bool = True
+    zone: str = ""
+
+    @property
+    def primary_address(self) -> str:
+        """Where messages are sent; nothing without a live primary."""
+        return self.addresses.get(PRIMARY_ID, "")
+
+    @property
+    def read_address(self) -> str:
+        """Where messages are read: the primary, or else the first replica."""
+        return self.addresses[min(self.addresses)] if self.addresses else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where the message queues of one topic are.
+
+    Attributes:
+        topic: The topic.
+        brokers: The brokers that carry it, by cluster and name.
+        read_queues: The queues to read, sorted: the input of every allocation.
+        write_queues: The queues to write, sorted.
+    """
+
+    topic: str
+    brokers: tuple[BrokerRoute, ...]
+    read_queues: tuple[MessageQueue, ...] = field(init=False)
+    write_queues: tuple[MessageQueue, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        readable = (
+            MessageQueue(self.topic, broker.broker_name, queue_id)
+            for broker in self.brokers
+            if broker.readable and broker.read_address
+            for queue_id in range(broker.read_queue_count)
+        )
+        writable = (
+            MessageQueue(self.topic, broker.broker_name, queue_id)
+            for broker in self.brokers
+            if broker.writable and broker.primary_address
+            for queue_id in range(broker.write_queue_count)
+        )
+        object.__setattr__(self, "read_queues", tuple(sorted(readable)))
+        object.__setattr__(self, "write_queues", tuple(sorted(writable)))
+
+    def broker(self, broker_name: str) -> BrokerRoute | None:
+        """What the route says of one broker."""
+        for broker in self.brokers:
+            if broker.broker_name == broker_name:
+                return broker
+        return None
+
+    @classmethod
+    def from_wire(cls, route: route_pb2.Route) -> Self:
+        """Take a route from an answer of a name server."""
+        return cls(
+            route.topic,
+            tuple(
+                BrokerRoute(
+                    cluster_name=broker.cluster_name,
+                    broker_name=broker.broker_name,
+                    addresses=dict(broker.addresses),
+                    read_queue_count=broker.read_queue_count,
+                    write_queue_count=broker.write_queue_count,
+                    readable=broker.permission in _READABLE,
+                    writable=broker.permission in _WRITABLE,
+                    zone=broker.zone,
+                )
+                for broker in route.brokers
+            ),
+        )

@@ -1,0 +1,122 @@
+"""The routes that a client uses: cached, refreshed, and kept when nobody can be asked."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from ariane_sdk._clock import Clock
+from ariane_sdk._name_servers import NameServers
+from ariane_sdk._route import Route
+from ariane_sdk.errors import CallError
+
+REFRESH_INTERVAL_S: Final = 30.0
+"""How often the routes in use are asked for again."""
+
+REFRESH_GAP_S_MIN: Final = 0.2
+"""Routing errors come in swarms: one refresh of a topic in this time serves them all."""
+
+logger = logging.getLogger("ariane_sdk")
+
+
+class Routes:
+    """Routes by topic. A route once known stays until a name server tells a newer one."""
+
+    def __init__(self, name_servers: NameServers, clock: Clock) -> None:
+        """Know no route yet.
+
+        Args:
+            name_servers: Whom to ask.
+            clock: Paces the refreshes.
+        """
+        self._name_servers = name_servers
+        self._clock = clock
+        self._routes: dict[str, Route] = {}
+        self._asked_s: dict[str, float] = {}
+        self._fetches: dict[str, asyncio.Task[Route]] = {}
+        self._listeners: list[Callable[[Route], None]] = []
+        self._loop_task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start refreshing."""
+        self._loop_task = asyncio.create_task(self._refresh_loop(), name="ariane-routes")
+
+    async def close(self) -> None:
+        """Stop refreshing."""
+        tasks = [*self._fetches.values(), *filter(None, (self._loop_task,))]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def on_change(self, listener: Callable[[Route], None]) -> None:
+        """Have every new or changed route told."""
+        self._listeners.append(listener)
+
+    def cached(self, topic: str) -> Route | None:
+        """The route as known now."""
+        return self._routes.get(topic)
+
+    async def get(self, topic: str) -> Route:
+        """The route as known, or else as a name server tells it.
+
+        Raises:
+            RouteNotFound: No live broker carries the topic.
+            NameServersUnreachable: None answered, and no route is known from before.
+        """
+        route = self._routes.get(topic)
+        return route if route is not None else await self._fetch(topic)
+
+    async def refresh(self, topic: str) -> Route:
+        """Ask again, because the route turned out to be wrong; keep it if nobody knows better.
+
+        Raises:
+            RouteNotFound: No live broker carries the topic, and none did before.
+            NameServersUnreachable: None answered, and no route is known from before.
+        """
+        known = self._routes.get(topic)
+        asked_s = self._asked_s.get(topic)
+        recent = asked_s is not None and self._clock.monotonic_s() - asked_s < REFRESH_GAP_S_MIN
+        if known is not None and recent and topic not in self._fetches:
+            return known
+        try:
+            return await self._fetch(topic)
+        except CallError as error:
+            if known is None:
+                raise
+            # Brokers know best: a name server that has just started knows none of them, and a
+            # topic that is gone is refused by the brokers themselves.
+            logger.warning("the route of %s is kept as it was: %s", topic, error)
+            return known
+
+    async def _fetch(self, topic: str) -> Route:
+        """Ask once for all that want to know at the same time."""
+        task = self._fetches.get(topic)
+        if task is None:
+            task = asyncio.create_task(self._ask(topic), name=f"ariane-route-{topic}")
+            self._fetches[topic] = task
+            task.add_done_callback(lambda task: self._forget(topic, task))
+        return await asyncio.shield(task)
+
+    def _forget(self, topic: str, task: asyncio.Task[Route]) -> None:
+        self._fetches.pop(topic, None)
+        if not task.cancelled():
+            task.exception()  # Seen, also when nobody waits for it any longer.
+
+    async def _ask(self, topic: str) -> Route:
+        try:
+            route = await self._name_servers.get_route(topic)
+        finally:
+            self._asked_s[topic] = self._clock.monotonic_s()
+        if route == self._routes.get(topic):
+            return self._routes[topic]
+        self._routes[topic] = route
+        for listener in self._listeners:
+            listener(route)
+        return route
+
+    async def _refresh_loop(self) -> None:
+        while True:
+            await self._clock.sleep(REFRESH_INTERVAL_S)
+            await asyncio.gather(*map(self.refresh, list(self._routes)))

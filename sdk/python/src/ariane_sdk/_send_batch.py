@@ -1,0 +1,262 @@
+"""One batch on its way: records for one message queue, and those who wait for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+
+from ariane.broker.v1.send_service_pb2 import AppendBatch, AppendResult
+from ariane_record import BlockEncoder, RecordBlock
+from ariane_record.layout import PROPERTIES_BYTES_MAX
+from ariane_sdk._message import (
+    AcknowledgedLevel,
+    Message,
+    MessageQueue,
+    SendResult,
+    send_results,
+)
+from ariane_sdk._timestamps import timestamp_ms
+from ariane_sdk.errors import CallError, SendError
+
+RECORD_OVERHEAD_BYTES_MAX: Final = 1024 + PROPERTIES_BYTES_MAX
+"""What a record may have beside its body: header, topic, properties."""
+
+_INT32_LITTLE: Final = np.dtype("<i4")
+
+
+class SendBatch:
+    """Takes messages while it is open; then travels, perhaps more than once; then is settled.
+
+    The records do not say which queue they are for: until the broker fills that in, a batch that
+    is not pinned can go to any queue of its topic.
+
+    Attributes:
+        topic: The topic of all messages.
+        queue: Where it goes.
+        pinned: Whether it must go to this queue, in order with others for it.
+        open: Whether it still takes messages.
+        deadline_s: When it is given up, by the monotonic clock.
+        not_before_s: When it may travel (again), by the monotonic clock.
+        repeat_count: How often it was repeated after an error that limits repeats.
+        failure_count: How often it travelled in vain.
+        maybe_stored: Whether one of its travels may have stored it.
+        outcomes: What its messages got; nothing until it is settled, and after a failure.
+        error: Why it failed.
+    """
+
+    __slots__ = (
+        "_block",
+        "_choose_other",
+        "_done",
+        "_encoder",
+        "_futures",
+        "_unique_ids",
+        "deadline_s",
+        "error",
+        "failure_count",
+        "maybe_stored",
+        "not_before_s",
+        "open",
+        "outcomes",
+        "pinned",
+        "queue",
+        "repeat_count",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        queue: MessageQueue,
+        *,
+        choose_other: Callable[[Callable[[str], bool]], MessageQueue] | None,
+        body_bytes_max: int,
+    ) -> None:
+        """Open it.
+
+        Args:
+            queue: Where it goes at first.
+            choose_other: Chooses another queue, preferably on a broker that the given function
+                welcomes; nothing for a pinned batch.
+            body_bytes_max: Bytes that one body may have; the batch takes at least one such.
+        """
+        self.topic = queue.topic
+        self.queue = queue
+        self.pinned = choose_other is None
+        self._choose_other = choose_other
+        self.open = True
+        self.deadline_s = 0.0
+        self.not_before_s = 0.0
+        self.repeat_count = 0
+        self.failure_count = 0
+        self.maybe_stored = False
+        self.outcomes: list[SendResult] | None = None
+        self.error: SendError | None = None
+        self._encoder = BlockEncoder(
+            queue.topic, size_bytes_max=2 * (body_bytes_max + RECORD_OVERHEAD_BYTES_MAX)
+        )
+        self._block: RecordBlock | None = None
+        self._unique_ids: list[str] = []
+        self._futures: list[asyncio.Future[SendResult] | None] = []
+        self._done: asyncio.Future[None] | None = None
+
+    @property
+    def count(self) -> int:
+        """Messages in it."""
+        return len(self._unique_ids)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of its records."""
+        block = self._block
+        return self._encoder.size_bytes if block is None else block.size_bytes
+
+    @property
+    def settled(self) -> bool:
+        """Whether its messages have their outcomes."""
+        return self.outcomes is not None or self.error is not None
+
+    def add(
+        self,
+        message: Message,
+        unique_id: str,
+        born_timestamp_ms: int,
+        future: asyncio.Future[SendResult] | None,
+    ) -> int:
+        """Encode one more message.
+
+        Args:
+            message: The message.
+            unique_id: Its id.
+            born_timestamp_ms: Now, milliseconds since the epoch.
+            future: Who waits for this message; nobody if the whole batch is waited for.
+
+        Returns:
+            Bytes of its record.
+
+        Raises:
+            RecordError: The record format cannot carry it; the batch is unchanged.
+        """
+        size = self._encoder.add(
+            message.body,
+            tag=message.tag,
+            keys=message.keys,
+            unique_id=unique_id,
+            properties=message.properties,
+            message_group=message.message_group,
+            flag=message.flag,
+            born_timestamp_ms=born_timestamp_ms,
+        )
+        self._unique_ids.append(unique_id)
+        self._futures.append(future)
+        return size
+
+    def to_wire(self) -> AppendBatch:
+        """Close it, and give what travels."""
+        self.open = False
+        block = self._block
+        if block is None:
+            block = self._block = self._encoder.finish()
+        return AppendBatch(
+            topic=self.topic,
+            queue_id=self.queue.queue_id,
+            record_sizes=block.sizes.astype(_INT32_LITTLE, copy=False).tobytes(),
+            tag_codes=block.tag_codes.astype(_INT32_LITTLE, copy=False).tobytes(),
+            key_counts=block.key_counts.tobytes(),
+            key_hashes=block.key_hashes.astype(_INT32_LITTLE, copy=False).tobytes(),
+            records_crc32=block.crc32,
+            records=bytes(block.records),
+        )
+
+    def go_elsewhere(self, is_welcome: Callable[[str], bool]) -> None:
+        """Go to another queue next; a pinned batch stays.
+
+        Args:
+            is_welcome: Says of a broker's name whether a batch would leave there at once.
+
+        Raises:
+            TopicRefused: No broker takes messages for the topic.
+        """
+        if self._choose_other is not None:
+            self.queue = self._choose_other(is_welcome)
+
+    async def wait_settled(self) -> None:
+        """Wait until the outcomes are there."""
+        if self.settled:
+            return
+        if self._done is None:
+            self._done = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._done)
+
+    def settle(self, result: AppendResult, broker_address: str) -> None:
+        """Tell everybody that it was stored.
+
+        Args:
+            result: What the broker says; without an error.
+            broker_address: The broker, "host:port".
+        """
+        block = self._block
+        if block is None:
+            raise AssertionError("a batch is stored after it has travelled")
+        ends = result.first_commit_log_offset + np.cumsum(block.sizes, dtype=np.int64)
+        first = result.first_queue_offset
+        results = send_results(
+            self.queue,
+            range(first, first + self.count),
+            (ends - block.sizes).tolist(),
+            self._unique_ids,
+            acknowledged_level=AcknowledgedLevel(result.acknowledged_level),
+            store_timestamp_ms=timestamp_ms(result.store_time),
+            broker_address=broker_address,
+        )
+        self.outcomes = results
+        for future, send_result in zip(self._futures, results, strict=True):
+            if future is not None and not future.done():
+                future.set_result(send_result)
+        self._finish()
+
+    def fail(self, cause: CallError) -> None:
+        """Tell everybody that it was not acknowledged.
+
+        Args:
+            cause: The last error; what earlier travels may have done is added to it.
+        """
+        self.open = False
+        unknown = self.maybe_stored or cause.outcome_unknown
+        certainty = "; it may have been stored" if unknown else "; it was not stored"
+        self.error = self._send_error(f"{cause}{certainty}", cause, unknown=unknown)
+        for future in self._futures:
+            if future is not None and not future.done():
+                # An error of its own for each: a traceback grows with everyone who raises it.
+                future.set_exception(
+                    self._send_error(f"{cause}{certainty}", cause, unknown=unknown)
+                )
+        self._finish()
+
+    def outcomes_of(self, start: int, count: int) -> Sequence[SendResult | SendError]:
+        """What some neighbouring messages got, once it is settled."""
+        if self.outcomes is not None:
+            return self.outcomes[start : start + count]
+        if self.error is None:
+            raise AssertionError("the batch is not settled")
+        return [self.error] * count
+
+    def _send_error(self, text: str, cause: CallError, *, unknown: bool) -> SendError:
+        error = SendError(
+            text,
+            reason=cause.reason,
+            outcome_unknown=unknown,
+            retriable=cause.retriable,
+            retry_after_s=cause.retry_after_s,
+            metadata=cause.metadata,
+        )
+        error.__cause__ = cause
+        return error
+
+    def _finish(self) -> None:
+        self._futures = []
+        self._block = None
+        if self._done is not None and not self._done.done():
+            self._done.set_result(None)

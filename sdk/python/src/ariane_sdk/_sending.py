@@ -1,0 +1,251 @@
+"""Batches on their way to brokers: calls, outcomes, repeats.
+
+What is repeated, and where:
+
+* What was surely not stored is repeated until its time is up; what may have been stored is repeated
+  a few times only, because each repeat may store it twice.
+* A batch that any queue will do for goes to another broker where there is one; a pinned batch waits
+  a growing while and tries its own queue again, and everything behind it in that queue waits too.
+* "Stored but not confirmed" is not repeated: it would surely be stored twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from grpc.aio import AioRpcError
+
+from ariane.broker.v1.send_service_pb2 import AppendRecordsRequest
+from ariane_sdk._broker_sender import BrokerSender
+from ariane_sdk._clock import Clock
+from ariane_sdk._connections import Connections
+from ariane_sdk._routes import Routes
+from ariane_sdk._send_batch import SendBatch
+from ariane_sdk._settings import ProducerSettings
+from ariane_sdk._status import ROUTING_REASONS, error_from_rpc, error_from_status
+from ariane_sdk.errors import ArianeError, CallError, DeadlinePassed, ServiceUnavailable
+
+REPEATED_REASONS: Final = ROUTING_REASONS | {"DEADLINE_PASSED"}
+"""Nothing was stored, and another broker, or the same with a fresh route, may do better."""
+
+STORED_REASONS: Final = frozenset({"FLUSH_UNCONFIRMED", "REPLICATION_UNCONFIRMED"})
+"""Stored, but not as safely as promised."""
+
+CALL_TIMEOUT_S_MIN: Final = 0.05
+
+logger = logging.getLogger("ariane_sdk")
+
+
+class Sending:
+    """Everything that a producer has on its way."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        routes: Routes,
+        *,
+        group: str,
+        settings: ProducerSettings,
+        clock: Clock,
+        settled: Callable[[int], None],
+    ) -> None:
+        """Have nothing on its way.
+
+        Args:
+            connections: Where channels come from.
+            routes: Where brokers are.
+            group: The producer's group.
+            settings: How the producer behaves.
+            clock: Tells when time is up.
+            settled: Told the bytes of a batch that is done.
+        """
+        self._connections = connections
+        self._routes = routes
+        self._group = group
+        self._settings = settings
+        self._clock = clock
+        self._settled = settled
+        self._senders: dict[str, BrokerSender] = {}
+        self._avoided_until_s: dict[str, float] = {}
+        # In the order in which they were opened.
+        self._unsettled: dict[SendBatch, None] = {}
+
+    def is_welcome(self, broker_name: str) -> bool:
+        """Whether a batch would leave for this broker at once, with some hope."""
+        sender = self._senders.get(broker_name)
+        return (sender is None or sender.idle) and not self._is_avoided(broker_name)
+
+    def add(self, batch: SendBatch) -> None:
+        """Have a batch travel, with what it has by then."""
+        batch.deadline_s = self._clock.monotonic_s() + self._settings.send_timeout_s
+        self._unsettled[batch] = None
+        self._sender(batch.queue.broker_name).add(batch)
+
+    async def wait_settled(self) -> None:
+        """Wait for the outcome of everything that is on its way now."""
+        for batch in list(self._unsettled):
+            await batch.wait_settled()
+
+    async def close(self) -> None:
+        """Give everything up; what is in flight may have been stored."""
+        for sender in self._senders.values():
+            await sender.close()
+        for batch in list(self._unsettled):
+            self._fail(batch, CallError("the producer was closed", outcome_unknown=not batch.open))
+
+    def _sender(self, broker_name: str) -> BrokerSender:
+        sender = self._senders.get(broker_name)
+        if sender is None:
+            sender = self._senders[broker_name] = BrokerSender(
+                broker_name,
+                self._transmit,
+                clock=self._clock,
+                calls_in_flight_max=self._settings.calls_in_flight_max,
+                request_bytes_max=self._settings.request_bytes_max,
+            )
+        return sender
+
+    async def _transmit(self, broker_name: str, batches: Sequence[SendBatch]) -> None:
+        """Make one call, and see what became of each batch; whatever happens, all are told."""
+        try:
+            await self._exchange(broker_name, batches)
+        except Exception as error:
+            logger.exception("an answer of broker %s was not understood", broker_name)
+            for batch in batches:
+                if batch in self._unsettled:
+                    self._fail(batch, CallError(f"{broker_name}: {error}", outcome_unknown=True))
+
+    async def _exchange(self, broker_name: str, batches: Sequence[SendBatch]) -> None:
+        now_s = self._clock.monotonic_s()
+        in_time = [batch for batch in batches if batch.deadline_s > now_s]
+        for batch in batches:
+            if batch.deadline_s <= now_s:
+                self._fail(batch, DeadlinePassed("its time was up before it left", retriable=True))
+        if not in_time:
+            return
+        addresses = (self._address(broker_name, batch.topic) for batch in in_time)
+        address = next(filter(None, addresses), "")
+        request = AppendRecordsRequest(
+            batches=[batch.to_wire() for batch in in_time], producer_group=self._group
+        )
+        timeout_s = min(batch.deadline_s for batch in in_time) - now_s
+        timeout_s = max(CALL_TIMEOUT_S_MIN, min(timeout_s, self._settings.call_timeout_s))
+        try:
+            if not address:
+                raise ServiceUnavailable(
+                    f"no address of broker {broker_name} is known",
+                    retriable=True,
+                    reason="BROKER_NOT_PRIMARY",
+                )
+            response = await self._connections.send(address).AppendRecords(
+                request, timeout=timeout_s
+            )
+        except AioRpcError as rpc_error:
+            error = error_from_rpc(rpc_error, peer=f"broker {broker_name} at {address}")
+            await self._failed_whole(broker_name, in_time, error)
+            return
+        except CallError as error:
+            await self._failed_whole(broker_name, in_time, error)
+            return
+        self._avoided_until_s.pop(broker_name, None)
+        failed: list[tuple[SendBatch, CallError]] = []
+        for batch, result in zip(in_time, response.results, strict=True):
+            if result.HasField("error"):
+                peer = f"broker {broker_name} at {address}"
+                failed.append((batch, error_from_status(result.error, peer=peer)))
+            else:
+                size_bytes = batch.size_bytes
+                batch.settle(result, address)
+                self._forget(batch, size_bytes)
+        if failed:
+            await self._after_failure(broker_name, failed)
+
+    async def _failed_whole(
+        self, broker_name: str, batches: Sequence[SendBatch], error: CallError
+    ) -> None:
+        """A call failed as a whole: others should not run into the same."""
+        if isinstance(error, ServiceUnavailable | DeadlinePassed):
+            until_s = self._clock.monotonic_s() + self._settings.avoid_broker_s
+            self._avoided_until_s[broker_name] = until_s
+        await self._after_failure(broker_name, [(batch, error) for batch in batches])
+        if self._is_avoided(broker_name):
+            for batch in self._sender(broker_name).give_up_unpinned():
+                self._redirect(batch)
+
+    async def _after_failure(
+        self, broker_name: str, failed: Sequence[tuple[SendBatch, CallError]]
+    ) -> None:
+        """Repeat what may be repeated."""
+        misled = {
+            batch.topic
+            for batch, error in failed
+            if error.reason in ROUTING_REASONS or isinstance(error, ServiceUnavailable)
+        }
+        # Should nobody know better, the next try will tell.
+        await asyncio.gather(*map(self._routes.refresh, misled), return_exceptions=True)
+        again: list[SendBatch] = []
+        for batch, error in failed:
+            batch.failure_count += 1
+            if not self._may_repeat(batch, error):
+                self._fail(batch, error)
+                continue
+            batch.maybe_stored |= error.outcome_unknown
+            batch.repeat_count += _is_counted(error)
+            delay_s = min(
+                self._settings.repeat_delay_s_min * 2 ** (batch.failure_count - 1),
+                self._settings.repeat_delay_s_max,
+            )
+            batch.not_before_s = self._clock.monotonic_s() + max(delay_s, error.retry_after_s)
+            if batch.not_before_s >= batch.deadline_s:
+                self._fail(batch, error)
+            elif batch.pinned:
+                again.append(batch)
+            else:
+                self._redirect(batch)
+        if again:
+            self._sender(broker_name).add_again(again)
+
+    def _may_repeat(self, batch: SendBatch, error: CallError) -> bool:
+        if error.reason in STORED_REASONS:
+            return False
+        if not error.retriable and error.reason not in REPEATED_REASONS:
+            return False
+        return not _is_counted(error) or batch.repeat_count < self._settings.repeats_max
+
+    def _redirect(self, batch: SendBatch) -> None:
+        """Have an unpinned batch travel to whatever broker is welcome."""
+        before = batch.queue.broker_name
+        try:
+            batch.go_elsewhere(self.is_welcome)
+        except ArianeError as error:
+            self._fail(batch, CallError(str(error), reason=error.reason, retriable=True))
+            return
+        if batch.queue.broker_name != before:
+            batch.not_before_s = 0.0
+        self._sender(batch.queue.broker_name).add_again([batch])
+
+    def _is_avoided(self, broker_name: str) -> bool:
+        until_s = self._avoided_until_s.get(broker_name)
+        return until_s is not None and self._clock.monotonic_s() < until_s
+
+    def _address(self, broker_name: str, topic: str) -> str:
+        route = self._routes.cached(topic)
+        broker = route.broker(broker_name) if route is not None else None
+        return broker.primary_address if broker is not None else ""
+
+    def _fail(self, batch: SendBatch, error: CallError) -> None:
+        size_bytes = batch.size_bytes
+        batch.fail(error)
+        self._forget(batch, size_bytes)
+
+    def _forget(self, batch: SendBatch, size_bytes: int) -> None:
+        del self._unsettled[batch]
+        self._settled(size_bytes)
+
+
+def _is_counted(error: CallError) -> bool:
+    """Whether repeats after this error are few: they store twice, or they change nothing."""
+    return error.outcome_unknown or error.reason in ROUTING_REASONS - {"BROKER_NOT_PRIMARY"}

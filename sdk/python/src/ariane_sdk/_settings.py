@@ -1,0 +1,89 @@
+"""What can be set, with units and defaults. The defaults are those of the RocketMQ family."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ariane_sdk._limits import BODY_BYTES_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerSettings:
+    """How a producer behaves.
+
+    Attributes:
+        call_timeout_s: How long one call may take, in seconds.
+        send_timeout_s: How long a message may wait and travel in all, repeats included.
+        repeats_max: How often a batch is sent again although an earlier try may have stored it;
+            each repeat may store it twice. What was surely not stored is repeated until
+            ``send_timeout_s`` is over.
+        repeat_delay_s_min: Delay before the first repeat on the same broker; it doubles each time.
+        repeat_delay_s_max: Upper bound of that delay.
+        avoid_broker_s: How long a broker that did not answer gets no messages that others can take.
+        body_bytes_max: Bytes of one body.
+        batch_bytes_max: Bytes of records after which a batch takes no more; a larger message is a
+            batch of its own.
+        request_bytes_max: Bytes of records in one call to a broker; a larger batch goes alone.
+        calls_in_flight_max: Calls to one broker at the same time. Order within a queue is kept
+            with any number.
+        buffered_bytes_max: Bytes of records that wait or travel; senders wait beyond that.
+    """
+
+    call_timeout_s: float = 3.0
+    send_timeout_s: float = 10.0
+    repeats_max: int = 2
+    repeat_delay_s_min: float = 0.05
+    repeat_delay_s_max: float = 1.0
+    avoid_broker_s: float = 2.0
+    body_bytes_max: int = BODY_BYTES_MAX
+    batch_bytes_max: int = 1 << 20
+    request_bytes_max: int = 4_000_000
+    calls_in_flight_max: int = 1
+    buffered_bytes_max: int = 64 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerSettings:
+    """How a push consumer behaves.
+
+    Attributes:
+        call_timeout_s: How long a call other than a held pull may take, in seconds.
+        hold_s: How long a broker holds a pull that finds nothing, at most 30.
+        pull_record_count_max: Messages in the answer to one pull.
+        pull_bytes_max: Bytes in the answer to one pull, about.
+        queue_message_count_max: Messages of one queue that wait for the listener; beyond that the
+            queue is not pulled.
+        queue_bytes_max: The same in bytes of records.
+        queue_span_max: Distance of the newest from the oldest unfinished message of one queue.
+        rebalance_interval_s: How often the assignment is computed anew without being told.
+        rebalance_gap_s_min: Time between two computations, however often it is told.
+        handover_s: How long a member of a larger group waits before it takes over a queue, so that
+            the one before can finish and store its offset.
+        offset_store_interval_s: How often consumer offsets are stored.
+        release_timeout_s: How long a queue that is given up, or a consumer that stops, waits for
+            the listener.
+        listener_threads: Threads for a listener that is a plain function.
+        redelivery_delay_s_min: Delay before a batch is delivered again after its listener failed;
+            it doubles each time.
+        redelivery_delay_s_max: Upper bound of that delay.
+        reconnect_delay_s_min: Delay before a broker is tried again; it doubles each time.
+        reconnect_delay_s_max: Upper bound of that delay.
+    """
+
+    call_timeout_s: float = 3.0
+    hold_s: float = 15.0
+    pull_record_count_max: int = 4096
+    pull_bytes_max: int = 1 << 20
+    queue_message_count_max: int = 1000
+    queue_bytes_max: int = 100 << 20
+    queue_span_max: int = 2000
+    rebalance_interval_s: float = 20.0
+    rebalance_gap_s_min: float = 1.0
+    handover_s: float = 1.0
+    offset_store_interval_s: float = 5.0
+    release_timeout_s: float = 10.0
+    listener_threads: int = 20
+    redelivery_delay_s_min: float = 1.0
+    redelivery_delay_s_max: float = 60.0
+    reconnect_delay_s_min: float = 0.1
+    reconnect_delay_s_max: float = 2.0

@@ -1,0 +1,199 @@
+"""From what a call ended with to an error of this package: the inverse of the services' table.
+
+A service names its reason in ``google.rpc.ErrorInfo``. Where there is none, the answer did not come
+from a service of ours but from gRPC itself, and only its code is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from google.protobuf.message import DecodeError
+from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
+from google.rpc.status_pb2 import Status
+from grpc import StatusCode
+from grpc.aio import AioRpcError
+
+from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane_sdk.errors import (
+    AccessDenied,
+    CallError,
+    DeadlinePassed,
+    FeatureNotAvailable,
+    GroupNotFound,
+    GroupRefused,
+    QueueNotFound,
+    QueueOffsetOutOfRange,
+    RecordDamaged,
+    RouteNotFound,
+    ServiceUnavailable,
+    TopicExists,
+    TopicNotFound,
+    TopicRefused,
+)
+
+ERROR_DOMAIN: Final = "ariane.mq"
+
+_REASON_PREFIX: Final = "ERROR_REASON_"
+_DETAILS_KEY: Final = "grpc-status-details-bin"
+
+# gRPC gives a call that never left the client the same code as one whose connection broke: only
+# this text tells them apart. Where it is missing the outcome is taken as unknown, which is safe.
+_NEVER_SENT_TEXTS: Final = ("failed to connect to all addresses", "DNS resolution failed")
+
+
+class ReasonRow(NamedTuple):
+    """What a reason means for the caller.
+
+    Attributes:
+        error: The class of the error.
+        retriable: Whether the same may succeed later, or on another broker.
+        outcome_unknown: Whether what was asked for may have happened.
+    """
+
+    error: type[CallError]
+    retriable: bool = False
+    outcome_unknown: bool = False
+
+
+REASON_ROWS: Final[Mapping[str, ReasonRow]] = {
+    "INTERNAL_FAULT": ReasonRow(CallError, outcome_unknown=True),
+    "FIELD_INVALID": ReasonRow(CallError),
+    "FEATURE_NOT_AVAILABLE": ReasonRow(FeatureNotAvailable),
+    "SERVICE_STARTING": ReasonRow(ServiceUnavailable, retriable=True),
+    "SERVICE_DRAINING": ReasonRow(ServiceUnavailable, retriable=True),
+    "SERVICE_BUSY": ReasonRow(ServiceUnavailable, retriable=True),
+    "DEADLINE_PASSED": ReasonRow(DeadlinePassed),
+    "CREDENTIALS_INVALID": ReasonRow(AccessDenied),
+    "ACCESS_DENIED": ReasonRow(AccessDenied),
+    "TOPIC_NAME_ILLEGAL": ReasonRow(CallError),
+    "TOPIC_NOT_FOUND": ReasonRow(TopicNotFound),
+    "TOPIC_EXISTS": ReasonRow(TopicExists),
+    "TOPIC_RESERVED": ReasonRow(TopicRefused),
+    "TOPIC_NOT_WRITABLE": ReasonRow(TopicRefused),
+    "TOPIC_NOT_READABLE": ReasonRow(TopicRefused),
+    "QUEUE_NOT_FOUND": ReasonRow(QueueNotFound),
+    "MESSAGE_TYPE_MISMATCH": ReasonRow(CallError),
+    "MESSAGE_TOO_LARGE": ReasonRow(CallError),
+    "MESSAGE_ILLEGAL": ReasonRow(CallError),
+    "BLOCK_CORRUPTED": ReasonRow(CallError),
+    "STORE_FULL": ReasonRow(ServiceUnavailable, retriable=True),
+    "STORE_POISONED": ReasonRow(ServiceUnavailable, retriable=True),
+    "FLUSH_UNCONFIRMED": ReasonRow(CallError, outcome_unknown=True),
+    "REPLICATION_UNCONFIRMED": ReasonRow(CallError, outcome_unknown=True),
+    "SEQUENCE_GAP": ReasonRow(CallError),
+    "PRODUCER_FENCED": ReasonRow(CallError),
+    "BROKER_NOT_PRIMARY": ReasonRow(ServiceUnavailable),
+    "QUEUE_OFFSET_OUT_OF_RANGE": ReasonRow(QueueOffsetOutOfRange),
+    "RECORD_CORRUPTED": ReasonRow(RecordDamaged),
+    "MESSAGE_NOT_FOUND": ReasonRow(CallError),
+    "HELD_PULLS_EXHAUSTED": ReasonRow(ServiceUnavailable, retriable=True),
+    "GROUP_NAME_ILLEGAL": ReasonRow(CallError),
+    "GROUP_NOT_FOUND": ReasonRow(GroupNotFound),
+    "GROUP_EXISTS": ReasonRow(CallError),
+    "CONSUMER_OFFSET_NOT_FOUND": ReasonRow(CallError),
+    "SUBSCRIPTION_CONFLICT": ReasonRow(GroupRefused),
+    "QUEUE_LOCKED": ReasonRow(CallError),
+    "QUEUE_LOCK_FENCED": ReasonRow(CallError),
+    "CLIENT_NOT_ATTACHED": ReasonRow(GroupRefused),
+    "FILTER_EXPRESSION_INVALID": ReasonRow(CallError),
+    "TRANSACTION_DECIDED": ReasonRow(CallError),
+    "TRANSACTION_NOT_FOUND": ReasonRow(CallError),
+    "RECEIPT_HANDLE_EXPIRED": ReasonRow(CallError),
+    "BROKER_NAME_TAKEN": ReasonRow(CallError),
+    "BROKER_NOT_REGISTERED": ReasonRow(CallError),
+    "ROUTE_NOT_FOUND": ReasonRow(RouteNotFound),
+    "SETTING_INVALID": ReasonRow(CallError),
+    "PAGE_TOKEN_INVALID": ReasonRow(CallError),
+}
+"""One row for each reason of the contract; a test compares the two lists."""
+
+ROUTING_REASONS: Final = frozenset(
+    {"TOPIC_NOT_FOUND", "TOPIC_NOT_WRITABLE", "QUEUE_NOT_FOUND", "BROKER_NOT_PRIMARY"}
+)
+"""The route that led here is out of date, or another broker serves what this one refuses."""
+
+# Codes of gRPC itself. Whatever is not listed has surely not happened.
+_CODE_ROWS: Final[Mapping[StatusCode, ReasonRow]] = {
+    StatusCode.UNAVAILABLE: ReasonRow(ServiceUnavailable, retriable=True, outcome_unknown=True),
+    StatusCode.DEADLINE_EXCEEDED: ReasonRow(DeadlinePassed, retriable=True, outcome_unknown=True),
+    StatusCode.CANCELLED: ReasonRow(CallError, retriable=True, outcome_unknown=True),
+    StatusCode.UNKNOWN: ReasonRow(CallError, outcome_unknown=True),
+    StatusCode.INTERNAL: ReasonRow(CallError, retriable=True, outcome_unknown=True),
+    StatusCode.ABORTED: ReasonRow(CallError, retriable=True, outcome_unknown=True),
+    StatusCode.DATA_LOSS: ReasonRow(CallError, outcome_unknown=True),
+    StatusCode.RESOURCE_EXHAUSTED: ReasonRow(CallError, outcome_unknown=True),
+    StatusCode.UNIMPLEMENTED: ReasonRow(FeatureNotAvailable),
+    StatusCode.PERMISSION_DENIED: ReasonRow(AccessDenied),
+    StatusCode.UNAUTHENTICATED: ReasonRow(AccessDenied),
+}
+_CODES_BY_NUMBER: Final = {code.value[0]: code for code in StatusCode}
+
+
+def error_from_rpc(error: AioRpcError, *, peer: str) -> CallError:
+    """The error that a call ended with.
+
+    Args:
+        error: What gRPC raised.
+        peer: Whom the call was to, for the text.
+    """
+    trailing = error.trailing_metadata()
+    for key, value in trailing or ():
+        if key == _DETAILS_KEY:
+            packed = value if isinstance(value, bytes) else value.encode()
+            try:
+                return error_from_status(Status.FromString(packed), peer=peer)
+            except DecodeError:
+                break
+    code, details = error.code(), error.details() or ""
+    never_sent = code is StatusCode.UNAVAILABLE and any(t in details for t in _NEVER_SENT_TEXTS)
+    return _error_from_code(code, details, peer, never_sent=never_sent)
+
+
+def error_from_status(status: Status, *, peer: str) -> CallError:
+    """The error that a status of the wire stands for.
+
+    Args:
+        status: With an ``ErrorInfo`` of our domain, or of somebody else.
+        peer: Who sent it, for the text.
+    """
+    info = ErrorInfo()
+    retry = RetryInfo()
+    retry_after_s = 0.0
+    reason = ""
+    for detail in status.details:
+        if detail.Unpack(info) and info.domain == ERROR_DOMAIN:
+            reason = info.reason
+        elif detail.Unpack(retry):
+            retry_after_s = retry.retry_delay.ToTimedelta().total_seconds()
+    if not reason:
+        code = _CODES_BY_NUMBER.get(status.code, StatusCode.UNKNOWN)
+        return _error_from_code(code, status.message, peer)
+    # A service of tomorrow may have reasons that this client has never heard of.
+    row = REASON_ROWS.get(reason, ReasonRow(CallError, outcome_unknown=True))
+    return row.error(
+        f"{peer}: {status.message or reason}",
+        reason=reason,
+        outcome_unknown=row.outcome_unknown,
+        retriable=row.retriable,
+        retry_after_s=retry_after_s,
+        metadata=dict(info.metadata),
+    )
+
+
+def _error_from_code(
+    code: StatusCode, details: str, peer: str, *, never_sent: bool = False
+) -> CallError:
+    row = _CODE_ROWS.get(code, ReasonRow(CallError))
+    return row.error(
+        f"{peer}: {details or code.name}",
+        reason=row.error.reason if row.error is not CallError else f"GRPC_{code.name}",
+        outcome_unknown=row.outcome_unknown and not never_sent,
+        retriable=row.retriable,
+    )
+
+
+def reason_name(value: ErrorReason.ValueType) -> str:
+    """The name that a reason bears on the wire."""
+    return ErrorReason.Name(value).removeprefix(_REASON_PREFIX)

@@ -1,0 +1,138 @@
+"""One topic as a producer sees it: its route, and the batches that are open for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
+
+from ariane_sdk._message import Message, MessageQueue, SendResult
+from ariane_sdk._queue_choice import GroupQueues, StickyRoundRobin
+from ariane_sdk._route import Route
+from ariane_sdk._send_batch import SendBatch
+from ariane_sdk.errors import CallError, IllegalArgument, QueueNotFound, TopicRefused
+
+QueueSelector: TypeAlias = Callable[[Sequence[MessageQueue], Message], MessageQueue]
+"""Chooses one of a topic's writable queues, which come sorted."""
+
+
+class QueueWish(NamedTuple):
+    """Which queue the sender of a message wants; at most one of the two is given.
+
+    Attributes:
+        message_queue: This one.
+        selector: The one that this function chooses.
+    """
+
+    message_queue: MessageQueue | None = None
+    selector: QueueSelector | None = None
+
+
+NO_WISH = QueueWish()
+
+
+class ParkedMessage(NamedTuple):
+    """A message whose topic has no known route yet."""
+
+    message: Message
+    wish: QueueWish
+    future: asyncio.Future[SendResult]
+    size_bytes: int
+
+
+class TopicLane:
+    """Queue choice and open batches of one topic.
+
+    Attributes:
+        topic: The topic.
+        route: Where its queues are; nothing until a name server has told.
+        open_unpinned: The batch of the messages for no particular queue.
+        open_pinned: The batches of those for a particular queue.
+        parked: Messages that wait for the route.
+        route_task: Asks for the route.
+        refusal: Why there is no route.
+    """
+
+    __slots__ = (
+        "_group_queues",
+        "_sticky",
+        "_sticky_first",
+        "open_pinned",
+        "open_unpinned",
+        "parked",
+        "refusal",
+        "route",
+        "route_task",
+        "topic",
+    )
+
+    def __init__(self, topic: str, *, sticky_first: int) -> None:
+        """Know nothing but the name.
+
+        Args:
+            topic: The topic.
+            sticky_first: Where the round through the queues begins; any number.
+        """
+        self.topic = topic
+        self.route: Route | None = None
+        self.open_unpinned: SendBatch | None = None
+        self.open_pinned: dict[MessageQueue, SendBatch] = {}
+        self.parked: list[ParkedMessage] = []
+        self.route_task: asyncio.Task[None] | None = None
+        self.refusal: CallError | None = None
+        self._sticky_first = sticky_first
+        self._sticky: StickyRoundRobin | None = None
+        self._group_queues: GroupQueues | None = None
+
+    def follow(self, route: Route) -> None:
+        """Choose from the queues of this route from now on; open batches go where they were to."""
+        self.route = route
+        queues = route.write_queues
+        self._sticky = StickyRoundRobin(queues, self._sticky_first) if queues else None
+        self._group_queues = GroupQueues(queues) if queues else None
+
+    def pinned_queue(self, message: Message, wish: QueueWish) -> MessageQueue | None:
+        """The queue that a message must go to, or nothing when any will do.
+
+        Raises:
+            IllegalArgument: The queue is of another topic.
+            QueueNotFound: The route has no such queue to write.
+            TopicRefused: No broker takes messages for the topic.
+        """
+        queue = wish.message_queue
+        if queue is None and wish.selector is not None:
+            queue = wish.selector(self._write_queues(), message)
+        if queue is not None:
+            if queue.topic != self.topic:
+                raise IllegalArgument(f"{queue} is no queue of topic {self.topic!r}")
+            if queue not in self._write_queues():
+                raise QueueNotFound(f"the route has no queue {queue} to write", retriable=True)
+            return queue
+        if message.message_group:
+            if self._group_queues is None:
+                raise self._refusal()
+            return self._group_queues.queue_of(message.message_group)
+        return None
+
+    def next_queue(self, is_welcome: Callable[[str], bool]) -> MessageQueue:
+        """The queue of the next batch that any queue will do for.
+
+        Args:
+            is_welcome: Says of a broker's name whether a batch would leave there at once.
+
+        Raises:
+            TopicRefused: No broker takes messages for the topic.
+        """
+        if self._sticky is None:
+            raise self._refusal()
+        return self._sticky.move_on(is_welcome)
+
+    def _write_queues(self) -> Sequence[MessageQueue]:
+        return self.route.write_queues if self.route is not None else ()
+
+    def _refusal(self) -> TopicRefused:
+        return TopicRefused(
+            f"no broker takes messages for topic {self.topic!r} now",
+            retriable=True,
+            metadata={"topic": self.topic},
+        )

@@ -1,0 +1,295 @@
+"""Everything that can go wrong in the client.
+
+::
+
+    ArianeError                     reason, outcome_unknown, retriable, retry_after_s, metadata
+    +-- ClientNotRunning            used before it was started, or after it was closed
+    +-- ClientForked                made in a parent process
+    +-- SendBufferFull              `send_nowait` found no room
+    +-- IllegalArgument (ValueError)
+    |   +-- NameIllegal             a topic or group name outside the rules
+    |   +-- MessageIllegal          a message that breaks a rule; it never left the client
+    |   |   +-- MessageTooLarge     its body is larger than the limit
+    |   +-- FilterIllegal           a filter expression that cannot be understood
+    +-- SendError                   a message was not acknowledged; may be stored if outcome_unknown
+    +-- BatchSendError              some messages of a batch were not acknowledged
+    +-- CallError                   a service answered with an error, or not at all
+        +-- NameServersUnreachable  no name server answered
+        +-- ServiceUnavailable      nobody answers there now, or it is starting, draining or full
+        +-- DeadlinePassed          no answer in time
+        +-- RouteNotFound           no live broker carries the topic
+        +-- TopicNotFound           the broker does not know the topic
+        +-- TopicExists
+        +-- TopicRefused            no permission to write or read it, or reserved
+        +-- QueueNotFound
+        +-- QueueOffsetOutOfRange   queue_offset, min, max
+        +-- RecordDamaged           a stored record fails its checksum
+        +-- GroupNotFound
+        +-- GroupRefused            the group does not let this member in
+        +-- ConsumerOffsetRefused   some consumer offsets were not stored
+        +-- AccessDenied            credentials or rights are missing
+        +-- FeatureNotAvailable     the service does not do this yet
+
+Every error says what may be done about it: ``retriable`` whether the same may succeed later, and
+``outcome_unknown`` whether it may have happened nevertheless. An unknown outcome is never reported
+as a failure, and a retry after it may store a message twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ariane_sdk._message import MessageQueue, SendResult
+
+_NO_METADATA: Mapping[str, str] = MappingProxyType({})
+
+
+class ArianeError(Exception):
+    """Root of every error of this package.
+
+    Attributes:
+        reason: Why, as a word that never changes: the name of an ``ErrorReason`` of the contract
+            without its prefix, or one of the client's own.
+        outcome_unknown: Whether what was asked for may have happened nevertheless.
+        retriable: Whether the same may succeed later, or elsewhere.
+        retry_after_s: How long the service asks to wait before a retry, in seconds; 0 if it
+            does not say.
+        metadata: The numbers and names that the text speaks of.
+    """
+
+    reason = "UNSPECIFIED"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: str = "",
+        outcome_unknown: bool = False,
+        retriable: bool = False,
+        retry_after_s: float = 0.0,
+        metadata: Mapping[str, str] = _NO_METADATA,
+    ) -> None:
+        """Say what happened.
+
+        Args:
+            message: For people.
+            reason: Overrides the reason of the class.
+            outcome_unknown: See the class.
+            retriable: See the class.
+            retry_after_s: See the class.
+            metadata: See the class.
+        """
+        super().__init__(message)
+        if reason:
+            self.reason = reason
+        self.outcome_unknown = outcome_unknown
+        self.retriable = retriable
+        self.retry_after_s = retry_after_s
+        self.metadata = metadata
+
+
+class ClientNotRunning(ArianeError):
+    """The client was used before it was started, or after it was closed."""
+
+    reason = "CLIENT_NOT_RUNNING"
+
+
+class ClientForked(ArianeError):
+    """The client was made in a parent process; connections and loops do not survive a fork.
+
+    Make clients after the fork, or start processes by "spawn" or "forkserver".
+    """
+
+    reason = "CLIENT_FORKED"
+
+
+class SendBufferFull(ArianeError):
+    """``send_nowait`` found no room; ``wait_for_room`` waits for some."""
+
+    reason = "SEND_BUFFER_FULL"
+
+
+class IllegalArgument(ArianeError, ValueError):
+    """The client itself refuses; nothing left it."""
+
+    reason = "FIELD_INVALID"
+
+
+class NameIllegal(IllegalArgument):
+    """A topic or group name outside the rules."""
+
+    reason = "TOPIC_NAME_ILLEGAL"
+
+
+class MessageIllegal(IllegalArgument):
+    """A message that breaks a rule; it never left the client."""
+
+    reason = "MESSAGE_ILLEGAL"
+
+
+class MessageTooLarge(MessageIllegal):
+    """A body larger than the limit; ``size_bytes`` and ``limit_bytes`` in the metadata."""
+
+    reason = "MESSAGE_TOO_LARGE"
+
+
+class FilterIllegal(IllegalArgument):
+    """A filter expression that cannot be understood."""
+
+    reason = "FILTER_EXPRESSION_INVALID"
+
+
+class SendError(ArianeError):
+    """A message was not acknowledged; with ``outcome_unknown`` it may be stored nevertheless.
+
+    The error of the last try is the ``__cause__``.
+    """
+
+
+class BatchSendError(ArianeError):
+    """Some messages of a batch were not acknowledged.
+
+    Attributes:
+        outcomes: One for each message, in their order: what it got, or why it was refused.
+    """
+
+    reason = "BATCH_INCOMPLETE"
+
+    def __init__(self, outcomes: Sequence[SendResult | ArianeError]) -> None:
+        """Sum up.
+
+        Args:
+            outcomes: One for each message, in their order.
+        """
+        failures = [outcome for outcome in outcomes if isinstance(outcome, ArianeError)]
+        first = f"; the first: {failures[0]}" if failures else ""
+        super().__init__(
+            f"{len(failures)} of {len(outcomes)} messages were not acknowledged{first}",
+            outcome_unknown=any(failure.outcome_unknown for failure in failures),
+            retriable=all(failure.retriable for failure in failures),
+        )
+        self.outcomes = outcomes
+
+
+class CallError(ArianeError):
+    """A service answered with an error, or not at all.
+
+    Subclasses name what applications tell apart; everything else comes as this, with its reason.
+    """
+
+
+class NameServersUnreachable(CallError):
+    """No name server answered."""
+
+    reason = "NAME_SERVERS_UNREACHABLE"
+
+
+class ServiceUnavailable(CallError):
+    """Nobody answers there now, or the service is starting, draining, busy or full."""
+
+    reason = "UNREACHABLE"
+
+
+class DeadlinePassed(CallError):
+    """No answer in time."""
+
+    reason = "DEADLINE_PASSED"
+
+
+class RouteNotFound(CallError):
+    """No live broker carries the topic."""
+
+    reason = "ROUTE_NOT_FOUND"
+
+
+class TopicNotFound(CallError):
+    """The broker does not know the topic."""
+
+    reason = "TOPIC_NOT_FOUND"
+
+
+class TopicExists(CallError):
+    """A topic of that name stands already."""
+
+    reason = "TOPIC_EXISTS"
+
+
+class TopicRefused(CallError):
+    """The topic may not be written or read here, or belongs to the system."""
+
+    reason = "TOPIC_NOT_WRITABLE"
+
+
+class QueueNotFound(CallError):
+    """The broker has no such message queue."""
+
+    reason = "QUEUE_NOT_FOUND"
+
+
+class QueueOffsetOutOfRange(CallError):
+    """The queue offset lies outside what is kept; ``queue_offset``, ``min``, ``max``."""
+
+    reason = "QUEUE_OFFSET_OUT_OF_RANGE"
+
+    @property
+    def min_queue_offset(self) -> int:
+        """Oldest queue offset that is kept."""
+        return int(self.metadata["min"])
+
+    @property
+    def max_queue_offset(self) -> int:
+        """Readable end, exclusive."""
+        return int(self.metadata["max"])
+
+
+class RecordDamaged(CallError):
+    """A stored record fails its checksum; never repeated."""
+
+    reason = "RECORD_CORRUPTED"
+
+
+class GroupNotFound(CallError):
+    """The broker does not know the group."""
+
+    reason = "GROUP_NOT_FOUND"
+
+
+class GroupRefused(CallError):
+    """The group does not let this member in: another subscription, or a client id taken."""
+
+    reason = "SUBSCRIPTION_CONFLICT"
+
+
+class ConsumerOffsetRefused(CallError):
+    """Some consumer offsets were not stored; the others were.
+
+    Attributes:
+        refused: Why, by message queue.
+    """
+
+    reason = "CONSUMER_OFFSET_REFUSED"
+
+    def __init__(self, refused: Mapping[MessageQueue, CallError]) -> None:
+        """Sum up.
+
+        Args:
+            refused: Why, by message queue.
+        """
+        reasons = "; ".join(f"{queue}: {error}" for queue, error in refused.items())
+        super().__init__(f"consumer offsets were refused: {reasons}")
+        self.refused = refused
+
+
+class AccessDenied(CallError):
+    """Credentials or rights are missing."""
+
+    reason = "ACCESS_DENIED"
+
+
+class FeatureNotAvailable(CallError):
+    """The service does not do this yet."""
+
+    reason = "FEATURE_NOT_AVAILABLE"

@@ -1,0 +1,149 @@
+import pytest
+from google.protobuf.any_pb2 import Any
+from google.protobuf.duration_pb2 import Duration
+from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
+from google.rpc.status_pb2 import Status
+from grpc import StatusCode
+from grpc.aio import AioRpcError, Metadata
+
+from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane_sdk import errors
+from ariane_sdk._status import (
+    ERROR_DOMAIN,
+    REASON_ROWS,
+    error_from_rpc,
+    error_from_status,
+    reason_name,
+)
+from ariane_servicekit import error_table
+
+
+def packed(message):
+    detail = Any()
+    detail.Pack(message)
+    return detail
+
+
+def status_of(reason, *, domain=ERROR_DOMAIN, code=StatusCode.NOT_FOUND, **metadata):
+    info = ErrorInfo(reason=reason, domain=domain, metadata=metadata)
+    return Status(code=code.value[0], message=f"it is {reason}", details=[packed(info)])
+
+
+def rpc_error(code, details="", status=None):
+    trailing = Metadata()
+    if status is not None:
+        trailing.add("grpc-status-details-bin", status.SerializeToString())
+    return AioRpcError(code, Metadata(), trailing, details)
+
+
+def test_every_reason_of_the_contract_has_a_row():
+    contract = {reason_name(value) for value in ErrorReason.values()} - {"UNSPECIFIED"}
+
+    assert contract == set(REASON_ROWS)
+
+
+@pytest.mark.parametrize("name", sorted(REASON_ROWS))
+def test_a_row_says_the_same_as_the_table_of_the_services(name):
+    theirs = error_table.ERROR_TABLE[ErrorReason.Value(f"ERROR_REASON_{name}")]
+    ours = REASON_ROWS[name]
+
+    assert (ours.retriable, ours.outcome_unknown) == (theirs.retriable, theirs.outcome_unknown)
+
+
+@pytest.mark.parametrize("name", sorted(REASON_ROWS))
+def test_an_error_comes_back_from_the_wire(name):
+    error = error_from_status(status_of(name, topic="orders"), peer="broker-a")
+
+    assert type(error) is REASON_ROWS[name].error
+    assert error.reason == name
+    assert error.metadata == {"topic": "orders"}
+    assert "broker-a" in str(error)
+
+
+def test_the_wait_that_a_service_asks_for_is_kept():
+    status = status_of("SERVICE_BUSY", code=StatusCode.RESOURCE_EXHAUSTED)
+    status.details.append(packed(RetryInfo(retry_delay=Duration(nanos=250_000_000))))
+
+    error = error_from_status(status, peer="broker-a")
+
+    assert error.retry_after_s == 0.25
+    assert error.retriable
+
+
+def test_a_reason_of_tomorrow_is_an_error_with_an_unknown_outcome():
+    error = error_from_status(status_of("MOON_IN_THE_WAY"), peer="broker-a")
+
+    assert type(error) is errors.CallError
+    assert error.reason == "MOON_IN_THE_WAY"
+    assert error.outcome_unknown
+
+
+def test_reasons_of_another_domain_are_not_ours():
+    error = error_from_status(status_of("TOPIC_NOT_FOUND", domain="example.com"), peer="p")
+
+    assert not isinstance(error, errors.TopicNotFound)
+
+
+def test_bounds_come_with_an_offset_out_of_range():
+    status = status_of("QUEUE_OFFSET_OUT_OF_RANGE", queue_offset="9", min="3", max="7")
+
+    error = error_from_status(status, peer="broker-a")
+
+    assert isinstance(error, errors.QueueOffsetOutOfRange)
+    assert (error.min_queue_offset, error.max_queue_offset) == (3, 7)
+
+
+def test_details_of_a_call_win_over_its_code():
+    status = status_of("STORE_FULL", code=StatusCode.RESOURCE_EXHAUSTED)
+
+    error = error_from_rpc(rpc_error(StatusCode.RESOURCE_EXHAUSTED, "x", status), peer="broker-a")
+
+    assert error.reason == "STORE_FULL"
+    assert not error.outcome_unknown
+
+
+def test_broken_details_fall_back_to_the_code():
+    error = rpc_error(StatusCode.NOT_FOUND)
+    error.trailing_metadata().add("grpc-status-details-bin", b"\xff\xff\xff")
+
+    assert error_from_rpc(error, peer="p").reason == "GRPC_NOT_FOUND"
+
+
+@pytest.mark.parametrize(
+    ("code", "details", "unknown", "kind"),
+    [
+        (StatusCode.UNAVAILABLE, "Socket closed", True, errors.ServiceUnavailable),
+        (
+            StatusCode.UNAVAILABLE,
+            "failed to connect to all addresses; last error: refused",
+            False,
+            errors.ServiceUnavailable,
+        ),
+        (StatusCode.DEADLINE_EXCEEDED, "", True, errors.DeadlinePassed),
+        (StatusCode.CANCELLED, "", True, errors.CallError),
+        (StatusCode.UNKNOWN, "", True, errors.CallError),
+        (StatusCode.INVALID_ARGUMENT, "", False, errors.CallError),
+        (StatusCode.UNIMPLEMENTED, "", False, errors.FeatureNotAvailable),
+        (StatusCode.UNAUTHENTICATED, "", False, errors.AccessDenied),
+    ],
+)
+def test_without_details_the_outcome_is_known_only_where_nothing_was_sent(
+    code, details, unknown, kind
+):
+    error = error_from_rpc(rpc_error(code, details), peer="broker-a")
+
+    assert type(error) is kind
+    assert error.outcome_unknown is unknown
+
+
+def test_the_tree_in_the_docstring_is_the_tree():
+    drawn = {
+        line.split("+-- ")[1].split()[0] for line in errors.__doc__.splitlines() if "+-- " in line
+    }
+    defined = {
+        name
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, errors.ArianeError)
+    }
+
+    assert drawn | {"ArianeError"} == defined
