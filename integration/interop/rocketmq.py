@@ -1,0 +1,141 @@
+"""Apache RocketMQ as a process beside the tests: fetched by its coordinates, started on loopback.
+
+Nothing of it is kept in this repository. Maven resolves it once into ``.cache/rocketmq``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+CACHE = HERE.parents[1] / ".cache" / "rocketmq"
+JAVA_FLAGS = [
+    "-Xms512m",
+    "-Xmx1g",
+    "-XX:MaxDirectMemorySize=512m",
+    *(
+        f"--add-opens=java.base/{package}=ALL-UNNAMED"
+        for package in ("java.nio", "sun.nio.ch", "java.lang")
+    ),
+    "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
+]
+
+
+def class_path() -> str:
+    """Resolve RocketMQ's jars and return a Java class path."""
+    marker = CACHE / "resolved"
+    pom = HERE / "java" / "pom.xml"
+    if not marker.exists() or marker.stat().st_mtime < pom.stat().st_mtime:
+        shutil.rmtree(CACHE, ignore_errors=True)
+        CACHE.mkdir(parents=True)
+        command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
+        command += [f"-DoutputDirectory={CACHE}", "-DincludeScope=runtime"]
+        subprocess.run(command, check=True, capture_output=True, timeout=300)
+        marker.touch()
+    return f"{CACHE}/*"
+
+
+def free_port(span: int = 1) -> int:
+    """A port P of which P to P + span - 1 are free now; RocketMQ cannot listen on port 0."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+        if all(_is_free(port + step) for step in range(span)):
+            return port
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+@contextmanager
+def java_process(main: str, arguments: Sequence[str], home: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a Java main class until the context ends; its output goes to a file in ``home``."""
+    (home / "conf").mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, "ROCKETMQ_HOME": str(home), "HOME": str(home)}
+    log = home / f"{main.rsplit('.', 1)[-1]}.log"
+    command = ["java", *JAVA_FLAGS, f"-Duser.home={home}", "-cp", class_path(), main, *arguments]
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command, env=environment, stdout=output, stderr=subprocess.STDOUT, cwd=home
+        )
+        try:
+            yield process
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def wait_for_port(port: int, process: subprocess.Popen[bytes], *, seconds: float = 60) -> None:
+    """Wait until somebody listens on a loopback port."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise AssertionError(f"process ended with status {process.returncode}")
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    raise AssertionError(f"nobody listens on port {port}")
+
+
+@contextmanager
+def rocketmq(store: Path, home: Path, settings: dict[str, Any]) -> Iterator[str]:
+    """A name server and a broker of Apache RocketMQ on a store; yields the name server's address."""
+    home.mkdir(parents=True, exist_ok=True)
+    name_port, broker_port = free_port(), free_port(4) + 2
+    (home / "namesrv.conf").write_text(f"listenPort={name_port}\n")
+    broker_settings = {
+        "brokerClusterName": "DefaultCluster",
+        "brokerName": "broker-java",
+        "brokerIP1": "127.0.0.1",
+        "brokerIP2": "127.0.0.1",
+        "listenPort": broker_port,
+        "haListenPort": broker_port + 1,
+        "namesrvAddr": f"127.0.0.1:{name_port}",
+        "storePathRootDir": store,
+        "storePathCommitLog": store / "commitlog",
+        "autoCreateTopicEnable": "true",
+        "diskMaxUsedSpaceRatio": 99,
+        **settings,
+    }
+    lines = [f"{name}={value}" for name, value in broker_settings.items()]
+    (home / "broker.conf").write_text("\n".join(lines) + "\n")
+    with java_process(
+        "org.apache.rocketmq.namesrv.NamesrvStartup", ["-c", str(home / "namesrv.conf")], home
+    ) as name_server:
+        wait_for_port(name_port, name_server)
+        with java_process(
+            "org.apache.rocketmq.broker.BrokerStartup", ["-c", str(home / "broker.conf")], home
+        ) as broker:
+            wait_for_port(broker_port, broker)
+            yield f"127.0.0.1:{name_port}"
+
+
+def run_java_tool(source: str, arguments: Sequence[str], *, seconds: float = 120) -> list[Any]:
+    """Run one of the Java sources beside this file; returns the JSON lines it printed."""
+    command = ["java", "-cp", class_path(), str(HERE / "java" / source), *arguments]
+    done = subprocess.run(command, capture_output=True, timeout=seconds, check=False)
+    if done.returncode != 0:
+        raise AssertionError(done.stderr.decode()[-3000:])
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith(b"{")]
