@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,6 +89,24 @@ class DelayStatistics:
                 (self.p90_departure_delay, other.p90_departure_delay),
             )
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """All that is known beforehand about a run."""
+
+    totals: FlightTotals
+
+    message_groups: int
+    """Aircraft, and flights that do not tell theirs."""
+
+    statistics: Mapping[str, DelayStatistics]
+    """What the topic ``delays`` must hold, by key."""
+
+    @classmethod
+    def of(cls, flights: Sequence[Flight]) -> Expectation:
+        """Work it out from the flights of the run."""
+        return cls(count_flights(flights), count_message_groups(flights), delay_statistics(flights))
 
 
 def count_flights(flights: Iterable[Flight]) -> FlightTotals:

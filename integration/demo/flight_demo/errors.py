@@ -8,7 +8,6 @@
     +-- GroupStalled        the consumer group receives nothing more, but not everything came
     +-- TotalsDiffer        a total does not hold
 """
-# ruff: noqa: N818 - the names say what happened; DemoError is the one that says "Error".
 
 from __future__ import annotations
 

@@ -50,6 +50,9 @@ class Display(Protocol):
     def advance(self, count: int) -> None:
         """The stage has come to `count`."""
 
+    def note(self, text: str) -> None:
+        """The stage cannot count yet, but says where it stands."""
+
     def end(self, outcome: StageOutcome) -> None:
         """The stage is done."""
 
@@ -71,6 +74,10 @@ class Stage:
         """Tell how far the stage has come."""
         self.count = count
         self._display.advance(count)
+
+    def note(self, text: str) -> None:
+        """Tell where the stage stands when it cannot count."""
+        self._display.note(text)
 
     def finish(self) -> None:
         """Stop the clock: what follows is no longer the work that the rate is about."""
@@ -146,9 +153,11 @@ class TerminalDisplay:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._progress: Progress | None = None
+        self._name = ""
 
     def begin(self, name: str, total: int | None, unit: str) -> None:
         """Show the bar."""
+        self._name = name
         self._progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -167,6 +176,13 @@ class TerminalDisplay:
         """Move the bar."""
         if self._progress is not None:
             self._progress.update(self._progress.task_ids[0], completed=count)
+
+    def note(self, text: str) -> None:
+        """Write the text beside the bar."""
+        if self._progress is not None:
+            self._progress.update(
+                self._progress.task_ids[0], description=f"{self._name} [dim]({text})[/]"
+            )
 
     def end(self, outcome: StageOutcome) -> None:
         """Replace the bar by a line."""
@@ -205,13 +221,25 @@ class LineDisplay:
 
     def advance(self, count: int) -> None:
         """Write a line if the last one is old enough."""
+        if self._line_is_due():
+            of_total = "" if self._total is None else f" of {self._total:,}"
+            rate = count / (self._clock() - self._began)
+            self._write(f"{count:,}{of_total} {self._unit}, {rate:,.0f}/s")
+
+    def note(self, text: str) -> None:
+        """Write a line if the last one is old enough."""
+        if self._line_is_due():
+            self._write(f"{text}, {self._clock() - self._began:.0f} s")
+
+    def _line_is_due(self) -> bool:
         now = self._clock()
         if now < self._next_line:
-            return
+            return False
         self._next_line = now + self._seconds_between_lines
-        of_total = "" if self._total is None else f" of {self._total:,}"
-        rate = count / (now - self._began)
-        self._console.print(f"... {self._name}: {count:,}{of_total} {self._unit}, {rate:,.0f}/s")
+        return True
+
+    def _write(self, text: str) -> None:
+        self._console.print(f"... {self._name}: {text}")
 
     def end(self, outcome: StageOutcome) -> None:
         """Write the closing line."""

@@ -11,13 +11,8 @@ from flight_demo.closed_form import (
     delay_statistics,
 )
 from flight_demo.events import EventKind, in_event_time_order, instant, iter_events
-from flight_demo.flights import Flight, package_folder, read_airlines, read_flights
+from flight_demo.flights import Flight, package_folder, read_airlines
 from flight_demo.selection import Selection
-
-
-@pytest.fixture(scope="module")
-def year():
-    return list(read_flights(package_folder()))
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ import dataclasses
 
 import pytest
 from flight_demo.events import in_event_time_order, iter_events
-from flight_demo.flights import package_folder, read_flights
 from flight_demo.ledger import Ledger, LedgerTotals
 from flight_demo.selection import Selection
 
@@ -25,8 +24,8 @@ class Received:
 
 
 @pytest.fixture(scope="module")
-def day():
-    flights = Selection(days=1).choose(read_flights(package_folder()))
+def day(year):
+    flights = Selection(days=1).choose(year)
     return [
         Received(event.body, event.tag, event.message_group, queue_offset)
         for queue_offset, event in enumerate(iter_events(flights, in_event_time_order(flights)))

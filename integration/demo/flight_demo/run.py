@@ -1,0 +1,198 @@
+"""The run: the stages in their order.
+
+::
+
+    flights.csv -> events -> producer -> broker-a, broker-b : flights -> two consumers -> ledgers
+                                                       |                                    |
+                                                       +-> Spark -> delays -> consumer      |
+                                                                                  |         |
+    closed form ------------------------------------------------------> compared with all of it
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from ariane_sdk import ClusterClient, Producer, QueueReader
+from ariane_servicekit.processes import LocalCluster
+from flight_demo.checks import Check
+from flight_demo.children import child
+from flight_demo.closed_form import Expectation
+from flight_demo.delays import ReceivedStatistics, consume_statistics
+from flight_demo.events import FlightEvent, in_event_time_order, iter_events
+from flight_demo.flights import Flight, package_folder, read_airlines, read_flights
+from flight_demo.group import MEMBERS, GroupTotals, consumer_group
+from flight_demo.picture import draw_delays
+from flight_demo.publish import Sabotage, publish, sabotaged
+from flight_demo.selection import Selection
+from flight_demo.spark_job import SparkOrders
+from flight_demo.stages import Stages
+from flight_demo.totals import Findings, all_checks
+
+FLIGHTS, DELAYS = "flights", "delays"
+BOARD, STATISTICIANS = "departure-board", "statisticians"
+BROKERS, QUEUES_A_BROKER = 2, 4
+_FLIGHTS_BETWEEN_REPORTS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class RunOrders:
+    """What a run shall do."""
+
+    selection: Selection
+    picture_path: Path
+    sabotage: Sabotage | None = None
+
+
+async def run(orders: RunOrders, stages: Stages, folder: Path) -> list[Check]:
+    """Run all stages and return every total.
+
+    Args:
+        orders: What to do.
+        stages: Where progress is shown and remembered.
+        folder: Everything that is written goes here, but for the picture.
+
+    Raises:
+        DemoError: A stage cannot go on.
+        ProcessFailed: A service did not start.
+        ArianeError: The cluster refused something.
+    """
+    flights = _read(orders.selection, stages)
+    expected = Expectation.of(flights)
+    async with AsyncExitStack() as stack:
+        with stages.stage("start name server and brokers", unit="processes") as stage:
+            cluster = LocalCluster(folder / "cluster", brokers=BROKERS)
+            name_servers = (await stack.enter_async_context(cluster)).name_servers
+            client = await stack.enter_async_context(ClusterClient(name_servers))
+            for topic in (FLIGHTS, DELAYS):
+                await client.create_topic(topic, queue_count=QUEUES_A_BROKER)
+            stage.reach(len(cluster.processes))
+        reader = await stack.enter_async_context(QueueReader(name_servers))
+        on_stage = _Cast(name_servers, reader, stages, folder)
+        events = _events(flights, orders.sabotage)
+        acknowledged, group = await on_stage.publish_and_consume(events, expected.totals.events)
+        # The flights have done their part; Spark can use the room.
+        del flights, events
+        spark_events = await on_stage.run_spark(expected.totals.events)
+        delays = await on_stage.consume_delays(len(expected.statistics))
+        found = Findings(
+            acknowledged=acknowledged,
+            stored=await on_stage.stored(FLIGHTS),
+            group=group,
+            behind=await on_stage.behind(BOARD, FLIGHTS),
+            spark_events=spark_events,
+            delays_stored=await on_stage.stored(DELAYS),
+            delays=delays,
+        )
+    with stages.stage("draw the delays", unit="pictures") as stage:
+        airlines = read_airlines(package_folder())
+        draw_delays(delays.by_key, airlines, orders.picture_path, cache_folder=folder)
+        stage.reach(1)
+    return all_checks(expected, found, whole_year=orders.selection.whole_year)
+
+
+def _read(selection: Selection, stages: Stages) -> Sequence[Flight]:
+    with stages.stage("read the flights of 2013", unit="flights") as stage:
+
+        def counted() -> Iterator[Flight]:
+            for count, flight in enumerate(read_flights(package_folder()), start=1):
+                if count % _FLIGHTS_BETWEEN_REPORTS == 0:
+                    stage.reach(count)
+                yield flight
+
+        flights = selection.choose(counted())
+        stage.reach(len(flights))
+    # They stay until the end: a collection need not look at them again and again.
+    gc.freeze()
+    return flights
+
+
+def _events(flights: Sequence[Flight], sabotage: Sabotage | None) -> Iterator[FlightEvent]:
+    events = iter_events(flights, in_event_time_order(flights))
+    return events if sabotage is None else sabotaged(events, sabotage)
+
+
+class _Cast:
+    """The stages that play on a running cluster."""
+
+    def __init__(
+        self, name_servers: str, reader: QueueReader, stages: Stages, folder: Path
+    ) -> None:
+        self._name_servers = name_servers
+        self._reader = reader
+        self._stages = stages
+        self._folder = folder
+
+    async def publish_and_consume(
+        self, events: Iterator[FlightEvent], event_count: int
+    ) -> tuple[int, GroupTotals]:
+        """Return how many events were acknowledged and what the group saw of them."""
+        bounds = await self._reader.bounds(FLIGHTS)
+        async with consumer_group(
+            self._name_servers, FLIGHTS, BOARD, event_count, self._folder
+        ) as group:
+            with self._stages.stage("two consumers share the queues", unit="queues") as stage:
+                await group.wait_assigned([str(queue) for queue in bounds], stage)
+                stage.reach(len(bounds))
+            with self._stages.stage(
+                "publish in event-time order", total=event_count, unit="events"
+            ) as stage:
+                async with Producer(self._name_servers, group="airports") as producer:
+                    acknowledged = await publish(producer, FLIGHTS, events, stage)
+                    stage.finish()
+            with self._stages.stage(
+                f"consume with {MEMBERS} processes", total=event_count, unit="events"
+            ) as stage:
+                await group.go()
+                await group.follow(stage, min(acknowledged, event_count))
+                stage.finish()
+            return acknowledged, await group.settle()
+
+    async def run_spark(self, event_count: int) -> int:
+        """Let Spark write the delays, and return how many events it read."""
+        orders = SparkOrders(self._name_servers, FLIGHTS, DELAYS, self._folder / "spark")
+        orders.folder.mkdir()
+        rows = 0
+        async with child(
+            "spark", "flight_demo.spark_job", orders.to_arguments(), folder=self._folder
+        ) as job:
+            with self._stages.stage("start Spark", unit="session") as stage:
+                async for _ in job.hear_until("session"):
+                    stage.reach(1)
+            with self._stages.stage("Spark reads and aggregates", unit="events") as stage:
+                async for line in job.hear_until("read"):
+                    if line["event"] == "tasks":
+                        stage.note(
+                            f"{line['done']} of {line['total']} tasks, {event_count:,} events"
+                        )
+                rows = line["rows"]
+                stage.reach(rows)
+            with self._stages.stage("Spark writes the delays", unit="messages") as stage:
+                async for line in job.hear_until("written"):
+                    if line["event"] == "written":
+                        stage.reach(line["rows"])
+        return rows
+
+    async def consume_delays(self, message_count: int) -> ReceivedStatistics:
+        """Return what the topic ``delays`` says."""
+        with self._stages.stage(
+            "consume the delays", total=message_count, unit="messages"
+        ) as stage:
+            return await consume_statistics(
+                self._name_servers, DELAYS, STATISTICIANS, message_count, stage
+            )
+
+    async def stored(self, topic: str) -> int:
+        """Return how many messages `topic` holds."""
+        bounds = await self._reader.bounds(topic)
+        return sum(end - begin for begin, end in bounds.values())
+
+    async def behind(self, group: str, topic: str) -> int:
+        """Return how many messages of `topic` lie behind what `group` has stored."""
+        bounds = await self._reader.bounds(topic)
+        offsets = await self._reader.stored_offsets(group, topic)
+        return sum(end - offsets.get(queue, begin) for queue, (begin, end) in bounds.items())

@@ -1,0 +1,194 @@
+"""Spark's part, a process of its own (``python -m flight_demo.spark_job``).
+
+It reads the topic ``flights`` once, works out how late each carrier's flights left, in each month
+and in the whole time, and writes one message for each of these to the topic ``delays``. It tells
+the demo where it stands: ``session``, ``tasks`` (again and again), ``read``, ``written``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from ariane_spark import session
+from flight_demo.children import say
+
+_EVENT = "flight string, carrier string, departure_delay int"
+_SECONDS_BETWEEN_REPORTS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOrders:
+    """What the job is told on its command line."""
+
+    name_servers: str
+    source_topic: str
+    target_topic: str
+
+    folder: Path
+    """Where Spark may write its own files."""
+
+    def to_arguments(self) -> list[str]:
+        """Return the command line."""
+        return [
+            f"--name-servers={self.name_servers}",
+            f"--source-topic={self.source_topic}",
+            f"--target-topic={self.target_topic}",
+            f"--folder={self.folder}",
+        ]
+
+    @classmethod
+    def parse(cls, arguments: Sequence[str] | None = None) -> SparkOrders:
+        """Read the command line."""
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--name-servers", required=True)
+        parser.add_argument("--source-topic", required=True)
+        parser.add_argument("--target-topic", required=True)
+        parser.add_argument("--folder", type=Path, required=True)
+        return cls(**vars(parser.parse_args(arguments)))
+
+
+def delay_statistics(events: DataFrame) -> DataFrame:
+    """Return one row a carrier and month, one a carrier (month null), and one for everything.
+
+    Args:
+        events: Rows with ``tag`` and ``body`` as the topic holds them.
+    """
+    event = f.from_json(f.col("body").cast("string"), _EVENT)
+    departed = f.col("tag") == "departed"
+    return (
+        events.select("tag", event.alias("event"))
+        .select(
+            "tag",
+            "event.carrier",
+            # The local month is in the flight's id; the event's own time is UTC.
+            f.substring("event.flight", 6, 2).cast("int").alias("month"),
+            "event.departure_delay",
+        )
+        .rollup("carrier", "month")
+        .agg(
+            f.count("*").alias("events"),
+            f.count_if(f.col("tag") == "scheduled").alias("flights"),
+            f.count_if(departed).alias("departed"),
+            f.count_if(f.col("tag") == "cancelled").alias("cancelled"),
+            f.avg(f.when(departed, f.col("departure_delay"))).alias("mean_departure_delay"),
+            f.percentile(f.when(departed, f.col("departure_delay")), f.lit(0.9)).alias(
+                "p90_departure_delay"
+            ),
+        )
+    )
+
+
+def as_messages(statistics: DataFrame) -> DataFrame:
+    """Return the rows of `statistics` that name a carrier as rows of the sink."""
+    statistics = statistics.where("carrier is not null")
+    key = f.when(f.col("month").isNull(), f.col("carrier")).otherwise(
+        f.format_string("%s-%02d", "carrier", "month")
+    )
+    body = f.to_json(
+        f.struct(
+            "carrier",
+            "month",
+            "flights",
+            "departed",
+            "cancelled",
+            "mean_departure_delay",
+            "p90_departure_delay",
+        )
+    )
+    return statistics.select(
+        f.encode(body, "UTF-8").alias("body"),
+        f.when(f.col("month").isNull(), "carrier").otherwise("month").alias("tag"),
+        f.array(key).alias("keys"),
+        f.col("carrier").alias("messageGroup"),
+    )
+
+
+def run(orders: SparkOrders) -> None:
+    """Read, work out, write."""
+    spark = _session(orders.folder)
+    say("session")
+    with _reports_of(spark):
+        events = (
+            spark.read.format("ariane")
+            .schema("tag string, body binary")
+            .option("endpoints", orders.name_servers)
+            .option("topic", orders.source_topic)
+            .load()
+        )
+        # Kept, so that the topic is read once although two actions follow.
+        statistics = delay_statistics(events).persist()
+        everything = statistics.where("carrier is null").first()
+        say("read", rows=everything["events"] if everything else 0)
+        messages = as_messages(statistics)
+        count = messages.count()
+        (
+            messages.write.format("ariane")
+            .mode("append")
+            .option("endpoints", orders.name_servers)
+            .option("topic", orders.target_topic)
+            .save()
+        )
+        say("written", rows=count)
+    spark.stop()
+
+
+def _session(folder: Path) -> SparkSession:
+    return session(
+        "flight delays",
+        settings={
+            "spark.local.dir": str(folder),
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            # 201 groups come out: two tasks are one too many already, 200 would take seconds.
+            "spark.sql.shuffle.partitions": "2",
+        },
+    )
+
+
+@contextmanager
+def _reports_of(spark: SparkSession) -> Iterator[None]:
+    """Tell how many tasks are done while the block runs."""
+    tracker = spark.sparkContext.statusTracker()
+    ended = threading.Event()
+
+    def report() -> None:
+        while not ended.wait(_SECONDS_BETWEEN_REPORTS):
+            for stage_id in tracker.getActiveStageIds():
+                stage = tracker.getStageInfo(stage_id)
+                if stage is not None:
+                    say("tasks", done=stage.numCompletedTasks, total=stage.numTasks)
+
+    reporter = threading.Thread(target=report, daemon=True)
+    reporter.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        reporter.join()
+
+
+def _end_with_input() -> None:
+    """End this session, the Java machine with it, when whoever started it is gone."""
+
+    def watch() -> None:
+        sys.stdin.buffer.read()
+        time.sleep(_SECONDS_BETWEEN_REPORTS)
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+if __name__ == "__main__":
+    _end_with_input()
+    run(SparkOrders.parse())
