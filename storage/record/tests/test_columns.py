@@ -30,6 +30,12 @@ def packed(records):
     return b"".join(records), np.array([len(record) for record in records], np.int32)
 
 
+def all_messages(block, sizes):
+    """By way of the columns, topics included, which are decoded where they are asked for."""
+    columns = decode_columns(block, sizes)
+    return [columns.message(position) for position in range(len(columns))]
+
+
 def accepted_one_by_one(block, sizes):
     """Which bytes the decoder of single records takes for records."""
     start = 0
@@ -144,8 +150,7 @@ def test_damage_is_refused_by_all_decoders_alike(records, data):
     accepted = accepted_one_by_one(bytes(damaged), sizes)
 
     if accepted:
-        columns = decode_columns(damaged, sizes)
-        expected = [columns.message(position) for position in range(len(columns))]
+        expected = all_messages(damaged, sizes)
         views = list(iter_messages(damaged, sizes))
         assert [view.body for view in views] == [fields.body for fields in expected]
         assert [view.properties for view in views] == [fields.properties for fields in expected]
@@ -153,9 +158,7 @@ def test_damage_is_refused_by_all_decoders_alike(records, data):
         with pytest.raises(RecordCorrupted):
             list(iter_messages(damaged, sizes))
         with pytest.raises(RecordCorrupted):
-            columns = decode_columns(damaged, sizes)
-            for position in range(len(columns)):  # Topics are decoded where they are asked for.
-                columns.message(position)
+            all_messages(damaged, sizes)
 
 
 @given(SOME_RECORDS.filter(bool), st.data())

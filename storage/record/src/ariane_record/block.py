@@ -163,7 +163,7 @@ class BlockEncoder:
         self._key_counts = []
         self._keys = []
 
-    def add(  # noqa: C901, PLR0912, PLR0915 - a call of its own for each step would double the price.
+    def add(
         self,
         body: ByteBuffer,
         *,
@@ -197,45 +197,12 @@ class BlockEncoder:
             IllegalProperty: A property, tag or key that the format cannot carry.
             RecordTooLarge: The record fits into no block, or its properties into no record.
         """
-        # One call a message: everything here is written for few and cheap byte codes, which is why
-        # all pairs become one text first, checked and encoded once.
-        pair_count = 0
-        if properties:
-            if not _OWN_OR_EMPTY.isdisjoint(properties) or "" in properties.values():
-                raise _illegal_pair(properties)
-            text = _join_pairs(map(_join_pair, properties.items())) + _VALUE_END
-            pair_count = len(properties)
-        else:
-            text = ""
-        key_count = len(keys)
-        if key_count:
-            if isinstance(keys, str):
-                raise TypeError("keys is a sequence of texts, not one text")
-            joined = KEY_SEPARATOR.join(keys)
-            if joined.count(KEY_SEPARATOR) != key_count - 1 or "" in keys:
-                raise IllegalProperty(f"keys {keys!r}: a key is not empty and holds no space")
-            text = f"{text}KEYS\x01{joined}\x02"
-            pair_count += 1
-        if tag:
-            text = f"{text}TAGS\x01{tag}\x02"
-            pair_count += 1
-        if unique_id:
-            text = f"{text}UNIQ_KEY\x01{unique_id}\x02"
-            pair_count += 1
-            key_count += 1
-        if message_group:
-            text = f"{text}__SHARDINGKEY\x01{message_group}\x02"
-            pair_count += 1
-        if text.count(_NAME_END) != pair_count or text.count(_VALUE_END) != pair_count:
-            raise IllegalProperty("a property, tag, key, id or group holds 0x01 or 0x02")
-        try:
-            encoded = text.encode()
-        except UnicodeEncodeError as error:
-            raise IllegalProperty(f"no Unicode text: {error}") from error
+        encoded = _encode_pairs(properties, keys, tag, unique_id, message_group)
         if type(body) is not bytes:
             body = bytes(memoryview(body))
         body_length = len(body)
         properties_length = len(encoded) + CRC_PROPERTY_BYTES
+        key_count = len(keys) + 1 if unique_id else len(keys)
         size = self._fixed_bytes + body_length + properties_length
         size_bytes = self.size_bytes + size
         if (
@@ -301,6 +268,51 @@ class BlockEncoder:
         if size > room:
             return BlockFull(f"record of {size} bytes; {room} bytes are left")
         return ValueError("the host bits of the system flag are not for the producer to set")
+
+
+def _encode_pairs(  # noqa: C901 - five optional parts, told one after the other.
+    properties: Mapping[str, str] | None,
+    keys: Sequence[str],
+    tag: str,
+    unique_id: str,
+    message_group: str,
+) -> bytes:
+    """All properties of one message, encoded: the user's first.
+
+    This is most of what a message costs its producer, hence one text that is checked and encoded as
+    a whole.
+    """
+    if properties:
+        if not _OWN_OR_EMPTY.isdisjoint(properties) or "" in properties.values():
+            raise _illegal_pair(properties)
+        text = _join_pairs(map(_join_pair, properties.items())) + _VALUE_END
+        count = len(properties)
+    else:
+        text = ""
+        count = 0
+    if keys:
+        if isinstance(keys, str):
+            raise TypeError("keys is a sequence of texts, not one text")
+        joined = KEY_SEPARATOR.join(keys)
+        if joined.count(KEY_SEPARATOR) != len(keys) - 1 or "" in keys:
+            raise IllegalProperty(f"keys {keys!r}: a key is not empty and holds no space")
+        text = f"{text}KEYS\x01{joined}\x02"
+        count += 1
+    if tag:
+        text = f"{text}TAGS\x01{tag}\x02"
+        count += 1
+    if unique_id:
+        text = f"{text}UNIQ_KEY\x01{unique_id}\x02"
+        count += 1
+    if message_group:
+        text = f"{text}__SHARDINGKEY\x01{message_group}\x02"
+        count += 1
+    if text.count(_NAME_END) != count or text.count(_VALUE_END) != count:
+        raise IllegalProperty("a property, tag, key, id or group holds 0x01 or 0x02")
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise IllegalProperty(f"no Unicode text: {error}") from error
 
 
 def _illegal_pair(properties: Mapping[str, str]) -> IllegalProperty:

@@ -11,7 +11,6 @@
         +-- IllegalProperty   a property or key that the format cannot carry
         +-- RecordTooLarge    body, topic or properties beyond what a record can hold
 """
-# ruff: noqa: N818 - the names say what happened; RecordError is the one that says "Error".
 
 from __future__ import annotations
 
