@@ -1,0 +1,82 @@
+"""Messages as lines of text or JSON, both ways: what ``produce`` reads and ``consume`` writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ariane_admin.errors import CommandFailed
+from ariane_admin.exits import ExitStatus
+from ariane_sdk import Message, ReceivedMessage
+
+_FIELDS = frozenset({"body", "tag", "keys", "message_group", "properties"})
+
+
+@dataclass(frozen=True, slots=True)
+class MessageDefaults:
+    """What every message of one run of ``produce`` has, unless its own line says otherwise."""
+
+    topic: str
+    tag: str = ""
+    keys: tuple[str, ...] = ()
+    message_group: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def from_text(self, line: bytes) -> Message:
+        """Return the message whose body is `line`."""
+        return Message(
+            self.topic, line, self.tag, self.keys, self.message_group, dict(self.properties)
+        )
+
+    def from_json(self, line: bytes, number: int) -> Message:
+        """Return the message that `line` describes; `number` is for the error.
+
+        Raises:
+            CommandFailed: The line is no object with the known fields.
+        """
+        try:
+            given = json.loads(line)
+            if not isinstance(given, dict):
+                raise _no_message(number, "it is no JSON object")
+            unknown = given.keys() - _FIELDS
+            if unknown or not isinstance(given.get("body"), str):
+                wrong = f"unknown field {min(unknown)!r}" if unknown else "no text named 'body'"
+                raise _no_message(number, wrong)
+            return Message(
+                self.topic,
+                given["body"].encode(),
+                given.get("tag", self.tag),
+                tuple(given.get("keys", self.keys)),
+                given.get("message_group", self.message_group),
+                {**self.properties, **given.get("properties", {})},
+            )
+        except (ValueError, TypeError) as error:
+            raise _no_message(number, str(error)) from error
+
+
+def as_row(message: ReceivedMessage) -> Mapping[str, Any]:
+    """Return a received message for programs. A body that is no text comes as ``body_hex``."""
+    body = bytes(message.body)
+    try:
+        content = {"body": body.decode()}
+    except UnicodeDecodeError:
+        content = {"body_hex": body.hex()}
+    return {
+        "topic": message.topic,
+        "broker_name": message.message_queue.broker_name,
+        "queue_id": message.message_queue.queue_id,
+        "queue_offset": message.queue_offset,
+        "unique_id": message.unique_id,
+        "tag": message.tag,
+        "keys": list(message.keys),
+        "message_group": message.message_group,
+        "properties": dict(message.properties),
+        "store_time": message.store_time.isoformat(),
+        **content,
+    }
+
+
+def _no_message(number: int, wrong: str) -> CommandFailed:
+    return CommandFailed(f"line {number:,} is no message: {wrong}", ExitStatus.USAGE)

@@ -1,0 +1,90 @@
+"""Lines in and out."""
+
+import asyncio
+import os
+
+import pytest
+
+from ariane_admin.errors import CommandFailed
+from ariane_admin.line_input import iter_lines
+from ariane_admin.message_lines import MessageDefaults
+
+DEFAULTS = MessageDefaults(
+    "orders", tag="created", keys=("o-1",), message_group="c-7", properties={"a": "1", "b": "2"}
+)
+
+
+async def lines_of(written, *, in_pieces_of=1 << 16):
+    reading, writing = os.pipe()
+    try:
+        read = [
+            line
+            async for lines in _feeding(reading, writing, written, in_pieces_of)
+            for line in lines
+        ]
+    finally:
+        os.close(reading)
+    return read
+
+
+async def _feeding(reading, writing, written, size):
+    def write():
+        for start in range(0, len(written), size):
+            os.write(writing, written[start : start + size])
+        os.close(writing)
+
+    writer = asyncio.create_task(asyncio.to_thread(write))
+    async for lines in iter_lines(reading):
+        yield lines
+    await writer
+
+
+@pytest.mark.parametrize("size", [1, 3, 1 << 16])
+async def test_lines_are_cut_at_their_ends_only(size):
+    written = b"one\ntwo\r\n\nfour and no end"
+    assert await lines_of(written, in_pieces_of=size) == [b"one", b"two", b"", b"four and no end"]
+
+
+async def test_no_lines():
+    assert await lines_of(b"") == []
+
+
+async def test_a_line_comes_before_the_next_is_written():
+    reading, writing = os.pipe()
+    chunks = iter_lines(reading)
+    os.write(writing, b"first\n")
+    assert await anext(chunks) == [b"first"]
+    os.close(writing)
+    assert [lines async for lines in chunks] == []
+    os.close(reading)
+
+
+def test_a_text_line_is_a_body():
+    message = DEFAULTS.from_text(b"first order")
+    assert (message.topic, message.body, message.tag) == ("orders", b"first order", "created")
+    assert (message.keys, message.message_group) == (("o-1",), "c-7")
+
+
+def test_a_json_line_overrides_the_defaults():
+    line = b'{"body": "x", "tag": "paid", "keys": ["o-2", "p"], "properties": {"b": "3"}}'
+    message = DEFAULTS.from_json(line, 1)
+    assert (message.body, message.tag, message.keys) == (b"x", "paid", ("o-2", "p"))
+    assert message.message_group == "c-7"
+    assert message.properties == {"a": "1", "b": "3"}
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        (b"not json", "Expecting value"),
+        (b"[1]", "no JSON object"),
+        (b'{"tag": "x"}', "no text named 'body'"),
+        (b'{"body": 7}', "no text named 'body'"),
+        (b'{"body": "x", "colour": "red"}', "unknown field 'colour'"),
+        (b'{"body": "x", "keys": 7}', "int"),
+        (b"\xff", "utf-8"),
+    ],
+)
+def test_a_line_that_is_no_message_is_named(line, wrong):
+    with pytest.raises(CommandFailed, match=f"line 1,200 is no message: .*{wrong}"):
+        DEFAULTS.from_json(line, 1200)
