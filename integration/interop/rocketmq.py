@@ -65,7 +65,9 @@ def _is_free(port: int) -> bool:
 
 
 @contextmanager
-def java_process(main: str, arguments: Sequence[str], home: Path) -> Iterator[subprocess.Popen[bytes]]:
+def java_process(
+    main: str, arguments: Sequence[str], home: Path
+) -> Iterator[subprocess.Popen[bytes]]:
     """Run a Java main class until the context ends; its output goes to a file in ``home``."""
     (home / "conf").mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "ROCKETMQ_HOME": str(home), "HOME": str(home)}

@@ -5,6 +5,7 @@ import java.util.TreeMap;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.PullStatus;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
@@ -31,8 +32,7 @@ public final class ReadTopics {
     consumer.start();
     StringBuilder out = new StringBuilder();
     for (int i = 1; i < arguments.length; i++) {
-      Collection<MessageQueue> queues = consumer.fetchSubscribeMessageQueues(arguments[i]);
-      for (MessageQueue queue : queues) {
+      for (MessageQueue queue : queuesOf(consumer, arguments[i])) {
         readQueue(consumer, queue, out);
       }
     }
@@ -40,6 +40,21 @@ public final class ReadTopics {
     System.out.println("{\"end\":true}");
     System.out.flush();
     consumer.shutdown();
+  }
+
+  /** A broker listens before its topics are known to the name server. */
+  private static Collection<MessageQueue> queuesOf(DefaultMQPullConsumer consumer, String topic)
+      throws Exception {
+    for (int attempt = 0; ; attempt++) {
+      try {
+        return consumer.fetchSubscribeMessageQueues(topic);
+      } catch (MQClientException error) {
+        if (attempt == 60) {
+          throw error;
+        }
+        Thread.sleep(500);
+      }
+    }
   }
 
   private static void readQueue(DefaultMQPullConsumer consumer, MessageQueue queue, StringBuilder out)

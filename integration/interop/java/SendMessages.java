@@ -1,6 +1,7 @@
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Random;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
@@ -33,7 +34,7 @@ public final class SendMessages {
     producer.setNamesrvAddr(arguments[0]);
     producer.setSendMsgTimeout(20_000);
     producer.start();
-    List<MessageQueue> queues = producer.fetchPublishMessageQueues(topic);
+    List<MessageQueue> queues = queuesOf(producer, topic);
     int sent = 0;
     while (sent < count) {
       MessageQueue queue = queues.get(random.nextInt(queues.size()));
@@ -52,6 +53,21 @@ public final class SendMessages {
     System.out.println("{\"sent\":" + sent + "}");
     System.out.flush();
     producer.shutdown();
+  }
+
+  /** A broker listens before its topics are known to the name server. */
+  private static List<MessageQueue> queuesOf(DefaultMQProducer producer, String topic)
+      throws Exception {
+    for (int attempt = 0; ; attempt++) {
+      try {
+        return producer.fetchPublishMessageQueues(topic);
+      } catch (MQClientException error) {
+        if (attempt == 60) {
+          throw error;
+        }
+        Thread.sleep(500);
+      }
+    }
   }
 
   private static Message message(String topic, int number, Random random, boolean large) {
