@@ -51,7 +51,7 @@ def steps() -> list[Step]:
         Step("format", "ruff's formatter", (ruff, "format", "--check", ".")),
         Step("lint", "ruff's rules", (ruff, "check", "--quiet", ".")),
         Step("types", "mypy, strict", (mypy, *packages)),
-        Step("imports", "who may import whom", (lint_imports,)),
+        Step("imports", "who may import whom", (lint_imports, "--no-logo")),
         Step("proto-format", "buf's formatter", module("tools.protos", "format")),
         Step("proto-lint", "buf's rules and comments", module("tools.protos", "lint")),
         Step("proto-breaking", "contract against baseline", module("tools.protos", "breaking")),

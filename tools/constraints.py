@@ -33,10 +33,11 @@ def main() -> int:
         command = (
             *(str(uv), "pip", "compile", str(asked), "--output-file", str(CONSTRAINTS)),
             # The oldest Python that we run on; later ones take the same versions.
-            *("--python-version", "3.11", "--generate-hashes", "--upgrade", "--quiet"),
+            *("--python-version", "3.11", "--generate-hashes", "--upgrade"),
             *("--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links"),
         )
-        return subprocess.run(command, cwd=ROOT, check=False).returncode
+        # It prints the file that it writes, and what went wrong on the other stream.
+        return subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=False).returncode
 
 
 def foreign_requirements() -> list[str]:

@@ -1,0 +1,137 @@
+"""Promises of the contract that no linter knows: access rules and error reasons."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterator
+
+import pytest
+from google.protobuf import descriptor_pb2
+from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
+
+import ariane
+from ariane.common.v1 import access_pb2
+from ariane.common.v1.access_pb2 import Action, Resource
+from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane_servicekit.error_table import ERROR_TABLE
+from tools import protos
+
+NAMING_FIELDS = {
+    Resource.RESOURCE_TOPIC: "topic",
+    Resource.RESOURCE_GROUP: "consumer_group",
+    Resource.RESOURCE_FILTER: "filter",
+    Resource.RESOURCE_USER: "user",
+}
+
+NAMED_BY_STATE = {
+    # The broker asks for the right to publish for each topic that the batch has staged.
+    "ariane.broker.v1.TransactionService.CommitBatch",
+    "ariane.broker.v1.TransactionService.AbortBatch",
+    "ariane.broker.v1.TransactionService.GetBatchProgress",
+}
+"""Methods whose resource follows from what the service knows, not from the request."""
+
+
+def all_methods() -> list[MethodDescriptor]:
+    """Every method of every service."""
+    names = [each.name for each in pkgutil.walk_packages(ariane.__path__, "ariane.")]
+    modules = [importlib.import_module(name) for name in names if name.endswith("_pb2")]
+    services = [s for m in modules for s in m.DESCRIPTOR.services_by_name.values()]
+    return [method for service in services for method in service.methods]
+
+
+METHODS = all_methods()
+
+
+def reachable_fields(message: Descriptor, depth: int = 3) -> Iterator[FieldDescriptor]:
+    """The fields of a message and of the messages inside it."""
+    for field in message.fields:
+        yield field
+        if field.message_type is not None and depth:
+            yield from reachable_fields(field.message_type, depth - 1)
+
+
+def test_there_are_methods_of_every_area():
+    areas = {method.full_name.split(".")[1] for method in METHODS}
+    expected = {"admin", "broker", "common", "filter", "namesrv", "replication", "transaction"}
+    assert areas == expected
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.full_name)
+def test_method_has_an_access_rule(method):
+    rule = method.GetOptions().Extensions[access_pb2.access]
+    assert rule.action != Action.ACTION_UNSPECIFIED
+    assert rule.resource != Resource.RESOURCE_UNSPECIFIED
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.full_name)
+def test_request_names_the_resource_of_its_access_rule(method):
+    rule = method.GetOptions().Extensions[access_pb2.access]
+    naming = NAMING_FIELDS.get(rule.resource)
+    if naming is None or rule.action == Action.ACTION_LIST or method.full_name in NAMED_BY_STATE:
+        return
+    names = {f.name for f in reachable_fields(method.input_type) if f.type == f.TYPE_STRING}
+    assert naming in names
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.full_name)
+def test_lists_are_paged(method):
+    repeated = [field for field in method.output_type.fields if field.is_repeated]
+    if not method.name.startswith("List") or method.name == "ListQueueBounds":
+        return  # ListQueueBounds is bounded by the topic's queue count.
+    assert repeated[0].number == 1
+    assert {"page_size", "page_token"} <= set(method.input_type.fields_by_name)
+    assert "next_page_token" in method.output_type.fields_by_name
+
+
+@pytest.fixture(scope="module")
+def files() -> list[descriptor_pb2.FileDescriptorProto]:
+    """The protos as they are now, with their comments."""
+    with protos.image(source_comments=True) as path:
+        return parse(path.read_bytes())
+
+
+def parse(image: bytes) -> list[descriptor_pb2.FileDescriptorProto]:
+    """Our files of a descriptor set."""
+    files = descriptor_pb2.FileDescriptorSet.FromString(image).file
+    return [file for file in files if file.name.startswith("ariane/")]
+
+
+def comments(file: descriptor_pb2.FileDescriptorProto) -> dict[tuple[int, ...], str]:
+    """The leading comment of every element, by its path in the file's descriptor."""
+    return {tuple(at.path): at.leading_comments for at in file.source_code_info.location}
+
+
+def reasons(files: list[descriptor_pb2.FileDescriptorProto]) -> dict[str, int]:
+    """The error reasons of a descriptor set by name."""
+    [file] = [file for file in files if file.name.endswith("/error_reason.proto")]
+    return {value.name: value.number for value in file.enum_type[0].value}
+
+
+def test_error_reasons_are_append_only(files):
+    before, now = reasons(parse(protos.BASELINE.read_bytes())), reasons(files)
+    assert before.items() <= now.items()
+
+
+def test_methods_cite_reasons_that_exist(files):
+    known = {name.removeprefix("ERROR_REASON_") for name, _ in ErrorReason.items()}
+    enums = {value.name for f in files for e in f.enum_type for value in e.value}
+    cited = 0
+    for file in files:
+        for path, comment in comments(file).items():
+            if len(path) == 4 and path[0] == 6:
+                words = set(re.findall(r"\b[A-Z]+(?:_[A-Z0-9]+)+\b", comment)) - enums
+                assert words <= known, f"{file.name}: {comment}"
+                cited += len(words)
+    assert cited > 100
+
+
+def test_reasons_say_the_code_that_the_error_table_answers_with(files):
+    [file] = [file for file in files if file.name.endswith("/error_reason.proto")]
+    said = comments(file)
+    for position, value in enumerate(file.enum_type[0].value):
+        row = ERROR_TABLE.get(value.number)
+        if row is not None:
+            assert re.search(rf"\b{row.code.name}\b", said[5, 0, 2, position]), value.name
