@@ -1,0 +1,1 @@
+"""FilterServer: runs uploaded filters between a broker and its consumers. Nothing here yet."""

@@ -1,0 +1,1 @@
+"""Transaction checker: has producers asked about half messages. Nothing here yet."""
