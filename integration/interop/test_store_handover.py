@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from rocketmq import rocketmq, run_java_tool
+
 from ariane_record import BlockEncoder
 from ariane_record.columns import decode_columns
 from ariane_record.layout import SystemFlag
 from ariane_storage import QueueRead, Store, StoreConfig
-from rocketmq import rocketmq, run_java_tool
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 

@@ -1,0 +1,74 @@
+"""The plug is pulled at random moments. Under synchronous flush no acknowledged record is lost;
+under asynchronous flush only a tail is, never something in the middle.
+
+    POWER_LOSS_POINTS=200 .venv/bin/pytest integration/faults/test_power_loss.py
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from numbered_writer import config, numbers_in, start_writer
+from unplugged_disk import UnpluggedDisk, why_not
+
+from ariane_storage import FlushMode, Store
+
+POINTS = int(os.environ.get("POWER_LOSS_POINTS", "200"))
+POINTS_PER_DISK = 10
+SEED = int(os.environ.get("POWER_LOSS_SEED", "20130101"))
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(bool(why_not()), reason=why_not()),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    for mounted in tmp_path.glob("*/mounted"):
+        # Whatever state a failed test left: nothing stays mounted.
+        subprocess.run(["umount", "-l", str(mounted)], check=False, capture_output=True)
+
+
+@pytest.mark.parametrize("mode", list(FlushMode))
+def test_power_loss(folder: Path, mode: FlushMode) -> None:
+    chance = random.Random(SEED)
+    acknowledged_in_all = 0
+    for point in range(POINTS):
+        if point % POINTS_PER_DISK == 0:
+            disk = UnpluggedDisk(folder / str(point))
+            disk.plug_in()
+            store_path = disk.mount_point / "store"
+        writer = start_writer(store_path, mode, SEED + point)
+        for _ in range(chance.randrange(1, 60)):
+            if not writer.read_line():
+                break
+        time.sleep(chance.random() * 0.01)
+        disk.pull_the_plug()
+        writer.kill()
+        disk.unmount()
+        disk.plug_in()
+
+        with Store.open(store_path, config(mode)) as store:
+            numbers = sorted(numbers_in(store))
+            assert not store.damage, f"seed {SEED} point {point}"
+            end = store.max_offset
+        assert numbers == list(range(len(numbers))), f"a hole: seed {SEED} point {point}"
+        assert len(numbers) >= writer.acknowledged, f"lost: seed {SEED} point {point}"
+        acknowledged_in_all += writer.acknowledged
+
+        with Store.open(store_path, config(mode)) as store:
+            assert store.max_offset == end, "a second recovery changed something"
+            assert sorted(numbers_in(store)) == numbers
+        if point % POINTS_PER_DISK == POINTS_PER_DISK - 1:
+            disk.unmount()
+            disk.image.unlink()
+    assert acknowledged_in_all > POINTS
