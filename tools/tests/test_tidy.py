@@ -73,6 +73,7 @@ def test_world_call_in_a_core(repository, text):
     [
         "import random\nrandom.Random(7).choice([1])",
         "clock.time()",
+        "def act(random):\n    random.choice([1])",
         "self._clock.sleep(1)",
         "import os\nos.path.join('a', 'b')",
         "'a'.replace('a', 'b')",

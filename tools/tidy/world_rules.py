@@ -22,6 +22,8 @@ CORES: Final = (
 
 WORLD: Final = {
     "*/__main__.py": "reads arguments and environment, once",
+    "*/app.py": "the parts list: gives the real clock, disk and chance to those that take them",
+    "services/broker/src/ariane_broker/store_host.py": "asks for the broker's own address, once",
     "storage/src/ariane_storage/clock.py": "the real clock",
     "storage/src/ariane_storage/os_disk.py": "the real disk",
     "storage/src/ariane_storage/testing/*": "worlds for tests",
@@ -127,9 +129,10 @@ def _full_name(function: ast.expr, origins: dict[str, str]) -> str:
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
         node = node.value
-    if isinstance(node, ast.Name):
+    if isinstance(node, ast.Name) and (node.id in origins or not parts):
         parts.append(origins.get(node.id, node.id))
     else:
+        # Something that was handed in, whatever it is called: only its methods are known.
         parts.append("")
     return ".".join(reversed(parts))
 
