@@ -78,10 +78,20 @@ class ConsumeQueue:
         queue_id: Its number within the topic.
         folder: Where its files lie.
         min_offset: The oldest queue offset that is kept.
+        is_on_disk: Whether it has files.
         last_record_end: Commit-log offset behind the newest record in it, 0 if it has none.
     """
 
-    __slots__ = ("_files", "_tail", "folder", "last_record_end", "min_offset", "queue_id", "topic")
+    __slots__ = (
+        "_files",
+        "_tail",
+        "folder",
+        "is_on_disk",
+        "last_record_end",
+        "min_offset",
+        "queue_id",
+        "topic",
+    )
 
     def __init__(self, files: QueueFiles, folder: Path, topic: str, queue_id: int) -> None:
         self._files = files
@@ -90,6 +100,7 @@ class ConsumeQueue:
         self.queue_id = queue_id
         self.folder = folder
         self.min_offset = 0
+        self.is_on_disk = False
         self.last_record_end = 0
 
     @property
@@ -254,6 +265,7 @@ class ConsumeQueue:
         if count <= 0:
             return [], []
         files, folders = self._write(tail.start, tail.entries[:count].tobytes())
+        self.is_on_disk = True
         with self._files.lock:
             current = self._tail
             rest = current.entries[count : current.count].copy()
@@ -294,6 +306,7 @@ class ConsumeQueue:
         starts = self.file_starts()
         if not starts:
             return
+        self.is_on_disk = True
         low, high = starts[0], starts[-1] + self._files.file_entries
         first = low
         while low < high:
@@ -376,7 +389,8 @@ class ConsumeQueue:
         return [self.folder] if removed else []
 
     def remove(self) -> None:
-        """Delete the queue."""
+        """Delete the files of the queue."""
+        self.is_on_disk = False
         for start in self.file_starts():
             self._files.open_files.forget(self._path(start))
         self._files.disk.remove_folder(self.folder)

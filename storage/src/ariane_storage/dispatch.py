@@ -69,14 +69,13 @@ class Dispatcher:
         if stretch.end <= min(self.queues_from, self.index_from):
             return
         rows = Rows.of(stretch)
-        for (topic, queue_id), members in rows.groups().items():
-            chosen = np.array(members, np.int64)
-            if self.queues_from < stretch.end:
-                fresh = chosen[rows.commit_log_offsets[chosen] >= self.queues_from]
-                self._to_queue(topic, queue_id, rows, fresh[rows.has_entry[fresh]])
-            if self.index_from < stretch.end:
-                fresh = chosen[rows.commit_log_offsets[chosen] >= self.index_from]
-                self._to_index(topic, rows, fresh[rows.is_indexed[fresh]])
+        groups = rows.groups()
+        if self.queues_from < stretch.end:
+            for (topic, queue_id), members in groups.items():
+                chosen = _from(rows, members, self.queues_from)
+                self._to_queue(topic, queue_id, rows, chosen[rows.has_entry[chosen]])
+        if self.index_from < stretch.end:
+            self._to_index(rows, groups)
         if self.index.pending_keys > PENDING_KEYS_MAX:
             self.index.settle()
 
@@ -110,19 +109,35 @@ class Dispatcher:
                 queue.remove()
                 queue.start_at(queue_offset)
 
-    def _to_index(self, topic: str, rows: Rows, chosen: Int64s) -> None:
-        keys: list[str] = []
-        counts: list[int] = []
-        for row in chosen.tolist():
-            found = _keys(rows.properties[row])
-            keys += found
-            counts.append(len(found))
-        if keys:
+    def _to_index(self, rows: Rows, groups: dict[tuple[str, int], list[int]]) -> None:
+        """File the keys of a stretch: hashed topic by topic, filed in the order of the log."""
+        hashes: list[NDArray[np.int32]] = []
+        owners: list[Int64s] = []
+        for (topic, _), members in groups.items():
+            chosen = _from(rows, members, self.index_from)
+            keys_of_each = [
+                _keys(rows.properties[row]) for row in chosen[rows.is_indexed[chosen]].tolist()
+            ]
+            keys = [key for keys in keys_of_each for key in keys]
+            if keys:
+                hashes.append(key_hashes(topic, keys))
+                counts = [len(keys) for keys in keys_of_each]
+                owners.append(np.repeat(chosen[rows.is_indexed[chosen]], counts))
+        if owners:
+            owner = np.concatenate(owners)
+            order = np.argsort(owner, kind="stable")
+            owner = owner[order]
             self.index.add(
-                key_hashes(topic, keys),
-                np.repeat(rows.commit_log_offsets[chosen], counts),
-                np.repeat(rows.store_timestamps[chosen], counts),
+                np.concatenate(hashes)[order],
+                rows.commit_log_offsets[owner],
+                rows.store_timestamps[owner],
             )
+
+
+def _from(rows: Rows, members: list[int], commit_log_begin: int) -> Int64s:
+    """Those of some rows that lie at or above an offset."""
+    chosen = np.array(members, np.int64)
+    return chosen[rows.commit_log_offsets[chosen] >= commit_log_begin]
 
 
 @dataclass(frozen=True, slots=True)

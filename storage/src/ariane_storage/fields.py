@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from ariane_record.layout import CRC_DIGITS, HEADER
 
 FIELD_STARTS: Final[dict[str, int]] = {
-    name: place
-    for name, (_, place) in (HEADER.fields or {}).items()  # type: ignore[misc]
+    name: int((HEADER.fields or {})[name][1]) for name in HEADER.names or ()
 }
 """Byte position of each field in the header of a record with IPv4 hosts."""
 

@@ -92,6 +92,7 @@ class Keeper:
                 parts.config,
                 now_ms=now_ms,
                 safe_end=parts.log.flushed_offset,
+                before_delete=lambda begin: parts.idle_queues.note(parts.queues, begin),
             )
             refusing = report.disk_ratio >= parts.config.disk_refuse_ratio
             parts.full_reason = (
@@ -119,6 +120,7 @@ class Keeper:
         with self._derived_lock:
             count = self._parts.queues.remove_topic(topic)
             if count:
+                self._parts.idle_queues.note(self._parts.queues, self._parts.log.min_offset)
                 self.flush_derived()
         return count
 

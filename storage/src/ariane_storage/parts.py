@@ -10,6 +10,7 @@ from ariane_storage.config import FlushMode, StoreConfig
 from ariane_storage.disk import Disk
 from ariane_storage.errors import StoreClosed
 from ariane_storage.flush import FlushGuard
+from ariane_storage.idle_queues import IdleQueues
 from ariane_storage.index import Index
 from ariane_storage.quarantine import Quarantine
 from ariane_storage.queue_table import QueueTable
@@ -28,6 +29,7 @@ class StoreParts:
         log: The commit log.
         queues: All consume queues.
         index: The index.
+        idle_queues: Ends of queues whose records are all deleted.
         quarantine: Damaged ranges of the commit log.
         guard: Lets only one thread flush, and none after a failure.
         trusted_from: Records from this commit-log offset on were written or checked by this
@@ -44,6 +46,7 @@ class StoreParts:
     log: CommitLog
     queues: QueueTable
     index: Index
+    idle_queues: IdleQueues
     quarantine: Quarantine
     guard: FlushGuard
     trusted_from: int = 0

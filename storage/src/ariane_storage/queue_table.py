@@ -94,22 +94,18 @@ class QueueTable:
         """
         files: list[Path] = []
         folders: list[Path] = []
-        queues = entries = 0
         for queue in self:
             changed_files, changed_folders = queue.write_out(commit_log_end)
             files += changed_files
             folders += changed_folders
-            if queue.written_offset:
-                queues += 1
-                entries += queue.written_offset
         if files or folders:
             self._disk.sync(files=files, folders=folders)
-        return QueueSums(queues, entries)
+        return self.sums()
 
     def sums(self) -> QueueSums:
-        """What is written now."""
-        written = [queue.written_offset for queue in self]
-        return QueueSums(sum(map(bool, written)), sum(written))
+        """What is in the files now."""
+        written = [queue.written_offset for queue in self if queue.is_on_disk]
+        return QueueSums(len(written), sum(written))
 
     def remove_topic(self, topic: str) -> int:
         """Delete all queues of a topic; returns how many there were."""

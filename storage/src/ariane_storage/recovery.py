@@ -23,6 +23,7 @@ from ariane_storage.checkpoint import Checkpoint
 from ariane_storage.commit_log import CommitLog
 from ariane_storage.config import StoreConfig
 from ariane_storage.dispatch import Dispatcher
+from ariane_storage.idle_queues import IdleQueues
 from ariane_storage.index import Index, load_or_discard
 from ariane_storage.quarantine import Quarantine
 from ariane_storage.queue_table import QueueSums, QueueTable
@@ -82,6 +83,7 @@ class Recovery:
         log: Its commit log, just opened.
         queues: Its consume queues, not yet loaded.
         index: Its index, not yet loaded.
+        idle_queues: Ends of queues whose records are all deleted.
         quarantine: Damage known before.
         checkpoint: What was durable, or None if nobody knows.
         crashed: Whether the previous run ended without a stop.
@@ -93,6 +95,7 @@ class Recovery:
     log: CommitLog
     queues: QueueTable
     index: Index
+    idle_queues: IdleQueues
     quarantine: Quarantine
     checkpoint: Checkpoint | None
     crashed: bool
@@ -116,6 +119,8 @@ class Recovery:
             index_from=0 if "index" in rebuilt else self._dispatched(),
         )
         ending = self._scan(begin, dispatcher)
+        if "consume queues" in rebuilt:
+            self.idle_queues.restore(self.queues)
         self._settle_end(ending)
         return RecoveryReport(
             crashed=self.crashed,

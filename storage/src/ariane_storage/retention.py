@@ -12,6 +12,7 @@ The segment that is written is never deleted. Only what is flushed and dispatche
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from struct import Struct
@@ -72,7 +73,14 @@ def first_store_timestamp(segment: Segment) -> int | None:
 
 
 def delete_old_segments(
-    log: CommitLog, disk: Disk, clock: Clock, config: StoreConfig, *, now_ms: int, safe_end: int
+    log: CommitLog,
+    disk: Disk,
+    clock: Clock,
+    config: StoreConfig,
+    *,
+    now_ms: int,
+    safe_end: int,
+    before_delete: Callable[[int], None],
 ) -> RetentionReport:
     """Delete what is old enough, a batch at most.
 
@@ -83,6 +91,7 @@ def delete_old_segments(
         config: Age, hour, ratios and batch.
         now_ms: The time.
         safe_end: Nothing at or above this commit-log offset is deleted.
+        before_delete: Told where the log will begin, before each deletion.
     """
     deleted: list[int] = []
     reason: RetentionReason | None = None
@@ -103,6 +112,7 @@ def delete_old_segments(
         else:
             break
         reason = reason or why
+        before_delete(following.start)
         deleted.append(log.remove_oldest().start)
         ratio = disk.usage(log.folder).ratio
     return RetentionReport(tuple(deleted), reason, ratio, log.min_offset)

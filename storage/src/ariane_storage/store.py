@@ -22,6 +22,7 @@ from ariane_storage.commit_log import CommitLog
 from ariane_storage.config import StoreConfig
 from ariane_storage.disk import Disk, FileLock
 from ariane_storage.flush import FlushGuard
+from ariane_storage.idle_queues import IdleQueues
 from ariane_storage.index import Index
 from ariane_storage.keeper import Keeper
 from ariane_storage.os_disk import OsDisk
@@ -402,6 +403,7 @@ def _recovered(
             open_max=config.files_open_max,
         ),
         index=Index(disk, files.index, clock, slots=config.index_slots, items=config.index_items),
+        idle_queues=IdleQueues(disk, files.idle_queues),
         quarantine=Quarantine(disk, files.quarantine),
         guard=FlushGuard(),
     )
@@ -411,6 +413,7 @@ def _recovered(
         log=parts.log,
         queues=parts.queues,
         index=parts.index,
+        idle_queues=parts.idle_queues,
         quarantine=parts.quarantine,
         checkpoint=checkpoint,
         crashed=crashed,

@@ -8,6 +8,7 @@
       index/                     index files                      (derived)
       config/                    state of the broker: *.json      (kept by StateFile)
       checkpoint                 what is durable                  (derived)
+      idle-queues.json           ends of queues without records   (kept by retention)
       quarantine.json            damaged ranges of the log        (found by recovery and reads)
       lock                       locked while a process owns the store
       abort                      there while it runs; left behind by a crash
@@ -61,6 +62,11 @@ class StoreFiles:
     def quarantine(self) -> Path:
         """Damaged ranges of the commit log."""
         return self.root / "quarantine.json"
+
+    @property
+    def idle_queues(self) -> Path:
+        """Ends of queues without records."""
+        return self.root / "idle-queues.json"
 
     @property
     def lock(self) -> Path:

@@ -1,1 +1,16 @@
-"""What tests of the store and of those who use it need: a faulty disk, a model, a fixed clock."""
+"""What tests of the store, and of those who use it, need: a faulty disk, a model, a fixed clock."""
+
+from ariane_storage.testing.faulty_disk import FaultyDisk, PowerLost
+from ariane_storage.testing.fixed_clock import FixedClock
+from ariane_storage.testing.model_store import ModelMessage, ModelStore
+from ariane_storage.testing.small import block_of, small_config
+
+__all__ = [
+    "FaultyDisk",
+    "FixedClock",
+    "ModelMessage",
+    "ModelStore",
+    "PowerLost",
+    "block_of",
+    "small_config",
+]

@@ -1,0 +1,418 @@
+"""A disk in memory that fails the way disks do, deterministically.
+
+Every file has two images: what the page cache holds, and what is on the medium. Flushing copies
+from one to the other; pulling the plug keeps the medium, and of what was not flushed whatever the
+dice say:
+
+* any subset of the 512-byte sectors that differ, one of them torn in the middle;
+* of changes of names in each folder those up to some point: later renames and files are lost;
+* a file whose length was not flushed at its old or its new length.
+
+Further faults: an error at the k-th flush, after which the kernel takes the pages for clean and
+never writes them; no space beyond a limit; the plug pulled at the k-th step; flipped bits.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from ariane_storage.disk import DiskUsage, FileLock, MappedFile, OpenFile
+from ariane_storage.testing.file_images import Inode, written_bytes
+
+_UNLIMITED_BYTES: Final = 1 << 50
+
+
+class PowerLost(BaseException):
+    """The plug was pulled. No ``Exception``: whoever used the disk is gone and handles nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _NameChange:
+    """One change of the names in a folder, all or nothing: inodes by name, None for removed."""
+
+    names: tuple[tuple[str, Inode | None], ...]
+
+
+@dataclass(slots=True)
+class _Folder:
+    """Names in one folder: now, on the medium, and the changes between."""
+
+    cached: dict[str, Inode] = field(default_factory=dict)
+    durable: dict[str, Inode] = field(default_factory=dict)
+    pending: list[_NameChange] = field(default_factory=list)
+
+    def change(self, *names: tuple[str, Inode | None]) -> None:
+        change = _NameChange(names)
+        _apply(self.cached, change)
+        self.pending.append(change)
+
+    def sync(self) -> None:
+        self.durable = dict(self.cached)
+        self.pending.clear()
+
+
+def _apply(names: dict[str, Inode], change: _NameChange) -> None:
+    for name, inode in change.names:
+        if inode is None:
+            names.pop(name, None)
+        else:
+            names[name] = inode
+
+
+class FaultyDisk:
+    """A disk that can lose power, fail to flush, and fill up.
+
+    Attributes:
+        steps: Steps that changed something so far.
+        flushes: Flushes and syncs so far.
+        power_fails_at: The step at which the plug is pulled, or None.
+        flush_fails_at: The flush, counted from 1, that fails with EIO, or None.
+        space_bytes: Bytes that all files together may take, or None.
+        used_ratio: What ``usage`` is to say, or None for what is taken.
+    """
+
+    def __init__(
+        self,
+        *,
+        power_fails_at: int | None = None,
+        flush_fails_at: int | None = None,
+        space_bytes: int | None = None,
+    ) -> None:
+        self.steps = 0
+        self.flushes = 0
+        self.power_fails_at = power_fails_at
+        self.flush_fails_at = flush_fails_at
+        self.space_bytes = space_bytes
+        self.used_ratio: float | None = None
+        self._folders: dict[Path, _Folder] = {Path("/"): _Folder()}
+        self._locks: dict[Path, list[_Lock]] = {}
+        self._is_off = False
+
+    # What a test does to it.
+
+    def lose_power(self, seed: int) -> FaultyDisk:
+        """Pull the plug and start again: the disk as the next process finds it."""
+        self._is_off = True
+        dice = random.Random(seed)  # noqa: S311 - the dice of a test, which it can throw again.
+        after = FaultyDisk()
+        images: dict[int, Inode] = {}
+        for path, folder in sorted(self._folders.items()):
+            names = dict(folder.durable)
+            for change in folder.pending[: dice.randint(0, len(folder.pending))]:
+                _apply(names, change)
+            revived = {}
+            for name, inode in sorted(names.items()):
+                if id(inode) not in images:
+                    images[id(inode)] = inode.copy_for_restart(inode.after_power_loss(dice))
+                revived[name] = images[id(inode)]
+            after._folders[path] = _Folder(dict(revived), dict(revived))
+        return after
+
+    def kill(self) -> FaultyDisk:
+        """End the process, not the machine: the disk with all that was written, flushed or not."""
+        self._is_off = True
+        after = FaultyDisk()
+        after._folders = self._folders
+        for inode in {id(inode): inode for inode in self._inodes()}.values():
+            # Another object, so that nobody who is gone can write to it any more.
+            inode.cached = bytearray(inode.cached)
+        return after
+
+    def flip_bit(self, path: Path, position: int, bit: int) -> None:
+        """Change one bit of a file, as rot does: in the cache and on the medium."""
+        inode = self._inode(path)
+        inode.cached[position] ^= 1 << bit
+        inode.clean = inode.durable = bytes(inode.cached)
+
+    def shorten(self, path: Path, length: int) -> None:
+        """Cut bytes off the end of a file."""
+        inode = self._inode(path)
+        inode.cached = inode.cached[:length]
+        inode.clean = inode.durable = bytes(inode.cached)
+        inode.space = min(inode.space, length)
+
+    def paths(self) -> list[Path]:
+        """All files, sorted."""
+        return sorted(
+            path / name for path, folder in self._folders.items() for name in folder.cached
+        )
+
+    # What it is made of.
+
+    def step(self) -> None:
+        """Count a step that changes something; the power may fail at it."""
+        if self._is_off:
+            raise PowerLost
+        self.steps += 1
+        if self.steps == self.power_fails_at:
+            self._is_off = True
+            raise PowerLost
+
+    def _flush_fails(self) -> bool:
+        self.flushes += 1
+        return self.flushes == self.flush_fails_at
+
+    def _inodes(self) -> Iterator[Inode]:
+        for folder in self._folders.values():
+            yield from folder.cached.values()
+
+    def _inode(self, path: Path) -> Inode:
+        folder = self._folders.get(path.parent)
+        inode = folder.cached.get(path.name) if folder is not None else None
+        if inode is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        return inode
+
+    def _inode_to_write(self, path: Path) -> Inode:
+        try:
+            return self._inode(path)
+        except FileNotFoundError:
+            folder = self._folders.get(path.parent)
+            if folder is None:
+                raise
+            inode = Inode()
+            folder.change((path.name, inode))
+            return inode
+
+    def taken_bytes(self) -> int:
+        """Space that all files take."""
+        unique = {id(inode): inode for inode in self._inodes()}
+        return sum(max(inode.space, written_bytes(inode)) for inode in unique.values())
+
+    def _take(self, inode: Inode, size: int) -> None:
+        """Take space for the first bytes of a file."""
+        if size > inode.space:
+            before, inode.space = inode.space, size
+            if self.space_bytes is not None and self.taken_bytes() > self.space_bytes:
+                inode.space = before
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    # Disk.
+
+    def names(self, folder: Path) -> list[str]:
+        """Names in a folder, sorted; none if there is no such folder."""
+        if self._is_off:
+            raise PowerLost
+        found = self._folders.get(folder)
+        if found is None:
+            return []
+        below = {path.name for path in self._folders if path.parent == folder and path != folder}
+        return sorted({*found.cached, *below})
+
+    def is_folder(self, path: Path) -> bool:
+        """Whether a folder is there."""
+        return path in self._folders
+
+    def size_of(self, path: Path) -> int | None:
+        """Length of a file in bytes, or None if there is none."""
+        try:
+            return len(self._inode(path).cached)
+        except FileNotFoundError:
+            return None
+
+    def make_folders(self, path: Path) -> None:
+        """Make a folder and those above it, durably."""
+        if path in self._folders:
+            return
+        self.make_folders(path.parent)
+        self.step()
+        self._folders[path] = _Folder()
+
+    def read(self, path: Path) -> bytes:
+        """The whole content of a small file."""
+        if self._is_off:
+            raise PowerLost
+        return bytes(self._inode(path).cached)
+
+    def write(self, path: Path, content: bytes) -> None:
+        """Write a small file as a whole and make its content durable (not its name)."""
+        self.step()
+        inode = self._inode_to_write(path)
+        self._take(inode, len(content))
+        inode.cached = bytearray(content)
+        inode.space = len(content)
+        self.step()
+        self.flush(inode)
+
+    def flush(self, inode: Inode) -> None:
+        """Make a file durable, or fail to."""
+        fails = self._flush_fails()
+        inode.flush(fails=fails)
+        if fails:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def create_sparse(self, path: Path, size_bytes: int) -> None:
+        """Make a file of zeros, or extend one, without taking space."""
+        self.step()
+        inode = self._inode_to_write(path)
+        inode.cached = inode.cached.ljust(size_bytes, b"\0")
+
+    def allocate(self, path: Path, size_bytes: int) -> None:
+        """Make a file of zeros, or extend one, with all its space taken."""
+        self.step()
+        existed = self.size_of(path) is not None
+        inode = self._inode_to_write(path)
+        try:
+            self._take(inode, size_bytes)
+        except OSError:
+            if not existed:
+                self.remove(path)
+            raise
+        inode.cached = inode.cached.ljust(size_bytes, b"\0")
+        self.step()
+        self.flush(inode)
+        self.sync(folders=[path.parent])
+
+    def cut(self, path: Path, keep_bytes: int) -> None:
+        """Make everything behind the first bytes zeros, durably; the length stays."""
+        self.step()
+        inode = self._inode(path)
+        inode.cached = inode.cached[:keep_bytes].ljust(len(inode.cached), b"\0")
+        self.step()
+        self.flush(inode)
+
+    def map(self, path: Path, *, writable: bool) -> MappedFile:
+        """Map a file as it is."""
+        if self._is_off:
+            raise PowerLost
+        return _Mapping(self, self._inode(path), writable=writable)
+
+    def open(self, path: Path, *, writable: bool) -> OpenFile:  # noqa: ARG002 - as on a real disk.
+        """Open a file that is there."""
+        if self._is_off:
+            raise PowerLost
+        return _Descriptor(self, self._inode(path))
+
+    def link(self, path: Path, other: Path) -> None:
+        """Give a file a second name; whatever had that name loses it."""
+        self.step()
+        self._folders[other.parent].change((other.name, self._inode(path)))
+
+    def rename(self, path: Path, other: Path) -> None:
+        """Give a file another name in its folder; whatever had that name loses it."""
+        self.step()
+        inode = self._inode(path)
+        if path.parent != other.parent:
+            raise AssertionError("the store renames within a folder only")
+        self._folders[path.parent].change((path.name, None), (other.name, inode))
+
+    def remove(self, path: Path) -> None:
+        """Remove a file if it is there."""
+        self.step()
+        if self.size_of(path) is not None:
+            self._folders[path.parent].change((path.name, None))
+
+    def remove_folder(self, path: Path) -> None:
+        """Remove a folder and all in it, if it is there; files first, as file systems do."""
+        for below in sorted(self._folders, reverse=True):
+            if below == path or path in below.parents:
+                self.step()
+                folder = self._folders.pop(below)
+                folder.cached.clear()
+
+    def sync(self, *, files: Iterable[Path] = (), folders: Iterable[Path] = ()) -> None:
+        """Make contents of files and names in folders durable."""
+        for path in files:
+            self.step()
+            self.flush(self._inode(path))
+        for path in folders:
+            self.step()
+            if self._flush_fails():
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            if path not in self._folders:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+            self._folders[path].sync()
+
+    def lock(self, path: Path, *, exclusive: bool) -> FileLock | None:
+        """Lock the first byte of a file that is there; None if another holder is in the way."""
+        self._inode(path)
+        held = self._locks.setdefault(path, [])
+        if held and (exclusive or held[0].exclusive):
+            return None
+        lock = _Lock(held, exclusive=exclusive)
+        held.append(lock)
+        return lock
+
+    def usage(self, path: Path) -> DiskUsage:  # noqa: ARG002 - one file system for all paths.
+        """How full the disk is."""
+        if self.used_ratio is not None:
+            return DiskUsage(total_bytes=1000, used_bytes=round(self.used_ratio * 1000))
+        return DiskUsage(self.space_bytes or _UNLIMITED_BYTES, self.taken_bytes())
+
+    def process_id(self) -> int:
+        """The number of a process that never ran."""
+        return 4242
+
+
+class _Mapping:
+    """A file as memory: the bytes of the cache themselves."""
+
+    def __init__(self, disk: FaultyDisk, inode: Inode, *, writable: bool) -> None:
+        self._disk = disk
+        self._inode = inode
+        view = memoryview(inode.cached)
+        self._view = view if writable else view.toreadonly()
+
+    @property
+    def view(self) -> memoryview:
+        return self._view
+
+    def flush(self) -> None:
+        self._disk.step()
+        self._disk.flush(self._inode)
+
+    def prefault(self, begin: int, end: int) -> None:
+        pass  # Memory is always there.
+
+    def written_ranges(self, begin: int) -> Iterator[tuple[int, int]]:
+        if begin < len(self._view):
+            yield begin, len(self._view)
+
+    def close(self) -> None:
+        pass  # Views stay valid as long as somebody holds them, as with a real mapping.
+
+
+class _Descriptor:
+    """An open file."""
+
+    def __init__(self, disk: FaultyDisk, inode: Inode) -> None:
+        self._disk = disk
+        self._inode = inode
+
+    def read_at(self, position: int, size: int) -> bytes:
+        return bytes(self._inode.cached[position : position + size])
+
+    def write_at(self, position: int, content: bytes) -> None:
+        self._disk.step()
+        end = position + len(content)
+        cached = self._inode.cached
+        if len(cached) < end:
+            cached = cached.ljust(end, b"\0")
+        # Another object: mappings of this file are not among those that the store writes to.
+        cached = cached[:position] + content + cached[end:]
+        before, self._inode.cached = self._inode.cached, cached
+        limit = self._disk.space_bytes
+        if limit is not None and self._disk.taken_bytes() > limit:
+            self._inode.cached = before
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def close(self) -> None:
+        pass
+
+
+class _Lock:
+    """A lock on a file of this disk."""
+
+    def __init__(self, held: list[_Lock], *, exclusive: bool) -> None:
+        self._held = held
+        self.exclusive = exclusive
+
+    def release(self) -> None:
+        if self in self._held:
+            self._held.remove(self)

@@ -1,0 +1,87 @@
+"""The two images of a file in memory: what the page cache holds, and what is on the medium."""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+SECTOR_BYTES: Final = 512
+_TEAR_BYTES: Final = 8
+
+
+class Inode:
+    """One file.
+
+    Attributes:
+        cached: What programs see.
+        clean: What the kernel believes to be on the medium; differs from it after a failed flush.
+        durable: What is on the medium.
+        space: Bytes that were taken for it in advance.
+    """
+
+    __slots__ = ("cached", "clean", "durable", "space")
+
+    def __init__(self) -> None:
+        self.cached = bytearray()
+        self.clean = b""
+        self.durable = b""
+        self.space = 0
+
+    def copy_for_restart(self, content: bytes) -> Inode:
+        """The file after a restart, when only the medium counts."""
+        inode = Inode()
+        inode.cached = bytearray(content)
+        inode.clean = inode.durable = content
+        inode.space = min(self.space, len(content))
+        return inode
+
+    def flush(self, *, fails: bool = False) -> None:
+        """Write dirty sectors to the medium; a failure loses them and marks them clean."""
+        cached = bytes(self.cached)
+        if not fails:
+            if self.clean == self.durable:
+                self.durable = cached
+            else:
+                merged = bytearray(self.durable[: len(cached)].ljust(len(cached), b"\0"))
+                for begin, end in _differing_sectors(cached, self.clean):
+                    merged[begin:end] = cached[begin:end]
+                self.durable = bytes(merged)
+        self.clean = cached
+
+    def after_power_loss(self, dice: random.Random) -> bytes:
+        """What may be on the medium when the power goes now."""
+        cached = bytes(self.cached)
+        length = len(self.durable)
+        if length != len(cached) and dice.random() < 0.5:
+            length = len(cached)
+        image = bytearray(self.durable[:length].ljust(length, b"\0"))
+        dirty = [
+            (begin, min(end, length))
+            for begin, end in _differing_sectors(cached, self.clean)
+            if begin < length
+        ]
+        torn = dice.randrange(len(dirty)) if dirty and dice.random() < 0.5 else -1
+        for place, (begin, end) in enumerate(dirty):
+            if place == torn:
+                pieces = dice.randrange(SECTOR_BYTES // _TEAR_BYTES)
+                written_end = min(end, begin + _TEAR_BYTES * pieces)
+            else:
+                written_end = end if dice.random() < 0.5 else begin
+            image[begin:written_end] = cached[begin:written_end]
+        return bytes(image)
+
+
+def written_bytes(inode: Inode) -> int:
+    """Bytes of the sectors of a file that hold anything but zeros."""
+    return sum(end - begin for begin, end in _differing_sectors(bytes(inode.cached), b""))
+
+
+def _differing_sectors(content: bytes, other: bytes) -> list[tuple[int, int]]:
+    """Sectors of ``content`` that are not the same in ``other``; beyond its end are zeros."""
+    if len(other) < len(content):
+        other = other.ljust(len(content), b"\0")
+    return [
+        (begin, min(begin + SECTOR_BYTES, len(content)))
+        for begin in range(0, len(content), SECTOR_BYTES)
+        if content[begin : begin + SECTOR_BYTES] != other[begin : begin + SECTOR_BYTES]
+    ]

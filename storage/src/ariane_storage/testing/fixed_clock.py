@@ -1,0 +1,34 @@
+"""A clock that stands still until it is told."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_HOUR_MS: Final = 3_600_000
+
+
+class FixedClock:
+    """Time as a test wants it; its time zone is UTC.
+
+    Attributes:
+        time_ms: Milliseconds since the epoch.
+    """
+
+    def __init__(self, time_ms: int = 1_700_000_000_000) -> None:
+        self.time_ms = time_ms
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        return self.time_ms
+
+    def advance(self, milliseconds: int) -> None:
+        """Let time pass; it may also go back."""
+        self.time_ms += milliseconds
+
+    def local_hour(self, now_ms: int) -> int:
+        """Hour of the day."""
+        return now_ms // _HOUR_MS % 24
+
+    def file_stamp(self, now_ms: int) -> str:
+        """A stamp of 17 digits that grows with time."""
+        return f"{now_ms:017d}"

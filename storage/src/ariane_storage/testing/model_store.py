@@ -1,0 +1,89 @@
+"""What a store is, in forty lines of plain Python: the judge of the real one.
+
+Slow, in memory, and obviously right: a list of messages in the order of the log. Everything else is
+computed from it each time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class ModelMessage:
+    """One message as it was appended.
+
+    Attributes:
+        topic: Its topic.
+        queue_id: Its queue.
+        queue_offset: Its place in the queue.
+        commit_log_offset: Where the store said that its record starts.
+        size: Bytes of its record.
+        body: Its body.
+        tag: Its tag, or nothing.
+        keys: Its keys, the unique id included.
+        store_timestamp_ms: When the store said that it was stored.
+    """
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    commit_log_offset: int
+    size: int
+    body: bytes
+    tag: str
+    keys: tuple[str, ...]
+    store_timestamp_ms: int
+
+    @property
+    def end(self) -> int:
+        """Where its record ends in the commit log."""
+        return self.commit_log_offset + self.size
+
+
+@dataclass(slots=True)
+class ModelStore:
+    """All messages of a store, in the order of the log.
+
+    Attributes:
+        messages: Those that are kept.
+        next_queue_offsets: Of each queue that was ever appended to.
+    """
+
+    messages: list[ModelMessage] = field(default_factory=list)
+    next_queue_offsets: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def append(self, message: ModelMessage) -> None:
+        """Take a message."""
+        self.messages.append(message)
+        self.next_queue_offsets[message.topic, message.queue_id] = message.queue_offset + 1
+
+    def queue(self, topic: str, queue_id: int, readable_end: int) -> list[ModelMessage]:
+        """Readable messages of a queue, in order."""
+        return [
+            message
+            for message in self.messages
+            if (message.topic, message.queue_id) == (topic, queue_id)
+            and message.end <= readable_end
+        ]
+
+    def with_key(self, topic: str, key: str, readable_end: int) -> list[ModelMessage]:
+        """Readable messages of a key, newest first."""
+        return [
+            message
+            for message in reversed(self.messages)
+            if message.topic == topic and key in message.keys and message.end <= readable_end
+        ]
+
+    def lose_tail(self, commit_log_end: int) -> None:
+        """The log ends here after power loss."""
+        lost = [message for message in self.messages if message.end > commit_log_end]
+        self.messages = [message for message in self.messages if message.end <= commit_log_end]
+        for message in reversed(lost):
+            self.next_queue_offsets[message.topic, message.queue_id] = message.queue_offset
+
+    def lose_head(self, commit_log_begin: int) -> None:
+        """Retention has deleted everything below."""
+        self.messages = [
+            message for message in self.messages if message.commit_log_offset >= commit_log_begin
+        ]
