@@ -1,16 +1,53 @@
-"""Connections of this process."""
+"""Connections of this process, made when first needed and kept.
+
+Spark forks its workers from a daemon and uses them again and again, micro-batch after micro-batch.
+So a connection is worth keeping, must be made after the fork, and is never made on import.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ariane_spark.cluster import Cluster
 from ariane_spark.options import ReadOptions, WriteOptions
 
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+_kept: Final[dict[tuple[int, str, Hashable], Any]] = {}
+
+_ConnectionT = TypeVar("_ConnectionT")
+
 
 def connect_once(options: ReadOptions) -> Cluster:
-    raise NotImplementedError(options)
+    """The connection to the cluster that these options name."""
+    from ariane_spark.queue_client import QueueClient  # noqa: PLC0415 - loads gRPC, in workers only.
+
+    return _once(
+        "read",
+        (options.endpoints, options.requests),
+        lambda: QueueClient(options.endpoints, options.requests),
+    )
 
 
 def connect_producer_once(options: WriteOptions) -> Any:
-    raise NotImplementedError(options)
+    """The producer of this process for the cluster that these options name."""
+    from ariane_sdk.sync import Producer  # noqa: PLC0415 - the same.
+
+    def start() -> Any:
+        producer = Producer(options.endpoints, group="ariane-spark")
+        producer.start()
+        return producer
+
+    return _once("write", options.endpoints, start)
+
+
+def _once(use: str, key: Hashable, make: Callable[[], _ConnectionT]) -> _ConnectionT:
+    """What was made for this use in this process; a forked child makes its own."""
+    place = (os.getpid(), use, key)
+    if place not in _kept:
+        _kept[place] = make()
+    connection: _ConnectionT = _kept[place]
+    return connection

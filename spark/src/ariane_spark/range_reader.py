@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ariane_record import QueueOffset
 from ariane_sdk.errors import ArianeError, QueueOffsetOutOfRange
@@ -16,13 +16,12 @@ from ariane_spark.data_loss import DataLossPolicy
 from ariane_spark.offsets import Bounds
 from ariane_spark.options import ReadOptions
 from ariane_spark.ranges import QueueRange
+from ariane_spark.repetition import Repetition
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from ariane_record.columns import RecordColumns
-
-BACKOFF_MAX_S: Final = 5.0
 
 
 class RangeReader:
@@ -44,7 +43,7 @@ class RangeReader:
         """
         self._source = source
         self._options = options
-        self._sleep = sleep
+        self._repetition = Repetition(options.requests, sleep=sleep)
         self._loss = DataLossPolicy(fails=options.fail_on_data_loss)
 
     def batches(
@@ -82,10 +81,10 @@ class RangeReader:
                 error = refusal
             if part.count > 0:
                 failures += 1
-                if failures > self._options.requests.retries_max:
+                if not self._repetition.allows(failures):
                     self._give_up(part, error)
                     return
-                self._wait(failures, error)
+                self._repetition.wait(failures, error)
 
     def _kept_part(self, part: QueueRange, refusal: QueueOffsetOutOfRange) -> QueueRange:
         """What is left of a range that goes beyond what is kept."""
@@ -93,11 +92,6 @@ class RangeReader:
         kept = Bounds(earliest, QueueOffset(refusal.max_queue_offset))
         self._loss.out_of_range(part.queue, part.begin, part.end, kept)
         return replace(part, begin=max(part.begin, kept.earliest), end=min(part.end, kept.latest))
-
-    def _wait(self, failures: int, error: ArianeError | None) -> None:
-        delay_s = self._options.requests.backoff_ms / 1000 * 2 ** (failures - 1)
-        asked_s = error.retry_after_s if error else 0.0
-        self._sleep(min(BACKOFF_MAX_S, max(delay_s, asked_s)))
 
     def _give_up(self, part: QueueRange, error: ArianeError | None) -> None:
         """Fail, or leave the rest of a range that the broker says is not there."""

@@ -48,6 +48,8 @@ _TYPES: Final[Mapping[str, tuple[DataType, ...]]] = {
 }
 """What may be written, and as what."""
 
+WRITABLE_COLUMNS: Final = tuple(_TYPES)
+
 _NAME_BY_KEY: Final = {name.lower(): name for name in _TYPES}
 
 
@@ -111,7 +113,8 @@ class RowPlan:
                 raise FeatureNotAvailable(field.name, "delayed messages are not available yet")
             if name is None or name in columns:
                 raise SchemaIllegal(
-                    f"column {field.name!r} cannot be written; select from {', '.join(_TYPES)}"
+                    f"column {field.name!r} cannot be written; select from"
+                    f" {', '.join(WRITABLE_COLUMNS)}"
                 )
             if field.dataType not in _TYPES[name]:
                 wanted = " or ".join(kind.simpleString() for kind in _TYPES[name][:2])

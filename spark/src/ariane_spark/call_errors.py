@@ -1,0 +1,21 @@
+"""Errors of blocking calls, as the SDK names them."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import grpc
+from grpc.aio import AioRpcError
+
+from ariane_sdk._status import error_from_rpc
+from ariane_sdk.errors import CallError
+
+
+def call_error(failure: grpc.RpcError, peer: str) -> CallError:
+    """The error that a blocking call ended with.
+
+    Args:
+        failure: What gRPC raised; errors of both kinds of calls say the same by the same methods.
+        peer: Whom the call was to, for the text.
+    """
+    return error_from_rpc(cast("AioRpcError", failure), peer=peer)

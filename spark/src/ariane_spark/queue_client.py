@@ -1,0 +1,177 @@
+"""Asks brokers as a process of Spark does: a few questions, and one stream of chunks after another.
+
+The client of applications lives on an event loop. Spark's processes have none: plain blocking calls
+are the shortest way for them, and leave no thread of ours behind that a fork could lose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing
+from dataclasses import replace
+from typing import Any, Final
+
+import grpc
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from ariane.broker.v1 import pull_service_pb2 as pull
+from ariane.broker.v1.pull_service_pb2_grpc import PullServiceStub
+from ariane_record import QueueOffset
+from ariane_record.columns import RecordColumns
+from ariane_sdk.errors import ServiceUnavailable
+from ariane_spark.call_errors import call_error
+from ariane_spark.columns import Detail
+from ariane_spark.offsets import Bounds, Positions, QueueName
+from ariane_spark.options import RequestPolicy
+from ariane_spark.range_chunks import HeadersTooShort, decode_chunk
+from ariane_spark.ranges import QueueRange
+from ariane_spark.repetition import Repetition
+from ariane_spark.routes import Channels, Routes
+
+_PROJECTIONS: Final = {
+    Detail.POSITIONS: pull.RANGE_PROJECTION_POSITIONS,
+    Detail.PROPERTIES: pull.RANGE_PROJECTION_HEADERS,
+    Detail.RECORDS: pull.RANGE_PROJECTION_RECORDS,
+}
+
+
+class QueueClient:
+    """What reading needs of one cluster; for one thread of one process."""
+
+    def __init__(
+        self, endpoints: str, policy: RequestPolicy, repetition: Repetition | None = None
+    ) -> None:
+        """Know where to ask; nothing is connected yet.
+
+        Args:
+            endpoints: Name servers, ``host:port``, separated by commas.
+            policy: How long to wait, and how often to ask again.
+            repetition: Repeats questions; ``None``: as the policy says.
+        """
+        self._timeout_s = policy.timeout_ms / 1000
+        self._repetition = repetition or Repetition(policy)
+        self._channels = Channels()
+        self._routes = Routes(endpoints, self._channels, timeout_s=self._timeout_s)
+
+    def bounds(self, topics: Iterable[str]) -> dict[QueueName, Bounds]:
+        """The bounds of all readable queues of some topics.
+
+        Raises:
+            ArianeError: A topic does not exist, or a broker does not answer.
+        """
+        found = {}
+        for topic in topics:
+            request = pull.ListQueueBoundsRequest(topic=topic)
+            answers: dict[str, pull.ListQueueBoundsResponse] = self._ask_brokers(
+                topic, lambda stub: stub.ListQueueBounds, request
+            )
+            for broker_name, answer in answers.items():
+                for queue in answer.queues:
+                    found[QueueName(topic, broker_name, queue.queue_id)] = Bounds(
+                        QueueOffset(queue.min_queue_offset), QueueOffset(queue.max_queue_offset)
+                    )
+        return found
+
+    def offsets_at(self, topics: Iterable[str], timestamp_ms: int) -> Positions:
+        """For each queue the first message stored at or after a time, or else its end.
+
+        Raises:
+            ArianeError: A topic does not exist, or a broker does not answer.
+        """
+        moment = Timestamp()
+        moment.FromMilliseconds(timestamp_ms)
+        found = {}
+        for topic in topics:
+            request = pull.FindQueueOffsetsRequest(
+                topic=topic, time=moment, boundary=pull.TIME_BOUNDARY_LOWER
+            )
+            answers: dict[str, pull.FindQueueOffsetsResponse] = self._ask_brokers(
+                topic, lambda stub: stub.FindQueueOffsets, request
+            )
+            for broker_name, answer in answers.items():
+                for queue in answer.queues:
+                    name = QueueName(topic, broker_name, queue.queue_id)
+                    found[name] = QueueOffset(queue.queue_offset)
+        return found
+
+    def read_range(
+        self, part: QueueRange, detail: Detail, chunk_bytes: int
+    ) -> Generator[RecordColumns]:
+        """The messages of a range in order, in chunks; ends early at the readable end.
+
+        Args:
+            part: What to read.
+            detail: How much of each message.
+            chunk_bytes: About how many bytes of records one chunk covers.
+
+        Raises:
+            ArianeError: Nothing more comes; what came before stands.
+        """
+        try:
+            with closing(self._chunks(part, detail, chunk_bytes)) as chunks:
+                for records in chunks:
+                    behind = QueueOffset(int(records.queue_offset[-1]) + 1)
+                    part = replace(part, begin=behind)
+                    yield records
+        except HeadersTooShort:
+            yield from self._chunks(part, Detail.RECORDS, chunk_bytes)
+
+    def _chunks(
+        self, part: QueueRange, detail: Detail, chunk_bytes: int
+    ) -> Generator[RecordColumns]:
+        topic, broker_name, queue_id = part.queue
+        address = self._routes.addresses(topic).get(broker_name)
+        if address is None:
+            self._routes.forget(topic)
+            raise ServiceUnavailable(f"no address of broker {broker_name} is known", retriable=True)
+        stream = PullServiceStub(self._channels.to(address)).PullRange(
+            pull.PullRangeRequest(
+                topic=topic,
+                queue_id=queue_id,
+                begin_queue_offset=part.begin,
+                end_queue_offset=part.end,
+                projection=_PROJECTIONS[detail],
+                chunk_bytes=chunk_bytes,
+            )
+        )
+        try:
+            for chunk in stream:
+                if chunk.record_sizes:
+                    yield decode_chunk(chunk, detail)
+        except grpc.RpcError as failure:
+            self._routes.forget(topic)
+            raise call_error(failure, peer=_peer(broker_name, address)) from failure
+        finally:
+            stream.cancel()  # Harmless at the end; before it, the broker need not go on.
+
+    def _ask_brokers(
+        self, topic: str, method: Callable[[PullServiceStub], Any], request: Any
+    ) -> dict[str, Any]:
+        """What each broker of a topic answers, by name; all are asked at the same time."""
+
+        def ask_all() -> dict[str, Any]:
+            addresses = self._routes.addresses(topic)
+            calls = {
+                name: method(PullServiceStub(self._channels.to(address))).future(
+                    request, timeout=self._timeout_s
+                )
+                for name, address in addresses.items()
+            }
+            try:
+                return {name: _result(call, name, addresses[name]) for name, call in calls.items()}
+            except BaseException:
+                self._routes.forget(topic)
+                raise
+
+        return self._repetition.ask(ask_all)
+
+
+def _result(call: Any, broker_name: str, address: str) -> Any:
+    try:
+        return call.result()
+    except grpc.RpcError as failure:
+        raise call_error(failure, peer=_peer(broker_name, address)) from failure
+
+
+def _peer(broker_name: str, address: str) -> str:
+    return f"broker {broker_name} at {address}"

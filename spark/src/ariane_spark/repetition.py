@@ -1,0 +1,61 @@
+"""Asking again what failed on its way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from ariane_sdk.errors import ArianeError
+from ariane_spark.options import RequestPolicy
+
+WAIT_S_MAX: Final = 5.0
+
+_AnswerT = TypeVar("_AnswerT")
+
+
+class Repetition:
+    """Repeats questions whose errors say that the same may succeed later."""
+
+    def __init__(
+        self, policy: RequestPolicy, *, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        """Remember how often, and how long to wait.
+
+        Args:
+            policy: From the options of the query.
+            sleep: Waits so many seconds.
+        """
+        self._policy = policy
+        self._sleep = sleep
+
+    def ask(self, question: Callable[[], _AnswerT]) -> _AnswerT:
+        """The answer to a question that does no harm when it is asked twice.
+
+        Raises:
+            ArianeError: That of the last attempt.
+        """
+        failures = 0
+        while True:
+            try:
+                return question()
+            except ArianeError as error:
+                failures += 1
+                if not (error.retriable and self.allows(failures)):
+                    raise
+                self.wait(failures, error)
+
+    def allows(self, failures: int) -> bool:
+        """Whether to ask again after so many failures in a row."""
+        return failures <= self._policy.retries_max
+
+    def wait(self, failures: int, error: ArianeError | None = None) -> None:
+        """Wait before asking again.
+
+        Args:
+            failures: How many there were in a row; the wait doubles with each.
+            error: The latest of them; it may ask for a longer wait.
+        """
+        delay_s = self._policy.backoff_ms / 1000 * 2 ** (failures - 1)
+        asked_s = error.retry_after_s if error else 0.0
+        self._sleep(min(WAIT_S_MAX, max(delay_s, asked_s)))
