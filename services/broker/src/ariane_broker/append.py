@@ -90,14 +90,8 @@ class BatchOutcome:
 class AppendLog(Protocol):
     """What is asked of the store."""
 
-    def append_block(
-        self, block: RecordBlock, queue_id: int, *, born_host: Host = ...
-    ) -> Appended:
+    def append_block(self, block: RecordBlock, queue_id: int, *, born_host: Host = ...) -> Appended:
         """Append a block to a queue."""
-        ...
-
-    def check_block(self, block: RecordBlock) -> object:
-        """Check a block without writing anything."""
         ...
 
 
@@ -136,6 +130,8 @@ class AppendRecords:
         arrivals: Arrivals,
         statistics: BrokerStatistics,
         *,
+        check_block: Callable[[RecordBlock], object],
+        on_growth: Callable[[int], None],
         flush_wait: FlushWait | None,
         body_bytes_max: int,
         service_error: Callable[[Exception], ServiceError],
@@ -148,6 +144,8 @@ class AppendRecords:
             topics: The topics of this broker.
             arrivals: Is told what was appended.
             statistics: Counts it.
+            check_block: Checks a block without writing anything.
+            on_growth: Is told where the log ends after each call.
             flush_wait: What an acknowledgement waits for; None when it waits for nothing.
             body_bytes_max: Largest body of a message.
             service_error: Makes errors of the store public.
@@ -157,6 +155,8 @@ class AppendRecords:
         self._topics = topics
         self._arrivals = arrivals
         self._statistics = statistics
+        self._check_block = check_block
+        self._on_growth = on_growth
         self._flush_wait = flush_wait
         self._body_bytes_max = body_bytes_max
         self._service_error = service_error
@@ -205,7 +205,7 @@ class AppendRecords:
             if batch.sequenced or batch.queue_id >= queue_count or user_topic_error(batch.topic):
                 continue
             try:
-                self._log.check_block(batch.block)
+                self._check_block(batch.block)
             except BlockRejected:
                 continue
             await self._topics.create_for_send(batch.topic)
@@ -260,6 +260,7 @@ class AppendRecords:
         """Wait for what is promised, once for all batches of the call."""
         if not end:
             return outcomes
+        self._on_growth(end)
         level = AcknowledgedLevel.MEMORY
         failure: ServiceError | None = None
         if self._flush_wait is not None:
@@ -269,7 +270,9 @@ class AppendRecords:
             except ServiceError as error:
                 failure = error
         return [
-            replace(outcome, error=failure, level=level) if outcome.appended is not None else outcome
+            replace(outcome, error=failure, level=level)
+            if outcome.appended is not None
+            else outcome
             for outcome in outcomes
         ]
 

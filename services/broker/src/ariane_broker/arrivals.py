@@ -1,8 +1,8 @@
 """Tells held pulls what may be read now.
 
-Under asynchronous flush a record may be read when it is appended; under synchronous flush (and, later,
-replication) only when it is confirmed. Both are one rule: a queue is woken when the confirmed end of
-the log has passed what was appended to it.
+Under asynchronous flush a record may be read when it is appended; under synchronous flush (and,
+later, replication) only when it is confirmed. Both are one rule: a queue is woken when the
+confirmed end of the log has passed what was appended to it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The clients that are attached to this broker: who lives, and in which groups.
 
-Each client has an outbox of notices, which its stream carries down. Notices are hints: every one has a
-slow poll behind it, so an outbox keeps each of them once and drops none.
+Each client has an outbox of notices, which its stream carries down. Notices are hints: every one
+has a slow poll behind it, so an outbox keeps each of them once and drops none.
 
 Who joins, leaves or changes its part in a group makes all other members of the group be told.
 """
@@ -56,7 +56,7 @@ class Membership:
             return f"shares queues by {self.strategy!r} and not {other.strategy!r}"
         if self.ordered != other.ordered:
             return "differs in whether queues are consumed in order"
-        own, others = self._wanted(), other._wanted()  # noqa: SLF001 - the same class.
+        own, others = self._wanted(), other._wanted()
         for topic in sorted(own.keys() | others.keys()):
             if own.get(topic) != others.get(topic):
                 return f"wants other messages of topic {topic!r}"
@@ -64,8 +64,7 @@ class Membership:
 
     def _wanted(self) -> dict[str, object]:
         return {
-            subscription.topic: subscription.filter.meaning()
-            for subscription in self.subscriptions
+            subscription.topic: subscription.filter.meaning() for subscription in self.subscriptions
         }
 
 

@@ -1,7 +1,7 @@
 """The consumer groups of this broker and their settings.
 
-As with topics, a change is made durable first and visible then. ``config/subscriptionGroup.json`` has
-RocketMQ's shape; what in an entry is RocketMQ's alone is kept as it is::
+As with topics, a change is made durable first and visible then. ``config/subscriptionGroup.json``
+has RocketMQ's shape; what in an entry is RocketMQ's alone is kept as it is::
 
     {"dataVersion": {...}, "forbiddenTable": {},
      "subscriptionGroupTable": {"billing": {"groupName": "billing", "retryMaxTimes": 16, ...}}}

@@ -1,7 +1,7 @@
 """The public errors of the broker, and how those of the store become public.
 
-Use cases raise ``ServiceError`` and nothing else on purpose; each public reason has one function here,
-so that its text and the values in its metadata are the same wherever it comes from::
+Use cases raise ``ServiceError`` and nothing else on purpose; each public reason has one function
+here, so that its text and the values in its metadata are the same wherever it comes from::
 
     ServiceError (ariane_servicekit)
     +-- by name of a topic      topic_name_illegal, topic_not_found, topic_exists, topic_reserved,

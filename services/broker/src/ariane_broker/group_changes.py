@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ariane_broker.consumer_groups import ConflictPolicy, ConsumerGroups, GroupConfig
@@ -18,7 +18,7 @@ class GroupChanges:
         self,
         groups: ConsumerGroups,
         *,
-        save: Callable[[Mapping[str, Any]], Awaitable[None]],
+        save: Callable[[dict[str, Any]], Awaitable[None]],
         forget_offsets: Callable[[str], Awaitable[None]],
         auto_create: bool,
     ) -> None:

@@ -1,11 +1,11 @@
 """Forcing the commit log to the disk: one flush serves all that wait.
 
-A flush waits on the disk, so it runs in the one flusher thread. Those who ask while a flush is under
-way wait for the next one, together; under synchronous flush this is what makes a thousand senders cost
-hardly more than one.
+A flush waits on the disk, so it runs in the one flusher thread. Those who ask while a flush is
+under way wait for the next one, together; under synchronous flush this is what makes a thousand
+senders cost hardly more than one.
 
-A flush that fails is never repeated. Who waits learns that nobody knows; the store refuses everything
-from then on, and the broker ends.
+A flush that fails is never repeated. Who waits learns that nobody knows; the store refuses
+everything from then on, and the broker ends.
 """
 
 from __future__ import annotations

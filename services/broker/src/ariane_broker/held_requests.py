@@ -1,9 +1,10 @@
 """Requests that are held until something arrives: one mechanism for all of them.
 
-A held request waits for one of its keys. A key is whatever may become ready; for pulls it is a queue.
-``wake`` is called in the loop turn in which something arrived and ends the wait of exactly those that
-wait for the key: they run in the next turn, once, however many appends there were in this one. A wait
-also ends when its hold time is over, when the broker stops, and with the call that it belongs to.
+A held request waits for one of its keys. A key is whatever may become ready; for pulls it is a
+queue. ``wake`` is called in the loop turn in which something arrived and ends the wait of exactly
+those that wait for the key: they run in the next turn, once, however many appends there were in
+this one. A wait also ends when its hold time is over, when the broker stops, and with the call
+that it belongs to.
 
 Whoever waits looks first and waits in the same loop turn, so that nothing can arrive in between.
 """

@@ -76,10 +76,10 @@ class OffsetChanges:
         log: BoundsLog,
         topics: TopicTable,
         groups: ConsumerGroups,
+        *,
         group_changes: GroupChanges,
         clients: ClientTable,
         lookup: TimeLookup,
-        *,
         mark_changed: Callable[[], None],
         save: Callable[[], Awaitable[None]],
     ) -> None:
@@ -225,9 +225,7 @@ class OffsetChanges:
     def places(self, consumer_group: str, topic: str) -> list[GroupOffset]:
         """Where one group or all stand, in one topic or all; by group, topic and queue."""
         groups: Iterable[str] = [consumer_group] if consumer_group else self._offsets.groups()
-        return [
-            place for group in groups for place in self._offsets.of_group(group, topic or None)
-        ]
+        return [place for group in groups for place in self._offsets.of_group(group, topic or None)]
 
     def backlog(self, place: GroupOffset) -> Backlog:
         """How far a group is behind in one queue."""

@@ -19,7 +19,7 @@ from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.held_requests import HOLD_SECONDS_MAX, HeldRequests
 from ariane_broker.readable_topics import readable_queue
 from ariane_broker.statistics import BrokerStatistics
-from ariane_broker.subscription import ALL_MESSAGES, FilterExpression, wanted_tag_codes
+from ariane_broker.subscription import FilterExpression, wanted_tag_codes
 from ariane_broker.topic_table import TopicTable
 from ariane_servicekit.errors import ServiceError, field_invalid
 from ariane_storage.errors import StorageError
@@ -62,6 +62,7 @@ class PullOrder:
         record_count_max: At most this many records in all; 0 means the default.
         size_bytes_max: At most about this many bytes in all; 0 means the default.
         hold_seconds: How long to hold when there is nothing.
+        hold_seconds_max: What the call's deadline leaves of that; None: all of it.
     """
 
     consumer_group: str
@@ -70,6 +71,7 @@ class PullOrder:
     record_count_max: int = 0
     size_bytes_max: int = 0
     hold_seconds: float = 0.0
+    hold_seconds_max: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +271,9 @@ def _checked(order: PullOrder) -> PullOrder:
         order,
         record_count_max=order.record_count_max or RECORD_COUNT_DEFAULT,
         size_bytes_max=min(order.size_bytes_max or SIZE_BYTES_DEFAULT, SIZE_BYTES_MAX),
+        hold_seconds=order.hold_seconds
+        if order.hold_seconds_max is None
+        else min(order.hold_seconds, order.hold_seconds_max),
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ariane_broker.range_pull import RangeLog
 from ariane_broker.readable_topics import readable_topic
-from ariane_broker.topic_table import TopicTable
+from ariane_broker.topic_table import TopicConfig, TopicTable
 from ariane_record.columns import decode_columns
 from ariane_storage.time_lookup import TimeBoundary
 
@@ -70,8 +70,7 @@ class QueueLookup:
         kept = []
         for queue_id in range(config.read_queue_count):
             kept.append(self._kept(topic, queue_id))
-            if not (queue_id + 1) % _QUEUES_PER_TURN:
-                await asyncio.sleep(0)
+            await _let_others_run(queue_id)
         return kept
 
     async def offsets_from(self, topic: str, timestamp_ms: int) -> list[tuple[int, int]]:
@@ -84,8 +83,7 @@ class QueueLookup:
         found = []
         for queue_id in range(config.read_queue_count):
             found.append((queue_id, self.offset_from(topic, queue_id, timestamp_ms)))
-            if not (queue_id + 1) % _QUEUES_PER_TURN:
-                await asyncio.sleep(0)
+            await _let_others_run(queue_id)
         return found
 
     def offset_from(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
@@ -94,14 +92,18 @@ class QueueLookup:
             topic, queue_id, timestamp_ms, boundary=TimeBoundary.LOWER
         )
 
-    def last_store_timestamp_ms(self, topic: str, queue_count: int) -> int | None:
+    async def last_store_timestamp_ms(self, config: TopicConfig) -> int | None:
         """When a message was last stored in a topic; None when never."""
-        stored = [self._kept(topic, queue_id) for queue_id in range(queue_count)]
-        times = [kept.last_store_timestamp_ms for kept in stored]
-        return max((time for time in times if time is not None), default=None)
+        newest: int | None = None
+        for queue_id in range(config.read_queue_count):
+            stored_ms = self._kept(config.topic, queue_id).last_store_timestamp_ms
+            if stored_ms is not None and (newest is None or stored_ms > newest):
+                newest = stored_ms
+            await _let_others_run(queue_id)
+        return newest
 
     def store_timestamp_ms(self, topic: str, queue_id: int, queue_offset: int) -> int | None:
-        """When the message at a queue offset, or the next sound one, was stored; None at the end."""
+        """When the message at a queue offset or the next sound one was stored; None at the end."""
         return self._stored(topic, queue_id, queue_offset)[0]
 
     def _kept(self, topic: str, queue_id: int) -> KeptQueue:
@@ -117,3 +119,8 @@ class QueueLookup:
             return None, 0
         columns = decode_columns(read.chunks[0], read.sizes.astype(np.int32))
         return int(columns.store_timestamp_ms[0]), int(read.sizes[0])
+
+
+async def _let_others_run(queue_id: int) -> None:
+    if not (queue_id + 1) % _QUEUES_PER_TURN:
+        await asyncio.sleep(0)

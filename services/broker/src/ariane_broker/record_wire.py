@@ -1,8 +1,8 @@
 """The packed calls on the wire: AppendRecords and PullRecords, to and from what use cases speak.
 
-Everything that touches the bytes of these two calls is in this file. Protocol Buffers copies a block
-once when it parses a request and twice when it builds a response; a handler of raw bytes that spares
-those copies would replace the functions here and nothing else.
+Everything that touches the bytes of these two calls is in this file. Protocol Buffers copies a
+block once when it parses a request and twice when it builds a response; a handler of raw bytes
+that spares those copies would replace the functions here and nothing else.
 """
 
 from __future__ import annotations
@@ -96,8 +96,12 @@ def _append_result(outcome: BatchOutcome) -> AppendResult:
     )
 
 
-def pull_order(request: PullRecordsRequest) -> PullOrder:
+def pull_order(request: PullRecordsRequest, *, hold_seconds_max: float | None) -> PullOrder:
     """What a consumer asks for.
+
+    Args:
+        request: As it came.
+        hold_seconds_max: What the call's deadline leaves for a hold.
 
     Raises:
         ServiceError: FIELD_INVALID.
@@ -118,6 +122,7 @@ def pull_order(request: PullRecordsRequest) -> PullOrder:
         record_count_max=request.record_count_max,
         size_bytes_max=request.size_bytes_max,
         hold_seconds=seconds_of(request.hold_duration, "hold_duration"),
+        hold_seconds_max=hold_seconds_max,
     )
 
 

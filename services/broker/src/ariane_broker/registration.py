@@ -1,17 +1,18 @@
 """The broker's standing with the name servers.
 
-Every name server is told by itself: registered at start, again at once when a topic changes or the name
-server asks for it, and kept in mind by a heartbeat in between. One that is away delays nobody: it is
-tried again, soon at first and then ever slower, and finds everything when it is back.
+Every name server is told by itself: registered at start, again at once when a topic changes or the
+name server asks for it, and kept in mind by a heartbeat in between. One that is away delays
+nobody: it is tried again, soon at first and then ever slower, and finds everything when it is
+back.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import grpc
 import structlog
@@ -22,9 +23,11 @@ from ariane.namesrv.v1.registration_service_pb2 import (
     RegisterBrokerRequest,
     UnregisterBrokerRequest,
 )
-from ariane.namesrv.v1.registration_service_pb2_grpc import RegistrationServiceAsyncStub
 from ariane.namesrv.v1.route_pb2 import BrokerIdentity
 from ariane_servicekit.clock import Clock
+
+if TYPE_CHECKING:
+    from ariane.namesrv.v1.registration_service_pb2_grpc import RegistrationServiceAsyncStub
 
 CALL_SECONDS_MAX: Final = 3.0
 RETRY_SECONDS_MIN: Final = 0.5
@@ -63,10 +66,12 @@ class NameServer:
     Attributes:
         address: Where it is, for logs.
         stub: How it is called.
+        close: Ends the connection.
     """
 
     address: str
     stub: RegistrationServiceAsyncStub
+    close: Callable[[], Awaitable[None]]
 
 
 class NameServerLink:
@@ -125,6 +130,11 @@ class NameServerLink:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+
+    async def close(self) -> None:
+        """End all calls and the connection."""
+        await self.stop()
+        await self._name_server.close()
 
     async def say_goodbye(self) -> None:
         """Leave all routes at once; the name server expires who cannot say it."""
@@ -246,13 +256,12 @@ class Registration:
             await asyncio.gather(*(link.stop() for link in self._links))
             await asyncio.gather(*(link.say_goodbye() for link in self._links))
 
-    async def stop(self) -> None:
-        """End all calls without a goodbye."""
+    async def close(self) -> None:
+        """End all calls and connections, without a goodbye."""
         self._started = False
-        await asyncio.gather(*(link.stop() for link in self._links))
+        await asyncio.gather(*(link.close() for link in self._links))
 
     async def _wait_told(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._wait_seconds):
                 await asyncio.gather(*(link.wait_told() for link in self._links))
-

@@ -7,7 +7,7 @@ served by the next one, however many they are.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any, Protocol
 
@@ -19,7 +19,7 @@ class StateFile(Protocol):
         """What was saved last, or None when there is no such file."""
         ...
 
-    def save(self, document: Mapping[str, Any], /) -> None:
+    def save(self, document: dict[str, Any], /) -> None:
         """Replace the file; it is on the disk when this returns."""
         ...
 

@@ -34,7 +34,7 @@ class BrokerSettings(ServiceSettings):
     broker_name: str = Field(
         "broker-a",
         pattern=_NAME,
-        description="The broker's name, unique in its cluster; a primary and its replicas share it.",
+        description="The name, unique in its cluster; a primary and its replicas share it.",
     )
     broker_id: Literal[0] = Field(
         0, description="0 is the primary. Replicas, which bear other numbers, do not exist yet."
@@ -50,7 +50,8 @@ class BrokerSettings(ServiceSettings):
         "address it listens on.",
     )
     zone: str = Field(
-        "", description="Machine room or zone, for consumers that prefer near brokers. May be empty."
+        "",
+        description="Machine room or zone, for consumers that prefer near brokers. May be empty.",
     )
 
     flush_mode: Literal["async", "sync"] = Field(
@@ -127,9 +128,7 @@ class BrokerSettings(ServiceSettings):
         le=QUEUE_COUNT_MAX,
         description="Read and write queues of a topic that names no counts.",
     )
-    message_bytes_max: int = Field(
-        4 << 20, ge=1, description="Largest body of a message in bytes."
-    )
+    message_bytes_max: int = Field(4 << 20, ge=1, description="Largest body of a message in bytes.")
     held_pulls_max: int = Field(
         3072,
         ge=0,

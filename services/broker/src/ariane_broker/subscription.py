@@ -1,8 +1,8 @@
 """What a consumer wants of a topic: typed values, and what the broker makes of them.
 
-A tag expression names tags joined by ``||``; ``*`` or nothing means all messages. The broker compares
-hashes of tags, as they stand in the consume queue; two tags may share one, so the client compares the
-names again.
+A tag expression names tags joined by ``||``; ``*`` or nothing means all messages. The broker
+compares hashes of tags, as they stand in the consume queue; two tags may share one, so the client
+compares the names again.
 """
 
 from __future__ import annotations
@@ -107,7 +107,9 @@ def parse_tags(text: str) -> frozenset[str] | None:
         if tag == _ALL:
             raise filter_expression_invalid(text, position, "'*' stands alone")
         if "|" in tag or not tag.isprintable():
-            raise filter_expression_invalid(text, position, "a tag holds '|' or a control character")
+            raise filter_expression_invalid(
+                text, position, "a tag holds '|' or a control character"
+            )
         tags.add(tag)
         position += len(part) + len(_OR)
     if len(tags) > TAGS_MAX:

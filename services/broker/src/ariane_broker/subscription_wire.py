@@ -56,9 +56,7 @@ def filters_of(
     Raises:
         ServiceError: FIELD_INVALID for a kind that is not known.
     """
-    return {
-        subscription.topic: filter_of(subscription.filter) for subscription in subscriptions
-    }
+    return {subscription.topic: filter_of(subscription.filter) for subscription in subscriptions}
 
 
 def hello_of(hello: client_pb.ClientHello) -> Hello:

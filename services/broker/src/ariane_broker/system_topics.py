@@ -1,7 +1,8 @@
 """The topics that the system makes for itself when a broker starts for the first time.
 
-They are those of RocketMQ that rooms of this broker use or will use. RocketMQ also makes topics named
-after the cluster and the broker; those names are not reserved by any rule, so they are left to users.
+They are those of RocketMQ that rooms of this broker use or will use. RocketMQ also makes topics
+named after the cluster and the broker; those names are not reserved by any rule, so they are left
+to users.
 """
 
 from __future__ import annotations

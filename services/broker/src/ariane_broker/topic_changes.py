@@ -1,4 +1,4 @@
-"""Creating, changing and deleting topics: durable first, visible then, told to the name servers last.
+"""Creating, changing and deleting topics: durable first, then visible, then told to others.
 
 Changes run one after the other, so that the file always holds what is visible or will be at once.
 """
@@ -6,7 +6,7 @@ Changes run one after the other, so that the file always holds what is visible o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from ariane_broker.errors import topic_name_illegal, topic_reserved
@@ -30,7 +30,7 @@ class TopicChanges:
         self,
         table: TopicTable,
         *,
-        save: Callable[[Mapping[str, Any]], Awaitable[None]],
+        save: Callable[[dict[str, Any]], Awaitable[None]],
         announce: Callable[[], Awaitable[None]],
         queues: TopicQueues,
         forget_offsets: Callable[[str], Awaitable[None]],

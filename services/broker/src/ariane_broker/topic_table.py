@@ -7,8 +7,8 @@ here. ``config/topics.json`` has RocketMQ's shape::
     {"dataVersion": {"counter": 3, "stateVersion": 0, "timestamp": 1763715600000},
      "topicConfigTable": {"orders": {"topicName": "orders", "readQueueNums": 4, "perm": 6, ...}}}
 
-and one key of our own in each entry, ``version``, which RocketMQ skips: the value of the counter when
-the topic last changed.
+and one key of our own in each entry, ``version``, which RocketMQ skips: the value of the counter
+when the topic last changed.
 """
 
 from __future__ import annotations

@@ -1,0 +1,19 @@
+"""``python -m ariane_broker``: the only place that reads arguments and environment."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ariane_broker.app import compose
+from ariane_broker.settings import BrokerSettings
+from ariane_servicekit import main as run_service
+
+
+def main() -> int:
+    """Run a broker until it is asked to stop; return the exit status."""
+    return run_service(BrokerSettings, compose, sys.argv[1:], os.environ)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

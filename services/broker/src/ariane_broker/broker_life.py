@@ -1,0 +1,158 @@
+"""The life of a broker process: recover, serve, drain, stop, each in one order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from ariane_broker.announcement import BrokerAnnouncement
+from ariane_broker.client_admission import ClientAdmission
+from ariane_broker.client_table import BrokerDraining, ClientTable
+from ariane_broker.errors import STORAGE_RULES
+from ariane_broker.group_flush import GroupFlush
+from ariane_broker.held_requests import HeldRequests
+from ariane_broker.owned_store import OwnedStore
+from ariane_broker.registration import Registration
+from ariane_broker.saved_state import SavedState
+from ariane_broker.state_files import BrokerState
+from ariane_broker.store_keeping import StoreKeeping
+from ariane_broker.topic_table import TopicConfig
+from ariane_servicekit import Address, ErrorRules, Loop, RpcService, StartRefused
+from ariane_storage.errors import StorageError, StorePoisoned
+
+OPEN_WHILE_DRAINING: Final = frozenset(
+    {
+        "/ariane.broker.v1.BrokerService/GetBrokerState",
+        "/ariane.broker.v1.OffsetService/StoreConsumerOffsets",
+    }
+)
+"""Who is told to go elsewhere may still say how far it has come."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """Where the broker waits on its disk.
+
+    Attributes:
+        flusher: For flushes that senders wait for.
+        keeper: For all else that the store needs done.
+        state: For recovery and state files.
+    """
+
+    flusher: Executor
+    keeper: Executor
+    state: Executor
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLife:
+    """A broker to the kit.
+
+    Attributes:
+        rpc_services: The services it answers for.
+        store: Its store.
+        state: Its topics, groups and offsets on the disk.
+        required_topics: Topics that must stand before it serves.
+        announcement: What name servers are told.
+        registration: Its standing with them.
+        held: Who waits for messages.
+        clients: Who is attached.
+        client_admission: Lets clients in.
+        group_flush: Who waits for the disk.
+        saved_offsets: Saves consumer offsets.
+        keeping: The loops beside the store.
+        loops: Other loops, in the order of their stopping.
+        threads: Where it waits on its disk.
+        grace_seconds: What clients are told it still serves.
+    """
+
+    rpc_services: Sequence[RpcService]
+    store: OwnedStore
+    state: BrokerState
+    required_topics: Sequence[TopicConfig]
+    announcement: BrokerAnnouncement
+    registration: Registration
+    held: HeldRequests
+    clients: ClientTable
+    client_admission: ClientAdmission
+    group_flush: GroupFlush
+    saved_offsets: SavedState
+    keeping: StoreKeeping
+    loops: Sequence[Loop]
+    threads: Threads
+    grace_seconds: float
+
+    @property
+    def error_rules(self) -> ErrorRules:
+        """How errors of the store become public."""
+        return STORAGE_RULES
+
+    @property
+    def open_while_draining(self) -> Collection[str]:
+        """Methods that are still answered while it drains."""
+        return OPEN_WHILE_DRAINING
+
+    async def recover(self) -> None:
+        """Open the store and load the state.
+
+        Raises:
+            StartRefused: The store is locked, of another format or full; a state file is damaged
+                or lost; the folder cannot be used.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(self.threads.state, self.store.open)
+            await self.state.load(self.store.queues(), self.required_topics)
+        except (StorageError, OSError) as error:
+            raise StartRefused(str(error)) from error
+        _log.info("store_recovered", max_commit_log_offset=self.store.max_offset)
+
+    async def serve_started(self, address: Address) -> None:
+        """Start all loops, and say hello to the name servers."""
+        self.announcement.listen_on(address)
+        self.keeping.start()
+        for background in self.loops:
+            background.start()
+        await self.registration.start()
+
+    async def drain(self) -> None:
+        """Leave the routes first, then let go whoever waits or is attached."""
+        self.client_admission.draining = True
+        await self.registration.say_goodbye()
+        self.clients.tell_all(BrokerDraining(self.grace_seconds))
+        self.clients.close()
+        self.held.close()
+
+    async def stop(self) -> None:
+        """Stop loops, save offsets, flush and close; the store last.
+
+        Raises:
+            StorePoisoned: The disk failed now.
+            OSError: Consumer offsets could not be saved.
+        """
+        await self.registration.close()
+        for background in self.loops:
+            await background.stop()
+        await self.keeping.stop()
+        await self.group_flush.finish()
+        await asyncio.to_thread(self.threads.flusher.shutdown)
+        await asyncio.to_thread(self.threads.keeper.shutdown)
+        try:
+            await self.saved_offsets.save()
+        finally:
+            # Waits for a recovery that was cut short, too.
+            loop = asyncio.get_running_loop()
+            try:
+                await loop.run_in_executor(self.threads.state, self.store.close)
+            except StorePoisoned:
+                _log.exception("store_close_failed")
+                raise
+            finally:
+                await asyncio.to_thread(self.threads.state.shutdown)

@@ -1,0 +1,173 @@
+"""The store as the broker holds it: composed before it is open, used only while it is.
+
+The parts of the broker are put together before recovery, which opens the store in a thread of its
+own. Calls are refused until then, so nothing here is reached too early; if it were, it would say
+so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from ariane_record import RecordBlock, RecordFields
+from ariane_record.layout import Host
+from ariane_storage.append import Appended
+from ariane_storage.errors import StoreClosed
+from ariane_storage.read import QueueRead
+from ariane_storage.recovery import RecoveryReport
+from ariane_storage.retention import RetentionReport
+from ariane_storage.store import Store
+from ariane_storage.time_lookup import TimeBoundary
+
+
+class OwnedStore:
+    """The one store of this process, as soon as it is open."""
+
+    def __init__(self, open_store: Callable[[], Store]) -> None:
+        """Take what opens it.
+
+        Args:
+            open_store: Opens and recovers the store; blocks.
+        """
+        self._open_store = open_store
+        self._store: Store | None = None
+
+    def open(self) -> None:
+        """Open and recover; blocks, in a thread.
+
+        Raises:
+            StorageError: As ``Store.open``.
+        """
+        self._store = self._open_store()
+
+    def close(self) -> None:
+        """Flush and let go; blocks. Repeating is harmless.
+
+        Raises:
+            StorePoisoned: The disk failed.
+        """
+        if self._store is not None:
+            self._store.close()
+
+    @property
+    def _opened(self) -> Store:
+        if self._store is None:
+            raise StoreClosed("the store is not open yet")
+        return self._store
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was opened."""
+        return self._store is not None
+
+    def append_block(
+        self, block: RecordBlock, queue_id: int, *, born_host: Host = ("127.0.0.1", 0)
+    ) -> Appended:
+        """Append a block to a queue; see ``Store.append_block``."""
+        return self._opened.append_block(block, queue_id, born_host=born_host)
+
+    def read_queue(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        *,
+        max_count: int,
+        max_bytes: int,
+        tag_codes: Collection[int] | None = None,
+    ) -> QueueRead:
+        """Read messages of a queue; see ``Store.read_queue``."""
+        return self._opened.read_queue(
+            topic,
+            queue_id,
+            queue_offset,
+            max_count=max_count,
+            max_bytes=max_bytes,
+            tag_codes=tag_codes,
+        )
+
+    def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Oldest queue offset that is kept, and the readable end."""
+        return self._opened.queue_bounds(topic, queue_id)
+
+    def queue_offset_at_time(
+        self,
+        topic: str,
+        queue_id: int,
+        timestamp_ms: int,
+        *,
+        boundary: TimeBoundary = TimeBoundary.LOWER,
+    ) -> int:
+        """The queue offset of a time; see ``Store.queue_offset_at_time``."""
+        return self._opened.queue_offset_at_time(topic, queue_id, timestamp_ms, boundary=boundary)
+
+    def queues(self) -> list[tuple[str, int]]:
+        """Topic and queue id of every queue."""
+        return self._opened.queues()
+
+    def delete_queues(self, topic: str) -> int:
+        """Delete all queues of a topic; how many there were."""
+        return self._opened.delete_queues(topic)
+
+    def message_at(self, commit_log_offset: int) -> RecordFields:
+        """The message at a commit-log offset; see ``Store.message_at``."""
+        return self._opened.message_at(commit_log_offset)
+
+    def query_by_key(
+        self, topic: str, key: str, *, begin_ms: int, end_ms: int, max_count: int
+    ) -> list[RecordFields]:
+        """Messages by key or unique id; see ``Store.query_by_key``."""
+        return self._opened.query_by_key(
+            topic, key, begin_ms=begin_ms, end_ms=end_ms, max_count=max_count
+        )
+
+    def flush(self) -> int:
+        """Force all that is appended to the disk; any thread."""
+        return self._opened.flush()
+
+    def flush_due(self) -> None:
+        """Flush what is due; any thread."""
+        self._opened.flush_due()
+
+    def prepare_next_segment(self) -> None:
+        """Make room ready for coming appends; any thread."""
+        self._opened.prepare_next_segment()
+
+    def apply_retention(self) -> RetentionReport:
+        """Delete what is old enough; on the loop."""
+        return self._opened.apply_retention()
+
+    @property
+    def store_host(self) -> Host:
+        """The address that is written into records."""
+        return self._opened.config.store_host
+
+    @property
+    def min_offset(self) -> int:
+        """First commit-log offset that is kept."""
+        return self._opened.min_offset
+
+    @property
+    def max_offset(self) -> int:
+        """Next commit-log offset to be written."""
+        return self._opened.max_offset
+
+    @property
+    def flushed_offset(self) -> int:
+        """Everything before it is on the disk."""
+        return self._opened.flushed_offset
+
+    @property
+    def confirmed_offset(self) -> int:
+        """Everything before it may be handed out."""
+        return self._opened.confirmed_offset
+
+    @property
+    def is_poisoned(self) -> bool:
+        """Whether a flush has failed."""
+        return self._opened.is_poisoned
+
+    @property
+    def recovery(self) -> RecoveryReport:
+        """What opening it has found and done."""
+        return self._opened.recovery

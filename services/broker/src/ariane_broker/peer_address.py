@@ -1,0 +1,29 @@
+"""The address of a caller, as gRPC tells it and as a record keeps it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from urllib.parse import unquote
+
+from ariane_record.layout import Host
+
+_UNKNOWN: Host = ("0.0.0.0", 0)  # noqa: S104 - an empty host slot, nothing listens.
+
+
+@lru_cache(maxsize=4096)
+def peer_host(peer: str) -> Host:
+    """Address and port of a peer: ``ipv4:10.0.0.1:4711`` or ``ipv6:%5B::1%5D:4711``.
+
+    Peers of other kinds (a Unix socket) have none: zeros.
+    """
+    kind, _, place = peer.partition(":")
+    host, _, port = unquote(place).rpartition(":")
+    if kind not in {"ipv4", "ipv6"} or not port.isdigit():
+        return _UNKNOWN
+    return host.strip("[]").partition("%")[0], int(port)
+
+
+def peer_text(peer: str) -> str:
+    """The same for people."""
+    host, port = peer_host(peer)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

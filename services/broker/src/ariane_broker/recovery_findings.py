@@ -1,0 +1,25 @@
+"""What opening the store has found, in sentences for people."""
+
+from __future__ import annotations
+
+from ariane_storage.recovery import RecoveryReport
+
+
+def recovery_findings(report: RecoveryReport) -> list[str]:
+    """Sentences; none after a clean stop without damage."""
+    findings = []
+    if report.crashed:
+        findings.append(
+            f"the last run ended without a stop; {report.records} records were scanned from "
+            f"commit-log offset {report.scanned_from}"
+        )
+    if report.cut_reason is not None:
+        findings.append(
+            f"the tail was cut at commit-log offset {report.end_offset}: {report.cut_reason}"
+        )
+    findings += [
+        f"commit-log offsets {damage.begin} to {damage.end} are damaged: {damage.reason}"
+        for damage in report.damage
+    ]
+    findings += [f"{what} were built again from the log" for what in report.rebuilt]
+    return findings

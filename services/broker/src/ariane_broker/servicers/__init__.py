@@ -1,0 +1,1 @@
+"""One file for each RPC service: they translate, and decide nothing."""

@@ -1,0 +1,163 @@
+"""``BrokerService``: the broker itself, for operators."""
+# ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from grpc import aio
+
+from ariane.broker.v1 import broker_service_pb2 as broker_pb
+from ariane.broker.v1.broker_service_pb2_grpc import BrokerServiceServicer
+from ariane_broker.announcement import BrokerAnnouncement
+from ariane_broker.broker_drain import BrokerDrain
+from ariane_broker.client_table import ClientTable
+from ariane_broker.errors import setting_invalid
+from ariane_broker.held_requests import HeldRequests
+from ariane_broker.owned_store import OwnedStore
+from ariane_broker.recovery_findings import recovery_findings
+from ariane_broker.settings import BrokerSettings
+from ariane_broker.state_files import BrokerState
+from ariane_broker.statistics import BrokerStatistics
+from ariane_broker.store_keeping import StoreKeeping
+from ariane_broker.wire_time import span_of, time_of
+from ariane_servicekit import SettingRow, settings_reference, take_page
+
+_SETTINGS_DEFAULT: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerParts:
+    """What an operator can ask about.
+
+    Attributes:
+        settings: What the broker was told.
+        announcement: Who it is.
+        store: Its store.
+        keeping: What is done beside it.
+        state: What was found in its state files.
+        statistics: What went through it.
+        held: Who waits.
+        clients: Who is attached.
+        drain: Whether it takes messages.
+        version: Of the broker.
+        start_time_ms: When the process started.
+    """
+
+    settings: BrokerSettings
+    announcement: BrokerAnnouncement
+    store: OwnedStore
+    keeping: StoreKeeping
+    state: BrokerState
+    statistics: BrokerStatistics
+    held: HeldRequests
+    clients: ClientTable
+    drain: BrokerDrain
+    version: str
+    start_time_ms: int
+
+
+class BrokerServicer(BrokerServiceServicer):
+    """Translates what operators ask and tell."""
+
+    def __init__(self, parts: BrokerParts) -> None:
+        """Take the parts.
+
+        Args:
+            parts: What can be asked about.
+        """
+        self._parts = parts
+
+    async def GetBrokerState(
+        self, request: broker_pb.GetBrokerStateRequest, context: aio.ServicerContext[Any, Any]
+    ) -> broker_pb.GetBrokerStateResponse:
+        """Tell how the broker is."""
+        parts = self._parts
+        return broker_pb.GetBrokerStateResponse(
+            identity=parts.announcement.identity,
+            version=parts.version,
+            start_time=time_of(parts.start_time_ms),
+            writable=parts.drain.writable and not parts.store.is_poisoned,
+            store=self._store_state(),
+            statistics=self._statistics(),
+            recovery_findings=[*recovery_findings(parts.store.recovery), *parts.state.findings],
+        )
+
+    async def ListSettings(
+        self, request: broker_pb.ListSettingsRequest, context: aio.ServicerContext[Any, Any]
+    ) -> broker_pb.ListSettingsResponse:
+        """List settings by name."""
+        page = take_page(
+            sorted(settings_reference(BrokerSettings), key=lambda row: row.name),
+            lambda row: (row.name,),
+            page_size=request.page_size or _SETTINGS_DEFAULT,
+            page_token=request.page_token,
+            scope="settings",
+        )
+        return broker_pb.ListSettingsResponse(
+            settings=self._setting_messages(page.entries), next_page_token=page.next_page_token
+        )
+
+    async def UpdateSetting(
+        self, request: broker_pb.UpdateSettingRequest, context: aio.ServicerContext[Any, Any]
+    ) -> broker_pb.UpdateSettingResponse:
+        """Refuse: no setting of the broker changes while it runs yet."""
+        names = {row.name for row in settings_reference(BrokerSettings)}
+        rule = "may not change while the broker runs" if request.name in names else "is not known"
+        raise setting_invalid(request.name, rule)
+
+    async def DrainBroker(
+        self, request: broker_pb.DrainBrokerRequest, context: aio.ServicerContext[Any, Any]
+    ) -> broker_pb.DrainBrokerResponse:
+        """Start or end draining."""
+        drain = self._parts.drain
+        await drain.set_draining(request.draining)
+        return broker_pb.DrainBrokerResponse(writable=drain.writable)
+
+    def _store_state(self) -> broker_pb.StoreState:
+        store, settings = self._parts.store, self._parts.settings
+        retention = self._parts.keeping.last_retention
+        disk_ratio = 0.0 if retention is None else retention.disk_ratio
+        refusal = ""
+        if store.is_poisoned:
+            refusal = "a flush failed; restart the broker"
+        elif disk_ratio >= settings.disk_refuse_ratio:
+            refusal = f"the disk is {disk_ratio:.0%} full"
+        return broker_pb.StoreState(
+            min_commit_log_offset=store.min_offset,
+            max_commit_log_offset=store.max_offset,
+            flushed_commit_log_offset=store.flushed_offset,
+            confirmed_commit_log_offset=store.confirmed_offset,
+            disk_used_ratio=disk_ratio,
+            refusal=refusal,
+            flush_mode=settings.flush_mode,
+        )
+
+    def _statistics(self) -> broker_pb.BrokerStatistics:
+        statistics = self._parts.statistics
+        return broker_pb.BrokerStatistics(
+            stored_message_count=statistics.stored_message_count,
+            stored_bytes=statistics.stored_bytes,
+            pulled_message_count=statistics.pulled_message_count,
+            pulled_bytes=statistics.pulled_bytes,
+            stored_batch_count=statistics.stored_batch_count,
+            held_pull_count=self._parts.held.count,
+            client_count=len(self._parts.clients),
+            append_duration=span_of(statistics.append_seconds),
+        )
+
+    def _setting_messages(self, rows: Sequence[SettingRow]) -> list[broker_pb.Setting]:
+        values = self._parts.settings.shown()
+        return [
+            broker_pb.Setting(
+                name=row.name,
+                value=str(values[row.name]),
+                type=row.type,
+                description=row.description,
+                dynamic=False,
+                default_value=row.default,
+            )
+            for row in rows
+        ]

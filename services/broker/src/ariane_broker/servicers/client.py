@@ -1,0 +1,200 @@
+"""``ClientService``: who lives, in which groups, and what must be told to them."""
+# ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any, Final
+
+from grpc import aio
+
+from ariane.broker.v1 import client_service_pb2 as client_pb
+from ariane.broker.v1.client_service_pb2_grpc import ClientServiceServicer
+from ariane_broker.client_admission import ClientAdmission
+from ariane_broker.client_table import (
+    AttachedClient,
+    BrokerDraining,
+    ClientTable,
+    HeartbeatHeard,
+    MembershipChanged,
+    Notice,
+    OffsetsReset,
+)
+from ariane_broker.group_changes import check_user_group
+from ariane_broker.peer_address import peer_text
+from ariane_broker.subscription_wire import hello_of, membership_message, memberships_of
+from ariane_broker.wire_time import span_of, time_of
+from ariane_servicekit import feature_not_available, field_invalid, take_page
+
+_MEMBERS_DEFAULT: Final = 1000
+
+
+class ClientServicer(ClientServiceServicer):
+    """Carries signs of life up and notices down."""
+
+    def __init__(
+        self,
+        table: ClientTable,
+        admission: ClientAdmission,
+        *,
+        broker_name: str,
+        heartbeat_seconds: float,
+        silence_seconds_max: float,
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            table: The attached clients.
+            admission: Lets clients in.
+            broker_name: As clients are told.
+            heartbeat_seconds: How often clients are asked for a heartbeat.
+            silence_seconds_max: After how much silence they are forgotten.
+        """
+        self._table = table
+        self._admission = admission
+        self._accepted = client_pb.AttachResponse(
+            accepted=client_pb.AttachAccepted(
+                broker_name=broker_name,
+                heartbeat_interval=span_of(heartbeat_seconds),
+                silence_max=span_of(silence_seconds_max),
+            )
+        )
+
+    async def Attach(
+        self,
+        request_iterator: AsyncIterator[client_pb.AttachRequest],
+        context: aio.ServicerContext[Any, Any],
+    ) -> AsyncIterator[client_pb.AttachResponse]:
+        """Attach a client for as long as the stream lasts."""
+        first = await anext(request_iterator, None)
+        if first is None or first.WhichOneof("content") != "hello":
+            raise field_invalid("hello", "must come first")
+        client = await self._admission.attach(hello_of(first.hello), peer_text(context.peer()))
+        listening = asyncio.create_task(self._listen(request_iterator, client))
+        try:
+            yield self._accepted
+            while (notice := await client.outbox.take()) is not None:
+                yield _notice_message(notice)
+            if listening.done():
+                # What ended the listening ends the stream: an error, or the client's goodbye.
+                await listening
+        finally:
+            self._table.detach(client)
+            listening.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await listening
+
+    async def ListGroupMembers(
+        self, request: client_pb.ListGroupMembersRequest, context: aio.ServicerContext[Any, Any]
+    ) -> client_pb.ListGroupMembersResponse:
+        """List the live members of a group."""
+        group = request.consumer_group
+        check_user_group(group)
+        page = take_page(
+            self._table.members(group),
+            lambda client: (client.client_id,),
+            page_size=request.page_size or _MEMBERS_DEFAULT,
+            page_token=request.page_token,
+            scope=f"members:{group}",
+        )
+        return client_pb.ListGroupMembersResponse(
+            members=[
+                client_pb.GroupMember(
+                    client_id=client.client_id,
+                    membership=membership_message(client.memberships[group]),
+                    address=client.address,
+                )
+                for client in page.entries
+            ],
+            next_page_token=page.next_page_token,
+        )
+
+    async def ListClients(
+        self, request: client_pb.ListClientsRequest, context: aio.ServicerContext[Any, Any]
+    ) -> client_pb.ListClientsResponse:
+        """List attached clients."""
+        page = take_page(
+            self._table.all(),
+            lambda client: (client.client_id,),
+            page_size=request.page_size,
+            page_token=request.page_token,
+            scope="clients",
+        )
+        return client_pb.ListClientsResponse(
+            clients=map(_client_message, page.entries), next_page_token=page.next_page_token
+        )
+
+    async def GetClientState(
+        self, request: client_pb.GetClientStateRequest, context: aio.ServicerContext[Any, Any]
+    ) -> client_pb.GetClientStateResponse:
+        """Refuse: clients are not asked yet."""
+        raise feature_not_available("asking a client for its state")
+
+    async def LockQueues(
+        self, request: client_pb.LockQueuesRequest, context: aio.ServicerContext[Any, Any]
+    ) -> client_pb.LockQueuesResponse:
+        """Refuse: there are no queue locks yet."""
+        raise feature_not_available("locking queues")
+
+    async def UnlockQueues(
+        self, request: client_pb.UnlockQueuesRequest, context: aio.ServicerContext[Any, Any]
+    ) -> client_pb.UnlockQueuesResponse:
+        """Refuse: there are no queue locks yet."""
+        raise feature_not_available("locking queues")
+
+    async def _listen(
+        self, requests: AsyncIterator[client_pb.AttachRequest], client: AttachedClient
+    ) -> None:
+        """Hear a client until it says goodbye, or says something that cannot be."""
+        try:
+            async for request in requests:
+                self._table.heard(client)
+                content = request.WhichOneof("content")
+                if content == "heartbeat":
+                    if request.heartbeat.memberships_changed:
+                        memberships = memberships_of(request.heartbeat.memberships)
+                        await self._admission.change_memberships(client, memberships)
+                    client.outbox.put(HeartbeatHeard())
+                elif content == "hello":
+                    raise field_invalid("hello", "must come once")
+                elif content == "transaction_answer":
+                    raise feature_not_available("transaction checks")
+                elif content == "state":
+                    raise feature_not_available("client state")
+        finally:
+            client.outbox.close()
+
+
+def _notice_message(notice: Notice) -> client_pb.AttachResponse:
+    match notice:
+        case MembershipChanged(group):
+            changed = client_pb.MembershipChanged(consumer_group=group)
+            return client_pb.AttachResponse(membership_changed=changed)
+        case OffsetsReset(group, topic, offsets):
+            reset = client_pb.OffsetsReset(
+                consumer_group=group, topic=topic, queue_offsets=dict(offsets)
+            )
+            return client_pb.AttachResponse(offsets_reset=reset)
+        case BrokerDraining(grace_seconds):
+            draining = client_pb.BrokerDraining(grace=span_of(grace_seconds))
+            return client_pb.AttachResponse(broker_draining=draining)
+        case HeartbeatHeard():
+            heard = client_pb.HeartbeatAccepted()
+            return client_pb.AttachResponse(heartbeat_accepted=heard)
+
+
+def _client_message(client: AttachedClient) -> client_pb.AttachedClient:
+    return client_pb.AttachedClient(
+        hello=client_pb.ClientHello(
+            client_id=client.client_id,
+            language=client.language,
+            sdk_version=client.sdk_version,
+            producer_groups=client.producer_groups,
+            memberships=map(membership_message, client.memberships.values()),
+        ),
+        address=client.address,
+        attach_time=time_of(client.attach_time_ms),
+        last_heard_time=time_of(client.last_heard_ms),
+    )

@@ -1,0 +1,143 @@
+"""``OffsetService``: how far each consumer group has come."""
+# ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from grpc import aio
+
+from ariane.broker.v1 import offset_service_pb2 as offset_pb
+from ariane.broker.v1.offset_service_pb2_grpc import OffsetServiceServicer
+from ariane_broker.consumer_offsets import GroupOffset, QueueKey
+from ariane_broker.offset_changes import Backlog, OffsetChanges, OffsetToStore
+from ariane_broker.wire_time import milliseconds_of, time_of
+from ariane_servicekit import field_invalid, take_page
+from ariane_servicekit.error_status import status_of
+
+
+class OffsetServicer(OffsetServiceServicer):
+    """Translates questions about consumer offsets, and changes."""
+
+    def __init__(self, changes: OffsetChanges) -> None:
+        """Take the parts.
+
+        Args:
+            changes: What reads and changes offsets.
+        """
+        self._changes = changes
+
+    async def GetConsumerOffsets(
+        self, request: offset_pb.GetConsumerOffsetsRequest, context: aio.ServicerContext[Any, Any]
+    ) -> offset_pb.GetConsumerOffsetsResponse:
+        """Read offsets; one that is not known is absent."""
+        queues = [QueueKey(queue.topic, queue.queue_id) for queue in request.queues]
+        known = self._changes.read(request.consumer_group, queues)
+        return offset_pb.GetConsumerOffsetsResponse(
+            offsets=[
+                offset_pb.QueueConsumerOffset(
+                    topic=queue.topic, queue_id=queue.queue_id, queue_offset=offset
+                )
+                for queue, offset in known
+            ]
+        )
+
+    async def StoreConsumerOffsets(
+        self, request: offset_pb.StoreConsumerOffsetsRequest, context: aio.ServicerContext[Any, Any]
+    ) -> offset_pb.StoreConsumerOffsetsResponse:
+        """Store offsets."""
+        wanted = []
+        for position, offset in enumerate(request.offsets):
+            if not offset.HasField("queue_offset"):
+                raise field_invalid(f"offsets[{position}].queue_offset", "must be set")
+            queue = QueueKey(offset.topic, offset.queue_id)
+            fenced = offset.HasField("lock_epoch")
+            wanted.append(OffsetToStore(queue, offset.queue_offset, fenced=fenced))
+        refused = await self._changes.store(request.consumer_group, wanted, durable=request.durable)
+        return offset_pb.StoreConsumerOffsetsResponse(
+            refused=[
+                offset_pb.RefusedOffset(
+                    topic=queue.topic, queue_id=queue.queue_id, error=status_of(error)
+                )
+                for queue, error in refused
+            ]
+        )
+
+    async def ResetConsumerOffsets(
+        self, request: offset_pb.ResetConsumerOffsetsRequest, context: aio.ServicerContext[Any, Any]
+    ) -> offset_pb.ResetConsumerOffsetsResponse:
+        """Set offsets anew."""
+        places, member_count = await self._changes.reset(
+            request.consumer_group,
+            request.topic,
+            self._target(request),
+            validate_only=request.validate_only,
+        )
+        return offset_pb.ResetConsumerOffsetsResponse(
+            offsets=_offset_messages(places), member_count=member_count
+        )
+
+    async def CloneConsumerOffsets(
+        self, request: offset_pb.CloneConsumerOffsetsRequest, context: aio.ServicerContext[Any, Any]
+    ) -> offset_pb.CloneConsumerOffsetsResponse:
+        """Copy offsets to another group."""
+        places = await self._changes.clone(
+            request.consumer_group, request.target_consumer_group, request.topic
+        )
+        return offset_pb.CloneConsumerOffsetsResponse(offsets=_offset_messages(places))
+
+    async def ListConsumerLags(
+        self, request: offset_pb.ListConsumerLagsRequest, context: aio.ServicerContext[Any, Any]
+    ) -> offset_pb.ListConsumerLagsResponse:
+        """List backlogs."""
+        page = take_page(
+            self._changes.places(request.consumer_group, request.topic),
+            lambda place: (place.consumer_group, *place.queue),
+            page_size=request.page_size,
+            page_token=request.page_token,
+            scope=f"lags:{request.consumer_group}:{request.topic}",
+        )
+        return offset_pb.ListConsumerLagsResponse(
+            lags=[_lag(self._changes.backlog(place)) for place in page.entries],
+            next_page_token=page.next_page_token,
+        )
+
+    def _target(
+        self, request: offset_pb.ResetConsumerOffsetsRequest
+    ) -> Callable[[QueueKey], int | None]:
+        target = request.WhichOneof("target")
+        if target == "earliest":
+            return self._changes.earliest if request.earliest else self._changes.latest
+        if target == "time":
+            timestamp_ms = milliseconds_of(request.time, "time")
+            return lambda queue: self._changes.at_time(queue, timestamp_ms)
+        if target == "table":
+            table = dict(request.table.queue_offsets)
+            if not table or min(table) < 0:
+                raise field_invalid("table", "must hold queues of 0 or more")
+            return lambda queue: table.get(queue.queue_id)
+        raise field_invalid("target", "must be set")
+
+
+def _offset_messages(places: Iterable[GroupOffset]) -> list[offset_pb.QueueConsumerOffset]:
+    return [
+        offset_pb.QueueConsumerOffset(
+            topic=place.queue.topic, queue_id=place.queue.queue_id, queue_offset=place.offset
+        )
+        for place in places
+    ]
+
+
+def _lag(backlog: Backlog) -> offset_pb.ConsumerLag:
+    place = backlog.place
+    oldest_ms = backlog.oldest_store_timestamp_ms
+    return offset_pb.ConsumerLag(
+        consumer_group=place.consumer_group,
+        topic=place.queue.topic,
+        queue_id=place.queue.queue_id,
+        consumer_offset=place.offset,
+        max_queue_offset=backlog.max_queue_offset,
+        message_count=max(0, backlog.max_queue_offset - place.offset),
+        oldest_store_time=None if oldest_ms is None else time_of(oldest_ms),
+    )

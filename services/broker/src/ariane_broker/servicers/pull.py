@@ -1,0 +1,182 @@
+"""``PullService``: hands out messages by position."""
+# ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import numpy as np
+from grpc import aio
+
+from ariane.broker.v1 import pull_service_pb2 as pull_pb
+from ariane.broker.v1.pull_service_pb2_grpc import PullServiceServicer
+from ariane_broker.consumer_offsets import QueueKey
+from ariane_broker.pull import Position, PulledQueue, PullOrder, PullRecords
+from ariane_broker.queue_lookup import QueueLookup
+from ariane_broker.range_pull import Projection, PullRange, RangeChunk, RangeOrder
+from ariane_broker.record_wire import pull_order, pull_response
+from ariane_broker.stored_message import message_of
+from ariane_broker.subscription_wire import filter_of
+from ariane_broker.wire_time import milliseconds_of, seconds_of, time_of
+from ariane_record.columns import decode_columns
+from ariane_servicekit import field_invalid
+
+ANSWER_SECONDS: Final = 0.1
+"""A held call is answered this long before its deadline, so that the answer still arrives."""
+
+_PROJECTIONS: Final = {
+    pull_pb.RANGE_PROJECTION_UNSPECIFIED: Projection.RECORDS,
+    pull_pb.RANGE_PROJECTION_RECORDS: Projection.RECORDS,
+    pull_pb.RANGE_PROJECTION_HEADERS: Projection.HEADERS,
+    pull_pb.RANGE_PROJECTION_POSITIONS: Projection.POSITIONS,
+}
+
+
+class PullServicer(PullServiceServicer):
+    """Translates pulls."""
+
+    def __init__(
+        self,
+        pull_records: PullRecords,
+        pull_range: PullRange,
+        lookup: QueueLookup,
+        *,
+        broker_name: str,
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            pull_records: For pulls.
+            pull_range: For ranges.
+            lookup: For bounds and times.
+            broker_name: As it stands in plain messages.
+        """
+        self._pull_records = pull_records
+        self._pull_range = pull_range
+        self._lookup = lookup
+        self._broker_name = broker_name
+
+    async def PullRecords(
+        self, request: pull_pb.PullRecordsRequest, context: aio.ServicerContext[Any, Any]
+    ) -> pull_pb.PullRecordsResponse:
+        """Pull packed records of many queues."""
+        order = pull_order(request, hold_seconds_max=_hold_seconds_max(context))
+        return pull_response(await self._pull_records.pull(order))
+
+    async def PullMessages(
+        self, request: pull_pb.PullMessagesRequest, context: aio.ServicerContext[Any, Any]
+    ) -> pull_pb.PullMessagesResponse:
+        """Pull plain messages of one queue."""
+        position = request.position
+        hold_seconds = seconds_of(request.hold_duration, "hold_duration")
+        order = PullOrder(
+            consumer_group=request.consumer_group,
+            positions=(
+                Position(QueueKey(position.topic, position.queue_id), position.queue_offset),
+            ),
+            filters={position.topic: filter_of(request.filter)},
+            record_count_max=position.record_count_max,
+            size_bytes_max=position.size_bytes_max,
+            hold_seconds=hold_seconds,
+            hold_seconds_max=_hold_seconds_max(context),
+        )
+        (pulled,) = await self._pull_records.pull(order)
+        if pulled.error is not None:
+            raise pulled.error
+        return self._plain_response(pulled)
+
+    async def PullRange(
+        self, request: pull_pb.PullRangeRequest, context: aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[pull_pb.PullRangeResponse]:
+        """Stream a range of one queue."""
+        projection = _PROJECTIONS.get(request.projection)
+        if projection is None:
+            raise field_invalid("projection", "is not known", request.projection)
+        order = RangeOrder(
+            topic=request.topic,
+            queue_id=request.queue_id,
+            begin=request.begin_queue_offset,
+            end=request.end_queue_offset,
+            filter=filter_of(request.filter),
+            projection=projection,
+            chunk_bytes=request.chunk_bytes,
+        )
+        async for chunk in self._pull_range.read(order):
+            yield _range_response(chunk)
+
+    async def ListQueueBounds(
+        self, request: pull_pb.ListQueueBoundsRequest, context: aio.ServicerContext[Any, Any]
+    ) -> pull_pb.ListQueueBoundsResponse:
+        """Tell the bounds of a topic's queues."""
+        kept = await self._lookup.kept_queues(request.topic)
+        return pull_pb.ListQueueBoundsResponse(
+            queues=[
+                pull_pb.QueueBounds(
+                    queue_id=queue.queue_id,
+                    min_queue_offset=queue.min_queue_offset,
+                    max_queue_offset=queue.max_queue_offset,
+                    last_store_time=None
+                    if queue.last_store_timestamp_ms is None
+                    else time_of(queue.last_store_timestamp_ms),
+                    size_bytes=queue.size_bytes,
+                )
+                for queue in kept
+            ]
+        )
+
+    async def FindQueueOffsets(
+        self, request: pull_pb.FindQueueOffsetsRequest, context: aio.ServicerContext[Any, Any]
+    ) -> pull_pb.FindQueueOffsetsResponse:
+        """Find the queue offsets of a time."""
+        if not request.HasField("time"):
+            raise field_invalid("time", "must be set")
+        timestamp_ms = milliseconds_of(request.time, "time")
+        if request.boundary == pull_pb.TIME_BOUNDARY_UPPER:
+            # Behind the last one at or before the time is where the first one after it lies.
+            timestamp_ms += 1
+        elif request.boundary not in {
+            pull_pb.TIME_BOUNDARY_UNSPECIFIED,
+            pull_pb.TIME_BOUNDARY_LOWER,
+        }:
+            raise field_invalid("boundary", "is not known", request.boundary)
+        elif request.time.nanos % 1_000_000:
+            # Store times are whole milliseconds: the first at or after is at the next of them.
+            timestamp_ms += 1
+        found = await self._lookup.offsets_from(request.topic, timestamp_ms)
+        return pull_pb.FindQueueOffsetsResponse(
+            queues=[
+                pull_pb.FoundQueueOffset(queue_id=queue_id, queue_offset=queue_offset)
+                for queue_id, queue_offset in found
+            ]
+        )
+
+    def _plain_response(self, pulled: PulledQueue) -> pull_pb.PullMessagesResponse:
+        columns = decode_columns(pulled.records, pulled.sizes)
+        return pull_pb.PullMessagesResponse(
+            messages=[
+                message_of(columns.message(position), self._broker_name)
+                for position in range(len(columns))
+            ],
+            next_queue_offset=pulled.next_queue_offset,
+            min_queue_offset=pulled.min_queue_offset,
+            max_queue_offset=pulled.max_queue_offset,
+        )
+
+
+def _hold_seconds_max(context: aio.ServicerContext[Any, Any]) -> float | None:
+    """The longest hold that the call's deadline allows; None when it has no deadline."""
+    remaining: float | None = context.time_remaining()
+    return None if remaining is None else max(0.0, remaining - ANSWER_SECONDS)
+
+
+def _range_response(chunk: RangeChunk) -> pull_pb.PullRangeResponse:
+    ends = chunk.property_ends
+    return pull_pb.PullRangeResponse(
+        next_queue_offset=chunk.next_queue_offset,
+        record_sizes=chunk.sizes.astype(np.dtype("<i4"), copy=False).tobytes(),
+        headers=chunk.headers,
+        property_ends=b"" if ends is None else ends.astype(np.dtype("<i4"), copy=False).tobytes(),
+        properties=chunk.properties,
+        records=chunk.records,
+    )

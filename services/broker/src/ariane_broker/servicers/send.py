@@ -1,0 +1,98 @@
+"""``SendService``: takes messages."""
+# ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from grpc import aio
+
+from ariane.broker.v1 import send_service_pb2 as send_pb
+from ariane.broker.v1.send_service_pb2_grpc import SendServiceServicer
+from ariane.common.v1.message_pb2 import StoredPosition
+from ariane_broker.append import AppendRecords
+from ariane_broker.peer_address import peer_host, peer_text
+from ariane_broker.plain_send import PlainSent, SendMessages
+from ariane_broker.record_wire import LEVELS, append_response, batches_of
+from ariane_broker.wire_time import time_of
+from ariane_record.layout import Host
+from ariane_record.message_id import encode_offset_message_id
+from ariane_servicekit import feature_not_available
+
+
+class SendServicer(SendServiceServicer):
+    """Translates sends."""
+
+    def __init__(
+        self,
+        append_records: AppendRecords,
+        send_messages: SendMessages,
+        *,
+        broker_name: str,
+        store_host: Callable[[], Host],
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            append_records: For packed batches.
+            send_messages: For plain messages.
+            broker_name: As it stands in answers.
+            store_host: As it stands in message ids, once the store is open.
+        """
+        self._append_records = append_records
+        self._send_messages = send_messages
+        self._broker_name = broker_name
+        self._store_host = store_host
+
+    async def AppendRecords(
+        self, request: send_pb.AppendRecordsRequest, context: aio.ServicerContext[Any, Any]
+    ) -> send_pb.AppendRecordsResponse:
+        """Append packed batches."""
+        born_host = peer_host(context.peer())
+        return append_response(await self._append_records.append(batches_of(request), born_host))
+
+    async def SendMessages(
+        self, request: send_pb.SendMessagesRequest, context: aio.ServicerContext[Any, Any]
+    ) -> send_pb.SendMessagesResponse:
+        """Send plain messages."""
+        if request.HasField("sequence"):
+            raise feature_not_available("sending with a producer sequence")
+        queue_id = request.queue_id if request.HasField("queue_id") else None
+        peer = context.peer()
+        sent = await self._send_messages.send(
+            request.topic, queue_id, request.messages, peer_host(peer)
+        )
+        return send_pb.SendMessagesResponse(
+            messages=self._sent_messages(sent, peer_text(peer)),
+            acknowledged_level=LEVELS[sent.level],
+        )
+
+    async def RecallMessage(
+        self, request: send_pb.RecallMessageRequest, context: aio.ServicerContext[Any, Any]
+    ) -> send_pb.RecallMessageResponse:
+        """Refuse: nothing is delayed yet."""
+        raise feature_not_available("recalling a delayed message")
+
+    def _sent_messages(self, sent: PlainSent, producer_address: str) -> list[send_pb.SentMessage]:
+        appended = sent.appended
+        store_time = time_of(appended.store_timestamp_ms)
+        offsets = appended.commit_log_offsets.tolist()
+        store_host = self._store_host()
+        return [
+            send_pb.SentMessage(
+                unique_id=unique_id,
+                position=StoredPosition(
+                    broker_name=self._broker_name,
+                    queue_id=sent.queue_id,
+                    queue_offset=appended.first_queue_offset + position,
+                    commit_log_offset=offset,
+                    store_time=store_time,
+                    producer_address=producer_address,
+                    message_id=encode_offset_message_id(store_host, offset),
+                ),
+            )
+            for position, (unique_id, offset) in enumerate(
+                zip(sent.unique_ids, offsets, strict=True)
+            )
+        ]

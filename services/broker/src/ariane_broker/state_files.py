@@ -1,0 +1,163 @@
+"""Topics, groups and consumer offsets on the disk: loading them at start, saving them.
+
+What is lost is never read as empty. Consumer offsets that must be there and are not stop the start,
+unless the operator says that the loss is known. Topics that are lost, but have messages, are found
+again from their queues.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from ariane_broker.consumer_groups import ConsumerGroups
+from ariane_broker.consumer_offsets import ConsumerOffsets
+from ariane_broker.saved_state import StateFile
+from ariane_broker.topic_table import TopicConfig, TopicTable
+from ariane_record import is_system_topic
+from ariane_servicekit import StartRefused
+from ariane_storage.errors import StateFileDamaged
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StateFiles:
+    """The state files of a broker.
+
+    Attributes:
+        topics: ``config/topics.json``.
+        offsets: ``config/consumerOffset.json``.
+        groups: ``config/subscriptionGroup.json``.
+    """
+
+    topics: StateFile
+    offsets: StateFile
+    groups: StateFile
+
+
+class BrokerState:
+    """Loads the state of a broker, and sees to it that all its files are there afterwards."""
+
+    def __init__(
+        self,
+        files: StateFiles,
+        topics: TopicTable,
+        offsets: ConsumerOffsets,
+        groups: ConsumerGroups,
+        executor: Executor,
+        *,
+        accept_offset_loss: bool,
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            files: Where the state is.
+            topics: Filled from its file.
+            offsets: Filled from its file.
+            groups: Filled from its file.
+            executor: Where the disk is waited for.
+            accept_offset_loss: Whether to start although consumer offsets are lost.
+        """
+        self._files = files
+        self._topics = topics
+        self._offsets = offsets
+        self._groups = groups
+        self._executor = executor
+        self._accept_offset_loss = accept_offset_loss
+        self.findings: list[str] = []
+
+    async def load(
+        self, queues: Iterable[tuple[str, int]], required_topics: Iterable[TopicConfig]
+    ) -> None:
+        """Load everything.
+
+        Args:
+            queues: Topic and queue id of all queues of the store.
+            required_topics: Topics that must stand; made where they are missing.
+
+        Raises:
+            StartRefused: A file is damaged or lost.
+        """
+        known_queues = list(queues)
+        topics = await self._load(self._files.topics, self._topics.load)
+        offsets = await self._load_offsets(store_is_new=topics is None and not known_queues)
+        groups = await self._load(self._files.groups, self._groups.load)
+        missing = [] if topics is not None else self._topics_of(known_queues)
+        missing += [topic for topic in required_topics if self._topics.find(topic.topic) is None]
+        if missing or topics is None:
+            await self._save(self._files.topics, self._topics.document_with(*missing))
+            self._topics.put(*missing)
+        if offsets is None:
+            await self._save(self._files.offsets, self._offsets.document())
+        if groups is None:
+            if not (topics is None and not known_queues):
+                self._found("the settings of consumer groups were lost; defaults are used")
+            await self._save(self._files.groups, self._groups.document_with())
+
+    async def _load_offsets(self, *, store_is_new: bool) -> Mapping[str, Any] | None:
+        """The consumer offsets.
+
+        Raises:
+            StartRefused: They are lost and the operator has not accepted it.
+        """
+        try:
+            document = await self._load(self._files.offsets, self._offsets.load)
+        except StartRefused as error:
+            if not self._accept_offset_loss:
+                raise StartRefused(
+                    f"{error}; or accept the loss with --accept-offset-loss"
+                ) from None
+            self._found(f"consumer offsets were damaged and given up: {error}")
+            return None
+        if document is None and not store_is_new:
+            if not self._accept_offset_loss:
+                raise StartRefused(
+                    "config/consumerOffset.json and its previous generation are missing although "
+                    "the store is not new: restore one of them, or start once with "
+                    "--accept-offset-loss and let every group begin where its start position says"
+                )
+            self._found("consumer offsets were lost and given up")
+        return document
+
+    async def _load(
+        self, file: StateFile, take_over: Callable[[Mapping[str, Any]], None]
+    ) -> Mapping[str, Any] | None:
+        loop = asyncio.get_running_loop()
+        try:
+            document = await loop.run_in_executor(self._executor, file.load)
+            if document is not None:
+                take_over(document)
+        except StateFileDamaged as error:
+            raise StartRefused(str(error)) from error
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise StartRefused(
+                f"{getattr(file, 'path', 'a state file')} has another shape than this broker "
+                f"writes ({error}): restore it from a copy"
+            ) from error
+        return document
+
+    async def _save(self, file: StateFile, document: dict[str, Any]) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._executor, file.save, document)
+
+    def _topics_of(self, queues: Iterable[tuple[str, int]]) -> list[TopicConfig]:
+        counts: dict[str, int] = {}
+        for topic, queue_id in queues:
+            counts[topic] = max(counts.get(topic, 0), queue_id + 1)
+        if counts:
+            names = ", ".join(sorted(name for name in counts if not is_system_topic(name)))
+            self._found(f"config/topics.json was lost; topics were found by their queues: {names}")
+        return [
+            TopicConfig(topic=topic, read_queue_count=count, write_queue_count=count)
+            for topic, count in counts.items()
+        ]
+
+    def _found(self, finding: str) -> None:
+        _log.warning("state_finding", finding=finding)
+        self.findings.append(finding)
