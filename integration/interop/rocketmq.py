@@ -103,7 +103,7 @@ def wait_for_port(port: int, process: subprocess.Popen[bytes], *, seconds: float
 
 @contextmanager
 def rocketmq(store: Path, home: Path, settings: dict[str, Any]) -> Iterator[str]:
-    """A name server and a broker of Apache RocketMQ on a store; yields the name server's address."""
+    """Run a name server and a broker of Apache RocketMQ on a store; yields the former's address."""
     home.mkdir(parents=True, exist_ok=True)
     name_port, broker_port = free_port(), free_port(4) + 2
     (home / "namesrv.conf").write_text(f"listenPort={name_port}\n")
