@@ -306,6 +306,103 @@ _ROWS: Final = (
         "Start again with an empty page token.",
         field="page_token",
     ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_EPOCH_FENCED,
+        StatusCode.FAILED_PRECONDITION,
+        "Follow the primary that the error names.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_LOG_DIVERGED,
+        StatusCode.FAILED_PRECONDITION,
+        "Empty the replica's store and let it copy the primary's.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_COMMIT_LOG_OFFSET_OUT_OF_RANGE,
+        StatusCode.OUT_OF_RANGE,
+        "Go on from the min or the max offset that the error names.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_REPLICA_NOT_FOUND,
+        StatusCode.NOT_FOUND,
+        "List the replicas of the set, and name one of them.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_REPLICA_NOT_IN_SYNC,
+        StatusCode.FAILED_PRECONDITION,
+        "Wait until the replica has caught up, or choose another.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_REPLICA_SET_CHANGED,
+        StatusCode.ABORTED,
+        "Read the replica set again and decide anew.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_FILTER_NOT_FOUND,
+        StatusCode.NOT_FOUND,
+        "Upload the filter, or name a version that is kept.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_FILTER_MODULE_INVALID,
+        StatusCode.INVALID_ARGUMENT,
+        "Correct the module as the cause says and upload it again.",
+        field="module",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_FILTER_IN_USE,
+        StatusCode.FAILED_PRECONDITION,
+        "Change the subscriptions that name the filter first.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_FILTER_QUARANTINED,
+        StatusCode.FAILED_PRECONDITION,
+        "Upload a corrected version, or release the filter.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_FILTER_FAILED,
+        StatusCode.ABORTED,
+        "Pull again; look at the cause when it happens again.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_NAME_SERVERS_UNREACHABLE,
+        StatusCode.UNAVAILABLE,
+        "Start a name server, or correct the configured addresses.",
+        retriable=True,
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_OPERATION_NOT_FOUND,
+        StatusCode.NOT_FOUND,
+        "List the operations, and name one of them.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_GROUP_IN_USE,
+        StatusCode.FAILED_PRECONDITION,
+        "Stop the members of the group first.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_USER_NOT_FOUND,
+        StatusCode.NOT_FOUND,
+        "Create the user, or correct the name.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_USER_EXISTS,
+        StatusCode.ALREADY_EXISTS,
+        "Choose another name, or update the user that stands.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_ALERT_RULE_NOT_FOUND,
+        StatusCode.NOT_FOUND,
+        "Create the alert rule, or correct the name.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_ALERT_RULE_EXISTS,
+        StatusCode.ALREADY_EXISTS,
+        "Choose another name, or update the alert rule that stands.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_RESOURCE_CHANGED,
+        StatusCode.ABORTED,
+        "Read it again and decide anew.",
+    ),
 )
 
 ERROR_TABLE: Final = MappingProxyType({row.reason: row for row in _ROWS})

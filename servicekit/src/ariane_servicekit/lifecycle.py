@@ -7,7 +7,7 @@
     exit <- stop <- server stops (grace) <- drain <- NOT_SERVING, closed to new calls <- signal
 
 * A taken port, a locked store, an illegal setting: one line on standard error, exit status 2.
-* SIGTERM and SIGINT ask for the way out; the second of them ends the process at once.
+* SIGTERM and SIGINT ask for the way out; a second one ends the process at once.
 * Until ``recover`` is done calls are refused with SERVICE_STARTING, from the signal on with
   SERVICE_DRAINING. Health answers all the time.
 * ``stop`` runs last and always, also when ``recover`` failed half way.
@@ -24,7 +24,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from types import FrameType
+from typing import Any, Final
 
 from ariane_servicekit.addresses import Address
 from ariane_servicekit.admission import Admission, Phase
@@ -39,6 +40,8 @@ from ariane_servicekit.settings_sources import load_settings
 from ariane_servicekit.telemetry import CallMetrics, build_meter_provider
 
 _log = get_logger(__name__)
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 def main(
@@ -200,20 +203,20 @@ def _write_ready_file(path: Path, line: str) -> None:
 
 
 def _listen_to_signals(stop: StopRequest) -> None:
+    """Let the first signal ask to stop, and leave the second to the kernel.
+
+    Not by ``loop.add_signal_handler``: the second signal must end the process also when the loop
+    is stuck, for instance in a flush of a disk that does not answer.
+    """
     loop = asyncio.get_running_loop()
 
-    def received(number: signal.Signals) -> None:
-        if stop.requested:
-            _exit_at_once(number)
-        stop.request(number.name)
+    def received(number: int, _frame: FrameType | None) -> None:
+        for every in _SIGNALS:
+            signal.signal(every, signal.SIG_DFL)
+        loop.call_soon_threadsafe(stop.request, signal.Signals(number).name)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, received, number)
-
-
-def _exit_at_once(number: signal.Signals) -> NoReturn:
-    sys.stderr.flush()
-    os._exit(128 + number)
+    for every in _SIGNALS:
+        signal.signal(every, received)
 
 
 def _refuse(service_name: str, error: Exception) -> int:

@@ -1,0 +1,75 @@
+"""A service that writes down its steps on stderr and misbehaves as told: run by tests.
+
+What it is told stands in the environment: MISBEHAVIOUR.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from typing import ClassVar
+
+import ariane_servicekit as servicekit
+from ariane_servicekit import Address, ExitStatus, ServiceSettings, StartRefused, StopRequest
+
+
+class ScriptedSettings(ServiceSettings):
+    """A service that misbehaves as told."""
+
+    service_name: ClassVar[str] = "scripted"
+
+
+class ScriptedApp:
+    rpc_services = ()
+    error_rules: ClassVar[dict] = {}
+    open_while_draining = ()
+
+    def __init__(self, misbehaviour: str, stop: StopRequest) -> None:
+        self.misbehaviour = misbehaviour
+        self.stop_request = stop
+
+    async def recover(self) -> None:
+        self._step("recover")
+        match self.misbehaviour:
+            case "refuse":
+                raise StartRefused("the store is locked by process 1")
+            case "crash":
+                raise RuntimeError("a fault")
+            case "slow-recovery":
+                await asyncio.sleep(3600)
+
+    async def serve_started(self, _address: Address) -> None:
+        self._step("serve_started")
+        if self.misbehaviour == "ask-to-stop":
+            self.stop_request.request("store poisoned", exit_status=ExitStatus.FAULT)
+
+    async def drain(self) -> None:
+        self._step("drain")
+        match self.misbehaviour:
+            case "slow-drain":
+                await asyncio.sleep(3600)
+            case "stuck-drain":
+                time.sleep(3600)  # noqa: ASYNC251 - stuck on purpose
+            case "failing-drain":
+                raise RuntimeError("a fault")
+
+    async def stop(self) -> None:
+        self._step("stop")
+
+    def _step(self, name: str) -> None:
+        sys.stderr.write(f"STEP {name}\n")
+        sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    misbehaviour = os.environ.get("MISBEHAVIOUR", "none")
+    sys.exit(
+        servicekit.main(
+            ScriptedSettings,
+            lambda _settings, stop: ScriptedApp(misbehaviour, stop),
+            sys.argv[1:],
+            os.environ,
+        )
+    )
