@@ -1,3 +1,5 @@
+from itertools import chain
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -74,7 +76,7 @@ def test_each_queue_is_owned_once_and_shares_differ_by_at_most_one(queue_count, 
     table = shares(queue_count, member_count)
     sizes = [len(share) for share in table]
 
-    assert sorted(sum(table, [])) == list(range(queue_count))
+    assert sorted(chain.from_iterable(table)) == list(range(queue_count))
     assert max(sizes) - min(sizes) <= 1
 
 

@@ -15,7 +15,7 @@ from ariane_sdk._status import (
     error_from_status,
     reason_name,
 )
-from ariane_servicekit import error_table
+from ariane_servicekit.error_table import ERROR_TABLE
 
 
 def packed(message):
@@ -42,10 +42,9 @@ def test_every_reason_of_the_contract_has_a_row():
     assert contract == set(REASON_ROWS)
 
 
-@pytest.mark.parametrize("name", sorted(REASON_ROWS))
-def test_a_row_says_the_same_as_the_table_of_the_services(name):
-    theirs = error_table.ERROR_TABLE[ErrorReason.Value(f"ERROR_REASON_{name}")]
-    ours = REASON_ROWS[name]
+@pytest.mark.parametrize("theirs", ERROR_TABLE.values(), ids=lambda row: row.name)
+def test_a_row_says_the_same_as_the_table_of_the_services(theirs):
+    ours = REASON_ROWS[theirs.name]
 
     assert (ours.retriable, ours.outcome_unknown) == (theirs.retriable, theirs.outcome_unknown)
 

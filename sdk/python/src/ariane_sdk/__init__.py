@@ -1,7 +1,7 @@
 """The Python client of ArianeMQ."""
 
-import logging
-
+from ariane_sdk._allocation import AllocationStrategy, Averaging
+from ariane_sdk._cluster_client import ClusterClient, LiveBroker, QueueLag
 from ariane_sdk._message import (
     AcknowledgedLevel,
     Message,
@@ -10,17 +10,28 @@ from ariane_sdk._message import (
     SendResult,
 )
 from ariane_sdk._producer import Producer
+from ariane_sdk._push_consumer import PushConsumer
+from ariane_sdk._queue_reader import QueueReader, TimeBoundary
+from ariane_sdk._route import BrokerRoute, Route
 from ariane_sdk._settings import ConsumerSettings, ProducerSettings
 
 __all__ = [
     "AcknowledgedLevel",
+    "AllocationStrategy",
+    "Averaging",
+    "BrokerRoute",
+    "ClusterClient",
     "ConsumerSettings",
+    "LiveBroker",
     "Message",
     "MessageQueue",
     "Producer",
     "ProducerSettings",
+    "PushConsumer",
+    "QueueLag",
+    "QueueReader",
     "ReceivedMessage",
+    "Route",
     "SendResult",
+    "TimeBoundary",
 ]
-
-logging.getLogger("ariane_sdk").addHandler(logging.NullHandler())

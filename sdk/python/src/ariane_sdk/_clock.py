@@ -1,9 +1,10 @@
-"""The clock, handed in so that tests need not wait."""
+"""Clock and chance, handed in so that tests need neither wait nor wonder."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from random import Random
 from typing import Protocol
 
 
@@ -37,3 +38,8 @@ class SystemClock:
     async def sleep(self, seconds: float) -> None:
         """Wait."""
         await asyncio.sleep(seconds)
+
+
+def new_random() -> Random:
+    """Chance, seeded by the system; for spreading load, not for secrets."""
+    return Random()  # noqa: S311 - not for secrets.

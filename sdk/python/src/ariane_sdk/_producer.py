@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
-import socket
 from collections.abc import Sequence
 from random import Random
 from types import TracebackType
 from typing import NoReturn, Self
 
 from ariane_record.message_id import UniqueIdGenerator
-from ariane_sdk._clock import Clock, SystemClock
-from ariane_sdk._connections import Connections
+from ariane_sdk._clock import Clock, SystemClock, new_random
 from ariane_sdk._fork import ForkGuard
 from ariane_sdk._intake import Intake
 from ariane_sdk._limits import checked_group
 from ariane_sdk._message import Message, MessageQueue, SendResult
-from ariane_sdk._name_servers import NameServers, parse_addresses
+from ariane_sdk._name_servers import parse_addresses
+from ariane_sdk._own_address import own_ip
 from ariane_sdk._route import Route
-from ariane_sdk._routes import Routes
 from ariane_sdk._send_buffer import SendBuffer
 from ariane_sdk._sending import Sending
+from ariane_sdk._session import Session
 from ariane_sdk._settings import ProducerSettings
 from ariane_sdk._topic_lane import NO_WISH, QueueSelector, QueueWish
 from ariane_sdk.errors import BatchSendError, ClientNotRunning, SendBufferFull
@@ -69,12 +67,11 @@ class Producer:
         self._group = checked_group(group) if group else ""
         self._settings = settings or ProducerSettings()
         self._clock = clock or SystemClock()
-        self._random = random or Random(secrets.randbits(64))  # noqa: S311 - not for secrets.
+        self._random = random or new_random()
         self._fork_guard = ForkGuard()
         self._buffer = SendBuffer(self._settings.buffered_bytes_max)
         self._accepting = False
-        self._connections: Connections | None = None
-        self._routes: Routes
+        self._session: Session | None = None
         self._sending: Sending
         self._intake: Intake
 
@@ -86,19 +83,18 @@ class Producer:
             ClientForked: It was made in a parent process.
         """
         self._fork_guard.check()
-        if self._connections is not None:
+        if self._session is not None:
             raise ClientNotRunning("a producer is started once; make another one")
-        self._connections = Connections()
-        name_servers = NameServers(
+        session = Session(
             self._addresses,
-            self._connections,
-            random=self._random,
             timeout_s=self._settings.call_timeout_s,
+            clock=self._clock,
+            random=self._random,
         )
-        self._routes = Routes(name_servers, self._clock)
+        self._session = session
         self._sending = Sending(
-            self._connections,
-            self._routes,
+            session.connections,
+            session.routes,
             group=self._group,
             settings=self._settings,
             clock=self._clock,
@@ -106,12 +102,12 @@ class Producer:
         )
         unique_ids = UniqueIdGenerator(
             self._clock.now_ms,
-            ip=_own_ip(self._addresses[0]),
+            ip=await own_ip(self._addresses[0]),
             pid=os.getpid(),
             origin=self._random.getrandbits(32),
         )
         self._intake = Intake(
-            self._routes,
+            session.routes,
             self._sending,
             self._buffer,
             settings=self._settings,
@@ -119,7 +115,7 @@ class Producer:
             random=self._random,
             new_unique_id=unique_ids.next_id,
         )
-        self._routes.start()
+        session.routes.start()
         self._accepting = True
 
     async def close(self) -> None:
@@ -127,15 +123,14 @@ class Producer:
 
         Takes no longer than ``send_timeout_s`` and one call.
         """
-        if self._connections is None:
+        if self._session is None:
             return
         self._accepting = False
         try:
             await self.flush()
         finally:
             await self._sending.close()
-            await self._routes.close()
-            await self._connections.close()
+            await self._session.close()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -241,7 +236,9 @@ class Producer:
             RouteNotFound: No live broker carries the topic.
             NameServersUnreachable: None answered, and the topic is not known from before.
         """
-        return await self._routes.get(topic)
+        if self._session is None:
+            self._refuse()
+        return await self._session.routes.get(topic)
 
     def _submit(
         self,
@@ -258,18 +255,3 @@ class Producer:
     def _refuse(self) -> NoReturn:
         self._fork_guard.check()
         raise ClientNotRunning("the producer is not running: start it, or use it as `async with`")
-
-
-def _own_ip(name_server: str) -> str:
-    """The address of this machine on the way to a name server; no packet is sent."""
-    host, _, port = name_server.rpartition(":")
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host.strip("[]"), int(port), type=socket.SOCK_DGRAM
-        )[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.connect(address)
-            ip: str = probe.getsockname()[0]
-            return ip.partition("%")[0]
-    except OSError:
-        return "127.0.0.1"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import Final
 
 from ariane_sdk._clock import Clock
+from ariane_sdk._log import logger
 from ariane_sdk._name_servers import NameServers
 from ariane_sdk._route import Route
 from ariane_sdk.errors import CallError
@@ -17,8 +17,6 @@ REFRESH_INTERVAL_S: Final = 30.0
 
 REFRESH_GAP_S_MIN: Final = 0.2
 """Routing errors come in swarms: one refresh of a topic in this time serves them all."""
-
-logger = logging.getLogger("ariane_sdk")
 
 
 class Routes:

@@ -12,7 +12,6 @@ What is repeated, and where:
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -22,6 +21,7 @@ from ariane.broker.v1.send_service_pb2 import AppendRecordsRequest
 from ariane_sdk._broker_sender import BrokerSender
 from ariane_sdk._clock import Clock
 from ariane_sdk._connections import Connections
+from ariane_sdk._log import logger
 from ariane_sdk._routes import Routes
 from ariane_sdk._send_batch import SendBatch
 from ariane_sdk._settings import ProducerSettings
@@ -35,8 +35,6 @@ STORED_REASONS: Final = frozenset({"FLUSH_UNCONFIRMED", "REPLICATION_UNCONFIRMED
 """Stored, but not as safely as promised."""
 
 CALL_TIMEOUT_S_MIN: Final = 0.05
-
-logger = logging.getLogger("ariane_sdk")
 
 
 class Sending:
@@ -112,7 +110,7 @@ class Sending:
         """Make one call, and see what became of each batch; whatever happens, all are told."""
         try:
             await self._exchange(broker_name, batches)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - who waits must be told, whatever it is.
             logger.exception("an answer of broker %s was not understood", broker_name)
             for batch in batches:
                 if batch in self._unsettled:

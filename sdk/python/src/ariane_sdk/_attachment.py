@@ -1,0 +1,184 @@
+"""The stream of a consumer to one broker: heartbeats go up, notices come down.
+
+The stream is made anew whenever it ends. Losing it makes the broker take the member for dead and
+the others share its queues; no message is lost by that, some come twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from importlib.metadata import version
+from typing import Final
+
+from grpc.aio import EOF, AioRpcError
+
+from ariane.broker.v1.client_service_pb2 import (
+    AttachRequest,
+    AttachResponse,
+    ClientHeartbeat,
+    ClientHello,
+    ClientState,
+    Membership,
+)
+from ariane_sdk._clock import Clock
+from ariane_sdk._connections import Connections
+from ariane_sdk._log import logger
+from ariane_sdk._settings import ConsumerSettings
+from ariane_sdk._status import error_from_rpc
+from ariane_sdk._timestamps import duration_s
+from ariane_sdk.errors import CallError
+
+HEARTBEAT_INTERVAL_S: Final = 30.0
+"""How often a client says that it lives, unless the broker wants it more often."""
+
+FATAL_REASONS: Final = frozenset(
+    {"SUBSCRIPTION_CONFLICT", "GROUP_NAME_ILLEGAL", "FILTER_EXPRESSION_INVALID", "ACCESS_DENIED"}
+)
+"""Trying again changes nothing."""
+
+
+class Attachment:
+    """Keeps a consumer attached to one broker.
+
+    Attributes:
+        broker_name: The broker.
+        address: Where it is.
+        error: Why the client is not attached, if it was ever refused.
+    """
+
+    def __init__(
+        self,
+        broker_name: str,
+        address: str,
+        connections: Connections,
+        *,
+        client_id: str,
+        membership: Membership,
+        settings: ConsumerSettings,
+        clock: Clock,
+        on_notice: Callable[[AttachResponse], None],
+        on_fatal: Callable[[CallError], None],
+        facts: Callable[[], dict[str, str]],
+    ) -> None:
+        """Attach, and stay so.
+
+        Args:
+            broker_name: The broker.
+            address: Where it is, "host:port".
+            connections: Where channels come from.
+            client_id: The client.
+            membership: Its part in its group.
+            settings: How the consumer behaves.
+            clock: Paces heartbeats and repeats.
+            on_notice: Told what the broker says.
+            on_fatal: Told that the broker will never let this client in.
+            facts: What to tell operators who ask.
+        """
+        self.broker_name = broker_name
+        self.address = address
+        self.error: CallError | None = None
+        self._connections = connections
+        self._client_id = client_id
+        self._membership = membership
+        self._settings = settings
+        self._clock = clock
+        self._on_notice = on_notice
+        self._on_fatal = on_fatal
+        self._facts = facts
+        self._outgoing: asyncio.Queue[AttachRequest | None] = asyncio.Queue()
+        self._heartbeat_interval_s = HEARTBEAT_INTERVAL_S
+        self._leaving = False
+        self._attached = asyncio.Event()
+        self._tried = asyncio.Event()
+        self._task = asyncio.create_task(self._run(), name=f"ariane-attach-{broker_name}")
+
+    @property
+    def attached(self) -> bool:
+        """Whether the broker has let the client in."""
+        return self._attached.is_set()
+
+    async def wait_tried(self) -> None:
+        """Wait until the broker has let the client in, or has failed to once."""
+        await self._tried.wait()
+
+    async def close(self, timeout_s: float) -> None:
+        """Say goodbye, so that the others need not wait for the silence to be noticed."""
+        self._leaving = True
+        self._outgoing.put_nowait(None)
+        if not self.attached:
+            self._task.cancel()
+        done, _ = await asyncio.wait((self._task,), timeout=timeout_s)
+        if not done:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+
+    async def _run(self) -> None:
+        failure_count = 0
+        while not self._leaving:
+            try:
+                await self._stay_attached()
+                failure_count = 0
+            except AioRpcError as rpc_error:
+                error = error_from_rpc(rpc_error, peer=f"broker {self.broker_name}")
+                self.error = error
+                if error.reason in FATAL_REASONS:
+                    self._tried.set()
+                    self._on_fatal(error)
+                    return
+                failure_count = 0 if self.attached else failure_count + 1
+                logger.info("not attached to broker %s: %s", self.broker_name, error)
+            finally:
+                self._attached.clear()
+                self._tried.set()
+            if not self._leaving:
+                delay_s = self._settings.reconnect_delay_s_min * 2 ** min(failure_count, 16)
+                await self._clock.sleep(min(delay_s, self._settings.reconnect_delay_s_max))
+
+    async def _stay_attached(self) -> None:
+        """One stream, from hello to goodbye."""
+        self._outgoing = asyncio.Queue()
+        call = self._connections.clients(self.address).Attach(self._requests())
+        try:
+            while (response := await call.read()) is not EOF:
+                if isinstance(response, AttachResponse):
+                    self._hear(response)
+        finally:
+            call.cancel()
+        if not self._leaving:
+            # A stream that ends well without a goodbye has its status still to tell.
+            code = await call.code()
+            logger.info("broker %s ended the stream: %s", self.broker_name, code)
+
+    async def _requests(self) -> AsyncIterator[AttachRequest]:
+        hello = ClientHello(
+            client_id=self._client_id,
+            language="python",
+            sdk_version=version("ariane-sdk"),
+            memberships=[self._membership],
+        )
+        yield AttachRequest(hello=hello)
+        while True:
+            try:
+                async with asyncio.timeout(self._heartbeat_interval_s):
+                    request = await self._outgoing.get()
+            except TimeoutError:
+                request = AttachRequest(heartbeat=ClientHeartbeat())
+            if request is None:
+                return
+            yield request
+
+    def _hear(self, response: AttachResponse) -> None:
+        kind = response.WhichOneof("content")
+        if kind == "accepted":
+            wanted_s = duration_s(response.accepted.heartbeat_interval)
+            if wanted_s > 0:
+                self._heartbeat_interval_s = min(wanted_s, HEARTBEAT_INTERVAL_S)
+            self.error = None
+            self._attached.set()
+            self._tried.set()
+        elif kind == "state_question":
+            question_id = response.state_question.question_id
+            state = ClientState(question_id=question_id, facts=self._facts())
+            self._outgoing.put_nowait(AttachRequest(state=state))
+        self._on_notice(response)

@@ -1,0 +1,232 @@
+"""The cluster as applications and tools see it: topics, brokers, routes, backlogs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from ariane.broker.v1.topic_service_pb2 import CreateTopicRequest, DeleteTopicRequest, Topic
+from ariane.namesrv.v1 import route_pb2
+from ariane_sdk._broker_calls import answer_of
+from ariane_sdk._limits import checked_group, checked_topic
+from ariane_sdk._message import MessageQueue
+from ariane_sdk._route import PRIMARY_ID, BrokerRoute, Route
+from ariane_sdk._stateless_client import StatelessClient
+from ariane_sdk._timestamps import moment_from
+from ariane_sdk.errors import CallError, ServiceUnavailable, TopicExists, TopicNotFound
+
+QUEUE_COUNT_DEFAULT: Final = 4
+"""Queues of a topic on each broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveBroker:
+    """A broker that a name server has heard of lately.
+
+    Attributes:
+        cluster_name: The cluster it belongs to.
+        broker_name: Its name, which a primary shares with its replicas.
+        broker_id: 0 is the primary.
+        address: Where clients reach it, "host:port".
+        zone: Its machine room, or nothing.
+        last_heard_time: When the name server last heard of it.
+        topic_count: How many topics it carries.
+    """
+
+    cluster_name: str
+    broker_name: str
+    broker_id: int
+    address: str
+    zone: str
+    last_heard_time: datetime
+    topic_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLag:
+    """How far a group is behind in one queue.
+
+    Attributes:
+        message_queue: The queue.
+        consumer_offset: The next queue offset that the group will consume.
+        max_queue_offset: Readable end, exclusive.
+        message_count: Messages that are not consumed yet.
+        oldest_store_time: When the oldest of them was stored; nothing without a backlog.
+    """
+
+    message_queue: MessageQueue
+    consumer_offset: int
+    max_queue_offset: int
+    message_count: int
+    oldest_store_time: datetime | None
+
+
+class ClusterClient(StatelessClient):
+    """Asks and changes what a cluster has.
+
+    Example::
+
+        async with ClusterClient("127.0.0.1:9876") as cluster:
+            await cluster.create_topic("orders", queue_count=8)
+    """
+
+    async def create_topic(
+        self, topic: str, *, queue_count: int = QUEUE_COUNT_DEFAULT, exists_ok: bool = False
+    ) -> None:
+        """Create a topic on every broker. It stands in the routes when this returns.
+
+        Args:
+            topic: Its name.
+            queue_count: Queues on each broker.
+            exists_ok: Whether brokers that have it already are left as they are.
+
+        Raises:
+            NameIllegal: No name for a topic.
+            TopicExists: A broker has it already; others may have it now as well.
+            ServiceUnavailable: There is no broker.
+            CallError: A broker did not create it; others may have.
+        """
+        request = CreateTopicRequest(
+            topic=Topic(
+                topic=checked_topic(topic),
+                read_queue_count=queue_count,
+                write_queue_count=queue_count,
+            )
+        )
+        topics = self._session.connections.topics
+
+        async def create(broker: LiveBroker) -> None:
+            try:
+                await answer_of(
+                    topics(broker.address).CreateTopic(request, timeout=self._call_timeout_s),
+                    f"broker {broker.broker_name} at {broker.address}",
+                )
+            except TopicExists:
+                if not exists_ok:
+                    raise
+
+        await self._at_every_primary(create)
+
+    async def delete_topic(self, topic: str, *, missing_ok: bool = False) -> None:
+        """Delete a topic with its messages and offsets, on every broker.
+
+        Args:
+            topic: Its name.
+            missing_ok: Whether it is well that no broker has it.
+
+        Raises:
+            TopicNotFound: No broker has it.
+            CallError: A broker did not delete it; others may have.
+        """
+        request = DeleteTopicRequest(topic=topic)
+        topics = self._session.connections.topics
+        deleted_count = 0
+
+        async def delete(broker: LiveBroker) -> None:
+            nonlocal deleted_count
+            try:
+                await answer_of(
+                    topics(broker.address).DeleteTopic(request, timeout=self._call_timeout_s),
+                    f"broker {broker.broker_name} at {broker.address}",
+                )
+            except TopicNotFound:
+                return
+            deleted_count += 1
+
+        await self._at_every_primary(delete)
+        if not deleted_count and not missing_ok:
+            raise TopicNotFound(f"no broker has topic {topic!r}", metadata={"topic": topic})
+
+    async def list_topics(self) -> list[str]:
+        """All topics by name, those of the system left out where brokers do not announce them.
+
+        Raises:
+            NameServersUnreachable: None answered.
+        """
+        return await self._session.name_servers.list_topics()
+
+    async def list_brokers(self) -> list[LiveBroker]:
+        """All live brokers, by cluster, name and id.
+
+        Raises:
+            NameServersUnreachable: None answered.
+        """
+        return [_live_broker(b) for b in await self._session.name_servers.list_brokers()]
+
+    async def route(self, topic: str) -> Route:
+        """Where a topic's queues are, as a name server tells it now.
+
+        Raises:
+            RouteNotFound: No live broker carries it.
+            NameServersUnreachable: None answered.
+        """
+        return await self._session.name_servers.get_route(topic)
+
+    async def consumer_lag(self, group: str, topic: str = "") -> list[QueueLag]:
+        """How far a group is behind, by topic, broker and queue.
+
+        Args:
+            group: The group.
+            topic: Only this topic; all if empty.
+
+        Raises:
+            NameServersUnreachable: None answered.
+            CallError: A broker did not tell.
+        """
+        checked_group(group)
+        lags: list[QueueLag] = []
+        calls = self._session.calls
+
+        async def ask(broker: LiveBroker) -> None:
+            name = broker.broker_name
+            route = BrokerRoute(broker.cluster_name, name, {PRIMARY_ID: broker.address}, 0, 0)
+            lags.extend(
+                QueueLag(
+                    MessageQueue(lag.topic, name, lag.queue_id),
+                    lag.consumer_offset,
+                    lag.max_queue_offset,
+                    lag.message_count,
+                    moment_from(lag.oldest_store_time)
+                    if lag.HasField("oldest_store_time")
+                    else None,
+                )
+                for lag in await calls.consumer_lags(route, group, topic)
+            )
+
+        await self._at_every_primary(ask)
+        return sorted(lags, key=lambda lag: lag.message_queue)
+
+    async def _at_every_primary(self, act: Callable[[LiveBroker], Awaitable[None]]) -> None:
+        """Do something with every primary at the same time; the first error is raised last."""
+        brokers = [b for b in await self.list_brokers() if b.broker_id == PRIMARY_ID]
+        if not brokers:
+            raise ServiceUnavailable(
+                "no broker is registered with the name servers",
+                reason="NO_BROKER",
+                retriable=True,
+            )
+        failures = await asyncio.gather(*map(act, brokers), return_exceptions=True)
+        errors = [failure for failure in failures if failure is not None]
+        # What went wrong tells more than that something stood there already.
+        errors.sort(key=lambda error: isinstance(error, TopicExists))
+        if errors:
+            if isinstance(errors[0], CallError):
+                done = len(brokers) - len(errors)
+                errors[0].add_note(f"{done} of {len(brokers)} brokers did it")
+            raise errors[0]
+
+
+def _live_broker(broker: route_pb2.BrokerLiveness) -> LiveBroker:
+    identity = broker.identity
+    return LiveBroker(
+        cluster_name=identity.cluster_name,
+        broker_name=identity.broker_name,
+        broker_id=identity.broker_id,
+        address=identity.address,
+        zone=identity.zone,
+        last_heard_time=moment_from(broker.last_heard_time),
+        topic_count=broker.topic_count,
+    )

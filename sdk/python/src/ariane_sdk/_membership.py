@@ -1,0 +1,121 @@
+"""Who is in a group, and which queues that gives to whom."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from ariane.broker.v1.client_service_pb2 import (
+    CONSUME_MODEL_CLUSTERING,
+    GroupMember,
+    Membership,
+)
+from ariane_sdk._allocation import AllocationStrategy
+from ariane_sdk._broker_calls import BrokerCalls
+from ariane_sdk._message import MessageQueue
+from ariane_sdk._route import Route
+from ariane_sdk._tag_filter import TagFilter
+from ariane_sdk.errors import ArianeError, CallError
+
+BROKERS_ASKED_MAX: Final = 3
+"""Brokers of a topic that are asked for members: every member is attached to all of them, and one
+that has just restarted knows some of them only."""
+
+
+class Share(NamedTuple):
+    """What one member gets of one topic.
+
+    Attributes:
+        queues: Its queues.
+        member_count: Members that share the topic.
+    """
+
+    queues: Sequence[MessageQueue]
+    member_count: int
+
+
+def membership_of(
+    group: str,
+    filters: Mapping[str, TagFilter],
+    strategy: AllocationStrategy,
+    *,
+    ordered: bool,
+) -> Membership:
+    """What a consumer says of its part in a group."""
+    return Membership(
+        consumer_group=group,
+        model=CONSUME_MODEL_CLUSTERING,
+        subscriptions=[filters[topic].to_wire(topic) for topic in sorted(filters)],
+        ordered=ordered,
+        strategy=strategy.name,
+    )
+
+
+class GroupView:
+    """The members of one group, as brokers see them."""
+
+    def __init__(
+        self,
+        calls: BrokerCalls,
+        *,
+        group: str,
+        client_id: str,
+        strategy: AllocationStrategy,
+    ) -> None:
+        """Know nobody yet.
+
+        Args:
+            calls: Asks brokers.
+            group: The group.
+            client_id: This member.
+            strategy: How queues are shared.
+        """
+        self._calls = calls
+        self._group = group
+        self._client_id = client_id
+        self._strategy = strategy
+
+    async def share_of(self, route: Route) -> Share | None:
+        """What this member gets of a topic; nothing when brokers do not know it as a member yet.
+
+        Raises:
+            CallError: No broker of the topic tells who the members are.
+        """
+        client_ids = await self._members(route)
+        if self._client_id not in client_ids:
+            return None
+        queues = self._strategy.allocate(self._client_id, route.read_queues, client_ids)
+        return Share(queues, len(client_ids))
+
+    async def _members(self, route: Route) -> list[str]:
+        """The client ids of the members that want the topic, sorted."""
+        brokers = [broker for broker in route.brokers if broker.read_address]
+        answers = await asyncio.gather(
+            *(
+                self._calls.group_members(broker, self._group)
+                for broker in brokers[:BROKERS_ASKED_MAX]
+            ),
+            return_exceptions=True,
+        )
+        members: set[str] = set()
+        error: BaseException = CallError(
+            f"no broker of topic {route.topic!r} is known to live", retriable=True
+        )
+        failure_count = 0
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                if not isinstance(answer, ArianeError):
+                    raise answer
+                error = answer
+                failure_count += 1
+            else:
+                members.update(m.client_id for m in answer if _wants(m, route.topic))
+        if failure_count == len(answers):
+            raise error
+        return sorted(members)
+
+
+def _wants(member: GroupMember, topic: str) -> bool:
+    membership = member.membership
+    return any(subscription.topic == topic for subscription in membership.subscriptions)

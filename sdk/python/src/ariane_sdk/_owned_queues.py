@@ -1,0 +1,308 @@
+"""The queues that a consumer owns: taken over, pulled, worked on, given up, with their offsets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from ariane_sdk._clock import Clock
+from ariane_sdk._listener import Deliver
+from ariane_sdk._log import logger
+from ariane_sdk._message import MessageQueue
+from ariane_sdk._pull_loop import PullLoop
+from ariane_sdk._queue_work import QueueWork
+from ariane_sdk._route import BrokerRoute
+from ariane_sdk._session import Session
+from ariane_sdk._settings import ConsumerSettings
+from ariane_sdk._start_position import StartPosition, begin_offsets
+from ariane_sdk._tag_filter import TagFilter
+from ariane_sdk.errors import ArianeError, CallError, ServiceUnavailable
+
+ACQUIRE_RETRY_S: Final = 1.0
+"""How long to wait before a broker is asked again where to begin."""
+
+
+class OwnedQueues:
+    """Queues in three states: being taken over, in work, being given up."""
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        group: str,
+        client_id: str,
+        filters: Mapping[str, TagFilter],
+        start: StartPosition,
+        deliver: Deliver,
+        batch_size: int,
+        settings: ConsumerSettings,
+        clock: Clock,
+    ) -> None:
+        """Own nothing yet.
+
+        Args:
+            session: Knows routes, and asks brokers.
+            group: The consumer group.
+            client_id: The consumer.
+            filters: What is wanted of each topic.
+            start: Where the group begins in a queue that it has never consumed.
+            deliver: Hands messages to the listener.
+            batch_size: Messages in one delivery, at most.
+            settings: How the consumer behaves.
+            clock: Paces repeats.
+        """
+        self._connections = session.connections
+        self._routes = session.routes
+        self._calls = session.calls
+        self._group = group
+        self._client_id = client_id
+        self._filters = filters
+        self._start = start
+        self._born = datetime.fromtimestamp(clock.now_ms() / 1000, UTC)
+        self._first_queues: dict[str, Collection[MessageQueue]] = {}
+        self._deliver = deliver
+        self._batch_size = batch_size
+        self._settings = settings
+        self._clock = clock
+        self._wanted: set[MessageQueue] = set()
+        self._acquiring: set[MessageQueue] = set()
+        self._works: dict[MessageQueue, QueueWork] = {}
+        self._releases: dict[MessageQueue, asyncio.Task[None]] = {}
+        self._acquisitions: set[asyncio.Task[None]] = set()
+        self._pull_loops: dict[str, PullLoop] = {}
+        self._acquired = asyncio.Event()
+        self._acquired.set()
+
+    @property
+    def queues(self) -> frozenset[MessageQueue]:
+        """The queues in work."""
+        return frozenset(self._works)
+
+    def facts(self) -> dict[str, str]:
+        """What operators may want to know."""
+        return {
+            str(queue): f"consumer offset {work.window.consumer_offset},"
+            f" {work.window.message_count} messages in {work.window.size_bytes} bytes waiting"
+            for queue, work in sorted(self._works.items())
+        }
+
+    async def wait_acquired(self) -> None:
+        """Wait until no queue is being taken over."""
+        await self._acquired.wait()
+
+    def change_to(self, wanted: Iterable[MessageQueue], *, handover_s: float) -> None:
+        """Give up what is not wanted, and take over what is.
+
+        Args:
+            wanted: The queues to own.
+            handover_s: How long to leave queues to those who had them before.
+        """
+        for topic in self._filters.keys() - self._first_queues.keys():
+            route = self._routes.cached(topic)
+            if route is not None:
+                self._first_queues[topic] = frozenset(route.read_queues)
+        self._wanted = set(wanted)
+        for queue in self._works.keys() - self._wanted:
+            self._give_up(queue, store=True)
+        new = self._wanted - self._works.keys() - self._acquiring
+        by_broker: dict[str, list[MessageQueue]] = defaultdict(list)
+        for queue in sorted(new):
+            by_broker[queue.broker_name].append(queue)
+        for broker_name, queues in by_broker.items():
+            self._acquiring.update(queues)
+            self._acquired.clear()
+            task = asyncio.create_task(
+                self._take_over(broker_name, queues, handover_s),
+                name=f"ariane-take-over-{broker_name}",
+            )
+            self._acquisitions.add(task)
+            task.add_done_callback(self._acquisitions.discard)
+
+    def forget(self, topic: str) -> None:
+        """Drop the queues of a topic without storing offsets: those were set anew elsewhere."""
+        for queue in [queue for queue in self._works if queue.topic == topic]:
+            self._give_up(queue, store=False)
+
+    async def store_loop(self) -> None:
+        """Store offsets every few seconds."""
+        while True:
+            await self._clock.sleep(self._settings.offset_store_interval_s)
+            try:
+                await self.store(durable=False)
+            except CallError as error:
+                logger.info("offsets of group %s are stored later: %s", self._group, error)
+
+    async def store(self, *, durable: bool) -> None:
+        """Store the offsets that have changed.
+
+        Raises:
+            CallError: A broker did not store them; the others did.
+        """
+        by_broker: dict[str, dict[MessageQueue, int]] = defaultdict(dict)
+        for queue, work in self._works.items():
+            consumer_offset = work.window.consumer_offset
+            if durable or consumer_offset != work.stored_offset:
+                by_broker[queue.broker_name][queue] = consumer_offset
+        failures = [
+            failure
+            for failure in await asyncio.gather(
+                *(self._store_at(name, offsets, durable) for name, offsets in by_broker.items()),
+                return_exceptions=True,
+            )
+            if failure is not None
+        ]
+        if failures:
+            raise failures[0]
+
+    async def close(self) -> None:
+        """Finish what the listener has, store offsets, and own nothing any longer."""
+        self._wanted = set()
+        for task in self._acquisitions:
+            task.cancel()
+        await asyncio.gather(*self._acquisitions, return_exceptions=True)
+        timeout_s = self._settings.release_timeout_s
+        await asyncio.gather(*(work.release(timeout_s) for work in self._works.values()))
+        await asyncio.gather(*(loop.close() for loop in self._pull_loops.values()))
+        await asyncio.gather(*self._releases.values(), return_exceptions=True)
+        try:
+            await self.store(durable=True)
+        except ArianeError as error:
+            logger.warning("the last offsets of group %s are not stored: %s", self._group, error)
+        self._works.clear()
+
+    async def _store_at(
+        self, broker_name: str, offsets: Mapping[MessageQueue, int], durable: bool
+    ) -> None:
+        broker = self._broker(broker_name, next(iter(offsets)).topic)
+        refused = await self._calls.store_offsets(
+            broker, self._group, offsets, client_id=self._client_id, durable=durable
+        )
+        for queue, error in refused.items():
+            logger.warning("the offset of %s is not stored: %s", queue, error)
+        for queue, consumer_offset in offsets.items():
+            work = self._works.get(queue)
+            if work is not None and queue not in refused:
+                work.stored_offset = consumer_offset
+
+    async def _take_over(
+        self, broker_name: str, queues: Sequence[MessageQueue], handover_s: float
+    ) -> None:
+        """Find out where to begin, and begin."""
+        try:
+            await self._clock.sleep(handover_s)
+            releases = [self._releases[queue] for queue in queues if queue in self._releases]
+            await asyncio.gather(*releases, return_exceptions=True)
+            while wanted := [queue for queue in queues if queue in self._wanted]:
+                try:
+                    await self._begin(broker_name, wanted)
+                except CallError as error:
+                    logger.info("%d queues are taken over later: %s", len(wanted), error)
+                    await self._clock.sleep(ACQUIRE_RETRY_S)
+                else:
+                    return
+        finally:
+            self._acquiring.difference_update(queues)
+            if not self._acquiring:
+                self._acquired.set()
+
+    async def _begin(self, broker_name: str, queues: Sequence[MessageQueue]) -> None:
+        broker = self._broker(broker_name, queues[0].topic)
+        start = {queue: self._start_of(queue) for queue in queues}
+        offsets, stored = await begin_offsets(self._calls, broker, self._group, queues, start)
+        first = {queue: offset for queue, offset in offsets.items() if queue not in stored}
+        if first:
+            # "The next to come" means from now on, also for a successor of this process.
+            await self._calls.store_offsets(broker, self._group, first, client_id=self._client_id)
+        for queue, begin_offset in offsets.items():
+            if queue in self._wanted and queue not in self._works:
+                self._start_work(queue, begin_offset)
+
+    def _start_of(self, queue: MessageQueue) -> StartPosition:
+        """Where to begin in a queue that the group has never consumed.
+
+        "The next to come" is as of the start of this consumer: in a queue that is found later,
+        messages may have come meanwhile.
+        """
+        if self._start == "latest" and queue not in self._first_queues.get(queue.topic, ()):
+            return self._born
+        return self._start
+
+    def _start_work(self, queue: MessageQueue, begin_offset: int) -> None:
+        loop = self._pull_loop(queue.broker_name)
+        work = QueueWork(
+            queue,
+            begin_offset,
+            deliver=self._deliver,
+            batch_size=self._batch_size,
+            settings=self._settings,
+            on_room=loop.look_again,
+        )
+        work.stored_offset = begin_offset
+        self._works[queue] = work
+        work.start()
+        loop.add(work)
+
+    def _give_up(self, queue: MessageQueue, *, store: bool) -> None:
+        work = self._works.pop(queue)
+        self._pull_loop(queue.broker_name).remove(queue)
+        task = asyncio.create_task(self._release(work, store=store), name=f"ariane-release-{queue}")
+        self._releases[queue] = task
+        task.add_done_callback(lambda _: self._releases.pop(queue, None))
+
+    async def _release(self, work: QueueWork, *, store: bool) -> None:
+        consumer_offset = await work.release(self._settings.release_timeout_s)
+        if not store or consumer_offset == work.stored_offset:
+            return
+        queue = work.queue
+        try:
+            broker = self._broker(queue.broker_name, queue.topic)
+            await self._calls.store_offsets(
+                broker, self._group, {queue: consumer_offset}, client_id=self._client_id
+            )
+        except CallError as error:
+            logger.warning("the last offset of %s is not stored: %s", queue, error)
+
+    def _pull_loop(self, broker_name: str) -> PullLoop:
+        loop = self._pull_loops.get(broker_name)
+        if loop is None:
+            loop = self._pull_loops[broker_name] = PullLoop(
+                broker_name,
+                self._connections,
+                address=lambda: self._read_address(broker_name),
+                group=self._group,
+                client_id=self._client_id,
+                filters=self._filters,
+                settings=self._settings,
+                clock=self._clock,
+                on_trouble=self._suspect_route,
+            )
+        return loop
+
+    def _read_address(self, broker_name: str) -> str:
+        for topic in self._filters:
+            route = self._routes.cached(topic)
+            broker = route.broker(broker_name) if route is not None else None
+            if broker is not None and broker.read_address:
+                return broker.read_address
+        return ""
+
+    def _broker(self, broker_name: str, topic: str) -> BrokerRoute:
+        route = self._routes.cached(topic)
+        broker = route.broker(broker_name) if route is not None else None
+        if broker is None:
+            raise ServiceUnavailable(f"broker {broker_name} is in no route now", retriable=True)
+        return broker
+
+    def _suspect_route(self, topic: str, _error: CallError) -> None:
+        task = asyncio.create_task(self._refresh(topic), name=f"ariane-suspect-{topic}")
+        self._acquisitions.add(task)
+        task.add_done_callback(self._acquisitions.discard)
+
+    async def _refresh(self, topic: str) -> None:
+        try:
+            await self._routes.refresh(topic)
+        except CallError as error:
+            logger.info("the route of %s stays as it was: %s", topic, error)

@@ -1,0 +1,238 @@
+"""Reads queues by position, without a group: for Spark, for tools, for replays."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable, Mapping
+from datetime import datetime
+from enum import Enum
+from typing import Final
+
+import numpy as np
+from grpc.aio import AioRpcError
+
+from ariane.broker.v1.pull_service_pb2 import (
+    TIME_BOUNDARY_LOWER,
+    TIME_BOUNDARY_UPPER,
+    PullRangeRequest,
+    PullRangeResponse,
+)
+from ariane_record.columns import RecordColumns, decode_columns
+from ariane_record.errors import RecordCorrupted
+from ariane_sdk._broker_calls import peer_name, read_address
+from ariane_sdk._limits import checked_group
+from ariane_sdk._message import MessageQueue
+from ariane_sdk._route import BrokerRoute, Route
+from ariane_sdk._stateless_client import StatelessClient
+from ariane_sdk._status import error_from_rpc
+from ariane_sdk.errors import (
+    CallError,
+    ConsumerOffsetRefused,
+    QueueNotFound,
+    RecordDamaged,
+)
+
+CHUNK_BYTES_DEFAULT: Final = 2 << 20
+
+READ_TRIES_MAX: Final = 5
+"""How often a range is asked for without getting any further."""
+
+READ_RETRY_S_MIN: Final = 0.1
+"""Delay before it is asked for again; doubles each time."""
+
+
+class TimeBoundary(Enum):
+    """Which queue offset belongs to a time."""
+
+    LOWER = TIME_BOUNDARY_LOWER
+    """The first message stored at or after it; the readable end when there is none."""
+
+    UPPER = TIME_BOUNDARY_UPPER
+    """Behind the last message stored at or before it; the min offset when there is none."""
+
+
+class QueueReader(StatelessClient):
+    """Reads ranges of queues, their bounds, and the offsets of groups.
+
+    Example::
+
+        async with QueueReader("127.0.0.1:9876") as reader:
+            for queue, (begin, end) in (await reader.bounds("orders")).items():
+                async for columns in reader.read_range(queue, begin, end):
+                    print(queue, len(columns))
+    """
+
+    async def bounds(self, topic: str) -> dict[MessageQueue, tuple[int, int]]:
+        """Oldest queue offset that is kept and readable end (exclusive) of every queue.
+
+        Raises:
+            RouteNotFound: No live broker carries the topic.
+            CallError: A broker did not tell.
+        """
+        route = await self._route(topic)
+        calls = self._session.calls
+        answers = await asyncio.gather(
+            *(calls.queue_bounds(broker, topic) for broker in _readable(route))
+        )
+        return {
+            queue: (bounds.min_queue_offset, bounds.max_queue_offset)
+            for answer in answers
+            for queue, bounds in answer
+        }
+
+    async def offsets_at(
+        self, topic: str, when: datetime, boundary: TimeBoundary = TimeBoundary.LOWER
+    ) -> dict[MessageQueue, int]:
+        """The queue offset that belongs to a time, for every queue.
+
+        Args:
+            topic: The topic.
+            when: Compared with store times; must know its time zone.
+            boundary: Which of several offsets is meant.
+
+        Raises:
+            RouteNotFound: No live broker carries the topic.
+            CallError: A broker did not tell.
+        """
+        route = await self._route(topic)
+        calls = self._session.calls
+        answers = await asyncio.gather(
+            *(
+                calls.queue_offsets_at(broker, topic, when, boundary.value)
+                for broker in _readable(route)
+            )
+        )
+        return {queue: offset for answer in answers for queue, offset in answer.items()}
+
+    async def stored_offsets(self, group: str, topic: str) -> dict[MessageQueue, int]:
+        """How far a group has come; queues without a stored offset are left out.
+
+        Raises:
+            RouteNotFound: No live broker carries the topic.
+            CallError: A broker did not tell.
+        """
+        checked_group(group)
+        route = await self._route(topic)
+        calls = self._session.calls
+        queues = _by_broker(route.read_queues)
+        answers = await asyncio.gather(
+            *(
+                calls.stored_offsets(broker, group, queues[broker.broker_name])
+                for broker in _readable(route)
+            )
+        )
+        return {queue: offset for answer in answers for queue, offset in answer.items()}
+
+    async def store_offsets(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """Set how far a group has come, and wait until that is on the brokers' disks.
+
+        Members that consume do not notice and store their own offsets over it.
+
+        Raises:
+            ConsumerOffsetRefused: Some are out of range, or of no queue.
+            CallError: A broker did not store them; others may have.
+        """
+        checked_group(group)
+        calls = self._session.calls
+        stores = []
+        for broker_name, queues in _by_broker(offsets).items():
+            broker = await self._broker(queues[0].topic, broker_name)
+            stores.append(
+                calls.store_offsets(
+                    broker, group, {queue: offsets[queue] for queue in queues}, durable=True
+                )
+            )
+        refused: dict[MessageQueue, CallError] = {}
+        for answer in await asyncio.gather(*stores):
+            refused |= answer
+        if refused:
+            raise ConsumerOffsetRefused(refused)
+
+    async def read_range(
+        self,
+        queue: MessageQueue,
+        begin: int,
+        end: int,
+        *,
+        chunk_bytes: int = CHUNK_BYTES_DEFAULT,
+    ) -> AsyncIterator[RecordColumns]:
+        """The messages of a range in order, as columns, in chunks.
+
+        Ends at ``end`` or at the readable end. A broken connection is made anew and reading goes
+        on where it was.
+
+        Args:
+            queue: The queue.
+            begin: The first queue offset.
+            end: Behind the last, exclusive.
+            chunk_bytes: About how many bytes one chunk holds, 64 KiB to 4 MiB.
+
+        Raises:
+            QueueOffsetOutOfRange: The begin is no longer kept.
+            RecordDamaged: The records cannot be taken apart.
+            CallError: The broker did not answer, also when asked again.
+        """
+        next_offset = begin
+        failure_count = 0
+        while next_offset < end:
+            request = PullRangeRequest(
+                topic=queue.topic,
+                queue_id=queue.queue_id,
+                begin_queue_offset=next_offset,
+                end_queue_offset=end,
+                chunk_bytes=chunk_bytes,
+            )
+            broker = await self._broker(queue.topic, queue.broker_name)
+            call = self._session.connections.pull(read_address(broker)).PullRange(request)
+            try:
+                async for chunk in call:
+                    next_offset = chunk.next_queue_offset
+                    failure_count = 0
+                    if chunk.record_sizes:
+                        yield _decode(queue, chunk)
+            except AioRpcError as rpc_error:
+                error = error_from_rpc(rpc_error, peer=peer_name(broker))
+                failure_count += 1
+                if not error.retriable or failure_count >= READ_TRIES_MAX:
+                    raise error from rpc_error
+                await self._clock.sleep(READ_RETRY_S_MIN * 2 ** (failure_count - 1))
+                await self._session.routes.refresh(queue.topic)
+            else:
+                return
+            finally:
+                call.cancel()
+
+    async def _route(self, topic: str) -> Route:
+        """The route as it is now: a reader that plans must see queues that were added."""
+        return await self._session.routes.refresh(topic)
+
+    async def _broker(self, topic: str, broker_name: str) -> BrokerRoute:
+        routes = self._session.routes
+        broker = (await routes.get(topic)).broker(broker_name)
+        if broker is None:
+            broker = (await routes.refresh(topic)).broker(broker_name)
+        if broker is None:
+            raise QueueNotFound(
+                f"broker {broker_name!r} does not carry topic {topic!r} now", retriable=True
+            )
+        return broker
+
+
+def _readable(route: Route) -> list[BrokerRoute]:
+    return [broker for broker in route.brokers if broker.readable]
+
+
+def _by_broker(queues: Iterable[MessageQueue]) -> Mapping[str, list[MessageQueue]]:
+    by_broker: dict[str, list[MessageQueue]] = defaultdict(list)
+    for queue in queues:
+        by_broker[queue.broker_name].append(queue)
+    return by_broker
+
+
+def _decode(queue: MessageQueue, chunk: PullRangeResponse) -> RecordColumns:
+    sizes = np.frombuffer(chunk.record_sizes, "<i4").astype(np.int32, copy=False)
+    try:
+        return decode_columns(chunk.records, sizes)
+    except RecordCorrupted as error:
+        raise RecordDamaged(f"{queue} before {chunk.next_queue_offset}: {error}") from error

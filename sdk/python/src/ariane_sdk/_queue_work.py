@@ -1,0 +1,155 @@
+"""One message queue in work: its window, and the loop that hands messages to the listener."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from ariane_sdk._listener import Deliver
+from ariane_sdk._log import logger
+from ariane_sdk._message import MessageQueue
+from ariane_sdk._settings import ConsumerSettings
+from ariane_sdk._window import Delivery, QueueWindow
+
+TURN_MESSAGES: Final = 256
+"""Messages after which other tasks have their turn, should the listener never wait."""
+
+
+class QueueWork:
+    """Delivers the messages of one queue one batch after the other, in order.
+
+    A batch whose listener fails is delivered again, after a delay that grows; what is behind it in
+    the queue waits.
+
+    Attributes:
+        queue: The queue.
+        window: What was pulled and is not finished.
+        not_before_s: When the queue may be pulled again, by the monotonic clock.
+        stored_offset: The consumer offset that the broker has; nothing if it has none of ours.
+    """
+
+    def __init__(
+        self,
+        queue: MessageQueue,
+        begin_offset: int,
+        *,
+        deliver: Deliver,
+        batch_size: int,
+        settings: ConsumerSettings,
+        on_room: Callable[[], None],
+    ) -> None:
+        """Own a queue from now on.
+
+        Args:
+            queue: The queue.
+            begin_offset: The first queue offset to be consumed.
+            deliver: Hands messages to the listener.
+            batch_size: Messages in one delivery, at most.
+            settings: How the consumer behaves.
+            on_room: Called when the queue may be pulled again.
+        """
+        self.queue = queue
+        self.window = QueueWindow(begin_offset)
+        self.not_before_s = 0.0
+        self.stored_offset: int | None = None
+        self._deliver = deliver
+        self._batch_size = batch_size
+        self._settings = settings
+        self._on_room = on_room
+        self._arrived = asyncio.Event()
+        self._released = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def released(self) -> bool:
+        """Whether the queue is being given up: nothing new is delivered."""
+        return self._released.is_set()
+
+    @property
+    def wants_records(self) -> bool:
+        """Whether the queue is to be pulled."""
+        return not self._released.is_set() and self.window.has_room(
+            count_max=self._settings.queue_message_count_max,
+            bytes_max=self._settings.queue_bytes_max,
+            span_max=self._settings.queue_span_max,
+        )
+
+    def start(self) -> None:
+        """Start delivering."""
+        self._task = asyncio.create_task(self._run(), name=f"ariane-queue-{self.queue}")
+
+    def wake(self) -> None:
+        """Look into the window: something arrived."""
+        self._arrived.set()
+
+    async def release(self, timeout_s: float) -> int:
+        """Give the queue up: deliver nothing new, and wait for what the listener has.
+
+        Args:
+            timeout_s: How long to wait; then the listener is cancelled, and what it had will be
+                delivered again by whoever owns the queue next.
+
+        Returns:
+            The consumer offset to be stored.
+        """
+        self._released.set()
+        self.window.drop_waiting()
+        self._arrived.set()
+        if self._task is not None:
+            done, _ = await asyncio.wait((self._task,), timeout=timeout_s)
+            if not done:
+                logger.warning("the listener is still busy with %s; not waiting", self.queue)
+                self._task.cancel()
+        return self.window.consumer_offset
+
+    def cancel(self) -> None:
+        """Stop at once."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        since_turn = 0
+        while True:
+            delivery = self.window.take(self._batch_size)
+            if delivery is None:
+                if self.released:
+                    return
+                self._arrived.clear()
+                await self._arrived.wait()
+                continue
+            if not await self._deliver_until_done(delivery):
+                return
+            had_room = self.wants_records
+            self.window.finish(delivery)
+            if not had_room and self.wants_records:
+                self._on_room()
+            since_turn += len(delivery.messages)
+            if since_turn >= TURN_MESSAGES:
+                since_turn = 0
+                await asyncio.sleep(0)
+
+    async def _deliver_until_done(self, delivery: Delivery) -> bool:
+        """Whether the listener is done with it; otherwise the queue was given up meanwhile."""
+        delay_s = self._settings.redelivery_delay_s_min
+        while True:
+            try:
+                await self._deliver(delivery.messages)
+            except Exception:  # noqa: BLE001 - whatever a listener raises means "not done".
+                logger.warning(
+                    "the listener failed with %d messages of %s from %d on; again in %.1f s",
+                    len(delivery.messages),
+                    self.queue,
+                    delivery.begin_offset,
+                    delay_s,
+                    exc_info=True,
+                )
+            else:
+                return True
+            try:
+                async with asyncio.timeout(delay_s):
+                    await self._released.wait()
+            except TimeoutError:
+                delay_s = min(2 * delay_s, self._settings.redelivery_delay_s_max)
+            else:
+                return False
