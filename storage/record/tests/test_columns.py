@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ariane_record.columns import decode_columns, gather_headers
 from ariane_record.errors import RecordCorrupted
-from ariane_record.layout import HEADER, HEADER_BYTES
+from ariane_record.layout import HEADER, HEADER_BYTES, RECORD_BYTES_MIN, SYSTEM_FLAG_START
 from ariane_record.message import RecordFields, decode_record, encode_record
 from ariane_record.message_id import encode_offset_message_id
 from ariane_record.testing import record_fields
@@ -19,7 +19,7 @@ RECORD = RecordFields(topic="TopicTest", body=b"Hello", properties={"TAGS": "Tag
 SOME_RECORDS = st.lists(
     st.builds(
         lambda fields, checksum: encode_record(fields, checksum=checksum),
-        record_fields(st.sampled_from(["a", "topic", "t" * 130])),
+        record_fields(st.sampled_from(["a", "b", "topic", "t" * 130, "t" * 300])),
         st.booleans(),
     ),
     max_size=6,
@@ -159,6 +159,88 @@ def test_damage_is_refused_by_all_decoders_alike(records, data):
             list(iter_messages(damaged, sizes))
         with pytest.raises(RecordCorrupted):
             all_messages(damaged, sizes)
+
+
+def with_number(record, place, value, size=4):
+    """The record with one of its numbers replaced."""
+    return record[:place] + value.to_bytes(size, "big", signed=True) + record[place + size :]
+
+
+def resized(record):
+    return with_number(record, 0, len(record))
+
+
+def negative_body():
+    # The last byte of a body length of -1 is read as a topic length of 255, and all adds up.
+    header = with_number(encode_record(RECORD)[:HEADER_BYTES], BODY_LENGTH, -1)
+    return resized(header + bytes(255) + bytes(2))
+
+
+def negative_body_before_the_topic_of_the_record_before():
+    # The topic, found where the body length of -13 says, is the end of the header.
+    record = with_number(PLAIN, BODY_LENGTH, -13)
+    topic_part = bytes([9]) + b"TopicTest"
+    end = HEADER_BYTES - 13
+    return resized(record[:end] + topic_part + bytes(1) + record[BODY_LENGTH : BODY_LENGTH + 4])
+
+
+def topic_at_the_very_end():
+    # The body reaches so far that the topic is found in the properties, with nothing behind it.
+    record = encode_record(replace(RECORD, properties={"n": "v\x09TopicTest"}), checksum=False)[:-1]
+    body_length = len(record) - len("\x09TopicTest") - HEADER_BYTES
+    return resized(with_number(record, BODY_LENGTH, body_length))
+
+
+def topic_beyond_the_end():
+    place = PLAIN.index(b"TopicTest") - 1
+    return PLAIN[:place] + b"\xff" + PLAIN[place + 1 :]
+
+
+def too_short_for_its_hosts():
+    return resized(with_number(PLAIN, SYSTEM_FLAG_START, 0x30)[:RECORD_BYTES_MIN])
+
+
+BODY_LENGTH = HEADER_BYTES - 4
+PLAIN = encode_record(RECORD, checksum=False)
+CRAFTED = [
+    negative_body(),
+    negative_body_before_the_topic_of_the_record_before(),
+    topic_at_the_very_end(),
+    topic_beyond_the_end(),
+    too_short_for_its_hosts(),
+    resized(PLAIN + b"\0"),
+    resized(PLAIN[:-1]),
+    resized(PLAIN[: RECORD_BYTES_MIN - 1]),
+    with_number(PLAIN, BODY_LENGTH, (1 << 31) - 1),
+    with_number(PLAIN, BODY_LENGTH, -(1 << 31)),
+    b"",
+]
+
+
+@pytest.mark.parametrize("crafted", CRAFTED)
+@pytest.mark.parametrize("before", [[], [PLAIN]])
+@pytest.mark.parametrize("after", [[], [PLAIN]])
+def test_crafted_records_are_refused_by_all_decoders(crafted, before, after):
+    block, sizes = packed([*before, crafted, *after])
+
+    with pytest.raises(RecordCorrupted):
+        decode_record(crafted, verify=False)
+    with pytest.raises(RecordCorrupted) as refusal:
+        list(iter_messages(block, sizes))
+    assert refusal.value.position == len(before)
+    with pytest.raises(RecordCorrupted) as refusal:
+        decode_columns(block, sizes)
+    assert refusal.value.position == len(before)
+
+
+def test_a_longer_host_is_not_taken_for_a_body_length():
+    # Where an IPv4 record has its body length, this one has its attempts; they agree by chance.
+    second = replace(RECORD, born_host=("::1", 5), attempts=len(RECORD.body) + 12)
+    block, sizes = packed([encode_record(RECORD), encode_record(second)])
+
+    _, view = iter_messages(block, sizes)
+
+    assert (view.body, view.born_host, view.attempts) == (b"Hello", ("::1", 5), second.attempts)
 
 
 @given(SOME_RECORDS.filter(bool), st.data())

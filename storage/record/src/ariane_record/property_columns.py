@@ -196,6 +196,6 @@ def _made_sound(text: bytes, row_end: NDArray[np.int64]) -> tuple[bytes, NDArray
     start = 0
     for end in row_end.tolist():
         row = str(text[start:end], "utf-8", "replace").encode()
-        rows.append(row if not row or row.endswith(b"\x02") else row + b"\x02")
+        rows.append(row if row.endswith(b"\x02") else row + b"\x02")
         start = end
     return b"".join(rows), np.cumsum([len(row) for row in rows], dtype=np.int64)
