@@ -131,12 +131,12 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(
         queue=st.sampled_from(QUEUES),
         place=st.integers(0, 40),
-        max_count=st.integers(1, 20),
-        max_bytes=st.integers(1, 5000),
+        limits=st.tuples(st.integers(1, 20), st.integers(1, 5000)),
         tag=st.sampled_from([None, "arrived", "departed", "never"]),
         lowered=st.booleans(),
     )
-    def read(self, queue, place, max_count, max_bytes, tag, lowered) -> None:
+    def read(self, queue, place, limits, tag, lowered) -> None:
+        max_count, max_bytes = limits
         limit = self.readable_end * 2 // 3 if lowered else None
         end = self.readable_end if limit is None else limit
         messages = self.model.queue(*queue, end)

@@ -294,7 +294,7 @@ class ConsumeQueue:
             queue_offset += taken // ENTRY_BYTES
         return files, folders
 
-    def load(self, commit_log_end: int) -> None:
+    def load(self, commit_log_end: int, *, keep_rest: bool = False) -> None:
         """Take over the files up to the first entry that is none or lies at or above an offset.
 
         What comes behind is removed from the files: it was written before a crash, and nobody
@@ -302,11 +302,11 @@ class ConsumeQueue:
 
         Args:
             commit_log_end: Entries below are known to be durable.
+            keep_rest: Leave the files as they are, for whoever only reads.
         """
         starts = self.file_starts()
         if not starts:
             return
-        self.is_on_disk = True
         low, high = starts[0], starts[-1] + self._files.file_entries
         first = low
         while low < high:
@@ -315,7 +315,9 @@ class ConsumeQueue:
                 low = middle + 1
             else:
                 high = middle
-        self._remove_from(low, starts)
+        if not keep_rest:
+            self._remove_from(low, starts)
+        self.is_on_disk = low > first
         self.min_offset = first
         self._tail = _Tail(low, np.empty(0, ENTRY), 0)
         self.last_record_end = self._last_record_end()

@@ -8,16 +8,16 @@ times faster.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ariane_record.layout import CRC_DIGITS, HEADER
 
-FIELD_STARTS: Final[dict[str, int]] = {
-    name: int((HEADER.fields or {})[name][1]) for name in HEADER.names or ()
-}
+_HEADER_FIELDS: Final = cast("Mapping[str, tuple[np.dtype[Any], int]]", HEADER.fields)
+FIELD_STARTS: Final = {name: field[1] for name, field in _HEADER_FIELDS.items()}
 """Byte position of each field in the header of a record with IPv4 hosts."""
 
 Int64s = NDArray[np.int64]

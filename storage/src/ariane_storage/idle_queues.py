@@ -4,9 +4,10 @@
 
     idle-queues.json    {"queues": {"flights": {"0": 1200, "3": 77}}}
 
-Consume queues are rebuilt from the log when their files are lost. A queue that retention has emptied
-has no records there any more, and would start at 0 again: consumers that stand at 1200 would see
-offsets used twice. So before the last record of a queue is deleted its end is written down here.
+Consume queues are rebuilt from the log when their files are lost. A queue that retention has
+emptied has no records there any more, and would start at 0 again: consumers that stand at 1200
+would see offsets used twice. So before the last record of a queue is deleted its end is written
+down here.
 """
 
 from __future__ import annotations

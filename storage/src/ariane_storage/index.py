@@ -163,6 +163,11 @@ class Index:
                     if begin_ms - 1000 <= timestamp <= end_ms:
                         yield commit_log_offset
 
+    def offsets(self) -> Iterator[Int64s]:
+        """Commit-log offsets of all items, file by file."""
+        for file in tuple(self._files):
+            yield file.offsets()
+
     def flush(self) -> int:
         """File what waits and make the newest file durable; returns the number of items.
 

@@ -176,6 +176,10 @@ class IndexFile:
                 yield int(item["commit_log_offset"]), self.begin_timestamp + seconds * 1000
             below, number = number, int(item["previous"])
 
+    def offsets(self) -> Int64s:
+        """Commit-log offsets of all items, oldest first."""
+        return self._items[1 : self._next_item]["commit_log_offset"].astype(np.int64)
+
     def keep_below(self, commit_log_end: int) -> None:
         """Forget items of records at or above an offset, and build the slots again.
 

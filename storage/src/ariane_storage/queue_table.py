@@ -79,12 +79,17 @@ class QueueTable:
             queue.reserve(len(entries))[:] = entries
             queue.extend(len(entries), last_record_end)
 
-    def load(self, commit_log_end: int) -> None:
-        """Take over the files of all queues, up to a commit-log offset known to be durable."""
+    def load(self, commit_log_end: int, *, keep_rest: bool = False) -> None:
+        """Take over the files of all queues, up to a commit-log offset known to be durable.
+
+        Args:
+            commit_log_end: Entries below are taken over.
+            keep_rest: Leave the files as they are, for whoever only reads.
+        """
         for topic in self._disk.names(self._folder):
             for name in self._disk.names(self._folder / topic):
                 if name.isascii() and name.isdigit() and _TOPIC.fullmatch(topic):
-                    self.find_or_make(topic, int(name)).load(commit_log_end)
+                    self.find_or_make(topic, int(name)).load(commit_log_end, keep_rest=keep_rest)
 
     def write_out(self, commit_log_end: int) -> QueueSums:
         """Durably write all entries whose records lie below an offset. One thread at a time.

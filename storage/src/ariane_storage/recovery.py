@@ -211,8 +211,9 @@ class Recovery:
         if segment is None:
             return False
         begin = damage.begin - segment.start
-        end = min(damage.end, segment.end) - segment.start
         view = segment.view
+        # The next record may itself begin with zeros that were never written.
+        end = min(damage.end - segment.start + _UNWRITTEN_BYTES_MIN, len(view))
         first_boundary = begin - begin % SECTOR_BYTES + SECTOR_BYTES
         for boundary in range(first_boundary, end + 1, SECTOR_BYTES):
             sector_end = view[max(begin, boundary - _UNWRITTEN_BYTES_MIN) : boundary]

@@ -95,19 +95,27 @@ class StateFile:
         disk.make_folders(folder)
         written = self._path.with_name(self._path.name + ".tmp")
         disk.write(written, content)
-        current = self._read(self._path)
-        generations = (content, current, self._read(self._backup))
-        known = [crc32(generation) for generation in generations if generation is not None]
-        sums_written = self._sums.with_name(self._sums.name + ".tmp")
-        disk.write(sums_written, json.dumps({"crc32": known}).encode())
-        disk.rename(sums_written, self._sums)
-        disk.sync(folders=[folder])
+        current, backup = self._read(self._path), self._read(self._backup)
+        if current is None and backup is None:
+            # The first generation: a sidecar that came before it would call it missing.
+            disk.rename(written, self._path)
+            disk.sync(folders=[folder])
+            self._save_sums([content])
+            return
+        self._save_sums([one for one in (content, current, backup) if one is not None])
         if current is not None:
             linked = self._backup.with_name(self._backup.name + ".tmp")
             disk.link(self._path, linked)
             disk.rename(linked, self._backup)
         disk.rename(written, self._path)
         disk.sync(folders=[folder])
+
+    def _save_sums(self, generations: list[bytes]) -> None:
+        written = self._sums.with_name(self._sums.name + ".tmp")
+        sums = {"crc32": [crc32(generation) for generation in generations]}
+        self._disk.write(written, json.dumps(sums).encode())
+        self._disk.rename(written, self._sums)
+        self._disk.sync(folders=[self._path.parent])
 
     def remove(self) -> None:
         """Remove all generations durably."""

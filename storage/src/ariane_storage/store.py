@@ -25,6 +25,7 @@ from ariane_storage.flush import FlushGuard
 from ariane_storage.idle_queues import IdleQueues
 from ariane_storage.index import Index
 from ariane_storage.keeper import Keeper
+from ariane_storage.layout import settle_layout
 from ariane_storage.os_disk import OsDisk
 from ariane_storage.parts import StoreParts
 from ariane_storage.quarantine import Quarantine
@@ -385,6 +386,7 @@ def _recovered(
     progress: ProgressCallback | None,
 ) -> tuple[StoreParts, Keeper, RecoveryReport]:
     """Put the parts of a store together and recover them."""
+    settle_layout(disk, files, config)
     checkpoint_file = CheckpointFile(disk, files.checkpoint)
     checkpoint = checkpoint_file.load()
     for folder in (files.commit_log, files.consume_queues, files.config):

@@ -10,6 +10,7 @@
       checkpoint                 what is durable                  (derived)
       idle-queues.json           ends of queues without records   (kept by retention)
       quarantine.json            damaged ranges of the log        (found by recovery and reads)
+      layout.json                sizes of all these files
       lock                       locked while a process owns the store
       abort                      there while it runs; left behind by a crash
 """
@@ -67,6 +68,11 @@ class StoreFiles:
     def idle_queues(self) -> Path:
         """Ends of queues without records."""
         return self.root / "idle-queues.json"
+
+    @property
+    def layout(self) -> Path:
+        """Sizes of all files."""
+        return self.root / "layout.json"
 
     @property
     def lock(self) -> Path:

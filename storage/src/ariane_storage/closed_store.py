@@ -1,0 +1,124 @@
+"""A closed store, for reading: it is looked at as it lies, and nothing in it is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ariane_storage.checkpoint import CheckpointFile
+from ariane_storage.clock import SystemClock
+from ariane_storage.commit_log import CommitLog
+from ariane_storage.config import StoreConfig
+from ariane_storage.consume_queue_entry import HOLE_SIZE
+from ariane_storage.disk import Disk
+from ariane_storage.errors import StoreFormatError
+from ariane_storage.index import Index
+from ariane_storage.layout import find_layout
+from ariane_storage.queue_table import QueueTable
+from ariane_storage.scan import record_at
+from ariane_storage.store_files import StoreFiles, visit_store
+
+_ENTRIES_AT_ONCE = 4096
+_NO_END = 1 << 62
+
+
+class ClosedStore:
+    """A store that nobody has open, while this looks at it.
+
+    Attributes:
+        files: Paths in it.
+        config: Settings with the sizes of its files.
+        log: Its commit log.
+        queues: Its consume queues, as far as their files have entries.
+        index: Its index.
+        index_fault: Why the index cannot be read, or nothing.
+        crashed: Whether its last run ended without a stop.
+        checkpoint: What was durable, or None.
+    """
+
+    def __init__(self, root: Path, disk: Disk) -> None:
+        """Look at a store.
+
+        Raises:
+            StoreFormatError: The folder holds no store, or files of impossible lengths.
+            StoreLocked: A process has it open.
+            StateFileDamaged: The file with its sizes cannot be read.
+        """
+        self.files = StoreFiles(root)
+        self._lock = visit_store(disk, self.files)
+        self.config = find_layout(disk, self.files).configure(StoreConfig())
+        self.crashed = disk.size_of(self.files.abort) is not None
+        self.checkpoint = CheckpointFile(disk, self.files.checkpoint).load()
+        self.log = CommitLog(
+            disk,
+            self.files.commit_log,
+            segment_bytes=self.config.segment_bytes,
+            writable=False,
+        )
+        self.queues = QueueTable(
+            disk,
+            self.files.consume_queues,
+            file_entries=self.config.consume_queue_file_entries,
+            open_max=self.config.files_open_max,
+            writable=False,
+        )
+        self.queues.load(_NO_END, keep_rest=True)
+        self.index = Index(
+            disk,
+            self.files.index,
+            SystemClock(),
+            slots=self.config.index_slots,
+            items=self.config.index_items,
+            writable=False,
+        )
+        self.index_fault = ""
+        try:
+            self.index.load()
+        except StoreFormatError as error:
+            self.index_fault = error.reason
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.log.close()
+        self.queues.close()
+        self.index.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    def record_view(self, commit_log_offset: int) -> memoryview | None:
+        """The bytes of the valid record at an offset, or None."""
+        segment = self.log.segment_at(commit_log_offset)
+        if segment is None:
+            return None
+        position = commit_log_offset - segment.start
+        end = record_at(segment, position)
+        return None if end is None else segment.view[position:end]
+
+    def queue_records(self, topic: str, queue_id: int) -> Iterator[memoryview | None]:
+        """Records of a queue in its order, by its entries; None where there is no valid one."""
+        queue = self.queues.find(topic, queue_id)
+        if queue is None:
+            return
+        queue_offset = queue.first_at_or_above(self.log.min_offset)
+        while queue_offset < queue.end_offset:
+            entries = queue.entries(queue_offset, _ENTRIES_AT_ONCE)
+            columns = entries["commit_log_offset"].tolist(), entries["size"].tolist()
+            for commit_log_offset, size in zip(*columns, strict=True):
+                yield None if size == HOLE_SIZE else self.record_view(commit_log_offset)
+            queue_offset += len(entries)
+
+    def key_records(self, topic: str, key: str) -> Iterator[memoryview]:
+        """Records that the index holds under a key, newest first; collisions included."""
+        for commit_log_offset in self.index.find(topic, key, begin_ms=0, end_ms=_NO_END):
+            record = self.record_view(commit_log_offset)
+            if record is not None:
+                yield record

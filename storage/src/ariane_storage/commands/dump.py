@@ -1,0 +1,167 @@
+"""``ariane store dump``: every record of a store as an object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from ariane_record import decode_record
+from ariane_storage.closed_store import ClosedStore
+from ariane_storage.commands.body import original_body
+from ariane_storage.commands.output import (
+    EXIT_DAMAGED,
+    folder_argument,
+    format_option,
+    one_line_errors,
+    print_rows,
+)
+from ariane_storage.os_disk import OsDisk
+from ariane_storage.scan import Damage, Ending, scan
+
+_TABLE_COLUMNS: Final = (
+    *("commit_log_offset", "size", "topic", "queue_id", "queue_offset"),
+    *("tags", "keys", "unique_id", "store_timestamp", "body_length"),
+)
+
+
+class QueueName(click.ParamType[tuple[str, int]]):
+    """``TOPIC:ID``."""
+
+    name = "TOPIC:ID"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        """Split at the last colon."""
+        topic, _, queue_id = str(value).rpartition(":")
+        if not topic or not queue_id.isdigit():
+            self.fail(f"{value!r} is not TOPIC:ID, such as flights:0", param, ctx)
+        return topic, int(queue_id)
+
+
+class KeyName(click.ParamType[tuple[str, str]]):
+    """``TOPIC:KEY``."""
+
+    name = "TOPIC:KEY"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        """Split at the first colon: no topic has one, a key may."""
+        topic, _, key = str(value).partition(":")
+        if not topic or not key:
+            self.fail(f"{value!r} is not TOPIC:KEY, such as flights:N14228", param, ctx)
+        return topic, key
+
+
+_EXAMPLES: Final = """
+\b
+Examples:
+  ariane store dump /var/lib/ariane/broker-a -o jsonl
+  ariane store dump /var/lib/ariane/broker-a --queue flights:0 --max-count 10
+  ariane store dump /var/lib/ariane/broker-a --key flights:N14228 -o json
+"""
+
+
+@click.command(name="dump", epilog=_EXAMPLES, short_help="Print every record.")
+@folder_argument
+@format_option
+@click.option("--queue", type=QueueName(), help="Walk a consume queue instead of the log.")
+@click.option("--key", type=KeyName(), help="Ask the index for a key instead, newest first.")
+@click.option("--max-count", type=click.IntRange(min=1), help="Stop after so many records.")
+@one_line_errors
+def dump(
+    folder: Path,
+    output_format: str,
+    queue: tuple[str, int] | None,
+    key: tuple[str, str] | None,
+    max_count: int | None,
+) -> None:
+    """Print every record of the closed store in DIR, in the order of the log.
+
+    Lengths and checksums of bodies are those of the body as the producer gave it, after
+    decompression. Damaged ranges are passed over and named on stderr; then the exit status is 1.
+    """
+    if queue is not None and key is not None:
+        raise click.UsageError("--queue and --key exclude one another")
+    damage: list[str] = []
+    with ClosedStore(folder, OsDisk()) as store:
+        if queue is not None:
+            records = _of_queue(store, *queue, damage)
+        elif key is not None:
+            records = _of_key(store, *key, damage)
+        else:
+            records = _of_log(store, damage)
+        rows = map(record_row, islice(records, max_count))
+        print_rows(rows, _TABLE_COLUMNS, output_format)
+    for line in damage:
+        click.echo(f"ariane store: {line}", err=True)
+    if damage:
+        raise SystemExit(EXIT_DAMAGED)
+
+
+def _of_log(store: ClosedStore, damage: list[str]) -> Iterator[memoryview]:
+    for event in scan(store.log.segments, store.log.min_offset):
+        if isinstance(event, Damage):
+            damage.append(f"damage from {event.begin} to {event.end}: {event.reason}")
+        elif isinstance(event, Ending):
+            if event.reason is not None:
+                damage.append(f"torn tail at {event.offset}: {event.reason}")
+        else:
+            places = event.places
+            for begin, end in zip(places.starts.tolist(), places.ends.tolist(), strict=True):
+                yield places.buffer[begin:end]
+
+
+def _of_queue(
+    store: ClosedStore, topic: str, queue_id: int, damage: list[str]
+) -> Iterator[memoryview]:
+    missing = 0
+    for record in store.queue_records(topic, queue_id):
+        if record is None:
+            missing += 1
+        else:
+            yield record
+    if missing:
+        damage.append(f"{missing} entries of {topic}:{queue_id} lead to no valid record")
+
+
+def _of_key(store: ClosedStore, topic: str, key: str, damage: list[str]) -> Iterator[memoryview]:
+    if store.index_fault:
+        damage.append(f"the index cannot be read: {store.index_fault}")
+        return
+    for record in store.key_records(topic, key):
+        message = decode_record(record, verify=False)
+        if message.topic == topic and key in (message.unique_id, *message.keys):
+            yield record
+
+
+def record_row(record: memoryview) -> dict[str, Any]:
+    """A valid record as an object of plain values."""
+    message = decode_record(record, verify=False)
+    row: dict[str, Any] = {
+        "commit_log_offset": message.commit_log_offset,
+        "size": len(record),
+        "topic": message.topic,
+        "queue_id": message.queue_id,
+        "queue_offset": message.queue_offset,
+        "tags": message.tag,
+        "keys": list(message.keys),
+        "unique_id": message.unique_id,
+        "message_group": message.message_group,
+        "system_flag": message.system_flag,
+        "flag": message.flag,
+        "born_timestamp": message.born_timestamp_ms,
+        "born_host": f"{message.born_host[0]}:{message.born_host[1]}",
+        "store_timestamp": message.store_timestamp_ms,
+        "store_host": f"{message.store_host[0]}:{message.store_host[1]}",
+        "attempts": message.attempts,
+        "prepared_transaction_offset": message.half_offset,
+    }
+    row |= original_body(message)
+    row["properties"] = message.properties
+    return row

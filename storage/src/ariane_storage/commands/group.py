@@ -1,0 +1,37 @@
+"""The command group ``ariane store`` and what its commands share.
+
+Exit statuses: 0 all is well; 1 damage was found; 2 the command could not do its work.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from ariane_storage.commands.dump import dump
+from ariane_storage.commands.fsck import fsck
+from ariane_storage.commands.rebuild import rebuild
+from ariane_storage.commands.verify import verify
+
+_HELP: Final = """Look at a closed store, check it, mend it.
+
+DIR is the folder of a store: the one that holds commitlog/. No broker may have it open. Nothing is
+changed except by "rebuild" and "fsck --repair".
+
+Exit status: 0 all is well, 1 damage was found, 2 the command could not do its work.
+
+\b
+Examples:
+  ariane store verify /var/lib/ariane/broker-a
+  ariane store dump /var/lib/ariane/broker-a -o jsonl | head
+"""
+
+
+@click.group(name="store", help=_HELP)
+def store() -> None:
+    """Hold the commands together."""
+
+
+for command in (dump, verify, fsck, rebuild):
+    store.add_command(command)

@@ -1,0 +1,147 @@
+"""What the commands of ``ariane store`` share: arguments, formats, progress, errors in one line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as ProgressDisplay
+from rich.table import Table
+
+from ariane_storage.errors import StorageError
+from ariane_storage.recovery import Progress, ProgressCallback
+
+EXIT_DAMAGED: Final = 1
+EXIT_FAILED: Final = 2
+
+_C = TypeVar("_C", bound=Callable[..., Any])
+
+folder_argument = click.argument(
+    "folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path)
+)
+
+format_option = click.option(
+    "-o",
+    "--output",
+    "output_format",
+    type=click.Choice(["table", "json", "jsonl"]),
+    default="table",
+    show_default=True,
+    help="How to print: a table, one JSON document, or one JSON object a line.",
+)
+
+
+def one_line_errors(command: _C) -> _C:
+    """Turn what a store refuses into one line on stderr and exit status 2."""
+
+    @wraps(command)
+    def wrapped(*arguments: Any, **options: Any) -> Any:
+        try:
+            return command(*arguments, **options)
+        except (StorageError, OSError) as error:
+            click.echo(f"ariane store: {error}", err=True)
+            sys.exit(EXIT_FAILED)
+
+    return wrapped  # type: ignore[return-value]
+
+
+@contextmanager
+def progress_on_stderr() -> Iterator[ProgressCallback]:
+    """A bar on stderr if somebody watches, else a line for each tenth that is done."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _ProgressLines()
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    with ProgressDisplay(
+        *columns, TimeRemainingColumn(), console=console, transient=True
+    ) as display:
+        task = display.add_task("open the store", total=None)
+
+        def show(progress: Progress) -> None:
+            display.update(
+                task,
+                description=progress.step,
+                completed=progress.done_bytes,
+                total=progress.total_bytes,
+            )
+
+        yield show
+
+
+class _ProgressLines:
+    """Progress for those who read it later."""
+
+    def __init__(self) -> None:
+        self._tenths = 0
+
+    def __call__(self, progress: Progress) -> None:
+        tenths = progress.done_bytes * 10 // max(1, progress.total_bytes)
+        if tenths > self._tenths:
+            self._tenths = tenths
+            click.echo(f"{progress.step}: {tenths * 10} %", err=True)
+
+
+def print_rows(
+    rows: Iterable[Mapping[str, Any]], columns: Iterable[str], output_format: str
+) -> int:
+    """Print objects in a format; returns how many there were.
+
+    Args:
+        rows: The objects, which may be many: only a table and a JSON document gather them.
+        columns: Names that a table shows, in order.
+        output_format: "table", "json" or "jsonl".
+    """
+    count = 0
+    if output_format == "jsonl":
+        for row in rows:
+            click.echo(json.dumps(row, ensure_ascii=False))
+            count += 1
+        return count
+    if output_format == "json":
+        gathered = list(rows)
+        click.echo(json.dumps(gathered, ensure_ascii=False, indent=2))
+        return len(gathered)
+    names = list(columns)
+    table = Table(*names, box=None, header_style="bold")
+    for row in rows:
+        table.add_row(*(_cell(row.get(name)) for name in names))
+        count += 1
+    _print_table(table)
+    return count
+
+
+def print_summary(summary: Mapping[str, Any], output_format: str) -> None:
+    """Print one object: as two columns, or as JSON."""
+    if output_format == "table":
+        table = Table(box=None, show_header=False)
+        for name, value in summary.items():
+            table.add_row(name.replace("_", " "), _cell(value))
+        _print_table(table)
+    else:
+        indent = 2 if output_format == "json" else None
+        click.echo(json.dumps(summary, ensure_ascii=False, indent=indent))
+
+
+def _print_table(table: Table) -> None:
+    # Piped output is for tools: it is never folded to the width of a terminal that is not there.
+    console = Console(file=sys.stdout)
+    if not console.is_terminal:
+        console = Console(file=sys.stdout, width=10_000)
+    console.print(table, soft_wrap=not console.is_terminal)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return " ".join(map(str, value))
+    if isinstance(value, dict):
+        return " ".join(f"{name}={held}" for name, held in value.items())
+    return "" if value is None else str(value)

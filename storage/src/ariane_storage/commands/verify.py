@@ -1,0 +1,54 @@
+"""``ariane store verify``: is a store sound, in a few figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import click
+
+from ariane_storage.closed_store import ClosedStore
+from ariane_storage.commands.output import (
+    EXIT_DAMAGED,
+    folder_argument,
+    format_option,
+    one_line_errors,
+    print_summary,
+    progress_on_stderr,
+)
+from ariane_storage.inspection import inspect
+from ariane_storage.os_disk import OsDisk
+
+_EXAMPLES: Final = """
+\b
+Example:
+  ariane store verify /var/lib/ariane/broker-a -o json
+"""
+
+
+@click.command(name="verify", epilog=_EXAMPLES, short_help="Count and check everything.")
+@folder_argument
+@format_option
+@one_line_errors
+def verify(folder: Path, output_format: str) -> None:
+    """Check every record of the closed store in DIR, and everything that leads to one.
+
+    "damaged" counts damaged ranges of the commit log, "findings" everything that is not as it
+    should be; "ariane store fsck" lists them. The exit status is 1 if there is any.
+    """
+    with ClosedStore(folder, OsDisk()) as store, progress_on_stderr() as progress:
+        found = inspect(store, progress)
+        summary = {
+            "records": found.records,
+            "topics": len(found.topics),
+            "queues": len(found.queues),
+            "damaged": len(found.damaged),
+            "findings": len(found.findings),
+            "first_offset": found.first_offset,
+            "last_offset": found.last_offset,
+            "end_offset": found.end_offset,
+            "stopped_cleanly": not store.crashed,
+        }
+    print_summary(summary, output_format)
+    if found.findings:
+        raise SystemExit(EXIT_DAMAGED)

@@ -1,0 +1,171 @@
+"""The sizes of a store's files, which are part of its format.
+
+::
+
+    layout.json    {"version": 1, "segment_bytes": 1073741824, "consume_queue_file_entries": 300000,
+                    "index_slots": 5000000, "index_items": 20000000}
+
+A store is opened with the sizes that it was written with, or not at all. A store that another
+program wrote has no such file: then sizes are read off the files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+from ariane_storage.config import StoreConfig
+from ariane_storage.consume_queue_entry import ENTRY_BYTES
+from ariane_storage.disk import Disk
+from ariane_storage.errors import StoreFormatError
+from ariane_storage.index_file import index_file_bytes
+from ariane_storage.segment import segment_name, segment_starts
+from ariane_storage.state_file import StateFile
+from ariane_storage.store_files import StoreFiles
+
+LAYOUT_VERSION: Final = 1
+_INDEX_ITEMS_PER_SLOT: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLayout:
+    """Sizes of files.
+
+    Attributes:
+        segment_bytes: Length of a commit-log segment.
+        consume_queue_file_entries: Entries of a consume-queue file.
+        index_slots: Hash slots of an index file.
+        index_items: Items of an index file.
+    """
+
+    segment_bytes: int
+    consume_queue_file_entries: int
+    index_slots: int
+    index_items: int
+
+    @classmethod
+    def of(cls, config: StoreConfig) -> StoreLayout:
+        """The sizes that a configuration asks for."""
+        return cls(
+            config.segment_bytes,
+            config.consume_queue_file_entries,
+            config.index_slots,
+            config.index_items,
+        )
+
+    def configure(self, config: StoreConfig) -> StoreConfig:
+        """A configuration with these sizes."""
+        return replace(config, **asdict(self))
+
+
+def settle_layout(disk: Disk, files: StoreFiles, config: StoreConfig) -> None:
+    """Compare the sizes of a store with those configured, and write them down for a new one.
+
+    Raises:
+        StoreFormatError: They differ, or a newer version of this program wrote the store.
+        StateFileDamaged: The file is there and cannot be read.
+    """
+    wanted = StoreLayout.of(config)
+    found = load_layout(disk, files)
+    if found is None:
+        sizes = {"version": LAYOUT_VERSION, **asdict(wanted)}
+        StateFile(files.layout, disk).save(sizes)
+        return
+    for name, size in asdict(found).items():
+        asked = getattr(wanted, name)
+        if size != asked:
+            raise StoreFormatError(
+                files.root, f"was written with {name} = {size}, but {asked} is configured"
+            )
+
+
+def load_layout(disk: Disk, files: StoreFiles) -> StoreLayout | None:
+    """The sizes of a store as it says itself, or None if it does not.
+
+    Raises:
+        StoreFormatError: A newer version of this program wrote it.
+        StateFileDamaged: The file is there and cannot be read.
+    """
+    state = StateFile(files.layout, disk).load()
+    if state is None:
+        return None
+    version = state.get("version")
+    if version != LAYOUT_VERSION:
+        raise StoreFormatError(
+            files.layout,
+            f"store format version {version}; this release knows {LAYOUT_VERSION}",
+        )
+    return _from_state(files, state)
+
+
+def _from_state(files: StoreFiles, state: dict[str, Any]) -> StoreLayout:
+    try:
+        return StoreLayout(
+            *(
+                int(state[name])
+                for name in (
+                    "segment_bytes",
+                    "consume_queue_file_entries",
+                    "index_slots",
+                    "index_items",
+                )
+            )
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreFormatError(files.layout, f"names no sizes ({error})") from error
+
+
+def find_layout(disk: Disk, files: StoreFiles) -> StoreLayout:
+    """The sizes of a store: as it says itself, or else read off its files.
+
+    What cannot be read off is as in a new store.
+
+    Raises:
+        StoreFormatError: A newer version of this program wrote it.
+        StateFileDamaged: It says its sizes, and that cannot be read.
+    """
+    said = load_layout(disk, files)
+    if said is not None:
+        return said
+    usual = StoreLayout.of(StoreConfig())
+    slots, items = _index_sizes(disk, files, usual)
+    return StoreLayout(
+        segment_bytes=_segment_bytes(disk, files) or usual.segment_bytes,
+        consume_queue_file_entries=_queue_file_entries(disk, files)
+        or usual.consume_queue_file_entries,
+        index_slots=slots,
+        index_items=items,
+    )
+
+
+def _segment_bytes(disk: Disk, files: StoreFiles) -> int:
+    """The longest segment: others may have been cut short."""
+    return max(
+        (
+            disk.size_of(files.commit_log / segment_name(start)) or 0
+            for start in segment_starts(disk, files.commit_log)
+        ),
+        default=0,
+    )
+
+
+def _queue_file_entries(disk: Disk, files: StoreFiles) -> int:
+    """The longest consume-queue file of the first queues."""
+    longest = 0
+    for topic in disk.names(files.consume_queues)[:100]:
+        for queue_id in disk.names(files.consume_queues / topic)[:10]:
+            folder = files.consume_queues / topic / queue_id
+            for start in segment_starts(disk, folder):
+                longest = max(longest, disk.size_of(folder / segment_name(start)) or 0)
+    return longest // ENTRY_BYTES
+
+
+def _index_sizes(disk: Disk, files: StoreFiles, usual: StoreLayout) -> tuple[int, int]:
+    """Slots and items of the first index file, if there are four items for each slot as usual."""
+    for name in disk.names(files.index):
+        length = disk.size_of(files.index / name) or 0
+        fixed = index_file_bytes(0, 0)
+        slots, rest = divmod(length - fixed, index_file_bytes(1, _INDEX_ITEMS_PER_SLOT) - fixed)
+        if slots > 0 and rest == 0:
+            return slots, _INDEX_ITEMS_PER_SLOT * slots
+    return usual.index_slots, usual.index_items
