@@ -6,24 +6,22 @@ cd "$(dirname "$0")/.."
 
 # An interpreter counts only if it runs: version managers leave names behind that do not.
 find_python() {
-    local candidate
-    for candidate in ${PYTHON:-python3.11 python3 python3.12 python3.13 python}; do
+    local candidate candidates=${PYTHON:-python3.11 python3 python3.12 python3.13 python}
+    for candidate in $candidates; do
         if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
             echo "$candidate"
             return
         fi
     done
-    echo "ArianeMQ needs Python 3.11 or later; found $(python3 --version 2>&1 || true)." >&2
-    echo "Install one, or name it: make PYTHON=/path/to/python3.11" >&2
+    echo "ArianeMQ needs Python 3.11 or later, and none of these is one: $candidates." >&2
+    echo "Install it, or say where it is: make PYTHON=/path/to/python3.11" >&2
     return 1
 }
 
-members() {
-    .venv/bin/python -c '
-from tools.workspace import members
+member_folders() {
+    .venv/bin/python -c 'from tools.workspace import members
 for member in members():
-    print("-e", member.folder)
-'
+    print(member.folder)'
 }
 
 begin=$SECONDS
@@ -39,7 +37,10 @@ fi
 pip=(.venv/bin/python -m pip --quiet --disable-pip-version-check)
 "${pip[@]}" install --require-hashes -r tools/constraints.txt
 # The pins hold all that the members need; building them must not fetch anything either.
-# shellcheck disable=SC2046  # one word for each argument
-"${pip[@]}" install --no-deps --no-build-isolation $(members)
+editable=()
+while read -r folder; do
+    editable+=(-e "$folder")
+done < <(member_folders)
+"${pip[@]}" install --no-deps --no-build-isolation "${editable[@]}"
 touch .venv/.stamp
 echo "The environment in .venv is up to date ($((SECONDS - begin)) s)."
