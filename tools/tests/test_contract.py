@@ -115,6 +115,16 @@ def test_error_reasons_are_append_only(files):
     assert before.items() <= now.items()
 
 
+def test_paged_methods_cite_the_error_of_a_bad_page_token(files):
+    for file in files:
+        said = comments(file)
+        paged = {m.name for m in file.message_type if any(f.name == "page_token" for f in m.field)}
+        for place, service in enumerate(file.service):
+            for position, method in enumerate(service.method):
+                if method.input_type.rpartition(".")[2] in paged:
+                    assert "PAGE_TOKEN_INVALID" in said[6, place, 2, position], method.name
+
+
 def test_methods_cite_reasons_that_exist(files):
     known = {name.removeprefix("ERROR_REASON_") for name, _ in ErrorReason.items()}
     enums = {value.name for f in files for e in f.enum_type for value in e.value}

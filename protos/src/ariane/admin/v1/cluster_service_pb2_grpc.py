@@ -83,6 +83,7 @@ class ClusterServiceServicer(object):
 
     def ListNameServers(self, request, context):
         """Lists name servers with what each one knows; differences between them show here.
+        Errors: PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

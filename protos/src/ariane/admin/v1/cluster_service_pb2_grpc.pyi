@@ -40,7 +40,9 @@ class ClusterServiceStub:
     Errors: PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
     """
     ListNameServers: _grpc.UnaryUnaryMultiCallable[_cluster_service_pb2.ListNameServersRequest, _cluster_service_pb2.ListNameServersResponse]
-    """Lists name servers with what each one knows; differences between them show here."""
+    """Lists name servers with what each one knows; differences between them show here.
+    Errors: PAGE_TOKEN_INVALID.
+    """
     ListBrokers: _grpc.UnaryUnaryMultiCallable[_cluster_service_pb2.ListBrokersRequest, _cluster_service_pb2.ListBrokersResponse]
     """Lists brokers with their state, by cluster, name and id.
     Errors: PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
@@ -72,7 +74,9 @@ class ClusterServiceAsyncStub(ClusterServiceStub):
     Errors: PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
     """
     ListNameServers: _aio.UnaryUnaryMultiCallable[_cluster_service_pb2.ListNameServersRequest, _cluster_service_pb2.ListNameServersResponse]  # type: ignore[assignment]
-    """Lists name servers with what each one knows; differences between them show here."""
+    """Lists name servers with what each one knows; differences between them show here.
+    Errors: PAGE_TOKEN_INVALID.
+    """
     ListBrokers: _aio.UnaryUnaryMultiCallable[_cluster_service_pb2.ListBrokersRequest, _cluster_service_pb2.ListBrokersResponse]  # type: ignore[assignment]
     """Lists brokers with their state, by cluster, name and id.
     Errors: PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
@@ -113,7 +117,9 @@ class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _cluster_service_pb2.ListNameServersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_cluster_service_pb2.ListNameServersResponse, _abc.Awaitable[_cluster_service_pb2.ListNameServersResponse]]:
-        """Lists name servers with what each one knows; differences between them show here."""
+        """Lists name servers with what each one knows; differences between them show here.
+        Errors: PAGE_TOKEN_INVALID.
+        """
 
     @_abc_1.abstractmethod
     def ListBrokers(

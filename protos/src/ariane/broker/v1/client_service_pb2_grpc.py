@@ -85,7 +85,7 @@ class ClientServiceServicer(object):
 
     def ListGroupMembers(self, request, context):
         """Lists the live members of a consumer group, by client id. Input of the rebalance.
-        Errors: GROUP_NAME_ILLEGAL.
+        Errors: GROUP_NAME_ILLEGAL, PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -43,7 +43,7 @@ class ClientServiceStub:
     """
     ListGroupMembers: _grpc.UnaryUnaryMultiCallable[_client_service_pb2.ListGroupMembersRequest, _client_service_pb2.ListGroupMembersResponse]
     """Lists the live members of a consumer group, by client id. Input of the rebalance.
-    Errors: GROUP_NAME_ILLEGAL.
+    Errors: GROUP_NAME_ILLEGAL, PAGE_TOKEN_INVALID.
     """
     ListClients: _grpc.UnaryUnaryMultiCallable[_client_service_pb2.ListClientsRequest, _client_service_pb2.ListClientsResponse]
     """Lists attached clients, by client id.
@@ -75,7 +75,7 @@ class ClientServiceAsyncStub(ClientServiceStub):
     """
     ListGroupMembers: _aio.UnaryUnaryMultiCallable[_client_service_pb2.ListGroupMembersRequest, _client_service_pb2.ListGroupMembersResponse]  # type: ignore[assignment]
     """Lists the live members of a consumer group, by client id. Input of the rebalance.
-    Errors: GROUP_NAME_ILLEGAL.
+    Errors: GROUP_NAME_ILLEGAL, PAGE_TOKEN_INVALID.
     """
     ListClients: _aio.UnaryUnaryMultiCallable[_client_service_pb2.ListClientsRequest, _client_service_pb2.ListClientsResponse]  # type: ignore[assignment]
     """Lists attached clients, by client id.
@@ -116,7 +116,7 @@ class ClientServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_client_service_pb2.ListGroupMembersResponse, _abc.Awaitable[_client_service_pb2.ListGroupMembersResponse]]:
         """Lists the live members of a consumer group, by client id. Input of the rebalance.
-        Errors: GROUP_NAME_ILLEGAL.
+        Errors: GROUP_NAME_ILLEGAL, PAGE_TOKEN_INVALID.
         """
 
     @_abc_1.abstractmethod

@@ -124,7 +124,9 @@ class GetConsumerOffsetsResponse(_message.Message):
     OFFSETS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueConsumerOffset]:
-        """In the order of the request; for an empty request by topic and queue."""
+        """In the order of the request; for an empty request by topic and queue. Not paged: bounded by the
+        queues of this broker.
+        """
 
     def __init__(
         self,

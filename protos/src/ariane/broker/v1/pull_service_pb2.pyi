@@ -541,7 +541,7 @@ class FindQueueOffsetsResponse(_message.Message):
     QUEUES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def queues(self) -> _containers.RepeatedCompositeFieldContainer[Global___FoundQueueOffset]:
-        """One entry for each readable queue, by queue id."""
+        """One entry for each readable queue, by queue id. Not paged: bounded by the queue count."""
 
     def __init__(
         self,

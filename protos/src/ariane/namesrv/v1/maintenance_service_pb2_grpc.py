@@ -83,7 +83,9 @@ class MaintenanceServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def PutKeyValue(self, request, context):
-        """Sets a key's value in a namespace, such as the queue order of a topic. Kept on disk.
+        """Sets a key's value in a namespace, such as the queue order of a topic. Kept on disk. Repeating
+        is harmless.
+        Errors: FIELD_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -98,6 +100,7 @@ class MaintenanceServiceServicer(object):
 
     def ListKeyValues(self, request, context):
         """Lists the pairs of a namespace by key.
+        Errors: PAGE_TOKEN_INVALID, FIELD_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -42,11 +42,16 @@ class MaintenanceServiceStub:
     Errors: BROKER_NOT_REGISTERED.
     """
     PutKeyValue: _grpc.UnaryUnaryMultiCallable[_maintenance_service_pb2.PutKeyValueRequest, _maintenance_service_pb2.PutKeyValueResponse]
-    """Sets a key's value in a namespace, such as the queue order of a topic. Kept on disk."""
+    """Sets a key's value in a namespace, such as the queue order of a topic. Kept on disk. Repeating
+    is harmless.
+    Errors: FIELD_INVALID.
+    """
     DeleteKeyValue: _grpc.UnaryUnaryMultiCallable[_maintenance_service_pb2.DeleteKeyValueRequest, _maintenance_service_pb2.DeleteKeyValueResponse]
     """Removes a key. Repeating is harmless."""
     ListKeyValues: _grpc.UnaryUnaryMultiCallable[_maintenance_service_pb2.ListKeyValuesRequest, _maintenance_service_pb2.ListKeyValuesResponse]
-    """Lists the pairs of a namespace by key."""
+    """Lists the pairs of a namespace by key.
+    Errors: PAGE_TOKEN_INVALID, FIELD_INVALID.
+    """
 
 @_typing.type_check_only
 class MaintenanceServiceAsyncStub(MaintenanceServiceStub):
@@ -62,11 +67,16 @@ class MaintenanceServiceAsyncStub(MaintenanceServiceStub):
     Errors: BROKER_NOT_REGISTERED.
     """
     PutKeyValue: _aio.UnaryUnaryMultiCallable[_maintenance_service_pb2.PutKeyValueRequest, _maintenance_service_pb2.PutKeyValueResponse]  # type: ignore[assignment]
-    """Sets a key's value in a namespace, such as the queue order of a topic. Kept on disk."""
+    """Sets a key's value in a namespace, such as the queue order of a topic. Kept on disk. Repeating
+    is harmless.
+    Errors: FIELD_INVALID.
+    """
     DeleteKeyValue: _aio.UnaryUnaryMultiCallable[_maintenance_service_pb2.DeleteKeyValueRequest, _maintenance_service_pb2.DeleteKeyValueResponse]  # type: ignore[assignment]
     """Removes a key. Repeating is harmless."""
     ListKeyValues: _aio.UnaryUnaryMultiCallable[_maintenance_service_pb2.ListKeyValuesRequest, _maintenance_service_pb2.ListKeyValuesResponse]  # type: ignore[assignment]
-    """Lists the pairs of a namespace by key."""
+    """Lists the pairs of a namespace by key.
+    Errors: PAGE_TOKEN_INVALID, FIELD_INVALID.
+    """
 
 class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
     """What operators change in a name server: write permission of a broker, ordered topics."""
@@ -97,7 +107,10 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _maintenance_service_pb2.PutKeyValueRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_maintenance_service_pb2.PutKeyValueResponse, _abc.Awaitable[_maintenance_service_pb2.PutKeyValueResponse]]:
-        """Sets a key's value in a namespace, such as the queue order of a topic. Kept on disk."""
+        """Sets a key's value in a namespace, such as the queue order of a topic. Kept on disk. Repeating
+        is harmless.
+        Errors: FIELD_INVALID.
+        """
 
     @_abc_1.abstractmethod
     def DeleteKeyValue(
@@ -113,6 +126,8 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _maintenance_service_pb2.ListKeyValuesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_maintenance_service_pb2.ListKeyValuesResponse, _abc.Awaitable[_maintenance_service_pb2.ListKeyValuesResponse]]:
-        """Lists the pairs of a namespace by key."""
+        """Lists the pairs of a namespace by key.
+        Errors: PAGE_TOKEN_INVALID, FIELD_INVALID.
+        """
 
 def add_MaintenanceServiceServicer_to_server(servicer: MaintenanceServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -66,6 +66,7 @@ class RouteServiceServicer(object):
 
     def ListTopics(self, request, context):
         """Lists topics by name.
+        Errors: PAGE_TOKEN_INVALID, FIELD_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -73,6 +74,7 @@ class RouteServiceServicer(object):
 
     def ListBrokers(self, request, context):
         """Lists brokers with their liveness, by cluster, name and id.
+        Errors: PAGE_TOKEN_INVALID, FIELD_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

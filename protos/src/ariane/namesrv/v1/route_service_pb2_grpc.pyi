@@ -38,9 +38,13 @@ class RouteServiceStub:
     Errors: ROUTE_NOT_FOUND when no live broker carries the topic.
     """
     ListTopics: _grpc.UnaryUnaryMultiCallable[_route_service_pb2.ListTopicsRequest, _route_service_pb2.ListTopicsResponse]
-    """Lists topics by name."""
+    """Lists topics by name.
+    Errors: PAGE_TOKEN_INVALID, FIELD_INVALID.
+    """
     ListBrokers: _grpc.UnaryUnaryMultiCallable[_route_service_pb2.ListBrokersRequest, _route_service_pb2.ListBrokersResponse]
-    """Lists brokers with their liveness, by cluster, name and id."""
+    """Lists brokers with their liveness, by cluster, name and id.
+    Errors: PAGE_TOKEN_INVALID, FIELD_INVALID.
+    """
 
 @_typing.type_check_only
 class RouteServiceAsyncStub(RouteServiceStub):
@@ -52,9 +56,13 @@ class RouteServiceAsyncStub(RouteServiceStub):
     Errors: ROUTE_NOT_FOUND when no live broker carries the topic.
     """
     ListTopics: _aio.UnaryUnaryMultiCallable[_route_service_pb2.ListTopicsRequest, _route_service_pb2.ListTopicsResponse]  # type: ignore[assignment]
-    """Lists topics by name."""
+    """Lists topics by name.
+    Errors: PAGE_TOKEN_INVALID, FIELD_INVALID.
+    """
     ListBrokers: _aio.UnaryUnaryMultiCallable[_route_service_pb2.ListBrokersRequest, _route_service_pb2.ListBrokersResponse]  # type: ignore[assignment]
-    """Lists brokers with their liveness, by cluster, name and id."""
+    """Lists brokers with their liveness, by cluster, name and id.
+    Errors: PAGE_TOKEN_INVALID, FIELD_INVALID.
+    """
 
 class RouteServiceServicer(metaclass=_abc_1.ABCMeta):
     """Where topics are. Clients ask any name server, refresh every 30 s and on a routing error."""
@@ -75,7 +83,9 @@ class RouteServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _route_service_pb2.ListTopicsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_route_service_pb2.ListTopicsResponse, _abc.Awaitable[_route_service_pb2.ListTopicsResponse]]:
-        """Lists topics by name."""
+        """Lists topics by name.
+        Errors: PAGE_TOKEN_INVALID, FIELD_INVALID.
+        """
 
     @_abc_1.abstractmethod
     def ListBrokers(
@@ -83,6 +93,8 @@ class RouteServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _route_service_pb2.ListBrokersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_route_service_pb2.ListBrokersResponse, _abc.Awaitable[_route_service_pb2.ListBrokersResponse]]:
-        """Lists brokers with their liveness, by cluster, name and id."""
+        """Lists brokers with their liveness, by cluster, name and id.
+        Errors: PAGE_TOKEN_INVALID, FIELD_INVALID.
+        """
 
 def add_RouteServiceServicer_to_server(servicer: RouteServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
