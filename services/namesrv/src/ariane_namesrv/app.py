@@ -39,7 +39,9 @@ class NamesrvApp:
         clock = clock or SystemClock()
         self.table = RouteTable(clock, brokers_max=settings.brokers_max)
         self._operator = OperatorState(
-            settings.data_path, key_values_bytes_max=settings.key_values_bytes_max
+            settings.data_path,
+            key_values_bytes_max=settings.key_values_bytes_max,
+            show_wiped=self.table.replace_wiped,
         )
         self._expiry = Loop(
             "broker-expiry", self._expire, interval_s=settings.scan_interval_s, clock=clock
@@ -70,7 +72,6 @@ class NamesrvApp:
     async def recover(self) -> None:
         """Load what operators decided. Routes come from the brokers by themselves."""
         await self._operator.open()
-        self.table.replace_wiped(self._operator.wiped_brokers)
 
     async def serve_started(self, _address: Address) -> None:
         """Begin to look for silent brokers."""

@@ -41,10 +41,8 @@ class MaintenanceServicer(MaintenanceServiceServicer):
     ) -> WipeWritePermissionResponse:
         name = _broker_name(request.broker_name)
         topic_count = self._table.count_writable_topics(name)
-        if name in self._table.wiped:
+        if not await self._operator.wipe(name):
             return WipeWritePermissionResponse(topic_count=0)
-        await self._operator.wipe(name)
-        self._table.replace_wiped(self._operator.wiped_brokers)
         _log.warning("write_permission_wiped", broker=name, topic_count=topic_count)
         return WipeWritePermissionResponse(topic_count=topic_count)
 
@@ -54,10 +52,8 @@ class MaintenanceServicer(MaintenanceServiceServicer):
     ) -> RestoreWritePermissionResponse:
         name = _broker_name(request.broker_name)
         topic_count = self._table.count_writable_topics(name)
-        if name not in self._table.wiped:
+        if not await self._operator.restore(name):
             return RestoreWritePermissionResponse(topic_count=0)
-        await self._operator.restore(name)
-        self._table.replace_wiped(self._operator.wiped_brokers)
         _log.info("write_permission_restored", broker=name, topic_count=topic_count)
         return RestoreWritePermissionResponse(topic_count=topic_count)
 

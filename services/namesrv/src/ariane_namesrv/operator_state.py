@@ -11,7 +11,7 @@ A change is on disk before it is seen: what a caller was told holds after a cras
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -51,6 +51,12 @@ class _Decisions:
             for key, value in pairs.items()
         )
 
+    def with_pairs(self, namespace: str, pairs: Mapping[str, str]) -> _Decisions:
+        key_values = {**self.key_values, namespace: pairs}
+        if not pairs:
+            del key_values[namespace]
+        return replace(self, key_values=key_values)
+
 
 class OperatorState:
     """Reads and changes what operators decided. Changes are made one after another.
@@ -58,12 +64,20 @@ class OperatorState:
     Args:
         data_path: Where the file lies. None: nothing is known, and changes are refused.
         key_values_bytes_max: Size of all keys and values together.
+        show_wiped: Told which brokers are wiped, when that is loaded and whenever it changes.
     """
 
-    def __init__(self, data_path: Path | None, *, key_values_bytes_max: int) -> None:
+    def __init__(
+        self,
+        data_path: Path | None,
+        *,
+        key_values_bytes_max: int,
+        show_wiped: Callable[[frozenset[str]], None],
+    ) -> None:
         self._file = JsonFile(data_path / FILE_NAME) if data_path is not None else None
         self._folder_lock = FolderLock(data_path) if data_path is not None else None
         self._bytes_max = key_values_bytes_max
+        self._show_wiped = show_wiped
         self._decisions = _Decisions()
         self._turn = asyncio.Lock()
 
@@ -78,7 +92,7 @@ class OperatorState:
         self._folder_lock.take()
         try:
             content = await asyncio.to_thread(self._file.load)
-            self._decisions = _read_decisions(content or {})
+            self._take(_read_decisions(content or {}))
         except FileDamaged as error:
             raise StartRefused(str(error)) from None
         except (TypeError, AttributeError, KeyError) as error:
@@ -113,58 +127,61 @@ class OperatorState:
         _check_name("key", key)
         if len(value.encode()) > VALUE_BYTES_MAX:
             raise field_invalid("value", f"must be at most {VALUE_BYTES_MAX} bytes")
-        async with self._turn:
-            pairs = {**self._decisions.key_values.get(namespace, {}), key: value}
-            changed = self._with_pairs(namespace, pairs)
+
+        def with_value(now: _Decisions) -> _Decisions:
+            changed = now.with_pairs(namespace, {**now.key_values.get(namespace, {}), key: value})
             if changed.size_bytes > self._bytes_max:
                 rule = f"would bring all key values beyond {self._bytes_max} bytes"
                 raise field_invalid("value", rule)
-            await self._keep(changed)
+            return changed
+
+        await self._change(with_value)
 
     async def delete(self, namespace: str, key: str) -> bool:
         """Remove a key; return whether it was there."""
+
+        def without_key(now: _Decisions) -> _Decisions:
+            pairs = now.key_values.get(namespace, {})
+            return now.with_pairs(namespace, {k: v for k, v in pairs.items() if k != key})
+
+        return await self._change(without_key)
+
+    async def wipe(self, broker_name: str) -> bool:
+        """Keep that a broker's write permission is wiped; return whether that is new."""
+        return await self._change(
+            lambda now: replace(now, wiped_brokers=now.wiped_brokers | {broker_name})
+        )
+
+    async def restore(self, broker_name: str) -> bool:
+        """Keep that a broker has its write permission again; return whether that is new."""
+        return await self._change(
+            lambda now: replace(now, wiped_brokers=now.wiped_brokers - {broker_name})
+        )
+
+    async def _change(self, decide: Callable[[_Decisions], _Decisions]) -> bool:
+        # A caller that gives up does not stop a write half way: the next change must find this one
+        # on disk and in memory, or in neither.
+        return await asyncio.shield(asyncio.create_task(self._apply(decide)))
+
+    async def _apply(self, decide: Callable[[_Decisions], _Decisions]) -> bool:
         async with self._turn:
-            pairs = dict(self._decisions.key_values.get(namespace, {}))
-            if pairs.pop(key, None) is None:
+            changed = decide(self._decisions)
+            if changed == self._decisions:
                 return False
-            await self._keep(self._with_pairs(namespace, pairs))
+            if self._file is None:
+                feature = "a change that must outlive the name server, which has no --data-path,"
+                raise feature_not_available(feature)
+            content = {
+                "key_values": changed.key_values,
+                "wiped_brokers": sorted(changed.wiped_brokers),
+            }
+            await asyncio.to_thread(self._file.save, content)
+            self._take(changed)
             return True
 
-    async def wipe(self, broker_name: str) -> None:
-        """Keep that a broker's write permission is wiped."""
-        async with self._turn:
-            await self._keep_wiped(self.wiped_brokers | {broker_name})
-
-    async def restore(self, broker_name: str) -> None:
-        """Keep that a broker has its write permission again."""
-        async with self._turn:
-            await self._keep_wiped(self.wiped_brokers - {broker_name})
-
-    def _with_pairs(self, namespace: str, pairs: Mapping[str, str]) -> _Decisions:
-        key_values = {**self._decisions.key_values, namespace: pairs}
-        if not pairs:
-            del key_values[namespace]
-        return replace(self._decisions, key_values=key_values)
-
-    async def _keep_wiped(self, wiped: frozenset[str]) -> None:
-        if wiped != self.wiped_brokers:
-            await self._keep(replace(self._decisions, wiped_brokers=wiped))
-
-    async def _keep(self, changed: _Decisions) -> None:
-        if self._file is None:
-            feature = "a change that must outlive the name server, which has no --data-path,"
-            raise feature_not_available(feature)
-        content = {
-            "key_values": changed.key_values,
-            "wiped_brokers": sorted(changed.wiped_brokers),
-        }
-        # A caller that gives up does not stop the write: memory follows the disk in any case.
-        writing = asyncio.create_task(self._write(self._file, content, changed))
-        await asyncio.shield(writing)
-
-    async def _write(self, file: JsonFile, content: Mapping[str, Any], changed: _Decisions) -> None:
-        await asyncio.to_thread(file.save, content)
-        self._decisions = changed
+    def _take(self, decisions: _Decisions) -> None:
+        self._decisions = decisions
+        self._show_wiped(decisions.wiped_brokers)
 
 
 def _check_name(field_name: str, name: str) -> None:

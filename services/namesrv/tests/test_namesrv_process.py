@@ -1,0 +1,288 @@
+"""The real process over gRPC: what brokers, clients and operators see."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+
+import grpc
+import pytest
+from google.protobuf.duration_pb2 import Duration
+from google.rpc.error_details_pb2 import ErrorInfo
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_status import rpc_status
+
+from ariane.namesrv.v1 import maintenance_service_pb2 as maintenance
+from ariane.namesrv.v1 import registration_service_pb2 as registering
+from ariane.namesrv.v1 import route_pb2
+from ariane.namesrv.v1 import route_service_pb2 as routing
+from ariane.namesrv.v1.maintenance_service_pb2_grpc import MaintenanceServiceStub
+from ariane.namesrv.v1.registration_service_pb2_grpc import RegistrationServiceStub
+from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
+from ariane_servicekit.processes import ServiceProcess
+
+READ_WRITE = route_pb2.TOPIC_PERMISSION_READ_WRITE
+
+
+class NameServer:
+    """A running name server and the calls of its three kinds of callers."""
+
+    def __init__(self, process: ServiceProcess) -> None:
+        self.process = process
+        self.channel = grpc.aio.insecure_channel(process.address)
+        self._registration = RegistrationServiceStub(self.channel)
+        self._routes = RouteServiceStub(self.channel)
+        self.maintenance = MaintenanceServiceStub(self.channel)
+
+    async def register(self, name="broker-a", topic_names=("orders",), **changes):
+        request = registering.RegisterBrokerRequest(
+            identity=route_pb2.BrokerIdentity(
+                cluster_name="c1", broker_name=name, address=changes.pop("address", "127.0.0.1:1")
+            ),
+            incarnation="first",
+            topics=[
+                route_pb2.TopicRegistration(
+                    topic=topic, read_queue_count=8, write_queue_count=4, permission=READ_WRITE
+                )
+                for topic in topic_names
+            ],
+            topics_version=1,
+            writable=True,
+        )
+        request.MergeFrom(registering.RegisterBrokerRequest(**changes))
+        return await self._registration.RegisterBroker(request)
+
+    async def heartbeat(self, **changes):
+        fields = {
+            "cluster_name": "c1",
+            "broker_name": "broker-a",
+            "incarnation": "first",
+            "topics_version": 1,
+            **changes,
+        }
+        return await self._registration.HeartbeatBroker(
+            registering.HeartbeatBrokerRequest(**fields)
+        )
+
+    async def unregister(self, name="broker-a", incarnation="first"):
+        request = registering.UnregisterBrokerRequest(
+            cluster_name="c1", broker_name=name, incarnation=incarnation
+        )
+        return (await self._registration.UnregisterBroker(request)).known
+
+    async def route(self, topic="orders"):
+        return (await self._routes.GetRoute(routing.GetRouteRequest(topic=topic))).route
+
+    async def topics(self, **fields):
+        return await self._routes.ListTopics(routing.ListTopicsRequest(**fields))
+
+    async def brokers(self, **fields):
+        return await self._routes.ListBrokers(routing.ListBrokersRequest(**fields))
+
+    async def pairs(self, namespace):
+        request = maintenance.ListKeyValuesRequest(namespace=namespace)
+        answer = await self.maintenance.ListKeyValues(request)
+        return {pair.key: pair.value for pair in answer.key_values}
+
+
+@pytest.fixture
+async def start(tmp_path):
+    started = []
+
+    async def start(*flags):
+        arguments = ("--data-path", str(tmp_path / "data"), *flags)
+        process = ServiceProcess("namesrv", "ariane_namesrv", arguments, tmp_path / "namesrv.log")
+        await process.start()
+        server = NameServer(process)
+        started.append(server)
+        return server
+
+    yield start
+    for server in started:
+        await server.channel.close()
+        assert await server.process.stop() == 0
+
+
+async def refused(call) -> tuple[grpc.StatusCode, str, dict[str, str]]:
+    """Return code, reason and metadata of a refused call."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    status = rpc_status.from_call(caught.value)
+    [error_info] = [unpacked for detail in status.details if detail.Unpack(unpacked := ErrorInfo())]
+    return caught.value.code(), error_info.reason, dict(error_info.metadata)
+
+
+async def test_the_life_of_a_route(start):
+    server = await start()
+    assert await refused(server.route()) == (
+        grpc.StatusCode.NOT_FOUND,
+        "ROUTE_NOT_FOUND",
+        {"topic": "orders"},
+    )
+    answer = await server.register("broker-a")
+    assert answer.heartbeat_interval.ToSeconds() == 30
+    await server.register("broker-b", ("orders", "bills"), address="[::1]:2")
+    route = await server.route()
+    assert route.topic == "orders"
+    assert [broker.broker_name for broker in route.brokers] == ["broker-a", "broker-b"]
+    [first, second] = route.brokers
+    assert first == route_pb2.BrokerRoute(
+        cluster_name="c1",
+        broker_name="broker-a",
+        addresses={0: "127.0.0.1:1"},
+        read_queue_count=8,
+        write_queue_count=4,
+        permission=READ_WRITE,
+    )
+    assert second.addresses == {0: "[::1]:2"}
+    assert (await server.heartbeat()).heartbeat_interval.ToSeconds() == 30
+    assert await server.unregister()
+    assert not await server.unregister()
+    assert [broker.broker_name for broker in (await server.route()).brokers] == ["broker-b"]
+
+
+async def test_a_silent_broker_is_found_by_the_scan(start):
+    server = await start("--silence-s-max", "1", "--scan-interval-s", "0.05")
+    await server.register("broker-a")
+    answer = await server.register("broker-b", silence_max=Duration(seconds=3600))
+    assert answer.heartbeat_interval.ToSeconds() == 30
+    begin = asyncio.get_running_loop().time()
+    async with asyncio.timeout(20):
+        while len((await server.route()).brokers) == 2:  # noqa: ASYNC110 - the server tells nobody
+            await asyncio.sleep(0.02)
+    assert asyncio.get_running_loop().time() - begin > 0.5
+    assert [broker.broker_name for broker in (await server.route()).brokers] == ["broker-b"]
+    _, reason, metadata = await refused(server.heartbeat())
+    assert reason == "BROKER_NOT_REGISTERED"
+    assert metadata["cause"] == "it is unknown here"
+
+
+async def test_a_short_limit_asks_for_frequent_heartbeats(start):
+    server = await start()
+    answer = await server.register(silence_max=Duration(seconds=3))
+    assert answer.heartbeat_interval.ToMilliseconds() == 1000
+
+
+async def test_a_second_broker_of_one_name_is_refused(start):
+    server = await start()
+    await server.register()
+    changes = {"incarnation": "second", "address": "127.0.0.1:2"}
+    code, reason, metadata = await refused(server.register(**changes))
+    assert (code, reason) == (grpc.StatusCode.ALREADY_EXISTS, "BROKER_NAME_TAKEN")
+    assert metadata["address"] == "127.0.0.1:1"
+    await server.register(incarnation="second")
+    assert not await server.unregister(incarnation="first")
+
+
+async def test_an_announcement_that_makes_no_sense_names_the_field(start):
+    server = await start("--topics-per-broker-max", "3")
+    code, reason, metadata = await refused(server.register(address="0.0.0.0:1"))
+    assert (code, reason) == (grpc.StatusCode.INVALID_ARGUMENT, "FIELD_INVALID")
+    assert metadata == {"field": "identity.address", "value": "0.0.0.0:1"}
+    _, _, metadata = await refused(server.register(topic_names=("a", "b", "c", "d")))
+    assert metadata["field"] == "topics"
+    assert not (await server.brokers()).brokers
+
+
+async def test_lists_have_pages(start):
+    server = await start()
+    topics = [f"topic-{number:03}" for number in range(150)]
+    await server.register("broker-a", topics)
+    await server.register("broker-b", ["zebra"], address="127.0.0.1:2")
+    first = await server.topics()
+    assert first.topics == topics[:100]
+    rest = await server.topics(page_token=first.next_page_token)
+    assert rest.topics == [*topics[100:], "zebra"]
+    assert not rest.next_page_token
+    assert not (await server.topics(cluster_name="c2")).topics
+    _, reason, _ = await refused(server.brokers(page_token=first.next_page_token))
+    assert reason == "PAGE_TOKEN_INVALID"
+    brokers = await server.brokers(page_size=1)
+    assert brokers.next_page_token
+    [broker] = brokers.brokers
+    assert broker.identity.broker_name == "broker-a"
+    assert broker.topic_count == 150
+    assert broker.silence_max.ToSeconds() == 120
+    assert broker.last_heard_time.ToMilliseconds() > 0
+    code, reason, _ = await refused(server.topics(page_size=1001))
+    assert (code, reason) == (grpc.StatusCode.INVALID_ARGUMENT, "FIELD_INVALID")
+
+
+async def test_what_operators_decide_outlives_a_restart(start):
+    server = await start()
+    await server.register("broker-a", ("orders", "bills"))
+    wipe = maintenance.WipeWritePermissionRequest(broker_name="broker-a")
+    restore = maintenance.RestoreWritePermissionRequest(broker_name="broker-a")
+    assert (await server.maintenance.WipeWritePermission(wipe)).topic_count == 2
+    assert (await server.maintenance.WipeWritePermission(wipe)).topic_count == 0
+    put = maintenance.PutKeyValueRequest(
+        namespace="ORDER_TOPIC_CONFIG", key="orders", value="broker-a:4"
+    )
+    await server.maintenance.PutKeyValue(put)
+
+    server.process.kill()
+    await server.process.wait()
+    await server.process.restart()
+    _, reason, _ = await refused(server.heartbeat())
+    assert reason == "BROKER_NOT_REGISTERED"
+    await server.register("broker-a", ("orders", "bills"))
+    route = await server.route()
+    assert route.queue_order == "broker-a:4"
+    assert route.brokers[0].permission == route_pb2.TOPIC_PERMISSION_READ
+    assert (await server.brokers()).brokers[0].write_wiped
+    assert await server.pairs("ORDER_TOPIC_CONFIG") == {"orders": "broker-a:4"}
+
+    assert (await server.maintenance.RestoreWritePermission(restore)).topic_count == 2
+    assert (await server.maintenance.RestoreWritePermission(restore)).topic_count == 0
+    assert (await server.route()).brokers[0].permission == READ_WRITE
+    delete = maintenance.DeleteKeyValueRequest(namespace="ORDER_TOPIC_CONFIG", key="orders")
+    assert (await server.maintenance.DeleteKeyValue(delete)).known
+    assert not (await server.maintenance.DeleteKeyValue(delete)).known
+    assert (await server.route()).queue_order == ""
+
+
+async def test_maintenance_of_a_stranger_is_refused(start):
+    server = await start()
+    for request in (
+        maintenance.WipeWritePermissionRequest(broker_name="broker-z"),
+        maintenance.RestoreWritePermissionRequest(broker_name="broker-z"),
+    ):
+        name = type(request).__name__.removesuffix("Request")
+        code, reason, _ = await refused(getattr(server.maintenance, name)(request))
+        assert (code, reason) == (grpc.StatusCode.NOT_FOUND, "BROKER_NOT_REGISTERED")
+
+
+async def test_health_is_told_for_each_service(start):
+    server = await start()
+    health = health_pb2_grpc.HealthStub(server.channel)
+    for service in (
+        "",
+        *(f"ariane.namesrv.v1.{name}Service" for name in ("Registration", "Route")),
+    ):
+        answer = await health.Check(health_pb2.HealthCheckRequest(service=service))
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+async def test_two_name_servers_on_one_folder(start, tmp_path):
+    await start()
+    address = "127.0.0.1:0"
+    second = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "ariane_namesrv", "--listen", address),
+        *("--data-path", tmp_path / "data"),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, errors = await second.communicate()
+    assert second.returncode == 2
+    assert errors.decode() == f"ariane-namesrv: {tmp_path / 'data'} is in use by another process\n"
+
+
+def test_help_shows_an_example():
+    shown = subprocess.run(
+        [sys.executable, "-m", "ariane_namesrv", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "--silence-s-max" in shown.stdout
+    assert "python -m ariane_namesrv --listen 127.0.0.1:9876" in shown.stdout
