@@ -12,7 +12,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+import traceback
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from flight_demo.errors import ChildFailed
 _STOP_SECONDS = 10.0
 _LINE_BYTES_MAX = 1 << 20
 _LAST_LINES = 5
+_FAILED = "failed"
 
 
 class Child:
@@ -58,6 +60,8 @@ class Child:
         if not line:
             raise await self._failure()
         heard: Mapping[str, Any] = json.loads(line)
+        if heard["event"] == _FAILED:
+            raise ChildFailed(f"{self.name} failed: {heard['reason']}")
         return heard
 
     async def hear_until(self, event: str) -> AsyncIterator[Mapping[str, Any]]:
@@ -140,6 +144,17 @@ async def child(
         yield running
     finally:
         await asyncio.shield(running.stop())
+
+
+def perform(work: Callable[[], None]) -> None:
+    """In a child: do its work; of an error the demo hears one line, the log has the trace."""
+    try:
+        work()
+    except Exception as error:
+        traceback.print_exc()
+        first_line, *_ = str(error).splitlines() or [""]
+        say(_FAILED, reason=f"{type(error).__name__}: {first_line}")
+        raise SystemExit(1) from error
 
 
 def say(event: str, **fields: object) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ariane_sdk import PushConsumer, ReceivedMessage
-from flight_demo.children import say
+from flight_demo.children import perform, say
 from flight_demo.ledger import Ledger
 
 _SECONDS_BETWEEN_REPORTS = 0.5
@@ -107,4 +107,4 @@ async def _report(consumer: PushConsumer, ledger: Ledger) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(consume(MemberOrders.parse()))
+    perform(lambda: asyncio.run(consume(MemberOrders.parse())))

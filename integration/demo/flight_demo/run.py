@@ -64,7 +64,7 @@ async def run(orders: RunOrders, stages: Stages, folder: Path) -> list[Check]:
     flights = _read(orders.selection, stages)
     expected = Expectation.of(flights)
     async with AsyncExitStack() as stack:
-        with stages.stage("start name server and brokers", unit="processes") as stage:
+        with stages.stage("start name server and brokers", unit="processes", rated=False) as stage:
             cluster = LocalCluster(folder / "cluster", brokers=BROKERS)
             name_servers = (await stack.enter_async_context(cluster)).name_servers
             client = await stack.enter_async_context(ClusterClient(name_servers))
@@ -88,10 +88,10 @@ async def run(orders: RunOrders, stages: Stages, folder: Path) -> list[Check]:
             delays_stored=await on_stage.stored(DELAYS),
             delays=delays,
         )
-    with stages.stage("draw the delays", unit="pictures") as stage:
+    with stages.stage("draw the delays", unit="statistics", rated=False) as stage:
         airlines = read_airlines(package_folder())
         draw_delays(delays.by_key, airlines, orders.picture_path, cache_folder=folder)
-        stage.reach(1)
+        stage.reach(len(delays.by_key))
     return all_checks(expected, found, whole_year=orders.selection.whole_year)
 
 
@@ -99,13 +99,14 @@ def _read(selection: Selection, stages: Stages) -> Sequence[Flight]:
     with stages.stage("read the flights of 2013", unit="flights") as stage:
 
         def counted() -> Iterator[Flight]:
+            count = 0
             for count, flight in enumerate(read_flights(package_folder()), start=1):
                 if count % _FLIGHTS_BETWEEN_REPORTS == 0:
                     stage.reach(count)
                 yield flight
+            stage.reach(count)
 
         flights = selection.choose(counted())
-        stage.reach(len(flights))
     # They stay until the end: a collection need not look at them again and again.
     gc.freeze()
     return flights
@@ -135,7 +136,9 @@ class _Cast:
         async with consumer_group(
             self._name_servers, FLIGHTS, BOARD, event_count, self._folder
         ) as group:
-            with self._stages.stage("two consumers share the queues", unit="queues") as stage:
+            with self._stages.stage(
+                "two consumers share the queues", unit="queues", rated=False
+            ) as stage:
                 await group.wait_assigned([str(queue) for queue in bounds], stage)
                 stage.reach(len(bounds))
             with self._stages.stage(
@@ -160,7 +163,7 @@ class _Cast:
         async with child(
             "spark", "flight_demo.spark_job", orders.to_arguments(), folder=self._folder
         ) as job:
-            with self._stages.stage("start Spark", unit="session") as stage:
+            with self._stages.stage("start Spark", unit="session", rated=False) as stage:
                 async for _ in job.hear_until("session"):
                     stage.reach(1)
             with self._stages.stage("Spark reads and aggregates", unit="events") as stage:
@@ -169,7 +172,7 @@ class _Cast:
                         stage.note(
                             f"{line['done']} of {line['total']} tasks, {event_count:,} events"
                         )
-                rows = line["rows"]
+                rows = int(line["rows"])
                 stage.reach(rows)
             with self._stages.stage("Spark writes the delays", unit="messages") as stage:
                 async for line in job.hear_until("written"):

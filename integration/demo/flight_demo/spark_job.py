@@ -12,7 +12,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from ariane_spark import session
-from flight_demo.children import say
+from flight_demo.children import perform, say
 
 _EVENT = "flight string, carrier string, departure_delay int"
 _SECONDS_BETWEEN_REPORTS = 0.5
@@ -182,8 +181,9 @@ def _end_with_input() -> None:
     """End this session, the Java machine with it, when whoever started it is gone."""
 
     def watch() -> None:
-        sys.stdin.buffer.read()
-        time.sleep(_SECONDS_BETWEEN_REPORTS)
+        # Past Python's own buffer: its lock must be free when the interpreter ends.
+        while os.read(sys.stdin.fileno(), 1):
+            pass
         os.killpg(os.getpgrp(), signal.SIGKILL)
 
     threading.Thread(target=watch, daemon=True).start()
@@ -191,4 +191,4 @@ def _end_with_input() -> None:
 
 if __name__ == "__main__":
     _end_with_input()
-    run(SparkOrders.parse())
+    perform(lambda: run(SparkOrders.parse()))

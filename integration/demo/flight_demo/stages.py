@@ -35,16 +35,23 @@ class StageOutcome:
     unit: str
     seconds: float
 
+    rated: bool = True
+    """Whether things a second mean anything."""
+
     @property
-    def rate(self) -> float:
-        """Things a second."""
-        return self.count / self.seconds if self.seconds > 0 else 0.0
+    def rate(self) -> str:
+        """Things a second, for people; empty where it means nothing."""
+        return f"{self.count / self.seconds:,.0f}/s" if self.rated and self.seconds > 0 else ""
+
+    def __str__(self) -> str:
+        line = f"{self.name}: {self.count:,} {self.unit} in {self.seconds:.1f} s"
+        return f"{line} ({self.rate})" if self.rate else line
 
 
 class Display(Protocol):
     """Where a running stage shows itself."""
 
-    def begin(self, name: str, total: int | None, unit: str) -> None:
+    def begin(self, name: str, total: int | None, unit: str, *, rated: bool) -> None:
         """A stage begins."""
 
     def advance(self, count: int) -> None:
@@ -98,22 +105,25 @@ class Stages:
         self.outcomes: list[StageOutcome] = []
 
     @contextmanager
-    def stage(self, name: str, *, total: int | None = None, unit: str) -> Iterator[Stage]:
+    def stage(
+        self, name: str, *, total: int | None = None, unit: str, rated: bool = True
+    ) -> Iterator[Stage]:
         """Show a stage while the block runs, and remember it when the block ends well.
 
         Args:
             name: What the stage does.
             total: How far it will come, if that is known.
             unit: What is counted.
+            rated: Whether things a second mean anything.
         """
-        self._display.begin(name, total, unit)
+        self._display.begin(name, total, unit, rated=rated)
         stage = Stage(self._display, self._clock)
         try:
             yield stage
         except BaseException:
             self._display.abandon()
             raise
-        outcome = StageOutcome(name, stage.count, unit, stage.seconds)
+        outcome = StageOutcome(name, stage.count, unit, stage.seconds, rated)
         self._display.end(outcome)
         self.outcomes.append(outcome)
 
@@ -131,7 +141,7 @@ class Stages:
                 f"{outcome.count:,}",
                 outcome.unit,
                 f"{outcome.seconds:.1f}",
-                f"{outcome.rate:,.0f}/s",
+                outcome.rate,
             )
         return table
 
@@ -155,7 +165,7 @@ class TerminalDisplay:
         self._progress: Progress | None = None
         self._name = ""
 
-    def begin(self, name: str, total: int | None, unit: str) -> None:
+    def begin(self, name: str, total: int | None, unit: str, *, rated: bool) -> None:
         """Show the bar."""
         self._name = name
         self._progress = Progress(
@@ -164,7 +174,7 @@ class TerminalDisplay:
             BarColumn(),
             MofNCompleteColumn() if total is not None else TextColumn(""),
             TextColumn(unit if total is not None else ""),
-            _RateColumn(),
+            _RateColumn() if rated else TextColumn(""),
             TimeElapsedColumn(),
             console=self._console,
             transient=True,
@@ -187,7 +197,7 @@ class TerminalDisplay:
     def end(self, outcome: StageOutcome) -> None:
         """Replace the bar by a line."""
         self.abandon()
-        self._console.print(_line_of(outcome, mark="[green]✓[/] "))
+        self._console.print(f"[green]✓[/] {outcome}")
 
     def abandon(self) -> None:
         """Take the bar away."""
@@ -211,11 +221,12 @@ class LineDisplay:
         self._clock = clock
         self._name, self._unit = "", ""
         self._total: int | None = None
+        self._rated = True
         self._began = self._next_line = 0.0
 
-    def begin(self, name: str, total: int | None, unit: str) -> None:
+    def begin(self, name: str, total: int | None, unit: str, *, rated: bool) -> None:
         """Remember what the lines are about."""
-        self._name, self._total, self._unit = name, total, unit
+        self._name, self._total, self._unit, self._rated = name, total, unit, rated
         self._began = self._clock()
         self._next_line = self._began + self._seconds_between_lines
 
@@ -223,8 +234,8 @@ class LineDisplay:
         """Write a line if the last one is old enough."""
         if self._line_is_due():
             of_total = "" if self._total is None else f" of {self._total:,}"
-            rate = count / (self._clock() - self._began)
-            self._write(f"{count:,}{of_total} {self._unit}, {rate:,.0f}/s")
+            rate = f", {count / (self._clock() - self._began):,.0f}/s" if self._rated else ""
+            self._write(f"{count:,}{of_total} {self._unit}{rate}")
 
     def note(self, text: str) -> None:
         """Write a line if the last one is old enough."""
@@ -243,7 +254,7 @@ class LineDisplay:
 
     def end(self, outcome: StageOutcome) -> None:
         """Write the closing line."""
-        self._console.print(_line_of(outcome, mark=""))
+        self._console.print(str(outcome))
 
     def abandon(self) -> None:
         """Nothing to take away."""
@@ -252,10 +263,3 @@ class LineDisplay:
 def display_for(console: Console) -> Display:
     """Return the display that suits `console`."""
     return TerminalDisplay(console) if console.is_terminal else LineDisplay(console)
-
-
-def _line_of(outcome: StageOutcome, *, mark: str) -> str:
-    return (
-        f"{mark}{outcome.name}: {outcome.count:,} {outcome.unit} in {outcome.seconds:.1f} s"
-        f" ({outcome.rate:,.0f}/s)"
-    )

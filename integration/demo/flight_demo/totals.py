@@ -83,7 +83,7 @@ def _consuming_checks(expected: Expectation, found: Findings) -> list[Check]:
         ),
         Check("events out of order for their aircraft", 0, ledger.backwards),
         Check(
-            "aircraft seen, each by one consumer", expected.message_groups, ledger.message_groups
+            "message groups, each with one consumer", expected.message_groups, ledger.message_groups
         ),
         Check("messages that are no event", 0, ledger.strangers),
         Check("queue offsets passed over", 0, ledger.offset_gaps),

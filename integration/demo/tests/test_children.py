@@ -24,7 +24,9 @@ STUBBORN = """
 import signal, subprocess, sys, time
 from flight_demo.children import say
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+program = "import time; print(flush=True); time.sleep(600)"
+grandchild = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+grandchild.stdout.readline()
 say("ready", grandchild=grandchild.pid)
 time.sleep(600)
 """

@@ -53,7 +53,15 @@ def test_the_clock_of_a_stage_can_stop_before_it_ends(clock, paper):
         stage.finish()
         clock.now += 50.0
     [outcome] = stages.outcomes
-    assert (outcome.seconds, outcome.rate) == (2.0, 50.0)
+    assert (outcome.seconds, outcome.rate) == (2.0, "50/s")
+
+
+def test_where_a_rate_means_nothing_there_is_none(clock, paper):
+    stages = Stages(LineDisplay(paper, clock=clock), clock)
+    with stages.stage("start", unit="processes", rated=False) as stage:
+        clock.now += 5.0
+        stage.reach(3)
+    assert text_of(paper) == "... start: 3 processes\nstart: 3 processes in 5.0 s\n"
 
 
 def test_a_stage_that_fails_is_not_in_the_table(clock, paper):
