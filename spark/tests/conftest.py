@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+import grpc
 import numpy as np
 import pytest
 from pyspark.sql.types import (
@@ -20,11 +23,14 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from ariane.broker.v1.topic_service_pb2 import Topic, UpdateTopicRequest
+from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceStub
 from ariane_record import RecordFields, encode_record
 from ariane_record.columns import RecordColumns, decode_columns
+from ariane_sdk import MessageQueue
 from ariane_sdk.errors import QueueOffsetOutOfRange, RouteNotFound
 from ariane_spark.columns import Detail
-from ariane_spark.offsets import Bounds, QueueName
+from ariane_spark.offsets import Bounds
 from ariane_spark.options import ReadOptions
 from ariane_spark.ranges import QueueRange
 
@@ -33,22 +39,22 @@ from ariane_spark.ranges import QueueRange
 class MemoryCluster:
     """Queues as lists of records; what is below `earliest` is kept no more."""
 
-    queues: dict[QueueName, list[RecordFields]] = field(default_factory=dict)
-    earliest: dict[QueueName, int] = field(default_factory=dict)
+    queues: dict[MessageQueue, list[RecordFields]] = field(default_factory=dict)
+    earliest: dict[MessageQueue, int] = field(default_factory=dict)
     chunk_records: int = 2
     failures: list[Exception] = field(default_factory=list)
     reads: list[tuple[QueueRange, Detail]] = field(default_factory=list)
     questions: int = 0
     open_streams: int = 0
 
-    def add(self, topic: str, broker_name: str, queue_id: int, count: int) -> QueueName:
-        queue = QueueName(topic, broker_name, queue_id)
+    def add(self, topic: str, broker_name: str, queue_id: int, count: int) -> MessageQueue:
+        queue = MessageQueue(topic, broker_name, queue_id)
         records = self.queues.setdefault(queue, [])
         for queue_offset in range(len(records), len(records) + count):
             records.append(
                 RecordFields(
                     topic=topic,
-                    body=f"{queue}:{queue_offset}".encode(),
+                    body=f"{queue_id}:{queue_offset}".encode(),
                     queue_id=queue_id,
                     queue_offset=queue_offset,
                     commit_log_offset=1000 * queue_offset,
@@ -65,7 +71,7 @@ class MemoryCluster:
             )
         return queue
 
-    def bounds(self, topics) -> dict[QueueName, Bounds]:
+    def bounds(self, topics) -> dict[MessageQueue, Bounds]:
         self.questions += 1
         self._fail()
         found = {}
@@ -77,7 +83,7 @@ class MemoryCluster:
                 found[queue] = Bounds(self.earliest.get(queue, 0), len(records))
         return found
 
-    def offsets_at(self, topics, timestamp_ms: int) -> dict[QueueName, int]:
+    def offsets_at(self, topics, timestamp_ms: int) -> dict[MessageQueue, int]:
         return {
             queue: sum(1 for record in records if record.store_timestamp_ms < timestamp_ms)
             for queue, records in self.queues.items()
@@ -146,3 +152,112 @@ def cluster() -> MemoryCluster:
 @pytest.fixture
 def connect(cluster: MemoryCluster) -> Callable[[ReadOptions], MemoryCluster]:
     return lambda options: cluster
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory):
+    """One JVM for the whole run: two tasks at a time, each tried up to four times."""
+    from ariane_spark import session  # noqa: PLC0415 - unit tests need no session.
+
+    folder = tmp_path_factory.mktemp("spark")
+    spark = session(
+        "tests",
+        master="local[2,4]",
+        settings={
+            "spark.local.dir": str(folder / "local"),
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            "spark.sql.shuffle.partitions": "2",
+            # Not UTC, so that a time zone that slips in anywhere is seen.
+            "spark.sql.session.timeZone": "America/New_York",
+        },
+    )
+    yield spark
+    spark.stop()
+
+
+@pytest.fixture(scope="session")
+def local_cluster(tmp_path_factory):
+    """A name server and two brokers, as processes."""
+    from ariane_servicekit.processes import LocalCluster  # noqa: PLC0415 - the same.
+
+    with LocalCluster(tmp_path_factory.mktemp("cluster"), brokers=2) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def client(local_cluster):
+    from ariane_sdk.sync import ClusterClient  # noqa: PLC0415 - the same.
+
+    with ClusterClient(local_cluster.name_servers) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def producer(local_cluster):
+    from ariane_sdk.sync import Producer  # noqa: PLC0415 - the same.
+
+    with Producer(local_cluster.name_servers, group="spark-tests") as producer:
+        yield producer
+
+
+_topic_numbers = itertools.count()
+
+
+@pytest.fixture
+def new_topic(client):
+    """Makes topics, two queues on each of two brokers unless told otherwise."""
+
+    def make(queue_count: int = 2) -> str:
+        topic = f"topic-{os.getpid()}-{next(_topic_numbers)}"
+        client.create_topic(topic, queue_count=queue_count)
+        return topic
+
+    return make
+
+
+@pytest.fixture
+def widen(local_cluster):
+    """Gives a topic more queues on each broker."""
+
+    def widen(topic: str, queue_count: int) -> None:
+        wider = Topic(topic=topic, read_queue_count=queue_count, write_queue_count=queue_count)
+        for broker in local_cluster.brokers:
+            with grpc.insecure_channel(broker.address) as channel:
+                TopicServiceStub(channel).UpdateTopic(UpdateTopicRequest(topic=wider), timeout=10)
+
+    return widen
+
+
+@pytest.fixture
+def topic(new_topic):
+    return new_topic()
+
+
+@pytest.fixture
+def reading(spark, local_cluster):
+    """A batch reader with the options that every read needs."""
+
+    def read(topic: str, /, **options: str):
+        return (
+            spark.read.format("ariane")
+            .option("endpoints", local_cluster.name_servers)
+            .option("topic", topic)
+            .options(**options)
+        )
+
+    return read
+
+
+@pytest.fixture
+def streaming(spark, local_cluster):
+    """The streaming twin of `reading`."""
+
+    def read(topic: str, /, **options: str):
+        return (
+            spark.readStream.format("ariane")
+            .option("endpoints", local_cluster.name_servers)
+            .option("topic", topic)
+            .options(**options)
+        )
+
+    return read

@@ -4,14 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane_record import QueueOffset
+from ariane_sdk import MessageQueue
 from ariane_spark.admission import limit_by_count
-from ariane_spark.offsets import QueueName
 
 backlogs_of_queues = st.lists(st.integers(0, 1 << 40), max_size=12)
 
 
 def positions_of(*queue_offsets):
-    return {QueueName("t", "b", at): QueueOffset(q) for at, q in enumerate(queue_offsets)}
+    return {MessageQueue("t", "b", at): QueueOffset(q) for at, q in enumerate(queue_offsets)}
 
 
 def shares_of(backlogs, count_max):

@@ -72,9 +72,9 @@ def test_empty_ranges_are_no_partitions(planned):
 @pytest.mark.parametrize(
     ("given", "clause"),
     [
-        ({"startingOffsets": at(broker_b=3)}, r"broker-b/0: \[3, 20\).* 2 messages are lost"),
-        ({"startingOffsets": at(broker_a=11)}, r"broker-a/0: \[11, 10\).*\[0, 10\) is kept"),
-        ({"endingOffsets": at(broker_a=12)}, r"broker-a/0: \[0, 12\).* 2 messages are lost"),
+        ({"startingOffsets": at(broker_b=3)}, r"broker-b#0: \[3, 20\).* 2 messages are lost"),
+        ({"startingOffsets": at(broker_a=11)}, r"broker-a#0: \[11, 10\).*\[0, 10\) is kept"),
+        ({"endingOffsets": at(broker_a=12)}, r"broker-a#0: \[0, 12\).* 2 messages are lost"),
     ],
 )
 def test_what_is_not_kept_fails_the_plan(planned, given, clause):
@@ -91,7 +91,7 @@ def test_what_is_not_kept_is_skipped_where_that_is_wanted(planned):
 
 
 def test_unknown_queues_and_topics_are_errors(planned):
-    with pytest.raises(QueueNotFound, match=r"orders/broker-z/0, .* there are orders/broker-a/0"):
+    with pytest.raises(QueueNotFound, match=r"orders@broker-z#0, .* there are orders@broker-a#0"):
         planned(startingOffsets=at(broker_z=1))
     with pytest.raises(RouteNotFound, match="refunds"):
         planned(topic="refunds")

@@ -8,11 +8,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from ariane_record.arrow import COLUMN_NAMES
+from ariane_sdk import MessageQueue
 from ariane_spark.columns import Detail, Projection, header_schema, message_schema
 from ariane_spark.errors import SchemaIllegal
-from ariane_spark.offsets import QueueName
 
-QUEUE = QueueName("orders", "broker-a", 1)
+QUEUE = MessageQueue("orders", "broker-a", 1)
 
 
 def test_schema_is_exactly_the_documented_one():
@@ -124,7 +124,7 @@ def test_values(cluster):
         "storeTimestamp": pa.scalar(10000, pa.timestamp("us", "UTC")).as_py(),
         "deliveryTimestamp": None,
         "reconsumeTimes": 1,
-        "body": b"orders/broker-a/1:1",
+        "body": b"1:1",
         "brokerName": "broker-a",
     }
 

@@ -7,18 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane_record import QueueOffset
+from ariane_sdk import MessageQueue
 from ariane_spark.offsets import (
     EARLIEST,
     LATEST,
     OffsetsMalformed,
-    QueueName,
     from_json,
     parse_offsets,
     to_json,
 )
 
 names = st.text("abAB-_%09", min_size=1, max_size=4)
-queues = st.builds(QueueName, names, names, st.integers(0, 20))
+queues = st.builds(MessageQueue, names, names, st.integers(0, 20))
 positions = st.dictionaries(queues, st.integers(0, 1 << 62).map(QueueOffset), max_size=12)
 
 
@@ -36,16 +36,16 @@ def test_equal_positions_have_equal_text(positions, shuffle):
 
 
 def test_queues_are_sorted_by_number():
-    positions = {QueueName("t", "b", number): QueueOffset(0) for number in (10, 9, 0)}
+    positions = {MessageQueue("t", "b", number): QueueOffset(0) for number in (10, 9, 0)}
 
     assert json.dumps(to_json(positions)) == '{"t": {"b": {"0": 0, "9": 0, "10": 0}}}'
 
 
 def test_a_person_may_write_nested_or_flat():
     expected = {
-        QueueName("orders", "broker-a", 0): 23,
-        QueueName("orders", "broker-a", 1): LATEST,
-        QueueName("orders", "broker-b", 7): EARLIEST,
+        MessageQueue("orders", "broker-a", 0): 23,
+        MessageQueue("orders", "broker-a", 1): LATEST,
+        MessageQueue("orders", "broker-b", 7): EARLIEST,
     }
 
     nested = '{"orders": {"broker-a": {"0": 23, "1": -1}, "broker-b": {"7": -2}}}'

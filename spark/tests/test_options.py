@@ -4,13 +4,13 @@ import pickle
 
 import pytest
 
+from ariane_sdk import MessageQueue
 from ariane_spark.errors import (
     FeatureNotAvailable,
     OptionError,
     OptionIllegal,
     UnknownOption,
 )
-from ariane_spark.offsets import QueueName
 from ariane_spark.option_table import OPTIONS, Use
 from ariane_spark.options import (
     AtOffsets,
@@ -67,7 +67,7 @@ def test_everything_said_is_obeyed_whatever_the_case():
 
     assert options.endpoints == "a:1,b:2"
     assert options.topics == ("orders", "refunds")
-    assert options.starting == AtOffsets({QueueName("refunds", "broker-a", 3): 5})
+    assert options.starting == AtOffsets({MessageQueue("refunds", "broker-a", 3): 5})
     assert options.fail_on_data_loss is False
     assert options.trigger_records_max == 1000
     assert options.limits == PartitionLimits(3, 30, 5000)

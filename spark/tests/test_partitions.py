@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane_record import QueueOffset
-from ariane_spark.offsets import QueueName
+from ariane_sdk import MessageQueue
 from ariane_spark.partitions import (
     PARTITION_RECORDS,
     PartitionLimits,
@@ -20,7 +20,7 @@ NO_LIMITS = PartitionLimits()
 
 def ranges_of(*counts, begin=100):
     return [
-        QueueRange(QueueName("t", "b", at), QueueOffset(begin), QueueOffset(begin + count))
+        QueueRange(MessageQueue("t", "b", at), QueueOffset(begin), QueueOffset(begin + count))
         for at, count in enumerate(counts)
     ]
 

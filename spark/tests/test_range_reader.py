@@ -109,7 +109,7 @@ def test_messages_that_are_gone_fail_the_read_and_say_everything(cluster):
         read(cluster, QueueRange(queue, 1, 8))
 
     assert str(loss.value) == (
-        "orders/broker-a/0: [1, 8) was to be read, [4, 10) is kept; 3 messages are lost. To skip"
+        "orders@broker-a#0: [1, 8) was to be read, [4, 10) is kept; 3 messages are lost. To skip"
         " what is lost and go on, set the option 'failOnDataLoss' to 'false'; what is skipped is"
         " then counted in the log."
     )
@@ -124,7 +124,7 @@ def test_messages_that_are_gone_are_skipped_and_counted_where_that_is_wanted(clu
 
     assert rows == [(0, 4), (0, 5), (0, 6), (0, 7)]
     assert [record.getMessage() for record in caplog.records] == [
-        "orders/broker-a/0: [1, 8) was to be read, [4, 10) is kept; 3 messages are lost"
+        "orders@broker-a#0: [1, 8) was to be read, [4, 10) is kept; 3 messages are lost"
     ]
 
 

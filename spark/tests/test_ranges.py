@@ -1,10 +1,10 @@
 """Ranges between two positions."""
 
-from ariane_spark.offsets import QueueName
+from ariane_sdk import MessageQueue
 from ariane_spark.ranges import QueueRange, ranges_between
 
-QUEUE_0 = QueueName("orders", "broker-a", 0)
-QUEUE_1 = QueueName("orders", "broker-a", 1)
+QUEUE_0 = MessageQueue("orders", "broker-a", 0)
+QUEUE_1 = MessageQueue("orders", "broker-a", 1)
 
 
 def test_ranges_are_half_open_and_never_empty():

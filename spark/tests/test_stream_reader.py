@@ -183,7 +183,7 @@ def test_a_queue_whose_broker_is_away_fails_the_query_or_stands_still(cluster, r
     cluster.add("orders", "broker-a", 0, 5)
     start = offsets(broker_a=1, broker_b=7)
 
-    with pytest.raises(DataLost, match="orders/broker-b/0: no live broker offers this queue"):
+    with pytest.raises(DataLost, match="orders@broker-b#0: no live broker offers this queue"):
         reader_with().latestOffset(start, ALL)
 
     reader = reader_with(failOnDataLoss="false")

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ariane_record import QueueOffset
-from ariane_spark.offsets import Positions, QueueName
+from ariane_sdk import MessageQueue
+from ariane_spark.offsets import Positions
 
 
 def limit_by_count(
-    start: Mapping[QueueName, QueueOffset], end: Mapping[QueueName, QueueOffset], count_max: int
+    start: Mapping[MessageQueue, QueueOffset],
+    end: Mapping[MessageQueue, QueueOffset],
+    count_max: int,
 ) -> Positions:
     """Positions no further than ``end`` that hold at most ``count_max`` messages in all.
 
@@ -26,8 +29,8 @@ def limit_by_count(
     total = sum(backlogs.values())
     if total <= count_max:
         return dict(end)
-    shares: dict[QueueName, int] = {}
-    losses: dict[QueueName, int] = {}
+    shares: dict[MessageQueue, int] = {}
+    losses: dict[MessageQueue, int] = {}
     for queue, backlog in backlogs.items():
         share, loss = divmod(backlog * count_max, total)
         shares[queue] = max(1, share)

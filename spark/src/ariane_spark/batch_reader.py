@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from ariane_sdk import MessageQueue
 from ariane_spark.cluster import Cluster, Connect
 from ariane_spark.columns import Projection
 from ariane_spark.connection import connect_once
 from ariane_spark.data_loss import DataLossPolicy
-from ariane_spark.offsets import Bounds, Positions, QueueName
+from ariane_spark.offsets import Bounds, Positions
 from ariane_spark.options import Edge, ReadOptions
 from ariane_spark.partitions import RangePartition, machine_parallelism, plan_partitions
 from ariane_spark.positions import resolve
@@ -70,7 +71,7 @@ class ArianeBatchReader(DataSourceReader):
         return start, end
 
     def _check_kept(
-        self, start: Positions, end: Positions, bounds: Mapping[QueueName, Bounds]
+        self, start: Positions, end: Positions, bounds: Mapping[MessageQueue, Bounds]
     ) -> None:
         """Say at once what the user's own offsets ask for in vain; tasks would find it later."""
         loss = DataLossPolicy(fails=self._options.fail_on_data_loss)

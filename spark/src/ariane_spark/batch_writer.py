@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 from pyspark.taskcontext import TaskContext
 
-from ariane_sdk._message import Message
+from ariane_sdk import Message
 from ariane_spark.connection import connect_producer_once
 from ariane_spark.errors import FeatureNotAvailable, OptionIllegal
 from ariane_spark.options import WriteOptions, write_options

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from ariane_sdk import MessageQueue
 from ariane_spark.columns import Detail
-from ariane_spark.offsets import Bounds, Positions, QueueName
+from ariane_spark.offsets import Bounds, Positions
 from ariane_spark.options import ReadOptions
 from ariane_spark.ranges import QueueRange
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 class QueueCatalog(Protocol):
     """Which queues topics have, and what is kept of them."""
 
-    def bounds(self, topics: Iterable[str]) -> dict[QueueName, Bounds]:
+    def bounds(self, topics: Iterable[str]) -> dict[MessageQueue, Bounds]:
         """The bounds of all readable queues of some topics.
 
         Raises:

@@ -26,8 +26,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from ariane_sdk import MessageQueue
 from ariane_spark.errors import SchemaIllegal
-from ariane_spark.offsets import QueueName
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -161,7 +161,7 @@ class Projection:
 
         return to_arrow_schema(self.schema, timezone="UTC")
 
-    def batch(self, records: RecordColumns, queue: QueueName) -> pa.RecordBatch:
+    def batch(self, records: RecordColumns, queue: MessageQueue) -> pa.RecordBatch:
         """Messages of one queue as Spark expects them; no statement runs once per message.
 
         Raises:

@@ -7,14 +7,18 @@ So a connection is worth keeping, must be made after the fork, and is never made
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Callable, Hashable
+from typing import Any, Final, TypeVar
 
+from ariane_sdk import ProducerSettings
+from ariane_sdk.sync import Producer
 from ariane_spark.cluster import Cluster
 from ariane_spark.options import ReadOptions, WriteOptions
+from ariane_spark.queue_client import QueueClient
 
-if TYPE_CHECKING:
-    from collections.abc import Hashable
+SEND_S_MAX: Final = 60.0
+"""How long a message may wait for a broker that restarts; a repeated task writes everything again,
+so it is better to wait than to give up."""
 
 _kept: Final[dict[tuple[int, str, Hashable], Any]] = {}
 
@@ -23,8 +27,6 @@ _ConnectionT = TypeVar("_ConnectionT")
 
 def connect_once(options: ReadOptions) -> Cluster:
     """The connection to the cluster that these options name."""
-    from ariane_spark.queue_client import QueueClient  # noqa: PLC0415 - loads gRPC, in workers only.
-
     return _once(
         "read",
         (options.endpoints, options.requests),
@@ -32,12 +34,12 @@ def connect_once(options: ReadOptions) -> Cluster:
     )
 
 
-def connect_producer_once(options: WriteOptions) -> Any:
+def connect_producer_once(options: WriteOptions) -> Producer:
     """The producer of this process for the cluster that these options name."""
-    from ariane_sdk.sync import Producer  # noqa: PLC0415 - the same.
 
-    def start() -> Any:
-        producer = Producer(options.endpoints, group="ariane-spark")
+    def start() -> Producer:
+        settings = ProducerSettings(send_timeout_s=SEND_S_MAX)
+        producer = Producer(options.endpoints, group="ariane-spark", settings=settings)
         producer.start()
         return producer
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from typing import Final, NoReturn
 
+from ariane_sdk import MessageQueue
 from ariane_spark.errors import DataLost
-from ariane_spark.offsets import Bounds, QueueName
+from ariane_spark.offsets import Bounds
 
 _log: Final = logging.getLogger(__name__)
 
@@ -27,7 +28,7 @@ class DataLossPolicy:
         self.fails = fails
         self._said: set[str] = set()
 
-    def queue_gone(self, queue: QueueName, position: int) -> None:
+    def queue_gone(self, queue: MessageQueue, position: int) -> None:
         """A queue that was read is not offered by any live broker.
 
         Raises:
@@ -38,7 +39,7 @@ class DataLossPolicy:
             " its topic was deleted, or its broker is away"
         )
 
-    def queue_shrunk(self, queue: QueueName, position: int, kept: Bounds) -> None:
+    def queue_shrunk(self, queue: MessageQueue, position: int, kept: Bounds) -> None:
         """A queue ends before the position that was reached in it.
 
         Raises:
@@ -49,7 +50,7 @@ class DataLossPolicy:
             " deleted and made anew, or lost its end, and is read again from what is kept"
         )
 
-    def out_of_range(self, queue: QueueName, begin: int, end: int, kept: Bounds) -> None:
+    def out_of_range(self, queue: MessageQueue, begin: int, end: int, kept: Bounds) -> None:
         """A range goes beyond what is kept.
 
         Args:
@@ -67,7 +68,7 @@ class DataLossPolicy:
             f" {max(0, end - begin) - readable} messages are lost"
         )
 
-    def ended_early(self, queue: QueueName, begin: int, end: int) -> None:
+    def ended_early(self, queue: MessageQueue, begin: int, end: int) -> None:
         """A queue ends before the end of a range, and asking again did not help.
 
         Raises:

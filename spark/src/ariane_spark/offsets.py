@@ -16,23 +16,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ariane_record import QueueOffset
+from ariane_sdk import MessageQueue
 
 LATEST: Final = QueueOffset(-1)
 """Stands for the readable end of a queue in offsets that a person writes."""
 
 EARLIEST: Final = QueueOffset(-2)
 """Stands for the oldest offset that is kept."""
-
-
-class QueueName(NamedTuple):
-    """A message queue: one ordered shard of a topic on one broker."""
-
-    topic: str
-    broker_name: str
-    queue_id: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}/{self.broker_name}/{self.queue_id}"
 
 
 class Bounds(NamedTuple):
@@ -47,7 +37,7 @@ class Bounds(NamedTuple):
     latest: QueueOffset
 
 
-Positions: TypeAlias = dict[QueueName, QueueOffset]
+Positions: TypeAlias = dict[MessageQueue, QueueOffset]
 """The next queue offset to read, by queue."""
 
 OffsetsJson: TypeAlias = dict[str, dict[str, dict[str, int]]]
@@ -58,7 +48,7 @@ class OffsetsMalformed(ValueError):
     """A text or structure that does not say positions."""
 
 
-def to_json(positions: Mapping[QueueName, int]) -> OffsetsJson:
+def to_json(positions: Mapping[MessageQueue, int]) -> OffsetsJson:
     """The one form that Spark sees of these positions."""
     offsets: OffsetsJson = {}
     for queue in sorted(positions):
@@ -89,7 +79,7 @@ def from_json(offsets: Mapping[str, Any]) -> Positions:
                         f"{place}: {queue_offset!r} is no queue offset"
                         " (0 and more, -1 for the latest, -2 for the earliest)"
                     )
-                queue = QueueName(topic, broker_name, int(queue_id))
+                queue = MessageQueue(topic, broker_name, int(queue_id))
                 positions[queue] = QueueOffset(queue_offset)
     return positions
 

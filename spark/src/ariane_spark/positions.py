@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ariane_record import QueueOffset
+from ariane_sdk import MessageQueue
 from ariane_spark.cluster import QueueCatalog
 from ariane_spark.errors import QueueNotFound
-from ariane_spark.offsets import EARLIEST, LATEST, Bounds, Positions, QueueName
+from ariane_spark.offsets import EARLIEST, LATEST, Bounds, Positions
 from ariane_spark.options import AtOffsets, AtTime, Edge, PositionRule
 
 
 def resolve(
     rule: PositionRule,
-    bounds: Mapping[QueueName, Bounds],
+    bounds: Mapping[MessageQueue, Bounds],
     catalog: QueueCatalog,
     *,
     unnamed: Edge,
@@ -56,7 +57,7 @@ def _at(queue_offset: QueueOffset, kept: Bounds) -> QueueOffset:
     return kept.latest if queue_offset == LATEST else queue_offset
 
 
-def _check_known(positions: Positions, bounds: Mapping[QueueName, Bounds]) -> None:
+def _check_known(positions: Positions, bounds: Mapping[MessageQueue, Bounds]) -> None:
     unknown = sorted(set(positions) - set(bounds))
     if unknown:
         known = ", ".join(map(str, sorted(bounds)))

@@ -18,10 +18,11 @@ from ariane.broker.v1 import pull_service_pb2 as pull
 from ariane.broker.v1.pull_service_pb2_grpc import PullServiceStub
 from ariane_record import QueueOffset
 from ariane_record.columns import RecordColumns
+from ariane_sdk import MessageQueue
 from ariane_sdk.errors import ServiceUnavailable
 from ariane_spark.call_errors import call_error
 from ariane_spark.columns import Detail
-from ariane_spark.offsets import Bounds, Positions, QueueName
+from ariane_spark.offsets import Bounds, Positions
 from ariane_spark.options import RequestPolicy
 from ariane_spark.range_chunks import HeadersTooShort, decode_chunk
 from ariane_spark.ranges import QueueRange
@@ -53,7 +54,7 @@ class QueueClient:
         self._channels = Channels()
         self._routes = Routes(endpoints, self._channels, timeout_s=self._timeout_s)
 
-    def bounds(self, topics: Iterable[str]) -> dict[QueueName, Bounds]:
+    def bounds(self, topics: Iterable[str]) -> dict[MessageQueue, Bounds]:
         """The bounds of all readable queues of some topics.
 
         Raises:
@@ -67,7 +68,7 @@ class QueueClient:
             )
             for broker_name, answer in answers.items():
                 for queue in answer.queues:
-                    found[QueueName(topic, broker_name, queue.queue_id)] = Bounds(
+                    found[MessageQueue(topic, broker_name, queue.queue_id)] = Bounds(
                         QueueOffset(queue.min_queue_offset), QueueOffset(queue.max_queue_offset)
                     )
         return found
@@ -90,7 +91,7 @@ class QueueClient:
             )
             for broker_name, answer in answers.items():
                 for queue in answer.queues:
-                    name = QueueName(topic, broker_name, queue.queue_id)
+                    name = MessageQueue(topic, broker_name, queue.queue_id)
                     found[name] = QueueOffset(queue.queue_offset)
         return found
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from ariane_record import QueueOffset
-from ariane_spark.offsets import QueueName
+from ariane_sdk import MessageQueue
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class QueueRange:
     """Messages of one queue, ``[begin, end)``."""
 
-    queue: QueueName
+    queue: MessageQueue
     begin: QueueOffset
     end: QueueOffset
 
@@ -35,7 +35,7 @@ class QueueRange:
 
 
 def ranges_between(
-    start: Mapping[QueueName, QueueOffset], end: Mapping[QueueName, QueueOffset]
+    start: Mapping[MessageQueue, QueueOffset], end: Mapping[MessageQueue, QueueOffset]
 ) -> list[QueueRange]:
     """What lies between two positions, without empty ranges, by queue.
 

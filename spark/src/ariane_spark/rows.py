@@ -21,7 +21,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from ariane_sdk._message import Message
+from ariane_sdk import Message
 from ariane_spark.errors import FeatureNotAvailable, OptionIllegal, RowIllegal, SchemaIllegal
 
 if TYPE_CHECKING:

@@ -18,12 +18,13 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from ariane_sdk import MessageQueue
 from ariane_spark.admission import limit_by_count
 from ariane_spark.cluster import Connect
 from ariane_spark.columns import Projection
 from ariane_spark.connection import connect_once
 from ariane_spark.data_loss import DataLossPolicy
-from ariane_spark.offsets import Bounds, OffsetsJson, Positions, QueueName, from_json, to_json
+from ariane_spark.offsets import Bounds, OffsetsJson, Positions, from_json, to_json
 from ariane_spark.options import Edge, ReadOptions
 from ariane_spark.partitions import RangePartition, machine_parallelism, plan_partitions
 from ariane_spark.positions import resolve
@@ -58,8 +59,8 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._monotonic = monotonic
         self._loss = DataLossPolicy(fails=options.fail_on_data_loss)
         self._initial: OffsetsJson | None = None
-        self._target: dict[QueueName, Bounds] | None = None
-        self._bounds: dict[QueueName, Bounds] = {}
+        self._target: dict[MessageQueue, Bounds] | None = None
+        self._bounds: dict[MessageQueue, Bounds] = {}
         self._bounds_until = float("-inf")
 
     def initialOffset(self) -> OffsetsJson:  # noqa: N802 - Spark's name.
@@ -114,7 +115,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Nothing: connections end with the process."""
 
-    def _ends(self, begin: Positions, bounds: Mapping[QueueName, Bounds]) -> Positions:
+    def _ends(self, begin: Positions, bounds: Mapping[MessageQueue, Bounds]) -> Positions:
         """Where each queue ends, as far as it can be read now.
 
         A queue that appeared is named at its earliest first and read from the next micro-batch on.
@@ -143,7 +144,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begins[queue] = begin
         return begins
 
-    def _current_bounds(self) -> dict[QueueName, Bounds]:
+    def _current_bounds(self) -> dict[MessageQueue, Bounds]:
         """What is kept of the queues, at most some hundred milliseconds old.
 
         An idle query without a trigger asks about 200 times a second.

@@ -1,0 +1,162 @@
+"""Tables and streams into topics."""
+
+from collections import Counter
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as f
+
+from ariane_sdk import Message
+from ariane_spark import FeatureNotAvailable, OptionIllegal, UnknownOption, foreach_batch_writer
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def write(local_cluster):
+    def write(frame, **options):
+        (
+            frame.write.format("ariane")
+            .mode("append")
+            .option("endpoints", local_cluster.name_servers)
+            .options(**options)
+            .save()
+        )
+
+    return write
+
+
+def test_every_column_arrives(spark, topic, reading, write):
+    frame = spark.createDataFrame(
+        [
+            (b"one", "created", ["k1", "k2"], "g", {"city": "Zürich"}),
+            (b"", None, None, None, None),
+            (bytes(range(256)), "", [], "", {}),
+        ],
+        "body binary, tag string, keys array<string>, messageGroup string,"
+        " properties map<string,string>",
+    )
+
+    write(frame, topic=topic)
+
+    rows = {bytes(row.body): row for row in reading(topic).load().collect()}
+    assert set(rows) == {b"one", b"", bytes(range(256))}
+    one = rows[b"one"]
+    assert (one.tag, one["keys"], one.messageGroup) == ("created", ["k1", "k2"], "g")
+    assert one.properties["city"] == "Zürich"
+    for body in (b"", bytes(range(256))):
+        row = rows[body]
+        assert (row.tag, row["keys"], row.messageGroup) == (None, [], None)
+        assert list(row.properties) == ["messageId"]
+    assert len({row.properties["messageId"] for row in rows.values()}) == 3
+
+
+def test_many_rows_from_many_partitions_go_to_the_topics_they_name(
+    spark, new_topic, reading, write
+):
+    topics = [new_topic(), new_topic()]
+    frame = spark.range(0, 25_000, numPartitions=3).select(
+        f.col("id").cast("string").alias("body"),
+        f.element_at(f.array(*map(f.lit, topics)), (f.col("id") % 2 + 1).cast("int")).alias(
+            "topic"
+        ),
+    )
+
+    write(frame)
+
+    for remainder, topic in enumerate(topics):
+        numbers = [int(row.body) for row in reading(topic, columns="body").load().collect()]
+        assert sorted(numbers) == list(range(remainder, 25_000, 2))
+
+
+def test_a_task_that_is_repeated_writes_the_same_ids_again(spark, topic, reading, write):
+    def fail_once(rows):
+        from pyspark import TaskContext  # noqa: PLC0415 - runs in a task.
+
+        yield from rows
+        if TaskContext.get().attemptNumber() == 0:
+            raise RuntimeError("the first attempt fails after its rows are handed on")
+
+    numbers = spark.range(0, 20_000, numPartitions=1).selectExpr("cast(id AS string) AS body")
+
+    write(numbers.mapInArrow(fail_once, "body string"), topic=topic)
+
+    rows = reading(topic, columns="body,properties").load().collect()
+    bodies_by_id = {}
+    for row in rows:
+        bodies_by_id.setdefault(row.properties["messageId"], set()).add(int(row.body))
+    assert sorted(min(bodies) for bodies in bodies_by_id.values()) == list(range(20_000))
+    assert all(len(bodies) == 1 for bodies in bodies_by_id.values())
+    assert len(rows) > 20_000
+
+
+@pytest.fixture
+def copied(local_cluster, streaming, new_topic, tmp_path):
+    """Copies a topic by a stream until everything is done; the topic that it was copied to."""
+
+    def copy(source):
+        target = new_topic()
+        query = (
+            streaming(source, startingOffsets="earliest", maxOffsetsPerTrigger="200")
+            .load()
+            .select("body", "tag", "messageGroup")
+            .writeStream.foreachBatch(foreach_batch_writer(local_cluster.name_servers, target))
+            .option("checkpointLocation", str(tmp_path))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(60)
+        return target
+
+    return copy
+
+
+def test_a_stream_is_copied_message_by_message(copied, topic, producer, reading):
+    producer.send_batch(
+        [Message(topic, b"%d" % n, tag="t", message_group=f"g{n % 5}") for n in range(500)]
+    )
+
+    rows = reading(copied(topic)).load().collect()
+
+    assert Counter(int(row.body) for row in rows) == Counter(range(500))
+    assert len({row.properties["messageId"] for row in rows}) == 500
+    for group in range(5):
+        numbers = [int(row.body) for row in rows if row.messageGroup == f"g{group}"]
+        assert numbers == sorted(numbers)
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "text"),
+    [
+        ("body", {"topic": "t", "deliveryGuarantee": "exactly-once"}, "not available yet"),
+        ("body", {}, "option 'topic': is missing"),
+        ("body", {"topic": "t", "tpic": "u"}, "did you mean 'topic'?"),
+        ("body AS text", {"topic": "t"}, "column 'text' cannot be written"),
+        ("1 AS body", {"topic": "t"}, "column 'body' is int, not binary or string"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_before_anything_is_sent(
+    spark, write, columns, options, text
+):
+    frame = spark.createDataFrame([("x",)], "body string").selectExpr(columns)
+
+    with pytest.raises(AnalysisException) as refusal:
+        write(frame, **options)
+
+    assert text in str(refusal.value)
+
+
+def test_a_topic_is_never_overwritten(spark, topic, local_cluster):
+    writer = spark.createDataFrame([("x",)], "body string").write.format("ariane")
+
+    with pytest.raises(AnalysisException, match="only appended to"):
+        writer.mode("overwrite").options(endpoints=local_cluster.name_servers, topic=topic).save()
+
+
+def test_a_bad_sink_is_refused_before_the_query_starts():
+    with pytest.raises(UnknownOption, match="did you mean 'deliveryGuarantee'"):
+        foreach_batch_writer("127.0.0.1:9876", "t", deliveryGuarante="at-least-once")
+    with pytest.raises(FeatureNotAvailable):
+        foreach_batch_writer("127.0.0.1:9876", "t", deliveryGuarantee="exactly-once")
+    with pytest.raises(OptionIllegal, match="host:port"):
+        foreach_batch_writer("localhost", "t")
