@@ -1,8 +1,8 @@
 """Measuring: two pieces of work in turn, medians, and the ratio pair by pair.
 
-Machines drift: they get warm, and others run on them. So nothing is compared across runs. A work and
-its limit run alternately in one process, and each pair gives one ratio; the median ratio is quoted
-with its range.
+Machines drift: they get warm, and others run on them. So nothing is compared across runs. A work
+and its limit run alternately in one process, and each pair gives one ratio; the median ratio is
+quoted with its range.
 """
 
 from __future__ import annotations
@@ -49,11 +49,28 @@ def seconds_of(work: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
-def paired(work: Callable[[], object], limit: Callable[[], object], *, pairs: int) -> Paired:
-    """Run a work and its limit in turn, after one warm-up of each."""
-    work()
-    limit()
-    measured = [(seconds_of(work), seconds_of(limit)) for _ in range(pairs)]
+def paired(
+    work: Callable[[], object],
+    limit: Callable[[], object],
+    *,
+    pairs: int,
+    prepare: Callable[[], object] = lambda: None,
+) -> Paired:
+    """Run a work and its limit in turn, after one warm-up of each.
+
+    Args:
+        work: What is measured.
+        limit: What it is measured against.
+        pairs: How many times both run.
+        prepare: Runs before each of them and is not timed.
+    """
+    measured = []
+    for _ in range(pairs + 1):
+        prepare()
+        ours = seconds_of(work)
+        prepare()
+        measured.append((ours, seconds_of(limit)))
+    del measured[0]
     ratios = [at_best / ours for ours, at_best in measured]
     return Paired(
         seconds=statistics.median(ours for ours, _ in measured),
@@ -109,7 +126,7 @@ def table_of(rows: Sequence[Row]) -> str:
     for row in rows:
         extra = "  ".join(f"{name} {value:,.2f}" for name, value in row.extra.items())
         lines.append(
-            f"{row.work:<44}{row.ours:>12,.2f} {row.unit:<12}{row.theirs:>12,.2f}  {row.ratio:>8.2f}  "
-            f"{row.ratio_min:.2f}-{row.ratio_max:.2f}  {extra}".rstrip()
+            f"{row.work:<44}{row.ours:>12,.2f} {row.unit:<12}{row.theirs:>12,.2f}  "
+            f"{row.ratio:>8.2f}  {row.ratio_min:.2f}-{row.ratio_max:.2f}  {extra}".rstrip()
         )
     return "\n".join(lines)

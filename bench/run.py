@@ -1,6 +1,6 @@
 """All benchmarks of this folder, one after the other, in one table.
 
-    .venv/bin/python bench/run.py [--quick]
+.venv/bin/python bench/run.py [--quick]
 """
 
 from __future__ import annotations
