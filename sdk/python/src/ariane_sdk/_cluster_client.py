@@ -10,6 +10,7 @@ from typing import Final
 
 from ariane.broker.v1.topic_service_pb2 import CreateTopicRequest, DeleteTopicRequest, Topic
 from ariane.namesrv.v1 import route_pb2
+from ariane_record import is_system_topic
 from ariane_sdk._broker_calls import answer_of
 from ariane_sdk._limits import checked_group, checked_topic
 from ariane_sdk._message import MessageQueue
@@ -140,13 +141,17 @@ class ClusterClient(StatelessClient):
         if not deleted_count and not missing_ok:
             raise TopicNotFound(f"no broker has topic {topic!r}", metadata={"topic": topic})
 
-    async def list_topics(self) -> list[str]:
-        """All topics by name, those of the system left out where brokers do not announce them.
+    async def list_topics(self, *, include_system: bool = False) -> list[str]:
+        """All topics by name.
+
+        Args:
+            include_system: Whether to list those that the system made for itself too.
 
         Raises:
             NameServersUnreachable: None answered.
         """
-        return await self._session.name_servers.list_topics()
+        topics = await self._session.name_servers.list_topics()
+        return [topic for topic in topics if include_system or not is_system_topic(topic)]
 
     async def list_brokers(self) -> list[LiveBroker]:
         """All live brokers, by cluster, name and id.

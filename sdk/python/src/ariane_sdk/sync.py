@@ -1,0 +1,218 @@
+"""The same clients for programs without an event loop: every call waits for its outcome.
+
+::
+
+    from ariane_sdk.sync import Message, Producer
+
+    with Producer("127.0.0.1:9876") as producer:
+        producer.send(Message("orders", b"..."))
+
+Each client has an event loop in a thread of its own and may be used from any thread. Clients do not
+survive a fork: a child that touches one of its parent's is told so, and makes its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from ariane_sdk import _cluster_client, _producer, _push_consumer, _queue_reader
+from ariane_sdk._allocation import AllocationStrategy, Averaging
+from ariane_sdk._blocking import BlockingClient, BlockingIterator, BlockingMethod, ClosingClient
+from ariane_sdk._cluster_client import LiveBroker, QueueLag
+from ariane_sdk._listener import Listener
+from ariane_sdk._message import (
+    AcknowledgedLevel,
+    Message,
+    MessageQueue,
+    ReceivedMessage,
+    SendResult,
+)
+from ariane_sdk._queue_reader import TimeBoundary
+from ariane_sdk._route import BrokerRoute, Route
+from ariane_sdk._settings import ConsumerSettings, ProducerSettings
+from ariane_sdk._start_position import StartPosition
+from ariane_sdk._stateless_client import CALL_TIMEOUT_S
+from ariane_sdk._topic_lane import QueueSelector
+from ariane_sdk.errors import ClientNotRunning
+
+__all__ = [
+    "AcknowledgedLevel",
+    "AllocationStrategy",
+    "Averaging",
+    "BrokerRoute",
+    "ClusterClient",
+    "ConsumerSettings",
+    "LiveBroker",
+    "Message",
+    "MessageQueue",
+    "Producer",
+    "ProducerSettings",
+    "PushConsumer",
+    "QueueLag",
+    "QueueReader",
+    "ReceivedMessage",
+    "Route",
+    "SendResult",
+    "TimeBoundary",
+]
+
+
+class Producer(ClosingClient[_producer.Producer]):
+    """Sends messages to any topics; see ``ariane_sdk.Producer``.
+
+    Threads that send at the same time share calls to brokers.
+    """
+
+    def __init__(
+        self, name_servers: str, *, group: str = "", settings: ProducerSettings | None = None
+    ) -> None:
+        """Set up; see ``ariane_sdk.Producer``."""
+        super().__init__(_producer.Producer(name_servers, group=group, settings=settings))
+
+    send = BlockingMethod(_producer.Producer.send)
+    send_batch = BlockingMethod(_producer.Producer.send_batch)
+    wait_for_room = BlockingMethod(_producer.Producer.wait_for_room)
+    flush = BlockingMethod(_producer.Producer.flush)
+    route = BlockingMethod(_producer.Producer.route)
+
+    def send_nowait(
+        self,
+        message: Message,
+        *,
+        message_queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+    ) -> concurrent.futures.Future[SendResult]:
+        """Send one message without waiting; see ``ariane_sdk.Producer.send_nowait``.
+
+        Returns:
+            A future of ``concurrent.futures`` with what ``send`` would return or raise.
+
+        Raises:
+            SendBufferFull: There is no room.
+            MessageIllegal: It breaks a rule.
+        """
+        outcome: concurrent.futures.Future[SendResult] = concurrent.futures.Future()
+
+        def hand_on(sent: asyncio.Future[SendResult]) -> None:
+            error = sent.exception()
+            if error is not None:
+                outcome.set_exception(error)
+            else:
+                outcome.set_result(sent.result())
+
+        def start() -> None:
+            sent = self._client.send_nowait(message, message_queue=message_queue, selector=selector)
+            sent.add_done_callback(hand_on)
+
+        self._on_loop(start)
+        return outcome
+
+
+class PushConsumer(BlockingClient[_push_consumer.PushConsumer]):
+    """A member of a consumer group; see ``ariane_sdk.PushConsumer``.
+
+    The listener is a plain function and runs in threads of its own.
+    """
+
+    def __init__(
+        self,
+        name_servers: str,
+        *,
+        group: str,
+        subscriptions: Mapping[str, str],
+        listener: Listener,
+        start: StartPosition = "latest",
+        batch_size: int = 32,
+        ordered: bool = False,
+        strategy: AllocationStrategy | None = None,
+        settings: ConsumerSettings | None = None,
+    ) -> None:
+        """Set up; see ``ariane_sdk.PushConsumer``."""
+        super().__init__(
+            _push_consumer.PushConsumer(
+                name_servers,
+                group=group,
+                subscriptions=subscriptions,
+                listener=listener,
+                start=start,
+                batch_size=batch_size,
+                ordered=ordered,
+                strategy=strategy,
+                settings=settings,
+            )
+        )
+
+    wait_assigned = BlockingMethod(_push_consumer.PushConsumer.wait_assigned)
+    run_until_stopped = BlockingMethod(_push_consumer.PushConsumer.run_until_stopped)
+    store_offsets = BlockingMethod(_push_consumer.PushConsumer.store_offsets)
+
+    @property
+    def group(self) -> str:
+        """The consumer group."""
+        return self._client.group
+
+    @property
+    def client_id(self) -> str:
+        """The id under which brokers know this member."""
+        return self._client.client_id
+
+    @property
+    def assignment(self) -> frozenset[MessageQueue]:
+        """The queues that this member has now."""
+        return self._on_loop(lambda: self._client.assignment)
+
+    def stop(self) -> None:
+        """Finish what the listener has, store offsets, leave the group, and disconnect."""
+        if self._loop_thread is None:
+            return
+        try:
+            self._run(self._client.stop())
+        except ClientNotRunning:
+            pass
+        finally:
+            self._end()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+class QueueReader(ClosingClient[_queue_reader.QueueReader]):
+    """Reads ranges of queues, their bounds, and the offsets of groups."""
+
+    def __init__(self, name_servers: str, *, call_timeout_s: float = CALL_TIMEOUT_S) -> None:
+        """Set up; see ``ariane_sdk.QueueReader``."""
+        super().__init__(_queue_reader.QueueReader(name_servers, call_timeout_s=call_timeout_s))
+
+    bounds = BlockingMethod(_queue_reader.QueueReader.bounds)
+    offsets_at = BlockingMethod(_queue_reader.QueueReader.offsets_at)
+    stored_offsets = BlockingMethod(_queue_reader.QueueReader.stored_offsets)
+    store_offsets = BlockingMethod(_queue_reader.QueueReader.store_offsets)
+    read_range = BlockingIterator(_queue_reader.QueueReader.read_range)
+
+
+class ClusterClient(ClosingClient[_cluster_client.ClusterClient]):
+    """Asks and changes what a cluster has."""
+
+    def __init__(self, name_servers: str, *, call_timeout_s: float = CALL_TIMEOUT_S) -> None:
+        """Set up; see ``ariane_sdk.ClusterClient``."""
+        super().__init__(_cluster_client.ClusterClient(name_servers, call_timeout_s=call_timeout_s))
+
+    create_topic = BlockingMethod(_cluster_client.ClusterClient.create_topic)
+    delete_topic = BlockingMethod(_cluster_client.ClusterClient.delete_topic)
+    list_topics = BlockingMethod(_cluster_client.ClusterClient.list_topics)
+    list_brokers = BlockingMethod(_cluster_client.ClusterClient.list_brokers)
+    route = BlockingMethod(_cluster_client.ClusterClient.route)
+    consumer_lag = BlockingMethod(_cluster_client.ClusterClient.consumer_lag)

@@ -1,0 +1,241 @@
+"""A scripted broker with a name server in one, and real clusters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import asynccontextmanager
+
+import grpc
+import numpy as np
+import pytest
+from google.protobuf.any_pb2 import Any
+from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.status_pb2 import Status
+
+from ariane.broker.v1.send_service_pb2 import AppendRecordsResponse, AppendResult
+from ariane.broker.v1.send_service_pb2_grpc import (
+    SendServiceServicer,
+    add_SendServiceServicer_to_server,
+)
+from ariane.namesrv.v1.route_pb2 import (
+    TOPIC_PERMISSION_READ_WRITE,
+    BrokerRoute,
+    Route,
+)
+from ariane.namesrv.v1.route_service_pb2 import GetRouteResponse
+from ariane.namesrv.v1.route_service_pb2_grpc import (
+    RouteServiceServicer,
+    add_RouteServiceServicer_to_server,
+)
+from ariane_record import RecordFields
+from ariane_record.columns import decode_columns
+from ariane_servicekit.processes import LocalCluster
+
+
+def status(code, reason, message="scripted", **metadata):
+    """A status of our own domain."""
+    detail = Any()
+    detail.Pack(ErrorInfo(reason=reason, domain="ariane.mq", metadata=metadata))
+    return Status(code=code.value[0], message=message, details=[detail])
+
+
+class ScriptedBroker(SendServiceServicer):
+    """Stores what it is sent, and misbehaves as told.
+
+    ``script`` holds what happens to the next calls, in order: ``"store"`` (also when empty), a
+    ``grpc.StatusCode`` or a ``Status`` for the whole call, a list of ``Status`` or None for its
+    batches, ``"hang"``, ``"store and hang"``, or an event that the answer waits for.
+    """
+
+    def __init__(self):
+        self.script = deque()
+        self.calls = []
+        self.queues: dict[tuple[str, int], list[RecordFields]] = {}
+        self.called = asyncio.Condition()
+        self.address = ""
+
+    async def AppendRecords(self, request, context):  # noqa: N802 - the contract's name.
+        async with self.called:
+            self.calls.append(request)
+            self.called.notify_all()
+        step = self.script.popleft() if self.script else "store"
+        if isinstance(step, asyncio.Event):
+            await step.wait()
+            step = "store"
+        if isinstance(step, grpc.StatusCode):
+            await context.abort(step, "scripted")
+        if isinstance(step, Status):
+            context.set_trailing_metadata((("grpc-status-details-bin", step.SerializeToString()),))
+            await context.abort(_code(step), step.message)
+        if step == "hang":
+            await asyncio.sleep(3600)
+        errors = step if isinstance(step, list) else [None] * len(request.batches)
+        results = [
+            AppendResult(error=error) if error is not None else self._store(batch)
+            for batch, error in zip(request.batches, errors, strict=True)
+        ]
+        if step == "store and hang":
+            await asyncio.sleep(3600)
+        return AppendRecordsResponse(results=results)
+
+    async def SendMessages(self, request, context):  # noqa: N802 - the contract's name.
+        raise NotImplementedError
+
+    async def RecallMessage(self, request, context):  # noqa: N802 - the contract's name.
+        raise NotImplementedError
+
+    async def wait_called(self, count):
+        async with self.called:
+            await self.called.wait_for(lambda: len(self.calls) >= count)
+
+    @property
+    def messages(self):
+        return [message for queue in self.queues.values() for message in queue]
+
+    @property
+    def bodies(self):
+        return [message.body for message in self.messages]
+
+    def _store(self, batch):
+        columns = decode_columns(batch.records, np.frombuffer(batch.record_sizes, "<i4"))
+        queue = self.queues.setdefault((batch.topic, batch.queue_id), [])
+        first = len(queue)
+        queue += [columns.message(position) for position in range(len(columns))]
+        result = AppendResult(
+            first_queue_offset=first,
+            first_commit_log_offset=1000,
+            record_count=len(columns),
+            acknowledged_level=1,
+        )
+        result.store_time.FromMilliseconds(1_234_567)
+        return result
+
+
+def _code(step):
+    return next(code for code in grpc.StatusCode if code.value[0] == step.code)
+
+
+class ScriptedNameServer(RouteServiceServicer):
+    """Tells the routes that it is given; refuses with ``refusal`` while that is set."""
+
+    def __init__(self):
+        self.routes = {}
+        self.refusal = None
+        self.asked = []
+        self.heard = asyncio.Event()
+        self.address = ""
+
+    def set_route(self, topic, brokers, queue_count=2):
+        self.routes[topic] = Route(
+            topic=topic,
+            brokers=[
+                BrokerRoute(
+                    cluster_name="c",
+                    broker_name=name,
+                    addresses={0: address},
+                    read_queue_count=queue_count,
+                    write_queue_count=queue_count,
+                    permission=TOPIC_PERMISSION_READ_WRITE,
+                )
+                for name, address in brokers.items()
+            ],
+        )
+
+    async def GetRoute(self, request, context):  # noqa: N802 - the contract's name.
+        self.asked.append(request.topic)
+        self.heard.set()
+        if self.refusal is not None:
+            await context.abort(self.refusal, "scripted")
+        if request.topic not in self.routes:
+            missing = status(grpc.StatusCode.NOT_FOUND, "ROUTE_NOT_FOUND", topic=request.topic)
+            context.set_trailing_metadata(
+                (("grpc-status-details-bin", missing.SerializeToString()),)
+            )
+            await context.abort(grpc.StatusCode.NOT_FOUND, "no route")
+        return GetRouteResponse(route=self.routes[request.topic])
+
+    async def ListTopics(self, request, context):  # noqa: N802 - the contract's name.
+        raise NotImplementedError
+
+    async def ListBrokers(self, request, context):  # noqa: N802 - the contract's name.
+        raise NotImplementedError
+
+
+class ScriptedWorld:
+    """A name server and some brokers that carry topic ``orders`` with two queues each."""
+
+    def __init__(self):
+        self.name_server = ScriptedNameServer()
+        self.brokers = {}
+        self._servers = []
+
+    @property
+    def name_servers(self):
+        return self.name_server.address
+
+    async def start(self, broker_count):
+        self.name_server.address = await self._serve(
+            self.name_server, add_RouteServiceServicer_to_server
+        )
+        for letter in "abc"[:broker_count]:
+            broker = ScriptedBroker()
+            broker.address = await self._serve(broker, add_SendServiceServicer_to_server)
+            self.brokers[f"broker-{letter}"] = broker
+        addresses = {name: broker.address for name, broker in self.brokers.items()}
+        self.name_server.set_route("orders", addresses)
+
+    async def stop(self):
+        for server in self._servers:
+            await server.stop(None)
+
+    async def _serve(self, servicer, add):
+        server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+        add(servicer, server)
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        self._servers.append(server)
+        return f"127.0.0.1:{port}"
+
+
+@asynccontextmanager
+async def _scripted_world(broker_count):
+    world = ScriptedWorld()
+    await world.start(broker_count)
+    try:
+        yield world
+    finally:
+        await world.stop()
+
+
+@pytest.fixture
+async def world():
+    """One scripted broker."""
+    async with _scripted_world(1) as one:
+        yield one
+
+
+@pytest.fixture
+async def two_brokers():
+    """Two scripted brokers."""
+    async with _scripted_world(2) as two:
+        yield two
+
+
+@pytest.fixture
+def make_status():
+    return status
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory):
+    """A name server and two brokers as processes, for all tests that break nothing."""
+    with LocalCluster(tmp_path_factory.mktemp("cluster"), brokers=2) as running:
+        yield running
+
+
+@pytest.fixture
+async def fragile_cluster(tmp_path):
+    """A name server and a broker as processes, to be broken."""
+    async with LocalCluster(tmp_path, brokers=1) as running:
+        yield running
