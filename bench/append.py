@@ -62,8 +62,10 @@ def bench_append(body_bytes: int, count: int, *, pairs: int, goal: float | None 
 
     with (
         tempfile.TemporaryDirectory(prefix="ariane-bench-") as folder,
-        open_store(Path(folder)) as store,
+        open_store(Path(folder) / "store") as store,
     ):
+        target = np.memmap(Path(folder) / "copy", np.uint8, "w+", shape=(len(source) * rounds,))
+        target[:] = 1
 
         def append() -> None:
             for _ in range(rounds):
