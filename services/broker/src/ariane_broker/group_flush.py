@@ -18,7 +18,6 @@ from typing import Protocol
 import structlog
 
 from ariane_broker.errors import flush_unconfirmed
-from ariane_storage.errors import StorePoisoned
 
 _log = structlog.get_logger(__name__)
 
@@ -101,7 +100,7 @@ class GroupFlush:
                 self._asked = False
                 flushed_offset = await loop.run_in_executor(self._flusher, self._log.flush)
                 self._serve(flushed_offset)
-        except (OSError, StorePoisoned) as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is: nobody knows what is on the disk.
             self._fail(error)
         finally:
             self._running = None

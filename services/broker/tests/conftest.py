@@ -1,0 +1,236 @@
+"""A broker inside the test's own process: the real app, real gRPC, a real store in ``tmp_path``."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from google.rpc.error_details_pb2 import ErrorInfo
+from grpc import aio
+from grpc_status import rpc_status
+
+from ariane.broker.v1 import (
+    broker_service_pb2_grpc,
+    client_service_pb2_grpc,
+    group_service_pb2_grpc,
+    offset_service_pb2_grpc,
+    pull_service_pb2_grpc,
+    query_service_pb2_grpc,
+    receive_service_pb2_grpc,
+    retry_service_pb2_grpc,
+    send_service_pb2_grpc,
+    topic_service_pb2_grpc,
+    transaction_service_pb2_grpc,
+)
+from ariane.broker.v1 import (
+    offset_service_pb2 as offset_pb,
+)
+from ariane.broker.v1 import (
+    pull_service_pb2 as pull_pb,
+)
+from ariane.broker.v1 import (
+    send_service_pb2 as send_pb,
+)
+from ariane.broker.v1 import (
+    topic_service_pb2 as topic_pb,
+)
+from ariane_broker.app import compose
+from ariane_broker.settings import BrokerSettings
+from ariane_record import BlockEncoder
+from ariane_record.columns import decode_columns
+from ariane_servicekit import serving
+
+
+class BrokerProbe:
+    """All stubs of one broker, and the few calls that most tests need."""
+
+    def __init__(self, channel, address):
+        self.address = address
+        self.channel = channel
+        self.broker = broker_service_pb2_grpc.BrokerServiceStub(channel)
+        self.clients = client_service_pb2_grpc.ClientServiceStub(channel)
+        self.groups = group_service_pb2_grpc.GroupServiceStub(channel)
+        self.offsets = offset_service_pb2_grpc.OffsetServiceStub(channel)
+        self.pulls = pull_service_pb2_grpc.PullServiceStub(channel)
+        self.queries = query_service_pb2_grpc.QueryServiceStub(channel)
+        self.receives = receive_service_pb2_grpc.ReceiveServiceStub(channel)
+        self.retries = retry_service_pb2_grpc.RetryServiceStub(channel)
+        self.sends = send_service_pb2_grpc.SendServiceStub(channel)
+        self.topics = topic_service_pb2_grpc.TopicServiceStub(channel)
+        self.transactions = transaction_service_pb2_grpc.TransactionServiceStub(channel)
+
+    async def create_topic(self, topic, queue_count=1, **fields):
+        wanted = topic_pb.Topic(
+            topic=topic,
+            read_queue_count=queue_count,
+            write_queue_count=queue_count,
+            **fields,
+        )
+        response = await self.topics.CreateTopic(topic_pb.CreateTopicRequest(topic=wanted))
+        return response.topic
+
+    async def append(self, *batches):
+        request = send_pb.AppendRecordsRequest(batches=batches)
+        return list((await self.sends.AppendRecords(request)).results)
+
+    async def store(self, topic, bodies, queue_id=0, **options):
+        (result,) = await self.append(self.batch(topic, bodies, queue_id, **options))
+        assert not result.HasField("error"), result.error
+        return result
+
+    @staticmethod
+    def batch(topic, bodies, queue_id=0, *, tags=(), keys=()):
+        encoder = BlockEncoder(topic, size_bytes_max=8 << 20)
+        for place, body in enumerate(bodies):
+            encoder.add(
+                body,
+                tag=tags[place] if tags else "",
+                keys=(keys[place],) if keys else (),
+                unique_id=f"id-{place}",
+                born_timestamp_ms=1_700_000_000_000,
+            )
+        block = encoder.finish()
+        return send_pb.AppendBatch(
+            topic=topic,
+            queue_id=queue_id,
+            record_sizes=block.sizes.astype("<i4").tobytes(),
+            tag_codes=block.tag_codes.astype("<i4").tobytes(),
+            key_counts=block.key_counts.tobytes(),
+            key_hashes=block.key_hashes.astype("<i4").tobytes(),
+            records_crc32=block.crc32,
+            records=bytes(block.records),
+        )
+
+    def pull_call(self, *positions, group="group", hold_s=0.0, timeout=None, **fields):
+        request = pull_pb.PullRecordsRequest(
+            consumer_group=group,
+            positions=[
+                pull_pb.PullPosition(topic=topic, queue_id=queue_id, queue_offset=queue_offset)
+                for topic, queue_id, queue_offset in positions
+            ],
+            **fields,
+        )
+        request.hold_duration.FromMilliseconds(round(hold_s * 1000))
+        return self.pulls.PullRecords(request, timeout=timeout)
+
+    async def pull(self, *positions, **options):
+        return list((await self.pull_call(*positions, **options)).queues)
+
+    async def bodies(self, topic, queue_id=0, queue_offset=0, **options):
+        (pulled,) = await self.pull((topic, queue_id, queue_offset), **options)
+        return bodies_of(pulled)
+
+    async def store_offset(self, group, topic, queue_id, queue_offset, *, durable=False):
+        wanted = offset_pb.QueueConsumerOffset(
+            topic=topic, queue_id=queue_id, queue_offset=queue_offset
+        )
+        request = offset_pb.StoreConsumerOffsetsRequest(
+            consumer_group=group, offsets=[wanted], durable=durable
+        )
+        return list((await self.offsets.StoreConsumerOffsets(request)).refused)
+
+    async def known_offset(self, group, topic, queue_id=0):
+        reference = offset_pb.QueueReference(topic=topic, queue_id=queue_id)
+        request = offset_pb.GetConsumerOffsetsRequest(consumer_group=group, queues=[reference])
+        (offset,) = (await self.offsets.GetConsumerOffsets(request)).offsets
+        return offset.queue_offset if offset.HasField("queue_offset") else None
+
+
+def bodies_of(pulled):
+    assert not pulled.HasField("error"), pulled.error
+    columns = decode_columns(pulled.records, np.frombuffer(pulled.record_sizes, "<i4"))
+    return [message.body for message in map(columns.message, range(len(columns)))]
+
+
+@dataclass
+class Failure:
+    """What a refused call says."""
+
+    reason: str
+    code: str
+    metadata: dict
+
+
+def failure_of(status):
+    """What a ``google.rpc.Status`` says; for an exception of gRPC, what its status says."""
+    code = None
+    if isinstance(status, aio.AioRpcError):
+        code = status.code().name
+        status = rpc_status.from_call(status)
+        assert status is not None, "no status details"
+    for detail in status.details:
+        info = ErrorInfo()
+        if detail.Unpack(info):
+            assert info.domain == "ariane.mq"
+            return Failure(info.reason, code, dict(info.metadata))
+    raise AssertionError(f"no ErrorInfo in {status}")
+
+
+@pytest.fixture
+def refused():
+    """Await a call that must fail; give what its status says."""
+
+    async def await_refusal(call):
+        with pytest.raises(aio.AioRpcError) as raised:
+            await call
+        return failure_of(raised.value)
+
+    return await_refusal
+
+
+@pytest.fixture
+def reason_of():
+    return lambda status: failure_of(status).reason
+
+
+@pytest.fixture
+def read_bodies():
+    return bodies_of
+
+
+@pytest.fixture
+def settings_for(tmp_path):
+    """Settings of a small broker; the same store for all that one test makes."""
+
+    def make(**changes):
+        values = {
+            "store_path": tmp_path / "store",
+            "segment_bytes": 16 << 20,
+            "consume_queue_entries": 1000,
+            "index_slots": 1000,
+            "index_items": 4000,
+            "grace_s": 0.1,
+        }
+        return BrokerSettings(**(values | changes))
+
+    return make
+
+
+@pytest.fixture
+def running(settings_for):
+    """Run a broker for the length of a block."""
+
+    @asynccontextmanager
+    async def run(**changes):
+        async with (
+            serving(settings_for(**changes), compose) as address,
+            aio.insecure_channel(
+                str(address), options=[("grpc.max_receive_message_length", -1)]
+            ) as channel,
+        ):
+            yield BrokerProbe(channel, address)
+
+    return run
+
+
+@pytest.fixture
+async def broker(running):
+    async with running() as probe:
+        yield probe
+
+
+@pytest.fixture
+def probe_class():
+    return BrokerProbe

@@ -1,0 +1,176 @@
+"""Broken and hostile sends: typed errors, and a store in which nothing of them is found."""
+
+import numpy as np
+import pytest
+from grpc import StatusCode, aio
+
+from ariane.broker.v1 import broker_service_pb2 as broker_pb
+from ariane.broker.v1 import send_service_pb2 as send_pb
+from ariane.broker.v1 import topic_service_pb2 as topic_pb
+from ariane_record.checksum import crc32
+
+
+async def log_end(broker):
+    state = await broker.broker.GetBrokerState(broker_pb.GetBrokerStateRequest())
+    return state.store.max_commit_log_offset
+
+
+def changed(batch, **fields):
+    copy = send_pb.AppendBatch()
+    copy.CopyFrom(batch)
+    for name, value in fields.items():
+        setattr(copy, name, value)
+    return copy
+
+
+def with_byte(column, place, value):
+    octets = bytearray(column)
+    octets[place] = value
+    return bytes(octets)
+
+
+def resized(batch, place, change):
+    sizes = np.frombuffer(batch.record_sizes, "<i4").copy()
+    sizes[place] += change
+    return sizes.tobytes()
+
+
+BREAKAGES = {
+    "one byte of a body": lambda batch: changed(batch, records=with_byte(batch.records, 90, 0)),
+    "its checksum": lambda batch: changed(batch, records_crc32=batch.records_crc32 ^ 1),
+    "records cut short": lambda batch: changed(batch, records=batch.records[:-1]),
+    "bytes behind the records": lambda batch: changed(batch, records=batch.records + b"\0"),
+    "no records": lambda batch: changed(batch, records=b""),
+    "nothing at all": lambda batch: changed(
+        batch, records=b"", record_sizes=b"", tag_codes=b"", key_counts=b"", key_hashes=b""
+    ),
+    "no sizes": lambda batch: changed(batch, record_sizes=b""),
+    "half a size": lambda batch: changed(batch, record_sizes=batch.record_sizes[:-2]),
+    "sizes shifted": lambda batch: changed(batch, record_sizes=resized(batch, 0, 4)),
+    "a negative size": lambda batch: changed(batch, record_sizes=resized(batch, 0, -(2**31))),
+    "a huge size": lambda batch: changed(batch, record_sizes=resized(batch, 0, 2**31 - 1000)),
+    "one size too many": lambda batch: changed(batch, record_sizes=batch.record_sizes + b"\0" * 4),
+    "no tag codes": lambda batch: changed(batch, tag_codes=b""),
+    "half a tag code": lambda batch: changed(batch, tag_codes=batch.tag_codes[:-1]),
+    "no key counts": lambda batch: changed(batch, key_counts=b""),
+    "key counts that promise more": lambda batch: changed(batch, key_counts=b"\xff" * 3),
+    "half a key hash": lambda batch: changed(batch, key_hashes=batch.key_hashes[:-3]),
+    "a negative key hash": lambda batch: changed(
+        batch, key_hashes=with_byte(batch.key_hashes, 3, 0x80)
+    ),
+    "records of another topic": lambda batch: changed(batch, topic="bills"),
+}
+
+
+async def test_a_broken_block_leaves_nothing(broker, reason_of):
+    await broker.create_topic("orders")
+    await broker.create_topic("bills")
+    good = broker.batch("orders", [b"a" * 20, b"b" * 30, b"c"], keys=("k", "l", "m"))
+    for breakage, broken in BREAKAGES.items():
+        (result,) = await broker.append(broken(good))
+        assert result.HasField("error"), breakage
+        assert reason_of(result.error) == "BLOCK_CORRUPTED", breakage
+        assert await log_end(broker) == 0, breakage
+    (result,) = await broker.append(good)
+    assert result.first_queue_offset == 0
+    assert len(await broker.bodies("orders")) == 3
+
+
+async def test_a_damaged_record_is_refused_although_the_checksum_of_the_block_fits(
+    broker, reason_of
+):
+    await broker.create_topic("orders")
+    good = broker.batch("orders", [b"a" * 20])
+    for place, value in ((4, 0), (84, 0x7F), (36, 0x10), (len(good.records) - 20, 0x41)):
+        records = with_byte(good.records, place, value)
+        bad = changed(good, records=records, records_crc32=crc32(records))
+        (result,) = await broker.append(bad)
+        assert reason_of(result.error) == "BLOCK_CORRUPTED", place
+    assert await log_end(broker) == 0
+
+
+async def test_a_broken_block_creates_no_topic(broker, reason_of, refused):
+    bad = changed(broker.batch("fresh", [b"a"]), records_crc32=1)
+    (result,) = await broker.append(bad)
+    assert reason_of(result.error) == "TOPIC_NOT_FOUND"
+    failure = await refused(broker.topics.GetTopic(topic_pb.GetTopicRequest(topic="fresh")))
+    assert failure.reason == "TOPIC_NOT_FOUND"
+
+
+ILLEGAL_NAMES = (
+    *("", ".", "..", "../../etc/x", "a/b", "x" * 128, "nul\0", "trailing ", "new\nline", "%41"),
+    *("\N{GRINNING FACE}", "\N{RIGHT-TO-LEFT MARK}a", "e\N{COMBINING ACUTE ACCENT}"),
+)
+
+SYSTEM_NAMES = (
+    *("SCHEDULE_TOPIC_XXXX", "%RETRY%group", "%DLQ%group", "RMQ_SYS_TRANS_HALF_TOPIC"),
+    *("rmq_sys_anything", "TBW102", "TRANS_CHECK_MAX_TIME_TOPIC", "%RETRY%../../x"),
+)
+
+
+async def test_illegal_topic_names(broker, reason_of, refused, tmp_path):
+    for name in ILLEGAL_NAMES:
+        (result,) = await broker.append(changed(broker.batch("orders", [b"a"]), topic=name))
+        assert reason_of(result.error) == "TOPIC_NAME_ILLEGAL", name
+        request = topic_pb.CreateTopicRequest(topic=topic_pb.Topic(topic=name))
+        failure = await refused(broker.topics.CreateTopic(request))
+        assert (failure.reason, failure.code) == ("TOPIC_NAME_ILLEGAL", "INVALID_ARGUMENT"), name
+        send = send_pb.SendMessagesRequest(topic=name, messages=[{"body": b"a"}])
+        assert (await refused(broker.sends.SendMessages(send))).reason == "TOPIC_NAME_ILLEGAL"
+    assert list((tmp_path / "store" / "consumequeue").iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+
+
+async def test_system_topics_are_not_for_users(broker, reason_of, refused):
+    for name in SYSTEM_NAMES:
+        (result,) = await broker.append(changed(broker.batch("orders", [b"a"]), topic=name))
+        assert reason_of(result.error) == "TOPIC_RESERVED"
+        update = topic_pb.UpdateTopicRequest(topic=name, read_queue_count=9)
+        for call, request in (
+            (broker.topics.CreateTopic, topic_pb.CreateTopicRequest(topic={"topic": name})),
+            (broker.topics.UpdateTopic, update),
+            (broker.topics.DeleteTopic, topic_pb.DeleteTopicRequest(topic=name)),
+            (broker.sends.SendMessages, send_pb.SendMessagesRequest(topic=name, messages=[{}])),
+        ):
+            failure = await refused(call(request))
+            assert (failure.reason, failure.code) == ("TOPIC_RESERVED", "PERMISSION_DENIED"), name
+
+
+async def test_queues_that_are_not_there(broker, reason_of, refused):
+    await broker.create_topic("orders", 2)
+    for queue_id in (2, 1_000_000_000, 2**31 - 1):
+        (result,) = await broker.append(broker.batch("orders", [b"a"], queue_id))
+        assert reason_of(result.error) == "QUEUE_NOT_FOUND"
+    for queue_id in (-1, -(2**31)):
+        request = send_pb.AppendRecordsRequest(
+            batches=[broker.batch("orders", [b"good"]), broker.batch("orders", [b"a"], queue_id)]
+        )
+        failure = await refused(broker.sends.AppendRecords(request))
+        assert failure.metadata["field"] == "batches[1].queue_id"
+    assert await log_end(broker) == 0
+
+
+async def test_a_request_beyond_the_transport_limit(broker, refused):
+    await broker.create_topic("orders")
+    with pytest.raises(aio.AioRpcError) as raised:
+        await broker.append(broker.batch("orders", [b"x" * (6 << 20)]))
+    assert raised.value.code() is StatusCode.RESOURCE_EXHAUSTED
+    assert await log_end(broker) == 0
+
+
+async def test_bytes_that_are_no_request(broker, refused):
+    call = broker.channel.unary_unary("/ariane.broker.v1.SendService/AppendRecords")
+    assert (await refused(call(b"\xff\xff\xff\xff"))).reason == "FIELD_INVALID"
+
+
+async def test_a_sequence_is_refused_and_not_ignored(broker, reason_of, refused):
+    await broker.create_topic("orders")
+    batch = broker.batch("orders", [b"a"])
+    batch.sequence.producer_id = 7
+    (result,) = await broker.append(batch)
+    assert reason_of(result.error) == "FEATURE_NOT_AVAILABLE"
+    request = send_pb.SendMessagesRequest(
+        topic="orders", queue_id=0, messages=[{"body": b"a"}], sequence={"producer_id": 7}
+    )
+    assert (await refused(broker.sends.SendMessages(request))).reason == "FEATURE_NOT_AVAILABLE"
+    assert await log_end(broker) == 0

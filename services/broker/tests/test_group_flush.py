@@ -1,0 +1,139 @@
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from ariane_broker.arrivals import Arrivals
+from ariane_broker.consumer_offsets import QueueKey
+from ariane_broker.group_flush import GroupFlush
+from ariane_servicekit import ServiceError
+from ariane_storage.errors import StorePoisoned
+
+
+class GatedLog:
+    """A log whose flushes wait for a gate."""
+
+    def __init__(self):
+        self.written = 0
+        self.flushed_offset = 0
+        self.flushes = 0
+        self.gate = threading.Semaphore(0)
+        self.error = None
+
+    @property
+    def confirmed_offset(self):
+        return self.flushed_offset
+
+    def flush(self):
+        end = self.written
+        self.flushes += 1
+        assert self.gate.acquire(timeout=10)
+        if self.error is not None:
+            raise self.error
+        self.flushed_offset = end
+        return end
+
+
+@pytest.fixture
+def log():
+    return GatedLog()
+
+
+@pytest.fixture
+def make_flush(log):
+    executor = ThreadPoolExecutor(1)
+    failures = []
+
+    def make(timeout_seconds=10, on_flushed=lambda: None):
+        flush = GroupFlush(
+            log,
+            executor,
+            timeout_seconds=timeout_seconds,
+            on_flushed=on_flushed,
+            on_failed=failures.append,
+        )
+        flush.failures = failures
+        return flush
+
+    yield make
+    log.gate.release(100)
+    executor.shutdown()
+
+
+async def wait_flushes(log, count):
+    async with asyncio.timeout(10):
+        while log.flushes < count:  # noqa: ASYNC110 - another thread
+            await asyncio.sleep(0.001)
+
+
+async def test_one_flush_serves_all_that_came_while_another_was_under_way(log, make_flush):
+    flush = make_flush()
+    log.written = 10
+    first = asyncio.create_task(flush.wait(10))
+    await wait_flushes(log, 1)
+    log.written = 1000
+    others = [asyncio.create_task(flush.wait(10 + step)) for step in range(1, 100)]
+    await asyncio.sleep(0)
+    log.gate.release()
+    await first
+    assert not any(task.done() for task in others)
+    log.gate.release()
+    await asyncio.gather(*others)
+    assert log.flushes == 2
+
+
+async def test_what_is_flushed_already_waits_for_nothing(log, make_flush):
+    log.flushed_offset = 10
+    await make_flush().wait(10)
+    assert log.flushes == 0
+
+
+async def test_a_slow_flush_is_unconfirmed_and_goes_on(log, make_flush):
+    flush = make_flush(timeout_seconds=0.01)
+    log.written = 10
+    with pytest.raises(ServiceError) as raised:
+        await flush.wait(10)
+    assert raised.value.row.name == "FLUSH_UNCONFIRMED"
+    log.gate.release()
+    await flush.finish()
+    assert log.flushed_offset == 10
+
+
+@pytest.mark.parametrize("error", [StorePoisoned(OSError("no")), OSError("no"), ValueError("no")])
+async def test_a_failed_flush_tells_all_and_is_not_repeated(log, make_flush, error):
+    flush = make_flush()
+    log.error = error
+    log.written = 10
+    tasks = [asyncio.create_task(flush.wait(10)) for _ in range(3)]
+    await wait_flushes(log, 1)
+    log.gate.release()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert {result.row.name for result in results} == {"FLUSH_UNCONFIRMED"}
+    assert flush.failures == [error]
+    assert log.flushes == 1
+
+
+async def test_queues_are_woken_when_they_are_confirmed_and_not_before(log, make_flush):
+    woken = []
+
+    class Held:
+        def wake(self, key):
+            woken.append(key)
+
+    arrivals = Arrivals(log, Held())
+    flush = make_flush(on_flushed=arrivals.confirm)
+    log.written = 30
+    for place, end in enumerate((10, 20, 40)):
+        arrivals.appended(QueueKey("t", place), end)
+    assert woken == []
+    task = asyncio.create_task(flush.wait(30))
+    await wait_flushes(log, 1)
+    log.gate.release()
+    await task
+    assert woken == [QueueKey("t", 0), QueueKey("t", 1)]
+    log.flushed_offset = 40
+    arrivals.appended(QueueKey("t", 3), 40)
+    assert len(woken) == 2, "order is kept: the one before waits still"
+    arrivals.confirm()
+    assert woken[2:] == [QueueKey("t", 2), QueueKey("t", 3)]

@@ -1,0 +1,162 @@
+"""OffsetService: unknown is absent, nothing beyond the end, durable on demand."""
+
+import json
+
+import pytest
+
+from ariane.broker.v1 import group_service_pb2 as group_pb
+from ariane.broker.v1 import offset_service_pb2 as offset_pb
+
+
+def reset(broker, **fields):
+    request = offset_pb.ResetConsumerOffsetsRequest(
+        consumer_group="group", topic="orders", **fields
+    )
+    return broker.offsets.ResetConsumerOffsets(request)
+
+
+async def test_unknown_is_absent_and_zero_is_known(broker):
+    await broker.create_topic("orders", 2)
+    assert await broker.known_offset("group", "orders") is None
+    assert await broker.store_offset("group", "orders", 0, 0) == []
+    assert await broker.known_offset("group", "orders") == 0
+    assert await broker.known_offset("group", "orders", 1) is None
+    assert await broker.known_offset("other", "orders") is None
+
+
+async def test_all_offsets_of_a_group(broker):
+    await broker.create_topic("orders", 2)
+    await broker.create_topic("bills", 1)
+    for topic, queue_id in (("orders", 1), ("bills", 0), ("orders", 0)):
+        await broker.store_offset("group", topic, queue_id, 0)
+    request = offset_pb.GetConsumerOffsetsRequest(consumer_group="group")
+    offsets = (await broker.offsets.GetConsumerOffsets(request)).offsets
+    assert [(offset.topic, offset.queue_id) for offset in offsets] == [
+        ("bills", 0),
+        ("orders", 0),
+        ("orders", 1),
+    ]
+
+
+async def test_offsets_are_refused_one_by_one(broker, reason_of):
+    await broker.create_topic("orders")
+    await broker.store("orders", [b"a", b"b"])
+    wanted = [("orders", 0, 2), ("orders", 0, 3), ("orders", 1, 0), ("nowhere", 0, 0)]
+    request = offset_pb.StoreConsumerOffsetsRequest(
+        consumer_group="group",
+        offsets=[
+            offset_pb.QueueConsumerOffset(topic=topic, queue_id=queue_id, queue_offset=offset)
+            for topic, queue_id, offset in wanted
+        ],
+    )
+    refused = (await broker.offsets.StoreConsumerOffsets(request)).refused
+    assert [(entry.topic, entry.queue_id, reason_of(entry.error)) for entry in refused] == [
+        ("orders", 0, "QUEUE_OFFSET_OUT_OF_RANGE"),
+        ("orders", 1, "QUEUE_NOT_FOUND"),
+        ("nowhere", 0, "TOPIC_NOT_FOUND"),
+    ]
+    assert await broker.known_offset("group", "orders") == 2
+
+
+@pytest.mark.parametrize(
+    ("offset", "reason"),
+    [
+        ({"queue_id": -1, "queue_offset": 0}, "FIELD_INVALID"),
+        ({"queue_id": 0, "queue_offset": -1}, "FIELD_INVALID"),
+        ({"queue_id": 0}, "FIELD_INVALID"),
+        ({"queue_id": 0, "queue_offset": 0, "lock_epoch": 1}, "FEATURE_NOT_AVAILABLE"),
+    ],
+)
+async def test_senseless_offsets_store_nothing(broker, refused, offset, reason):
+    await broker.create_topic("orders")
+    request = offset_pb.StoreConsumerOffsetsRequest(
+        consumer_group="group",
+        offsets=[{"topic": "orders", "queue_offset": 0}, {"topic": "orders"} | offset],
+    )
+    assert (await refused(broker.offsets.StoreConsumerOffsets(request))).reason == reason
+    assert await broker.known_offset("group", "orders") is None
+
+
+async def test_durable_offsets_are_on_the_disk_with_the_answer(broker, tmp_path):
+    await broker.create_topic("orders")
+    await broker.store("orders", [b"a", b"b"])
+    await broker.store_offset("group", "orders", 0, 2, durable=True)
+    content = (tmp_path / "store" / "config" / "consumerOffset.json").read_text()
+    assert json.loads(content)["offsetTable"] == {"orders@group": {"0": 2}}
+
+
+async def test_groups_are_made_by_their_first_offset_only_where_allowed(running, refused):
+    async with running(auto_create_groups=False) as broker:
+        await broker.create_topic("orders")
+        failure = await refused(broker.store_offset("group", "orders", 0, 0))
+        assert failure.reason == "GROUP_NOT_FOUND"
+
+
+async def test_resets(broker, refused):
+    await broker.create_topic("orders", 2)
+    first = await broker.store("orders", [b"a", b"b"])
+    await broker.store("orders", [b"c"], 1)
+    assert (await refused(reset(broker, earliest=True))).reason == "GROUP_NOT_FOUND"
+    await broker.store_offset("group", "orders", 0, 1)
+
+    async def numbers(**fields):
+        response = await reset(broker, **fields)
+        return {offset.queue_id: offset.queue_offset for offset in response.offsets}
+
+    assert await numbers(earliest=False, validate_only=True) == {0: 2, 1: 1}
+    assert await broker.known_offset("group", "orders") == 1
+    assert await numbers(earliest=False) == {0: 2, 1: 1}
+    assert await broker.known_offset("group", "orders") == 2
+    assert await numbers(time=first.store_time) == {0: 0, 1: 0}
+    assert await numbers(table={"queue_offsets": {1: 1}}) == {1: 1}
+    assert await broker.known_offset("group", "orders") == 0
+    assert await numbers(earliest=True) == {0: 0, 1: 0}
+    call = reset(broker, table={"queue_offsets": {0: 9}})
+    assert (await refused(call)).reason == "QUEUE_OFFSET_OUT_OF_RANGE"
+    assert (await refused(reset(broker))).reason == "FIELD_INVALID"
+
+
+async def test_a_clone_has_the_same_offsets(broker, refused):
+    await broker.create_topic("orders")
+    await broker.store("orders", [b"a", b"b"])
+    await broker.store_offset("group", "orders", 0, 2)
+    request = offset_pb.CloneConsumerOffsetsRequest(
+        consumer_group="group", target_consumer_group="copy", topic="orders"
+    )
+    call = broker.offsets.CloneConsumerOffsets(request)
+    assert (await refused(call)).reason == "GROUP_NOT_FOUND"
+    await broker.groups.CreateConsumerGroup(
+        group_pb.CreateConsumerGroupRequest(
+            group={"consumer_group": "copy", "consume_enabled": True}
+        )
+    )
+    await broker.offsets.CloneConsumerOffsets(request)
+    assert await broker.known_offset("copy", "orders") == 2
+
+
+async def test_lags(broker):
+    await broker.create_topic("orders", 2)
+    first = await broker.store("orders", [b"a"])
+    second = await broker.store("orders", [b"b", b"c"])
+    await broker.store_offset("a-group", "orders", 0, 1)
+    await broker.store_offset("a-group", "orders", 1, 0)
+    await broker.store_offset("b-group", "orders", 0, 0)
+
+    async def lags(**fields):
+        request = offset_pb.ListConsumerLagsRequest(**fields)
+        return await broker.offsets.ListConsumerLags(request)
+
+    page = await lags(page_size=2)
+    rest = await lags(page_size=2, page_token=page.next_page_token)
+    found = [*page.lags, *rest.lags]
+    assert [(lag.consumer_group, lag.queue_id, lag.message_count) for lag in found] == [
+        ("a-group", 0, 2),
+        ("a-group", 1, 0),
+        ("b-group", 0, 3),
+    ]
+    assert found[0].oldest_store_time == second.store_time
+    assert found[2].oldest_store_time == first.store_time
+    assert not found[1].HasField("oldest_store_time")
+    assert found[0].max_queue_offset == 3
+    assert len((await lags(consumer_group="b-group")).lags) == 1
+    assert len((await lags(topic="bills")).lags) == 0

@@ -1,0 +1,119 @@
+"""PullRange: ranges, projections, filters, errors."""
+
+import numpy as np
+import pytest
+
+from ariane.broker.v1 import pull_service_pb2 as pull_pb
+from ariane.common.v1 import subscription_pb2 as subscription_pb
+from ariane_record import decode_properties
+from ariane_record.columns import decode_columns
+from ariane_record.layout import HEADER
+
+
+async def read_range(broker, begin, end, **fields):
+    request = pull_pb.PullRangeRequest(
+        topic="orders", queue_id=0, begin_queue_offset=begin, end_queue_offset=end, **fields
+    )
+    return [chunk async for chunk in broker.pulls.PullRange(request)]
+
+
+def bodies_of_chunks(chunks):
+    bodies = []
+    for chunk in chunks:
+        columns = decode_columns(chunk.records, np.frombuffer(chunk.record_sizes, "<i4"))
+        bodies += [columns.message(place).body for place in range(len(columns))]
+    return bodies
+
+
+async def test_a_range_ends_where_it_is_told(broker):
+    bodies = [b"%03d" % number * 400 for number in range(400)]
+    await broker.store("orders", bodies)
+    chunks = await read_range(broker, 7, 333, chunk_bytes=64 << 10)
+    assert len(chunks) > 3
+    assert bodies_of_chunks(chunks) == bodies[7:333]
+    assert chunks[-1].next_queue_offset == 333
+    ends = [chunk.next_queue_offset for chunk in chunks]
+    assert ends == sorted(set(ends))
+
+
+async def test_beyond_the_readable_end_means_the_readable_end(broker):
+    await broker.store("orders", [b"a", b"b"])
+    chunks = await read_range(broker, 1, 2**62)
+    assert bodies_of_chunks(chunks) == [b"b"]
+    assert chunks[-1].next_queue_offset == 2
+
+
+async def test_an_empty_range_has_no_chunks(broker):
+    await broker.store("orders", [b"a", b"b"])
+    assert await read_range(broker, 1, 1) == []
+    assert await read_range(broker, 2, 5) == []
+
+
+async def test_headers_leave_bodies_in_the_broker(broker):
+    await broker.store("orders", [b"x" * 3000, b"", b"y" * 10], tags=("a", "b", "c"))
+    (chunk,) = await read_range(broker, 0, 3, projection=pull_pb.RANGE_PROJECTION_HEADERS)
+    assert chunk.records == b""
+    headers = np.frombuffer(chunk.headers, HEADER)
+    assert headers["queue_offset"].tolist() == [0, 1, 2]
+    assert headers["body_length"].tolist() == [3000, 0, 10]
+    assert headers["size"].tolist() == np.frombuffer(chunk.record_sizes, "<i4").tolist()
+    ends = np.frombuffer(chunk.property_ends, "<i4").tolist()
+    starts = [0, *ends[:-1]]
+    properties = [
+        decode_properties(chunk.properties[start:end])
+        for start, end in zip(starts, ends, strict=True)
+    ]
+    assert [pairs["TAGS"] for pairs in properties] == ["a", "b", "c"]
+    assert [pairs["UNIQ_KEY"] for pairs in properties] == ["id-0", "id-1", "id-2"]
+
+
+async def test_positions_are_headers_alone(broker):
+    await broker.store("orders", [b"x" * 3000, b"y"])
+    (chunk,) = await read_range(broker, 0, 9, projection=pull_pb.RANGE_PROJECTION_POSITIONS)
+    assert len(chunk.headers) == 2 * HEADER.itemsize
+    assert chunk.properties == chunk.property_ends == chunk.records == b""
+
+
+async def test_a_filter_stops_at_the_end_of_the_range(broker):
+    tags = tuple("x" if number % 3 else "y" for number in range(2000))
+    await broker.store("orders", [b"%d" % number for number in range(2000)], tags=tags)
+    expression = subscription_pb.FilterExpression(kind=subscription_pb.FILTER_KIND_TAG, text="y")
+    chunks = await read_range(broker, 1, 1500, filter=expression)
+    assert bodies_of_chunks(chunks) == [b"%d" % number for number in range(3, 1500, 3)]
+    assert chunks[-1].next_queue_offset == 1500
+
+
+async def test_a_filter_without_match_still_tells_the_end(broker):
+    await broker.store("orders", [b"a"] * 2000, tags=("x",) * 2000)
+    expression = subscription_pb.FilterExpression(kind=subscription_pb.FILTER_KIND_TAG, text="y")
+    chunks = await read_range(broker, 0, 1999, filter=expression)
+    assert bodies_of_chunks(chunks) == []
+    assert chunks[-1].next_queue_offset == 1999
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "fields", "reason"),
+    [
+        (3, 9, {}, "QUEUE_OFFSET_OUT_OF_RANGE"),
+        (-1, 9, {}, "FIELD_INVALID"),
+        (2, 1, {}, "FIELD_INVALID"),
+        (0, 1, {"chunk_bytes": 1}, "FIELD_INVALID"),
+        (0, 1, {"chunk_bytes": 1 << 30}, "FIELD_INVALID"),
+        (0, 1, {"projection": 77}, "FIELD_INVALID"),
+    ],
+)
+async def test_senseless_ranges_are_refused(broker, refused, begin, end, fields, reason):
+    await broker.store("orders", [b"a", b"b"])
+    assert (await refused(read_range(broker, begin, end, **fields))).reason == reason
+
+
+async def test_unknown_queues_are_refused(broker, refused):
+    await broker.store("orders", [b"a"])
+
+    async def read(topic, queue_id):
+        request = pull_pb.PullRangeRequest(topic=topic, queue_id=queue_id, end_queue_offset=1)
+        return [chunk async for chunk in broker.pulls.PullRange(request)]
+
+    assert (await refused(read("nowhere", 0))).reason == "TOPIC_NOT_FOUND"
+    assert (await refused(read("orders", 4))).reason == "QUEUE_NOT_FOUND"
+    assert (await refused(read("orders", -1))).reason == "FIELD_INVALID"
