@@ -16,6 +16,8 @@ from ariane.namesrv.v1.route_service_pb2 import (
     ListTopicsResponse,
 )
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
+from ariane_servicekit import Call, ServiceError
+from ariane_servicekit.admission import Admission, Phase
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -164,3 +166,31 @@ async def test_a_cancelled_call_gives_its_place_back(probe_app, serve):
             await waiting
         await ended.wait()
         await probe.route.GetRoute(GetRouteRequest(topic="orders"))
+
+
+class ContextOfCall:
+    def __init__(self, remaining_s):
+        self.remaining_s = remaining_s
+
+    def time_remaining(self):
+        return self.remaining_s
+
+
+@pytest.mark.parametrize(
+    ("remaining_s", "begun"), [(None, True), (5.0, True), (0, False), (-1, False)]
+)
+async def test_a_call_whose_deadline_has_passed_does_no_work(remaining_s, begun):
+    admission = Admission(concurrent_calls_max=1, open_while_draining=())
+    admission.phase = Phase.SERVING
+    call = Call("/a.B/C", "req-1", ContextOfCall(remaining_s))
+
+    async def work():
+        return admission.call_count
+
+    if begun:
+        assert await admission(call, work) == 1
+    else:
+        with pytest.raises(ServiceError) as caught:
+            await admission(call, work)
+        assert caught.value.row.name == "DEADLINE_PASSED"
+    assert admission.call_count == 0

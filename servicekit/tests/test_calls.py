@@ -7,6 +7,7 @@ import asyncio
 import grpc
 import pytest
 from google.rpc.error_details_pb2 import ErrorInfo, RequestInfo
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from structlog.testing import capture_logs
 
 from ariane.broker.v1.client_service_pb2 import AttachRequest, AttachResponse, HeartbeatAccepted
@@ -19,6 +20,7 @@ from ariane.namesrv.v1.route_service_pb2 import (
     ListTopicsResponse,
 )
 from ariane_servicekit import ServiceError, current_call, field_invalid
+from ariane_servicekit.telemetry import CallMetrics
 
 GET_ROUTE = "/ariane.namesrv.v1.RouteService/GetRoute"
 ATTACH = "/ariane.broker.v1.ClientService/Attach"
@@ -223,3 +225,51 @@ async def test_oversized_requests_and_metadata_are_refused(probe_app, serve):
         error = await refused(probe.route.GetRoute(GetRouteRequest(), metadata=metadata))
         assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         await probe.route.GetRoute(GetRouteRequest())
+
+
+async def test_refusals_beyond_the_budget_are_not_logged(probe_app, serve, monkeypatch):
+    monkeypatch.setattr("ariane_servicekit.stages.REFUSALS_LOGGED_PER_S", 0)
+    async with serve(probe_app) as probe:
+        with capture_logs() as lines:
+            error = await refused(probe.route.GetRoute(GetRouteRequest()))
+    assert error.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert "call_failed" not in {line["event"] for line in lines}
+
+
+async def test_a_foreign_service_may_abort_by_itself(probe_app, serve):
+    async with serve(probe_app) as probe:
+        health = health_pb2_grpc.HealthStub(probe.channel)
+        error = await refused(health.Check(health_pb2.HealthCheckRequest(service="unknown")))
+    assert error.code() is grpc.StatusCode.NOT_FOUND
+
+
+async def test_metrics_see_how_calls_end(probe_app, serve, monkeypatch):
+    ends = []
+    monkeypatch.setattr(
+        CallMetrics, "end", lambda self, begin, method, code: ends.append((method, code.name))
+    )
+    begun = asyncio.Event()
+
+    async def get_route(request, context):
+        if request.topic == "held":
+            begun.set()
+            await asyncio.sleep(3600)
+        if request.topic == "unnamed":
+            raise field_invalid("topic", "is required")
+        return GetRouteResponse()
+
+    probe_app.methods = {"GetRoute": get_route}
+    async with serve(probe_app) as probe:
+        await probe.route.GetRoute(GetRouteRequest())
+        await refused(probe.route.GetRoute(GetRouteRequest(topic="unnamed")))
+        held = probe.route.GetRoute(GetRouteRequest(topic="held"))
+        waiting = asyncio.ensure_future(held)
+        await begun.wait()
+        held.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+    assert ends == [
+        (GET_ROUTE, "OK"),
+        (GET_ROUTE, "INVALID_ARGUMENT"),
+        (GET_ROUTE, "CANCELLED"),
+    ]

@@ -182,6 +182,16 @@ def test_a_closed_standard_output_is_no_reason_to_stop(start):
     assert "Traceback" not in errors
 
 
+def test_an_open_door_is_warned_of(start):
+    process = start("none", "--listen", "0.0.0.0:0", "--insecure")
+    address = json.loads(process.stdout.readline())["address"]
+    assert address.startswith("0.0.0.0:")
+    assert not address.endswith(":0")
+    process.terminate()
+    _, errors = process.communicate(timeout=20)
+    assert "listening_without_credentials" in errors
+
+
 @pytest.mark.parametrize(
     ("flags", "environment", "line"),
     [

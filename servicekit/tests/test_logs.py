@@ -9,6 +9,7 @@ import structlog
 
 from ariane_servicekit import configure_logs, get_logger
 from ariane_servicekit.calls import Call, enter_call
+from ariane_servicekit.logs import LineBudget
 
 
 @pytest.fixture
@@ -101,3 +102,17 @@ def test_text_is_for_people(lines):
     assert "thing_done" in lines.text()
     assert "count=3" in lines.text()
     assert not lines.text().startswith("{")
+
+
+def test_a_budget_of_lines_tells_how_many_it_suppressed():
+    now = 0.0
+    budget = LineBudget(2, lambda: now)
+    assert [budget.spend() for _ in range(5)] == [0, 0, None, None, None]
+    now = 0.9
+    assert budget.spend() is None
+    now = 1.0
+    assert [budget.spend() for _ in range(3)] == [4, 0, None]
+    now = 7.5
+    assert budget.spend() == 1
+    now = 8.0
+    assert budget.spend() == 0

@@ -12,6 +12,7 @@ from ariane_servicekit import (
     Address,
     AddressList,
     CommaSeparated,
+    ListenAddress,
     ServiceSettings,
     SettingsError,
     load_settings,
@@ -35,6 +36,8 @@ class ShopSettings(ServiceSettings):
     flush_mode: FlushMode = Field(FlushMode.ASYNC, description="How safe.")
     color: Literal["red", "blue"] = Field("red", description="Which one.")
     size: int = Field(3, ge=1, description="Pieces.", json_schema_extra=CHANGEABLE)
+    peer: ListenAddress | None = Field(None, description="Somebody.")
+    level: Literal[0] = Field(0, description="The only one.")
     key: SecretStr = Field(SecretStr(""), description="Opens the shop.")
 
 
@@ -218,6 +221,11 @@ def test_the_reference_describes_all_settings():
     assert rows["flush_mode"].default == "async"
     assert rows["name_servers"].type == "HOST:PORT,..."
     assert rows["ready_file"].type == "PATH"
+    assert rows["peer"].type == "HOST:PORT"
+    assert rows["peer"].default == ""
+    assert rows["level"].type == "0"
+    assert rows["log_format"].type == "json|text"
+    assert rows["reflection"].type == "bool"
     assert rows["key"].default in {"", "**********"}
 
 

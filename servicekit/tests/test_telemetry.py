@@ -3,7 +3,7 @@ from __future__ import annotations
 import grpc
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from ariane_servicekit.telemetry import CallMetrics, build_meter_provider
+from ariane_servicekit.telemetry import CallMetrics, Telemetry
 
 
 def points(reader):
@@ -20,8 +20,8 @@ def points(reader):
 
 def test_calls_are_counted_by_method_and_code():
     reader = InMemoryMetricReader()
-    provider = build_meter_provider("probe", [reader])
-    metrics = CallMetrics(provider.get_meter("test"))
+    telemetry = Telemetry("probe", [reader])
+    metrics = CallMetrics(telemetry.meter("test"))
     for method, code in (
         ("/a.B/C", grpc.StatusCode.OK),
         ("/a.B/C", grpc.StatusCode.OK),
@@ -37,4 +37,11 @@ def test_calls_are_counted_by_method_and_code():
         ("a.B/C", "NOT_FOUND"): 1,
         ("_OTHER", "UNIMPLEMENTED"): 2,
     }
-    provider.shutdown()
+    telemetry.close()
+
+
+def test_without_readers_nothing_is_kept():
+    telemetry = Telemetry("probe")
+    metrics = CallMetrics(telemetry.meter("test"))
+    metrics.end(metrics.begin(), "/a.B/C", grpc.StatusCode.OK)
+    telemetry.close()

@@ -29,6 +29,8 @@ from typing import Any, Final
 
 from ariane_servicekit.addresses import Address
 from ariane_servicekit.admission import Admission, Phase
+from ariane_servicekit.background import Loop
+from ariane_servicekit.clock import SystemClock
 from ariane_servicekit.error_status import ErrorTranslator
 from ariane_servicekit.errors import SettingsError, StartRefused
 from ariane_servicekit.health import HealthServicer
@@ -37,9 +39,12 @@ from ariane_servicekit.server import bind, build_server
 from ariane_servicekit.service import Compose, ExitStatus, Service, SettingsT, StopRequest
 from ariane_servicekit.settings import ServiceSettings
 from ariane_servicekit.settings_sources import load_settings
-from ariane_servicekit.telemetry import CallMetrics, build_meter_provider
+from ariane_servicekit.telemetry import CallMetrics, Telemetry
 
 _log = get_logger(__name__)
+
+OPEN_DOOR_WARNING_S: Final = 60.0
+"""Seconds between two warnings that the port is open to strangers."""
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
@@ -114,24 +119,32 @@ class _Life:
         self._settings = settings
         self._service = service
         self._stop = stop
+        self._warning = Loop(
+            "open-door-warning",
+            self._warn_of_open_door,
+            interval_s=OPEN_DOOR_WARNING_S,
+            clock=SystemClock(),
+        )
         self._health = HealthServicer(rpc.descriptor.full_name for rpc in service.rpc_services)
         self._admission = Admission(
             concurrent_calls_max=settings.concurrent_calls_max,
             open_while_draining=service.open_while_draining,
         )
-        self._meters = build_meter_provider(settings.service_name)
+        self._telemetry = Telemetry(settings.service_name)
         self._server = build_server(
             settings,
             service.rpc_services,
             health=self._health,
             admission=self._admission,
             translator=ErrorTranslator(service.error_rules),
-            metrics=CallMetrics(self._meters.get_meter("ariane_servicekit")),
+            metrics=CallMetrics(self._telemetry.meter("ariane_servicekit")),
         )
 
     async def live(self, announce: Callable[[Address], None]) -> None:
         address = bind(self._server, self._settings.listen)
         await self._server.start()
+        if not address.is_loopback:
+            self._warning.start(at_once=True)
         try:
             await self._until_stop(self._come_up(address, announce))
             await self._stop.wait()
@@ -141,8 +154,9 @@ class _Life:
             # Also the way out of a failed start: nobody waits for grace then.
             self._health.close()
             await self._server.stop(None)
+            await self._warning.stop()
             await self._service.stop()
-            self._meters.shutdown()
+            self._telemetry.close()
         _log.info("service_stopped", exit_status=int(self._stop.exit_status))
 
     async def _come_up(self, address: Address, announce: Callable[[Address], None]) -> None:
@@ -165,6 +179,9 @@ class _Life:
             self._stop.exit_status = ExitStatus.FAULT
         self._health.close()
         await self._server.stop(self._settings.grace_s)
+
+    async def _warn_of_open_door(self) -> None:
+        _log.warning("listening_without_credentials", address=str(self._settings.listen))
 
     async def _until_stop(self, step: Coroutine[Any, Any, None]) -> None:
         """Run a step of the start; a stop that is asked for meanwhile cancels it."""

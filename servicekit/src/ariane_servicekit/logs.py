@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import MutableMapping
+import time
+from collections.abc import Callable, MutableMapping
 from typing import Any, Final, Literal, TextIO, TypeAlias, cast
 
 import structlog
@@ -39,6 +40,30 @@ _EventDict: TypeAlias = MutableMapping[str, Any]
 def get_logger(name: str) -> FilteringBoundLogger:
     """Return the logger of a module; ``log.bind(key=value)`` adds keys to all its lines."""
     return cast("FilteringBoundLogger", structlog.get_logger(component=name))
+
+
+class LineBudget:
+    """How many lines of one kind may be written in a second.
+
+    A caller that is refused writes a line of ours with each call: without a limit it decides how
+    much we write.
+    """
+
+    def __init__(self, lines_per_s: int, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._lines_per_s = lines_per_s
+        self._monotonic = monotonic
+        self._second = 0
+        self._count = 0
+
+    def spend(self) -> int | None:
+        """Return how many lines were suppressed since the last one; None: suppress this one too."""
+        second = int(self._monotonic())
+        suppressed = 0
+        if second != self._second:
+            suppressed = max(0, self._count - self._lines_per_s)
+            self._second, self._count = second, 0
+        self._count += 1
+        return suppressed if self._count <= self._lines_per_s else None
 
 
 def configure_logs(

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, Literal, NoReturn, TypeVar, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, Final, Literal, NoReturn, TypeVar, Union, get_args, get_origin
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
@@ -207,8 +208,13 @@ def _one_line(error: ErrorDetails, place: Any) -> str:
 
 
 def _type_name(field: FieldInfo) -> str:
-    annotation = field.annotation
+    annotation: Any = field.annotation
     arguments = [part for part in get_args(annotation) if part is not type(None)]
+    if get_origin(annotation) in {Union, UnionType} and len(arguments) == 1:
+        # Optional: None is the default's matter.
+        annotation, arguments = arguments[0], []
+    if get_origin(annotation) is Annotated:
+        annotation, *_ = get_args(annotation)
     if get_origin(annotation) is Literal:
         return "|".join(map(str, arguments))
     if get_origin(annotation) is tuple:

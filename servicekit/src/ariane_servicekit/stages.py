@@ -12,10 +12,13 @@ from ariane_servicekit.calls import Call
 from ariane_servicekit.error_status import ErrorTranslator, status_of
 from ariane_servicekit.errors import ServiceError
 from ariane_servicekit.interceptor import Proceed
-from ariane_servicekit.logs import get_logger
+from ariane_servicekit.logs import LineBudget, get_logger
 from ariane_servicekit.telemetry import CallMetrics
 
 _log = get_logger(__name__)
+
+REFUSALS_LOGGED_PER_S: Final = 50
+"""Calls that failed, written to the log in one second; the trace of a fault is written always."""
 
 _FAULTS: Final = frozenset({grpc.StatusCode.INTERNAL, grpc.StatusCode.DATA_LOSS})
 _STRAINS: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED})
@@ -44,6 +47,7 @@ class ErrorStage:
 
     def __init__(self, translator: ErrorTranslator) -> None:
         self._translator = translator
+        self._budget = LineBudget(REFUSALS_LOGGED_PER_S)
 
     async def __call__(self, call: Call, proceed: Proceed) -> Any:
         """Go on; abort with a ``google.rpc.Status`` when something raises."""
@@ -56,22 +60,25 @@ class ErrorStage:
         except Exception as error:  # noqa: BLE001 - the last resort; the translator logs it
             public = self._translator.service_error(error)
             call.code = public.row.code
-            _log_refusal(call, public)
+            self._log_refusal(call, public)
             return await call.context.abort_with_status(rpc_status.to_status(status_of(public)))
 
-
-def _log_refusal(call: Call, error: ServiceError) -> None:
-    """One line for each call that failed; loud only where an operator should look."""
-    if call.code in _FAULTS:
-        write = _log.error
-    elif call.code in _STRAINS:
-        write = _log.warning
-    else:
-        write = _log.info
-    write(
-        "call_failed",
-        code=call.code.name,
-        reason=error.row.name,
-        message=error.message,
-        peer=call.peer,
-    )
+    def _log_refusal(self, call: Call, error: ServiceError) -> None:
+        """One line for a call that failed; loud only where an operator should look."""
+        suppressed = self._budget.spend()
+        if suppressed is None:
+            return
+        if call.code in _FAULTS:
+            write = _log.error
+        elif call.code in _STRAINS:
+            write = _log.warning
+        else:
+            write = _log.info
+        write(
+            "call_failed",
+            code=call.code.name,
+            reason=error.row.name,
+            message=error.message,
+            peer=call.peer,
+            **({"suppressed_before": suppressed} if suppressed else {}),
+        )

@@ -7,8 +7,8 @@ from time import perf_counter
 from typing import Final
 
 import grpc
-from opentelemetry.metrics import Meter
-from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.metrics import Meter, NoOpMeterProvider
+from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
 from opentelemetry.sdk.metrics.export import MetricReader
 from opentelemetry.sdk.resources import Resource
 
@@ -16,10 +16,29 @@ _BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
 """Upper bounds of the histogram of durations: an append takes a millisecond, a held pull 15 s."""
 
 
-def build_meter_provider(service_name: str, readers: Sequence[MetricReader] = ()) -> MeterProvider:
-    """Return the place where a service's instruments live; readers hand their values on."""
-    resource = Resource({"service.namespace": "ariane", "service.name": service_name})
-    return MeterProvider(metric_readers=readers, resource=resource, shutdown_on_exit=False)
+class Telemetry:
+    """Where a service's instruments live. Readers hand their values on.
+
+    Without readers the instruments do nothing: recording a value that nobody reads would cost
+    each call as much as all other stages together.
+    """
+
+    def __init__(self, service_name: str, readers: Sequence[MetricReader] = ()) -> None:
+        resource = Resource({"service.namespace": "ariane", "service.name": service_name})
+        self._provider = (
+            SdkMeterProvider(metric_readers=readers, resource=resource, shutdown_on_exit=False)
+            if readers
+            else NoOpMeterProvider()
+        )
+
+    def meter(self, name: str) -> Meter:
+        """Return the meter of a package, which makes instruments."""
+        return self._provider.get_meter(name)
+
+    def close(self) -> None:
+        """Hand on what is left and stop the readers."""
+        if isinstance(self._provider, SdkMeterProvider):
+            self._provider.shutdown()
 
 
 class CallMetrics:
