@@ -106,6 +106,16 @@ def test_a_delivery_time_that_is_none_is_null(text):
     assert column.to_pylist() == [None, instant(1500)]
 
 
+def test_keys_are_what_stands_between_any_spaces():
+    texts = ["a b", " a  b ", "   ", "a", "a    b   c"]
+    messages = [RecordFields(topic="t", body=b"", properties={"KEYS": text}) for text in texts]
+    columns = columns_of([encode_record(fields) for fields in messages])
+
+    column = to_arrow(columns, ["keys"]).column(0)
+
+    assert column.to_pylist() == [text.split() for text in texts]
+
+
 def test_of_a_repeated_name_the_last_value_counts():
     record = encode_record(RecordFields(topic="t", body=b"", properties={"aa": "1", "ab": "2"}))
     columns = columns_of([record.replace(b"aa\x01", b"ab\x01")] * 2)

@@ -176,12 +176,14 @@ def negative_body():
     return resized(header + bytes(255) + bytes(2))
 
 
-def negative_body_before_the_topic_of_the_record_before():
-    # The topic, found where the body length of -13 says, is the end of the header.
-    record = with_number(PLAIN, BODY_LENGTH, -13)
+def negative_body_and_a_topic_in_the_header():
+    # The topic of the record before is found before the body length, whose own first bytes are
+    # then read as the length of the properties: 0xffff.
     topic_part = bytes([9]) + b"TopicTest"
-    end = HEADER_BYTES - 13
-    return resized(record[:end] + topic_part + bytes(1) + record[BODY_LENGTH : BODY_LENGTH + 4])
+    body_end = BODY_LENGTH - len(topic_part)
+    header = with_number(PLAIN, BODY_LENGTH, body_end - HEADER_BYTES)[:HEADER_BYTES]
+    record = header[:body_end] + topic_part + header[BODY_LENGTH:]
+    return resized(record + bytes(BODY_LENGTH + 2 + 0xFFFF - HEADER_BYTES))
 
 
 def topic_at_the_very_end():
@@ -204,7 +206,7 @@ BODY_LENGTH = HEADER_BYTES - 4
 PLAIN = encode_record(RECORD, checksum=False)
 CRAFTED = [
     negative_body(),
-    negative_body_before_the_topic_of_the_record_before(),
+    negative_body_and_a_topic_in_the_header(),
     topic_at_the_very_end(),
     topic_beyond_the_end(),
     too_short_for_its_hosts(),

@@ -162,9 +162,10 @@ class _RecordArrays:
         return pc.replace_with_mask(unique_ids, pc.is_null(unique_ids), ids)
 
     def keys(self) -> pa.ListArray:
-        joined = self._property(PropertyName.KEYS)
-        present = pc.is_valid(joined).to_numpy(zero_copy_only=False)
-        trimmed = pc.utf8_trim(joined.drop_null(), KEY_SEPARATOR)
+        joined = pc.utf8_trim(self._property(PropertyName.KEYS), KEY_SEPARATOR)
+        some = pc.fill_null(pc.not_equal(joined, ""), fill_value=False)
+        present = some.to_numpy(zero_copy_only=False)
+        trimmed = joined.filter(some)
         if pc.any(pc.match_substring(trimmed, KEY_SEPARATOR * 2)).as_py():
             trimmed = pc.replace_substring_regex(trimmed, _SOME_SPACES, KEY_SEPARATOR)
         lists = pc.split_pattern(trimmed, KEY_SEPARATOR)
