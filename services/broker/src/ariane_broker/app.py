@@ -257,7 +257,7 @@ def storing_room(outside: Outside) -> StoringRoom:
     arrivals = Arrivals(store, held)
 
     def flush_failed(error: BaseException) -> None:
-        outside.stop.request(f"a flush failed: {error}", exit_status=ExitStatus.FAULT)
+        outside.stop.request(str(error), exit_status=ExitStatus.FAULT)
 
     group_flush = GroupFlush(
         store,

@@ -21,5 +21,7 @@ def recovery_findings(report: RecoveryReport) -> list[str]:
         f"commit-log offsets {damage.begin} to {damage.end} are damaged: {damage.reason}"
         for damage in report.damage
     ]
-    findings += [f"{what} were built again from the log" for what in report.rebuilt]
+    if report.end_offset:
+        # A new store has neither, and nothing is amiss.
+        findings += [f"{what} built again from the log" for what in report.rebuilt]
     return findings

@@ -1,0 +1,108 @@
+"""The broker serves its whole part of the contract, and says what is not there yet."""
+
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from ariane.broker.v1 import broker_service_pb2 as broker_pb
+from ariane.broker.v1 import receive_service_pb2 as receive_pb
+from ariane.broker.v1 import retry_service_pb2 as retry_pb
+from ariane.broker.v1 import send_service_pb2 as send_pb
+from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
+from ariane_broker.settings import BrokerSettings
+from ariane_servicekit import settings_reference
+from ariane_servicekit.testing import contract_services
+
+
+def own_services():
+    return {
+        service.full_name: service
+        for service in contract_services()
+        if service.full_name.startswith("ariane.broker.v1.")
+    }
+
+
+async def test_reflection_lists_all_services(broker):
+    stub = reflection_pb2_grpc.ServerReflectionStub(broker.channel)
+    request = reflection_pb2.ServerReflectionRequest(list_services="")
+    async for response in stub.ServerReflectionInfo(iter([request])):
+        listed = {service.name for service in response.list_services_response.service}
+    assert listed >= set(own_services())
+
+
+async def test_health_of_each_service(broker):
+    stub = health_pb2_grpc.HealthStub(broker.channel)
+    for name in ("", *own_services()):
+        response = await stub.Check(health_pb2.HealthCheckRequest(service=name))
+        assert response.status == health_pb2.HealthCheckResponse.SERVING
+
+
+async def test_every_method_of_the_contract_is_answered(broker):
+    """No method is missing: none answers as one that nobody wrote."""
+    for service in own_services().values():
+        servicer = getattr(broker, _PROBE_NAMES[service.name])
+        assert {method.name for method in service.methods} == {
+            name for name in vars(servicer) if name[0].isupper()
+        }
+
+
+_PROBE_NAMES = {
+    "BrokerService": "broker",
+    "ClientService": "clients",
+    "GroupService": "groups",
+    "OffsetService": "offsets",
+    "PullService": "pulls",
+    "QueryService": "queries",
+    "ReceiveService": "receives",
+    "RetryService": "retries",
+    "SendService": "sends",
+    "TopicService": "topics",
+    "TransactionService": "transactions",
+}
+
+
+@pytest.mark.parametrize(
+    ("service", "method", "request_"),
+    [
+        ("receives", "ReceiveMessages", receive_pb.ReceiveMessagesRequest()),
+        ("receives", "AckMessages", receive_pb.AckMessagesRequest()),
+        ("receives", "ChangeInvisibleDuration", receive_pb.ChangeInvisibleDurationRequest()),
+        ("retries", "ReturnMessage", retry_pb.ReturnMessageRequest()),
+        ("sends", "RecallMessage", send_pb.RecallMessageRequest()),
+        ("transactions", "EndTransaction", transaction_pb.EndTransactionRequest()),
+        ("transactions", "CheckTransaction", transaction_pb.CheckTransactionRequest()),
+        ("transactions", "ListHalfMessages", transaction_pb.ListHalfMessagesRequest()),
+        ("transactions", "StageBatchRecords", transaction_pb.StageBatchRecordsRequest()),
+        ("transactions", "CommitBatch", transaction_pb.CommitBatchRequest()),
+        ("transactions", "AbortBatch", transaction_pb.AbortBatchRequest()),
+        ("transactions", "GetBatchProgress", transaction_pb.GetBatchProgressRequest()),
+    ],
+)
+async def test_empty_rooms_say_so(broker, refused, service, method, request_):
+    failure = await refused(getattr(getattr(broker, service), method)(request_))
+    assert (failure.reason, failure.code) == ("FEATURE_NOT_AVAILABLE", "UNIMPLEMENTED")
+    assert failure.metadata["feature"]
+
+
+async def test_settings_are_listed(broker, refused):
+    response = await broker.broker.ListSettings(broker_pb.ListSettingsRequest())
+    rows = {row.name: row for row in settings_reference(BrokerSettings)}
+    listed = {setting.name: setting for setting in response.settings}
+    assert list(listed) == sorted(rows)
+    assert listed["flush_mode"].value == "async"
+    assert listed["default_queue_count"].default_value == "4"
+    assert all(setting.description for setting in response.settings)
+    for name in ("flush_mode", "no_such"):
+        call = broker.broker.UpdateSetting(broker_pb.UpdateSettingRequest(name=name, value="1"))
+        assert (await refused(call)).reason == "SETTING_INVALID"
+
+
+async def test_the_state_of_a_new_broker(broker):
+    state = await broker.broker.GetBrokerState(broker_pb.GetBrokerStateRequest())
+    assert state.identity.broker_name == "broker-a"
+    assert state.identity.address == str(broker.address)
+    assert state.writable
+    assert state.store.refusal == ""
+    assert state.store.flush_mode == "async"
+    assert 0 < state.store.disk_used_ratio < 1
+    assert list(state.recovery_findings) == []

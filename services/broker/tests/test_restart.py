@@ -1,0 +1,156 @@
+"""What a broker keeps over a restart, and what makes it refuse to start."""
+
+import json
+
+import pytest
+from grpc import StatusCode, aio
+
+from ariane.broker.v1 import broker_service_pb2 as broker_pb
+from ariane.broker.v1 import group_service_pb2 as group_pb
+from ariane.broker.v1 import topic_service_pb2 as topic_pb
+from ariane_servicekit import StartRefused
+from ariane_storage.os_disk import OsMappedFile
+
+
+@pytest.fixture
+def config(tmp_path):
+    return tmp_path / "store" / "config"
+
+
+def remove(config, name):
+    for path in config.glob(f"{name}*"):
+        path.unlink()
+
+
+async def fill(running):
+    async with running() as broker:
+        await broker.create_topic("orders", 2, attributes={"cleanup.policy": "DELETE"})
+        await broker.store("orders", [b"a", b"b"], 1)
+        await broker.store_offset("group", "orders", 1, 1)
+
+
+async def findings(broker):
+    state = await broker.broker.GetBrokerState(broker_pb.GetBrokerStateRequest())
+    return list(state.recovery_findings)
+
+
+async def test_everything_is_there_again(running):
+    await fill(running)
+    async with running() as broker:
+        response = await broker.topics.GetTopic(topic_pb.GetTopicRequest(topic="orders"))
+        assert response.topic.read_queue_count == 2
+        assert dict(response.topic.attributes) == {"cleanup.policy": "DELETE"}
+        assert await broker.known_offset("group", "orders", 1) == 1
+        assert await broker.bodies("orders", 1, 1) == [b"b"]
+        result = await broker.store("orders", [b"c"], 1)
+        assert result.first_queue_offset == 2
+        request = group_pb.GetConsumerGroupRequest(consumer_group="group")
+        assert (await broker.groups.GetConsumerGroup(request)).group.attempts_max == 16
+        assert await findings(broker) == []
+
+
+async def test_lost_offsets_are_no_zeros(running, config):
+    await fill(running)
+    remove(config, "consumerOffset.json")
+    with pytest.raises(StartRefused, match="--accept-offset-loss"):
+        async with running():
+            pass
+    async with running(accept_offset_loss=True) as broker:
+        assert await broker.known_offset("group", "orders", 1) is None
+        assert await findings(broker) == ["consumer offsets were lost and given up"]
+    async with running() as broker:
+        assert await broker.known_offset("group", "orders", 1) is None
+
+
+async def test_the_previous_generation_is_as_good(running, config):
+    await fill(running)
+    async with running() as broker:
+        await broker.store_offset("group", "orders", 1, 2)
+    (config / "consumerOffset.json").write_text("{")
+    async with running() as broker:
+        assert await broker.known_offset("group", "orders", 1) == 1
+
+
+async def test_damaged_offsets_are_no_zeros(running, config):
+    await fill(running)
+    for path in config.glob("consumerOffset.json*"):
+        path.write_text("{")
+    with pytest.raises(StartRefused, match="--accept-offset-loss"):
+        async with running():
+            pass
+    async with running(accept_offset_loss=True) as broker:
+        assert await broker.known_offset("group", "orders", 1) is None
+
+
+async def test_damaged_topics_refuse_the_start(running, config):
+    await fill(running)
+    for path in config.glob("topics.json*"):
+        path.write_text("{")
+    with pytest.raises(StartRefused, match=r"topics\.json"):
+        async with running():
+            pass
+
+
+async def test_topics_of_another_shape_refuse_the_start(running, config):
+    await fill(running)
+    remove(config, "topics.json")
+    (config / "topics.json").write_text('{"topicConfigTable": {"orders": {}}}')
+    with pytest.raises(StartRefused, match="another shape"):
+        async with running():
+            pass
+
+
+async def test_lost_topics_are_found_by_their_queues(running, config):
+    await fill(running)
+    remove(config, "topics.json")
+    async with running() as broker:
+        assert await broker.bodies("orders", 1) == [b"a", b"b"]
+        (finding,) = await findings(broker)
+        assert "orders" in finding
+
+
+async def test_topics_of_rocketmq_are_read(running, config):
+    await fill(running)
+    remove(config, "topics.json")
+    entry = {"perm": 6, "readQueueNums": 16, "topicName": "orders", "writeQueueNums": 8}
+    (config / "topics.json").write_text(json.dumps({"topicConfigTable": {"orders": entry}}))
+    (config / "consumerOffset.json").write_text('{"offsetTable":{"orders@group":{1:2}}}')
+    (config / "consumerOffset.json.sums").unlink()
+    async with running() as broker:
+        response = await broker.topics.GetTopic(topic_pb.GetTopicRequest(topic="orders"))
+        assert (response.topic.read_queue_count, response.topic.write_queue_count) == (16, 8)
+        assert await broker.known_offset("group", "orders", 1) == 2
+
+
+async def test_a_store_of_another_format_refuses_the_start(running):
+    await fill(running)
+    with pytest.raises(StartRefused):
+        async with running(segment_bytes=32 << 20):
+            pass
+
+
+async def test_a_second_broker_on_the_store_refuses_to_start(running):
+    async with running() as broker:
+        with pytest.raises(StartRefused, match="another process"):
+            async with running():
+                pass
+        await broker.store("orders", [b"still fine"])
+
+
+async def test_a_poisoned_store_ends_the_broker_and_acknowledges_nothing(running, reason_of):
+    """The disk fails under a synchronous flush: unknown first, then nothing more is taken."""
+    with pytest.MonkeyPatch.context() as patch:
+        async with running(flush_mode="sync", drain_s_max=0.2) as broker:
+            await broker.store("orders", [b"good"])
+
+            def fail(_):
+                raise OSError(5, "scripted")
+
+            patch.setattr(OsMappedFile, "flush", fail)
+            (result,) = await broker.append(broker.batch("orders", [b"lost"]))
+            assert reason_of(result.error) == "FLUSH_UNCONFIRMED"
+            assert result.record_count == 1
+            # Refused by the store, by the draining broker, or by nobody who listens any more.
+            with pytest.raises(aio.AioRpcError) as raised:
+                await broker.append(broker.batch("orders", [b"more"]))
+            assert raised.value.code() is StatusCode.UNAVAILABLE
