@@ -10,7 +10,7 @@ import asyncio
 import concurrent.futures
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
-from functools import partial, update_wrapper
+from functools import wraps
 from types import TracebackType
 from typing import (
     Any,
@@ -22,7 +22,6 @@ from typing import (
     Self,
     TypeVar,
     cast,
-    overload,
 )
 
 from ariane_sdk._fork import ForkGuard
@@ -180,71 +179,38 @@ class ClosingClient(BlockingClient[Wrapped]):
         self.close()
 
 
-class BlockingMethod(Generic[Params, Result]):
-    """A coroutine method of the wrapped client, as a method that waits."""
+def blocking(
+    method: Callable[Concatenate[Any, Params], Coroutine[Any, Any, Result]],
+) -> Callable[Concatenate[Any, Params], Result]:
+    """A method that waits for a coroutine method of the wrapped client.
 
-    def __init__(
-        self, method: Callable[Concatenate[Any, Params], Coroutine[Any, Any, Result]]
-    ) -> None:
-        """Stand for a method.
-
-        Args:
-            method: As the class of the wrapped client has it.
-        """
-        self._method = method
-        update_wrapper(cast("Any", self), method)
-
-    @overload
-    def __get__(self, client: None, owner: type[object]) -> Self: ...
-    @overload
-    def __get__(
-        self, client: BlockingClient[Any], owner: type[object]
-    ) -> Callable[Params, Result]: ...
-    def __get__(
-        self, client: BlockingClient[Any] | None, owner: type[object]
-    ) -> Self | Callable[Params, Result]:
-        if client is None:
-            return self
-        return update_wrapper(partial(self._call, client), self._method)
-
-    def _call(
-        self, client: BlockingClient[Any], *args: Params.args, **kwargs: Params.kwargs
-    ) -> Result:
-        return client._run(self._method(client._client, *args, **kwargs))  # noqa: SLF001 - a friend.
-
-
-class BlockingIterator(Generic[Params, Result]):
-    """A method of the wrapped client that is an asynchronous generator, as a plain generator.
-
-    The next element is fetched while the caller has the one before it.
+    Args:
+        method: As the class of the wrapped client has it.
     """
 
-    def __init__(self, method: Callable[Concatenate[Any, Params], AsyncIterator[Result]]) -> None:
-        """Stand for a method.
+    @wraps(method)
+    def call(client: BlockingClient[Any], /, *args: Params.args, **kwargs: Params.kwargs) -> Result:
+        return client._run(method(client._client, *args, **kwargs))  # noqa: SLF001 - a friend.
 
-        Args:
-            method: As the class of the wrapped client has it.
-        """
-        self._method = method
-        update_wrapper(cast("Any", self), method)
+    return call
 
-    @overload
-    def __get__(self, client: None, owner: type[object]) -> Self: ...
-    @overload
-    def __get__(
-        self, client: BlockingClient[Any], owner: type[object]
-    ) -> Callable[Params, Iterator[Result]]: ...
-    def __get__(
-        self, client: BlockingClient[Any] | None, owner: type[object]
-    ) -> Self | Callable[Params, Iterator[Result]]:
-        if client is None:
-            return self
-        return update_wrapper(partial(self._iterate, client), self._method)
 
-    def _iterate(
-        self, client: BlockingClient[Any], *args: Params.args, **kwargs: Params.kwargs
+def blocking_iterator(
+    method: Callable[Concatenate[Any, Params], AsyncIterator[Result]],
+) -> Callable[Concatenate[Any, Params], Iterator[Result]]:
+    """A generator over what an asynchronous generator of the wrapped client gives.
+
+    The next element is fetched while the caller has the one before it.
+
+    Args:
+        method: As the class of the wrapped client has it.
+    """
+
+    @wraps(method)
+    def iterate(
+        client: BlockingClient[Any], /, *args: Params.args, **kwargs: Params.kwargs
     ) -> Iterator[Result]:
-        elements = self._method(client._client, *args, **kwargs)  # noqa: SLF001 - a friend.
+        elements = method(client._client, *args, **kwargs)  # noqa: SLF001 - a friend.
         following = client._submit(_next_of(elements))  # noqa: SLF001 - the same.
         try:
             while (element := following.result()) is not _END:
@@ -252,6 +218,8 @@ class BlockingIterator(Generic[Params, Result]):
                 yield cast("Result", element)
         finally:
             client._run(_close(elements, following))  # noqa: SLF001 - the same.
+
+    return iterate
 
 
 async def _next_of(elements: AsyncIterator[Result]) -> Result | object:

@@ -115,7 +115,7 @@ class PushConsumer:
         self._clock = clock or SystemClock()
         self._random = random or new_random()
         self._fork_guard = ForkGuard()
-        self.client_id = new_client_id(self._random)
+        self._client_id = new_client_id(self._random)
         self._session: Session | None = None
         self._attachments: dict[str, Attachment] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -133,6 +133,11 @@ class PushConsumer:
     def group(self) -> str:
         """The consumer group."""
         return self._group
+
+    @property
+    def client_id(self) -> str:
+        """The id under which brokers know this member."""
+        return self._client_id
 
     @property
     def assignment(self) -> frozenset[MessageQueue]:
@@ -161,7 +166,7 @@ class PushConsumer:
         self._session = session
         session.routes.on_change(lambda _: self._rebalance_wanted.set())
         self._group_view = GroupView(
-            session.calls, group=self._group, client_id=self.client_id, strategy=self._strategy
+            session.calls, group=self._group, client_id=self._client_id, strategy=self._strategy
         )
         self._listener_calls = ListenerCalls(
             self._listener, threads=self._settings.listener_threads
@@ -169,7 +174,7 @@ class PushConsumer:
         self._owned = OwnedQueues(
             session,
             group=self._group,
-            client_id=self.client_id,
+            client_id=self._client_id,
             filters=self._filters,
             start=self._start_position,
             deliver=self._listener_calls.deliver,
@@ -272,7 +277,7 @@ class PushConsumer:
                     name,
                     address,
                     session.connections,
-                    client_id=self.client_id,
+                    client_id=self._client_id,
                     membership=membership,
                     settings=self._settings,
                     clock=self._clock,

@@ -21,7 +21,7 @@ from typing import Self
 
 from ariane_sdk import _cluster_client, _producer, _push_consumer, _queue_reader
 from ariane_sdk._allocation import AllocationStrategy, Averaging
-from ariane_sdk._blocking import BlockingClient, BlockingIterator, BlockingMethod, ClosingClient
+from ariane_sdk._blocking import BlockingClient, ClosingClient, blocking, blocking_iterator
 from ariane_sdk._cluster_client import LiveBroker, QueueLag
 from ariane_sdk._listener import Listener
 from ariane_sdk._message import (
@@ -73,11 +73,11 @@ class Producer(ClosingClient[_producer.Producer]):
         """Set up; see ``ariane_sdk.Producer``."""
         super().__init__(_producer.Producer(name_servers, group=group, settings=settings))
 
-    send = BlockingMethod(_producer.Producer.send)
-    send_batch = BlockingMethod(_producer.Producer.send_batch)
-    wait_for_room = BlockingMethod(_producer.Producer.wait_for_room)
-    flush = BlockingMethod(_producer.Producer.flush)
-    route = BlockingMethod(_producer.Producer.route)
+    send = blocking(_producer.Producer.send)
+    send_batch = blocking(_producer.Producer.send_batch)
+    wait_for_room = blocking(_producer.Producer.wait_for_room)
+    flush = blocking(_producer.Producer.flush)
+    route = blocking(_producer.Producer.route)
 
     def send_nowait(
         self,
@@ -146,9 +146,9 @@ class PushConsumer(BlockingClient[_push_consumer.PushConsumer]):
             )
         )
 
-    wait_assigned = BlockingMethod(_push_consumer.PushConsumer.wait_assigned)
-    run_until_stopped = BlockingMethod(_push_consumer.PushConsumer.run_until_stopped)
-    store_offsets = BlockingMethod(_push_consumer.PushConsumer.store_offsets)
+    wait_assigned = blocking(_push_consumer.PushConsumer.wait_assigned)
+    run_until_stopped = blocking(_push_consumer.PushConsumer.run_until_stopped)
+    store_offsets = blocking(_push_consumer.PushConsumer.store_offsets)
 
     @property
     def group(self) -> str:
@@ -196,11 +196,11 @@ class QueueReader(ClosingClient[_queue_reader.QueueReader]):
         """Set up; see ``ariane_sdk.QueueReader``."""
         super().__init__(_queue_reader.QueueReader(name_servers, call_timeout_s=call_timeout_s))
 
-    bounds = BlockingMethod(_queue_reader.QueueReader.bounds)
-    offsets_at = BlockingMethod(_queue_reader.QueueReader.offsets_at)
-    stored_offsets = BlockingMethod(_queue_reader.QueueReader.stored_offsets)
-    store_offsets = BlockingMethod(_queue_reader.QueueReader.store_offsets)
-    read_range = BlockingIterator(_queue_reader.QueueReader.read_range)
+    bounds = blocking(_queue_reader.QueueReader.bounds)
+    offsets_at = blocking(_queue_reader.QueueReader.offsets_at)
+    stored_offsets = blocking(_queue_reader.QueueReader.stored_offsets)
+    store_offsets = blocking(_queue_reader.QueueReader.store_offsets)
+    read_range = blocking_iterator(_queue_reader.QueueReader.read_range)
 
 
 class ClusterClient(ClosingClient[_cluster_client.ClusterClient]):
@@ -210,9 +210,9 @@ class ClusterClient(ClosingClient[_cluster_client.ClusterClient]):
         """Set up; see ``ariane_sdk.ClusterClient``."""
         super().__init__(_cluster_client.ClusterClient(name_servers, call_timeout_s=call_timeout_s))
 
-    create_topic = BlockingMethod(_cluster_client.ClusterClient.create_topic)
-    delete_topic = BlockingMethod(_cluster_client.ClusterClient.delete_topic)
-    list_topics = BlockingMethod(_cluster_client.ClusterClient.list_topics)
-    list_brokers = BlockingMethod(_cluster_client.ClusterClient.list_brokers)
-    route = BlockingMethod(_cluster_client.ClusterClient.route)
-    consumer_lag = BlockingMethod(_cluster_client.ClusterClient.consumer_lag)
+    create_topic = blocking(_cluster_client.ClusterClient.create_topic)
+    delete_topic = blocking(_cluster_client.ClusterClient.delete_topic)
+    list_topics = blocking(_cluster_client.ClusterClient.list_topics)
+    list_brokers = blocking(_cluster_client.ClusterClient.list_brokers)
+    route = blocking(_cluster_client.ClusterClient.route)
+    consumer_lag = blocking(_cluster_client.ClusterClient.consumer_lag)

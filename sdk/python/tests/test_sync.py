@@ -1,0 +1,207 @@
+import asyncio
+import concurrent.futures
+import inspect
+import itertools
+import os
+import signal
+import sys
+import threading
+
+import pytest
+
+import ariane_sdk
+from ariane_sdk import errors, sync
+from ariane_sdk.sync import ClusterClient, Message, Producer, PushConsumer, QueueReader
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def topic(cluster):
+    name = f"sync-{next(_numbers)}"
+    with ClusterClient(cluster.name_servers) as client:
+        client.create_topic(name)
+    return name
+
+
+def test_send_and_consume(cluster, topic):
+    got, done = [], threading.Event()
+
+    def listen(messages):
+        got.extend(message.body for message in messages)
+        if len(got) >= 101:
+            done.set()
+
+    with Producer(cluster.name_servers, group="shop") as producer:
+        result = producer.send(Message(topic, b"first"))
+        assert result.queue_offset == 0
+        assert len(producer.send_batch([Message(topic, b"x") for _ in range(100)])) == 100
+        with PushConsumer(
+            cluster.name_servers,
+            group="sync",
+            subscriptions={topic: "*"},
+            listener=listen,
+            start="earliest",
+        ) as consumer:
+            consumer.wait_assigned()
+            assert len(consumer.assignment) == 8
+            assert done.wait(10)
+    with QueueReader(cluster.name_servers) as reader:
+        stored = reader.stored_offsets("sync", topic)
+        read = sum(
+            len(columns)
+            for queue, (begin, end) in reader.bounds(topic).items()
+            for columns in reader.read_range(queue, begin, end)
+        )
+
+    assert len(got) == 101
+    assert sum(stored.values()) == 101
+    assert read == 101
+
+
+def test_threads_share_a_producer(cluster, topic):
+    with (
+        Producer(cluster.name_servers) as producer,
+        concurrent.futures.ThreadPoolExecutor(8) as pool,
+    ):
+        results = list(pool.map(producer.send, [Message(topic, b"x")] * 200))
+
+    assert len({(r.message_queue, r.queue_offset) for r in results}) == 200
+
+
+def test_sending_without_waiting(cluster, topic):
+    with Producer(cluster.name_servers) as producer:
+        futures = [producer.send_nowait(Message(topic, b"x")) for _ in range(50)]
+        producer.flush()
+
+        assert all(future.done() for future in futures)
+        with pytest.raises(errors.RouteNotFound):
+            producer.send_nowait(Message("nowhere", b"x")).result()
+        with pytest.raises(errors.MessageIllegal):
+            producer.send_nowait(Message(topic, b"x", tag="a||b"))
+
+
+def test_a_generator_may_be_left(cluster, topic):
+    with Producer(cluster.name_servers) as producer:
+        queue = producer.send(Message(topic, b"x")).message_queue
+        for _ in range(20):
+            producer.send(Message(topic, bytes(50_000)), message_queue=queue)
+    with QueueReader(cluster.name_servers) as reader:
+        for columns in reader.read_range(queue, 0, 21, chunk_bytes=1 << 16):
+            assert len(columns)
+            break
+        assert reader.bounds(topic)[queue] == (0, 21)
+
+
+def test_errors_are_the_same(cluster):
+    with Producer(cluster.name_servers) as producer, pytest.raises(errors.RouteNotFound):
+        producer.send(Message("nowhere", b"x"))
+    with pytest.raises(errors.ClientNotRunning):
+        producer.send(Message("nowhere", b"x"))
+    producer.close()
+    with pytest.raises(errors.ClientNotRunning):
+        Producer(cluster.name_servers).send(Message("nowhere", b"x"))
+    Producer(cluster.name_servers).close()
+
+
+def test_a_failed_start_leaves_no_thread(cluster):
+    before = threading.active_count()
+    consumer = PushConsumer(
+        cluster.name_servers, group="g", subscriptions={"nowhere": "*"}, listener=print
+    )
+    with pytest.raises(errors.RouteNotFound):
+        consumer.start()
+
+    assert threading.active_count() == before
+
+
+def test_blocking_on_the_loop_itself_is_refused(cluster, topic):
+    with Producer(cluster.name_servers) as producer:
+
+        async def wrong():
+            with pytest.raises(errors.ClientNotRunning, match="own loop"):
+                producer.send(Message(topic, b"x"))
+
+        producer._run(wrong())
+
+
+def test_ctrl_c_ends_the_wait_and_the_consumer(cluster, topic):
+    def consume():
+        with PushConsumer(
+            cluster.name_servers, group="g", subscriptions={topic: "*"}, listener=print
+        ) as consumer:
+            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+            consumer.run_until_stopped()
+
+    with pytest.raises(KeyboardInterrupt):
+        consume()
+
+
+def test_a_blocking_method_looks_like_the_one_it_stands_for():
+    assert Producer.send.__doc__ == ariane_sdk.Producer.send.__doc__
+    assert list(inspect.signature(Producer.send).parameters)[1:] == [
+        "message",
+        "message_queue",
+        "selector",
+    ]
+
+
+@pytest.mark.parametrize("name", ["Producer", "PushConsumer", "QueueReader", "ClusterClient"])
+def test_every_public_method_has_its_twin(name):
+    def public(cls):
+        return {
+            attribute
+            for attribute in dir(cls)
+            if not attribute.startswith("_") and attribute != "start"
+        }
+
+    assert public(getattr(ariane_sdk, name)) == public(getattr(sync, name))
+
+
+@pytest.mark.parametrize("module", [ariane_sdk, sync])
+def test_exports_are_complete_and_sorted(module):
+    assert list(module.__all__) == sorted(module.__all__)
+    assert all(hasattr(module, name) for name in module.__all__)
+
+
+def test_both_modules_export_the_same():
+    assert ariane_sdk.__all__ == sync.__all__
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_child_is_told_that_clients_do_not_survive_a_fork(cluster, topic):
+    with Producer(cluster.name_servers) as producer:
+        producer.send(Message(topic, b"parent"))
+        child = os.fork()
+        if not child:
+            status = 1
+            try:
+                producer.send(Message(topic, b"child"))
+            except errors.ClientForked:
+                status = 0
+            finally:
+                os._exit(status)
+        _, wait_status = os.waitpid(child, 0)
+        producer.send(Message(topic, b"parent still"))
+
+    assert os.waitstatus_to_exitcode(wait_status) == 0
+
+
+def test_a_script_that_forgets_to_close_ends_all_the_same(cluster, topic):
+    script = f"""
+from ariane_sdk.sync import Message, Producer
+producer = Producer({cluster.name_servers!r})
+producer.start()
+print(producer.send(Message({topic!r}, b"x")).queue_offset >= 0)
+"""
+
+    async def run():
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-W", "error", "-c", script, stdout=-1, stderr=-1
+        )
+        return process, *await asyncio.wait_for(process.communicate(), 20)
+
+    process, out, err = asyncio.run(run())
+
+    assert (process.returncode, out, err) == (0, b"True\n", b"")
