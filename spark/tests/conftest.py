@@ -23,12 +23,15 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ariane.broker.v1.topic_service_pb2 import Topic, UpdateTopicRequest
+from ariane.broker.v1.topic_service_pb2 import UpdateTopicRequest
 from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceStub
 from ariane_record import RecordFields, encode_record
 from ariane_record.columns import RecordColumns, decode_columns
 from ariane_sdk import MessageQueue
 from ariane_sdk.errors import QueueOffsetOutOfRange, RouteNotFound
+from ariane_sdk.sync import ClusterClient, Producer
+from ariane_servicekit.processes import LocalCluster
+from ariane_spark import session
 from ariane_spark.columns import Detail
 from ariane_spark.offsets import Bounds
 from ariane_spark.options import ReadOptions
@@ -157,8 +160,6 @@ def connect(cluster: MemoryCluster) -> Callable[[ReadOptions], MemoryCluster]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
     """One JVM for the whole run: two tasks at a time, each tried up to four times."""
-    from ariane_spark import session  # noqa: PLC0415 - unit tests need no session.
-
     folder = tmp_path_factory.mktemp("spark")
     spark = session(
         "tests",
@@ -176,26 +177,27 @@ def spark(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def local_cluster(tmp_path_factory):
-    """A name server and two brokers, as processes."""
-    from ariane_servicekit.processes import LocalCluster  # noqa: PLC0415 - the same.
+def small_store() -> tuple[str, ...]:
+    """Flags of a broker that takes megabytes of disk and not gigabytes."""
+    return ("--segment-bytes", str(64 << 20), "--index-slots", "10000", "--index-items", "40000")
 
-    with LocalCluster(tmp_path_factory.mktemp("cluster"), brokers=2) as cluster:
+
+@pytest.fixture(scope="session")
+def local_cluster(tmp_path_factory, small_store):
+    """A name server and two brokers, as processes."""
+    folder = tmp_path_factory.mktemp("cluster")
+    with LocalCluster(folder, brokers=2, extra_broker_args=small_store) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="session")
 def client(local_cluster):
-    from ariane_sdk.sync import ClusterClient  # noqa: PLC0415 - the same.
-
     with ClusterClient(local_cluster.name_servers) as client:
         yield client
 
 
 @pytest.fixture(scope="session")
 def producer(local_cluster):
-    from ariane_sdk.sync import Producer  # noqa: PLC0415 - the same.
-
     with Producer(local_cluster.name_servers, group="spark-tests") as producer:
         yield producer
 
@@ -220,10 +222,12 @@ def widen(local_cluster):
     """Gives a topic more queues on each broker."""
 
     def widen(topic: str, queue_count: int) -> None:
-        wider = Topic(topic=topic, read_queue_count=queue_count, write_queue_count=queue_count)
+        wider = UpdateTopicRequest(
+            topic=topic, read_queue_count=queue_count, write_queue_count=queue_count
+        )
         for broker in local_cluster.brokers:
             with grpc.insecure_channel(broker.address) as channel:
-                TopicServiceStub(channel).UpdateTopic(UpdateTopicRequest(topic=wider), timeout=10)
+                TopicServiceStub(channel).UpdateTopic(wider, timeout=10)
 
     return widen
 

@@ -42,7 +42,7 @@ def test_what_holds_when_nothing_is_said():
     assert batch.trigger_records_max is None
     assert batch.limits == PartitionLimits()
     assert batch.fetch_bytes == 2 << 20
-    assert (stream.offset_cache_ms, stream.requests.retries_max) == (500, 5)
+    assert (stream.offset_cache_ms, stream.requests.retries_max) == (500, 8)
 
 
 def test_everything_said_is_obeyed_whatever_the_case():

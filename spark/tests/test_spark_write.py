@@ -70,16 +70,17 @@ def test_many_rows_from_many_partitions_go_to_the_topics_they_name(
 
 
 def test_a_task_that_is_repeated_writes_the_same_ids_again(spark, topic, reading, write):
-    def fail_once(rows):
+    @f.udf("string", useArrow=False)
+    def fail_once(number):
         from pyspark import TaskContext  # noqa: PLC0415 - runs in a task.
 
-        yield from rows
-        if TaskContext.get().attemptNumber() == 0:
-            raise RuntimeError("the first attempt fails after its rows are handed on")
+        if number == 19_999 and TaskContext.get().attemptNumber() == 0:
+            raise RuntimeError("the first attempt fails when most of its rows are written")
+        return str(number)
 
-    numbers = spark.range(0, 20_000, numPartitions=1).selectExpr("cast(id AS string) AS body")
+    numbers = spark.range(0, 20_000, numPartitions=1)
 
-    write(numbers.mapInArrow(fail_once, "body string"), topic=topic)
+    write(numbers.select(fail_once("id").alias("body")), topic=topic)
 
     rows = reading(topic, columns="body,properties").load().collect()
     bodies_by_id = {}

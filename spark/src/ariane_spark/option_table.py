@@ -134,7 +134,7 @@ OPTIONS: Final = (
         "500",
     ),
     Option("requestTimeoutMs", READ, "How long one request may take, in milliseconds.", "10000"),
-    Option("numRetries", READ, "How often a request that failed on its way is repeated.", "5"),
+    Option("numRetries", READ, "How often a request that failed on its way is repeated.", "8"),
     Option(
         "retryBackoffMs",
         READ,

@@ -63,7 +63,7 @@ class RequestPolicy:
     """
 
     timeout_ms: int = 10_000
-    retries_max: int = 5
+    retries_max: int = 8
     backoff_ms: int = 100
 
 

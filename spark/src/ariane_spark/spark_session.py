@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Mapping
 from importlib.resources import as_file, files
 from typing import Final
@@ -75,4 +76,8 @@ def session(
             wanted[_JAVA_OPTIONS] = f"{java_options} {log_option}".strip()
         for name, value in wanted.items():
             builder = builder.config(name, value)
-        return builder.getOrCreate()
+        with warnings.catch_warnings():
+            if quiet:
+                # Spark looks for pandas whether it is used or not, and queues need none.
+                warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
+            return builder.getOrCreate()

@@ -1,0 +1,160 @@
+"""Asking brokers by blocking calls: against real ones, and ones that go away."""
+
+import threading
+
+import pytest
+
+from ariane_record.arrow import to_arrow
+from ariane_sdk import Message, MessageQueue
+from ariane_sdk.errors import (
+    NameServersUnreachable,
+    QueueOffsetOutOfRange,
+    RouteNotFound,
+    ServiceUnavailable,
+)
+from ariane_sdk.sync import ClusterClient, Producer
+from ariane_servicekit.processes import LocalCluster
+from ariane_spark.columns import Detail, Projection, message_schema
+from ariane_spark.connection import connect_once
+from ariane_spark.option_table import Use
+from ariane_spark.options import RequestPolicy, read_options
+from ariane_spark.queue_client import QueueClient
+from ariane_spark.range_reader import RangeReader
+from ariane_spark.ranges import QueueRange
+
+NOBODY = "127.0.0.1:1"
+IMPATIENT = RequestPolicy(timeout_ms=2000, retries_max=1, backoff_ms=1)
+
+
+@pytest.fixture
+def queues(local_cluster):
+    return QueueClient(local_cluster.name_servers, IMPATIENT)
+
+
+@pytest.fixture
+def published(topic, producer):
+    """Thirty messages, by queue."""
+    results = producer.send_batch(
+        [Message(topic, b"%d" % n, tag=f"t{n % 2}", keys=("a", "b")) for n in range(30)]
+    )
+    by_queue = {}
+    for result in results:
+        by_queue.setdefault(result.message_queue, []).append(result)
+    return by_queue
+
+
+def test_bounds_of_all_queues_on_all_brokers(queues, topic, published):
+    bounds = queues.bounds([topic])
+
+    assert set(bounds) == {
+        MessageQueue(topic, broker, queue_id)
+        for broker in ("broker-a", "broker-b")
+        for queue_id in (0, 1)
+    }
+    assert {queue: kept.latest for queue, kept in bounds.items() if kept.latest} == {
+        queue: len(results) for queue, results in published.items()
+    }
+
+
+def test_offsets_by_time(queues, topic, published):
+    last_ms = max(r.store_timestamp_ms for results in published.values() for r in results)
+    ends = {queue: kept.latest for queue, kept in queues.bounds([topic]).items()}
+
+    assert queues.offsets_at([topic], last_ms + 1) == ends
+    assert queues.offsets_at([topic], 0) == dict.fromkeys(ends, 0)
+
+
+@pytest.mark.parametrize("detail", list(Detail))
+def test_a_range_at_every_level_of_detail(queues, topic, published, detail):
+    queue, results = max(published.items(), key=lambda item: len(item[1]))
+    part = QueueRange(queue, 1, len(results) - 1)
+
+    chunks = list(queues.read_range(part, detail, 1 << 16))
+
+    offsets = [offset for chunk in chunks for offset in chunk.queue_offset.tolist()]
+    assert offsets == list(range(1, len(results) - 1))
+    if detail >= Detail.PROPERTIES:
+        ids = [i for chunk in chunks for i in to_arrow(chunk, ["messageId"])[0].to_pylist()]
+        assert ids == [result.unique_id for result in results[1:-1]]
+    if detail is Detail.RECORDS:
+        assert all(chunk.bodies() for chunk in chunks)
+
+
+def test_a_range_ends_at_the_readable_end(queues, published):
+    queue, results = next(iter(published.items()))
+
+    chunks = list(queues.read_range(QueueRange(queue, 0, 1000), Detail.POSITIONS, 1 << 16))
+
+    assert sum(map(len, chunks)) == len(results)
+
+
+def test_a_range_that_begins_beyond_the_end_is_refused_with_what_is_kept(queues, published):
+    queue, results = next(iter(published.items()))
+
+    with pytest.raises(QueueOffsetOutOfRange) as refusal:
+        list(queues.read_range(QueueRange(queue, 99, 100), Detail.POSITIONS, 1 << 16))
+
+    kept = (refusal.value.min_queue_offset, refusal.value.max_queue_offset)
+    assert kept == (0, len(results))
+
+
+def test_a_topic_that_nobody_carries(queues):
+    with pytest.raises(RouteNotFound):
+        queues.bounds(["no-such-topic"])
+
+
+def test_one_of_the_name_servers_is_enough(local_cluster, topic):
+    queues = QueueClient(f"{NOBODY},{local_cluster.name_servers}", RequestPolicy(retries_max=0))
+
+    assert len(queues.bounds([topic])) == 4
+    assert len(queues.bounds([topic])) == 4
+
+
+def test_without_a_name_server_the_error_says_whom_it_asked():
+    with pytest.raises(NameServersUnreachable, match=NOBODY):
+        QueueClient(NOBODY, IMPATIENT).bounds(["orders"])
+
+
+def test_a_broker_that_the_route_does_not_know(queues, topic, published):
+    elsewhere = MessageQueue(topic, "broker-z", 0)
+
+    with pytest.raises(ServiceUnavailable, match="broker-z"):
+        next(queues.read_range(QueueRange(elsewhere, 0, 1), Detail.POSITIONS, 1 << 16))
+
+
+def test_connections_are_made_once_for_each_process(local_cluster):
+    given = {"endpoints": local_cluster.name_servers, "topic": "orders"}
+    options = read_options(given, Use.STREAM_READ)
+
+    assert connect_once(options) is connect_once(options)
+    other = read_options({**given, "requestTimeoutMs": "1"}, Use.STREAM_READ)
+    assert connect_once(other) is not connect_once(options)
+
+
+def test_a_broker_that_is_killed_and_comes_back_is_read_without_gap_or_repeat(
+    tmp_path, small_store
+):
+    with LocalCluster(tmp_path, extra_broker_args=small_store) as cluster:
+        endpoints = cluster.name_servers
+        with ClusterClient(endpoints) as client:
+            client.create_topic("orders", queue_count=1)
+        with Producer(endpoints) as producer:
+            bodies = [b"%06d" % n * 1000 for n in range(2000)]
+            producer.send_batch([Message("orders", body) for body in bodies])
+        options = read_options(
+            {"endpoints": endpoints, "topic": "orders", "fetchMaxBytes": "65536"}, Use.BATCH_READ
+        )
+        reader = RangeReader(QueueClient(endpoints, options.requests), options)
+        part = QueueRange(MessageQueue("orders", "broker-a", 0), 0, len(bodies))
+        batches = reader.batches([part], Projection.of(message_schema(["body"])))
+
+        read = next(batches)[0].to_pylist()
+        broker = cluster.brokers[0]
+        broker.kill()
+        revival = threading.Thread(target=cluster.call_blocking, args=(broker.restart,))
+        revival.start()
+        for batch in batches:
+            read += batch[0].to_pylist()
+        revival.join()
+
+    assert read == bodies
