@@ -63,6 +63,18 @@ def test_ready_then_sigterm_stops_in_order(start, tmp_path):
     assert not ready_file.exists()
 
 
+def test_sighup_stops_in_order_however_often_it_comes(start):
+    process = start("slow-drain", "--drain-s-max", "0.5")
+    process.stdout.readline()
+    process.send_signal(signal.SIGHUP)
+    seen = wait_for_line(process.stderr, "STEP drain")
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGHUP)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert steps(seen + errors.splitlines())[-1] == "stop"
+
+
 def test_sigint_stops_in_order_too(start):
     process = start()
     process.stdout.readline()

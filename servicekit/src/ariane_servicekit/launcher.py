@@ -1,7 +1,9 @@
 """``python -m ariane_servicekit.launcher PARENT MODULE ARGUMENT...``: a child that never outlives.
 
-Runs a module as ``python -m MODULE`` would, after asking Linux for a SIGTERM when the parent dies,
-however it dies: the child then drains and stops in order. Asking inside the child, not in a
+Runs a module as ``python -m MODULE`` would, after asking Linux for a SIGHUP when the parent dies,
+however it dies: the child then drains and stops in order. Not a SIGTERM: the kernel sends one for
+each thread of a dying parent that the child is handed on to, and a second SIGTERM means at once.
+Asking inside the child, not in a
 ``preexec_fn`` of the parent, keeps the parent's fork free of Python code, which would be unsafe
 beside the threads of gRPC and the JVM.
 
@@ -25,7 +27,9 @@ def main() -> None:
     """Tie this process to its parent and become the module."""
     parent, module, *arguments = sys.argv[1:]
     if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        # A parent under nohup hands down that it ignores the signal.
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGHUP)
         if os.getppid() != int(parent):
             # It died before the kernel knew of our wish.
             sys.exit(1)

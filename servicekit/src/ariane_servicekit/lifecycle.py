@@ -7,7 +7,8 @@
     exit <- stop <- server stops (grace) <- drain <- NOT_SERVING, closed to new calls <- signal
 
 * A taken port, a locked store, an illegal setting: one line on standard error, exit status 2.
-* SIGTERM and SIGINT ask for the way out; a second one ends the process at once.
+* SIGTERM and SIGINT ask for the way out; a second one ends the process at once. SIGHUP, which a
+  dying parent sends (see ``launcher``), asks too, however often it comes.
 * Until ``recover`` is done calls are refused with SERVICE_STARTING, from the signal on with
   SERVICE_DRAINING. Health answers all the time.
 * ``stop`` runs last and always, also when ``recover`` failed half way.
@@ -230,10 +231,18 @@ def _listen_to_signals(stop: StopRequest) -> None:
     def received(number: int, _frame: FrameType | None) -> None:
         for every in _SIGNALS:
             signal.signal(every, signal.SIG_DFL)
-        loop.call_soon_threadsafe(stop.request, signal.Signals(number).name)
+        ask(number)
+
+    def ask(number: int, _frame: FrameType | None = None) -> None:
+        # A signal may still come when the loop is closed and the process about to end.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(stop.request, signal.Signals(number).name)
 
     for every in _SIGNALS:
         signal.signal(every, received)
+    # Who ignores it, as nohup does, goes on ignoring it.
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, ask)
 
 
 def _refuse(service_name: str, error: Exception) -> int:
