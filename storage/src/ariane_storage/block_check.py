@@ -156,12 +156,10 @@ def _check_reserved(
 ) -> bool:
     """Whether each record ends with the checksum property; all of them do, or none."""
     has_room = properties_lengths >= CRC_PROPERTY_BYTES
-    if bool(has_room.all()):
-        prefix = FieldColumn(records, _PREFIX.dtype, ends - CRC_PROPERTY_BYTES, stride).get()
-        last = FieldColumn(records, "u1", ends - 1, stride).get()
-        reserved = (prefix == _PREFIX) & (last == _VALUE_END)
-    else:
-        reserved = np.zeros(len(ends), np.bool_)
+    # Every record is longer than the property, so that its last bytes can be looked at anyway.
+    prefix = FieldColumn(records, _PREFIX.dtype, ends - CRC_PROPERTY_BYTES, stride).get()
+    last = FieldColumn(records, "u1", ends - 1, stride).get()
+    reserved = has_room & (prefix == _PREFIX) & (last == _VALUE_END)
     if required:
         _require(reserved, "no room for its checksum at its end")
     if bool(reserved.all()):

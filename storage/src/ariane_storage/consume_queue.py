@@ -35,6 +35,7 @@ from ariane_storage.open_files import OpenFiles
 from ariane_storage.segment import segment_name, segment_starts
 
 _TAIL_CAPACITY_MIN: Final = 8
+_NEIGHBOURS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,11 +223,14 @@ class ConsumeQueue:
             if probe == high:
                 high = middle
                 continue
-            entry = self.entries(probe, 1)[0]
-            if int(entry["commit_log_offset"]) >= commit_log_offset:
-                high = middle
-            else:
+            if self._lies_below(probe, commit_log_offset):
                 low = probe + 1
+            else:
+                high = middle
+        # A damaged entry may have led the search astray: what lies just before counts as well.
+        for near in range(low - 1, max(self.min_offset, low - _NEIGHBOURS) - 1, -1):
+            if not self._lies_below(near, commit_log_offset):
+                low = near
         while low < self.end_offset and self._record_end(low) == 0:
             low += 1
         return low
@@ -242,6 +246,13 @@ class ConsumeQueue:
                 self._tail = _Tail(tail.start, entries, tail.count)
             else:
                 self._write(queue_offset, entry.tobytes())
+
+    def _lies_below(self, queue_offset: int, commit_log_offset: int) -> bool:
+        """Whether the record of an entry starts below an offset; so do holes."""
+        if self._record_end(queue_offset) == 0:
+            return True
+        start = int(self.entries(queue_offset, 1)["commit_log_offset"][0])
+        return 0 <= start < commit_log_offset
 
     # Files.
 
@@ -320,7 +331,8 @@ class ConsumeQueue:
         self.is_on_disk = low > first
         self.min_offset = first
         self._tail = _Tail(low, np.empty(0, ENTRY), 0)
-        self.last_record_end = self._last_record_end()
+        # A damaged size must not hide an entry that is known to be durable.
+        self.last_record_end = min(self._last_record_end(), commit_log_end)
 
     def _is_durable(self, queue_offset: int, commit_log_end: int) -> bool:
         entry = self._read(queue_offset, 1)[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from ariane_storage.recovery import Progress, ProgressCallback
 from ariane_storage.scan import Damage, Ending, scan
 
 _ENTRIES_AT_ONCE = 65_536
+_ENTRIES_MISSING: Final = "entries missing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,11 @@ class Inspection:
         """Damaged ranges of the commit log, those that no rebuild can mend."""
         return [finding for finding in self.findings if finding.where == "commit log"]
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is wrong but a torn tail, which the next start cuts."""
+        return all(finding.where == "tail" for finding in self.findings)
+
 
 @dataclass(slots=True)
 class _QueueColumns:
@@ -110,7 +117,12 @@ def inspect(store: ClosedStore, progress: ProgressCallback | None = None) -> Ins
         found.first_offset, found.last_offset = int(offsets[0]), int(offsets[-1])
     for (topic, queue_id), column in sorted(columns.items()):
         queue = store.queues.find(topic, queue_id)
-        found.findings += _check_queue(topic, queue_id, queue, column)
+        found.findings += [
+            finding
+            for finding in _check_queue(topic, queue_id, queue, column)
+            # After a crash queues are behind the log, and the next start sees to it.
+            if not (store.crashed and finding.reason == _ENTRIES_MISSING)
+        ]
     found.findings += _check_index(store, offsets)
     return found
 
@@ -144,7 +156,7 @@ def _check_queue(
     first, end = int(queue_offsets[0]), int(queue_offsets[-1]) + 1
     written = queue.end_offset if queue is not None else first
     if queue is None or written < end:
-        yield Finding("consume queue", "entries missing", max(first, written), end, topic, queue_id)
+        yield Finding("consume queue", _ENTRIES_MISSING, max(first, written), end, topic, queue_id)
     if queue is None:
         return
     if written > end:

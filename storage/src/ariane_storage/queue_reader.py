@@ -71,7 +71,17 @@ class QueueReader:
             on_fault=faults.append,
         )
         if faults or bool((entries["size"] == 0).any()):
-            self._settle(queue, queue_offset, entries, faults)
+            settled = self._settle(queue, queue_offset, entries, faults)
+            if settled:
+                return self.read(
+                    topic,
+                    queue_id,
+                    queue_offset,
+                    max_count=max_count,
+                    max_bytes=max_bytes,
+                    tag_codes=tag_codes,
+                    limit=limit,
+                )
         following = selection.next_queue_offset
         if not len(sizes):
             return _nothing(QueueReadStatus.FILTERED, following, low, high)
@@ -86,14 +96,16 @@ class QueueReader:
 
     def _settle(
         self, queue: ConsumeQueue, queue_offset: int, entries: Entries, faults: list[int]
-    ) -> None:
-        """See to what a read has passed over, so that the next read knows better.
+    ) -> bool:
+        """See to what a read has passed over; returns whether another read finds more.
 
         Between the ends of a queue every entry says something: zeros mean that a file was damaged.
         """
         empty = np.flatnonzero(entries["size"] == 0) + queue_offset
-        for fault in sorted({*faults, *empty.tolist()}):
-            settle_fault(self._parts, queue, fault)
+        settled = [
+            settle_fault(self._parts, queue, fault) for fault in sorted({*faults, *empty.tolist()})
+        ]
+        return any(settled)
 
     def at_time(
         self,

@@ -22,25 +22,30 @@ from ariane_storage.scan import Damage, Ending, record_at, scan
 _NEIGHBOURS_MAX: Final = 1000
 
 
-def settle_fault(parts: StoreParts, queue: ConsumeQueue, queue_offset: int) -> None:
-    """Quarantine the record of an entry, or put the entry right; a later read passes over it.
+def settle_fault(parts: StoreParts, queue: ConsumeQueue, queue_offset: int) -> bool:
+    """Quarantine the record of an entry, or put the entry right.
 
     Args:
         parts: The store.
         queue: The queue.
         queue_offset: Of an entry whose record is not what it should be.
+
+    Returns:
+        Whether the entry is another one now, so that it is worth reading again.
     """
     entry = queue.entries(queue_offset, 1)
     commit_log_offset, size = int(entry["commit_log_offset"][0]), int(entry["size"][0])
     if 0 < size < HOLE_SIZE and parts.quarantine.covers(commit_log_offset):
-        return
+        return False
     begin = _end_before(parts, queue, queue_offset)
     end = _begin_behind(parts, queue, queue_offset)
     found = _find(parts, queue, queue_offset, begin, end)
-    if found is not None:
-        queue.put(queue_offset, found)
-    elif size <= 0 or not parts.quarantine.covers(commit_log_offset):
-        queue.put(queue_offset, holes(1))
+    if found is None:
+        if size > 0 and parts.quarantine.covers(commit_log_offset):
+            return False
+        found = holes(1)
+    queue.put(queue_offset, found)
+    return True
 
 
 def _find(

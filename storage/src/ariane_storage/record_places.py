@@ -26,7 +26,9 @@ from ariane_record.layout import (
 from ariane_storage.block_check import checksums
 from ariane_storage.fields import FIELD_STARTS, FieldColumn, Int64s, checksum_digits, headers
 
-_PREFIX: Final = np.frombuffer(CRC_PROPERTY_PREFIX, f"V{len(CRC_PROPERTY_PREFIX)}")
+_PREFIX: Final = np.dtype(f"V{len(CRC_PROPERTY_PREFIX)}")
+_PREFIX_BYTES: Final = np.frombuffer(CRC_PROPERTY_PREFIX, np.uint8)
+_NEARLY: Final = len(CRC_PROPERTY_PREFIX) - 2
 _VALUE_END: Final = PROPERTY_VALUE_END[0]
 
 
@@ -135,7 +137,12 @@ def checksum_faults(places: RecordPlaces) -> NDArray[np.bool_]:
     buffer = places.buffer
     reserved = places.ends - places.properties_starts >= CRC_PROPERTY_BYTES
     safe = np.where(reserved, places.ends - CRC_PROPERTY_BYTES, places.starts)
-    reserved &= FieldColumn(buffer, _PREFIX.dtype, safe, 0).get() == _PREFIX
+    prefixes = FieldColumn(buffer, _PREFIX, safe, 0).get()
+    likeness = _likeness(prefixes)
+    # A name that is nearly that of the checksum is that of a checksum, with a flipped bit in it:
+    # taken for a record without one it would pass.
+    faults |= reserved & (likeness >= _NEARLY) & (likeness < len(CRC_PROPERTY_PREFIX))
+    reserved &= likeness == len(CRC_PROPERTY_PREFIX)
     whole, bodies = np.flatnonzero(reserved), np.flatnonzero(~reserved)
     if len(whole):
         covered = places.ends[whole] - CRC_PROPERTY_BYTES
@@ -147,8 +154,15 @@ def checksum_faults(places: RecordPlaces) -> NDArray[np.bool_]:
     if len(bodies):
         sums = checksums(buffer, places.body_starts[bodies], places.body_ends[bodies])
         kept = headers(buffer, places.starts[bodies], 0).field("body_crc")
-        faults[bodies] = kept != sums & np.uint32(CRC_MASK)
+        faults[bodies] |= kept != sums & np.uint32(CRC_MASK)
     return faults
+
+
+def _likeness(prefixes: NDArray[np.void]) -> NDArray[np.int64]:
+    """How many bytes of each are those of the checksum's name."""
+    as_bytes = prefixes.view(np.uint8).reshape(len(prefixes), len(CRC_PROPERTY_PREFIX))
+    likeness: NDArray[np.int64] = np.count_nonzero(as_bytes == _PREFIX_BYTES, axis=1)
+    return likeness
 
 
 def misplaced(places: RecordPlaces, begin: int) -> NDArray[np.bool_]:

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from ariane_record.layout import BLANK_SIZE_MIN_BYTES
 from ariane_storage.checkpoint import Checkpoint
 from ariane_storage.commit_log import CommitLog
 from ariane_storage.config import StoreConfig
@@ -175,8 +176,19 @@ class Recovery:
         front = bytes(segment.view[position : position + 8])
         return not any(front) or record_at(segment, position) is not None
 
+    def _ends_quietly(self, begin: int) -> bool:
+        """Whether the log was closed here: then nothing behind it has to be looked for."""
+        if self.crashed or self.checkpoint is None or self.log.shortened:
+            return False
+        if begin != self.checkpoint.dispatched_offset:
+            return False
+        front = self.log.view_of(begin, BLANK_SIZE_MIN_BYTES)
+        return front is None or not any(front)
+
     def _scan(self, begin: int, dispatcher: Dispatcher) -> Ending:
         segments = self.log.segments
+        if self._ends_quietly(begin):
+            return Ending(begin, None)
         total = segments[-1].end - begin if segments else 0
         done_in_segment = -1
         for event in scan(segments, begin):

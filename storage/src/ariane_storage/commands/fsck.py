@@ -45,7 +45,7 @@ def fsck(folder: Path, output_format: str, *, repair: bool) -> None:
     """List everything in the closed store in DIR that is not as it should be.
 
     Nothing is changed unless --repair is given. What is derived is mended by "ariane store
-    rebuild". The exit status is 1 if anything is left to report.
+    rebuild". The exit status is 1 if there is anything but a torn tail.
     """
     disk = OsDisk()
     with progress_on_stderr() as progress:
@@ -59,5 +59,5 @@ def fsck(folder: Path, output_format: str, *, repair: bool) -> None:
         print_rows(map(asdict, found.findings), _COLUMNS, output_format)
     else:
         click.echo(f"{found.records} records, nothing is wrong")
-    if found.findings:
+    if not found.is_sound:
         raise SystemExit(EXIT_DAMAGED)

@@ -46,6 +46,8 @@ def one_line_errors(command: _C) -> _C:
     def wrapped(*arguments: Any, **options: Any) -> Any:
         try:
             return command(*arguments, **options)
+        except BrokenPipeError:
+            raise  # Whoever read has read enough; click ends quietly.
         except (StorageError, OSError) as error:
             click.echo(f"ariane store: {error}", err=True)
             sys.exit(EXIT_FAILED)

@@ -3,9 +3,10 @@
 from ariane_storage.testing.faulty_disk import FaultyDisk, PowerLost
 from ariane_storage.testing.fixed_clock import FixedClock
 from ariane_storage.testing.model_store import ModelMessage, ModelStore
-from ariane_storage.testing.small import block_of, small_config
+from ariane_storage.testing.small import BORN_MS, block_of, small_config
 
 __all__ = [
+    "BORN_MS",
     "FaultyDisk",
     "FixedClock",
     "ModelMessage",

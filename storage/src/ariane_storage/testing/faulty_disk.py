@@ -38,6 +38,13 @@ class _NameChange:
 
     names: tuple[tuple[str, Inode | None], ...]
 
+    def copy(self, copies: dict[int, Inode]) -> _NameChange:
+        return _NameChange(
+            tuple(
+                (name, None if inode is None else copies[id(inode)]) for name, inode in self.names
+            )
+        )
+
 
 @dataclass(slots=True)
 class _Folder:
@@ -51,6 +58,19 @@ class _Folder:
         change = _NameChange(names)
         _apply(self.cached, change)
         self.pending.append(change)
+
+    def copy(self, copies: dict[int, Inode]) -> _Folder:
+        return _Folder(
+            {name: copies[id(inode)] for name, inode in self.cached.items()},
+            {name: copies[id(inode)] for name, inode in self.durable.items()},
+            [change.copy(copies) for change in self.pending],
+        )
+
+    def inodes(self) -> Iterator[Inode]:
+        yield from self.cached.values()
+        yield from self.durable.values()
+        for change in self.pending:
+            yield from (inode for _, inode in change.names if inode is not None)
 
     def sync(self) -> None:
         self.durable = dict(self.cached)
@@ -124,6 +144,14 @@ class FaultyDisk:
             inode.cached = bytearray(inode.cached)
         return after
 
+    def copy(self) -> FaultyDisk:
+        """Another disk with the same on it, without any faults to come."""
+        after = FaultyDisk()
+        copies = {id(inode): inode.copy() for inode in self._all_inodes()}
+        for path, folder in self._folders.items():
+            after._folders[path] = folder.copy(copies)
+        return after
+
     def flip_bit(self, path: Path, position: int, bit: int) -> None:
         """Change one bit of a file, as rot does: in the cache and on the medium."""
         inode = self._inode(path)
@@ -157,6 +185,10 @@ class FaultyDisk:
     def _flush_fails(self) -> bool:
         self.flushes += 1
         return self.flushes == self.flush_fails_at
+
+    def _all_inodes(self) -> Iterator[Inode]:
+        for folder in self._folders.values():
+            yield from folder.inodes()
 
     def _inodes(self) -> Iterator[Inode]:
         for folder in self._folders.values():

@@ -27,6 +27,13 @@ class Inode:
         self.durable = b""
         self.space = 0
 
+    def copy(self) -> Inode:
+        """The same file, on another disk."""
+        inode = Inode()
+        inode.cached = bytearray(self.cached)
+        inode.clean, inode.durable, inode.space = self.clean, self.durable, self.space
+        return inode
+
     def copy_for_restart(self, content: bytes) -> Inode:
         """The file after a restart, when only the medium counts."""
         inode = Inode()

@@ -1,0 +1,436 @@
+"""Opening a store again, after whatever has happened to it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ariane_storage import (
+    Damage,
+    DamageReason,
+    FlushMode,
+    StateFileDamaged,
+    Store,
+    StoreFormatError,
+    StoreLocked,
+)
+from ariane_storage.layout import LAYOUT_VERSION
+from ariane_storage.state_file import StateFile
+from ariane_storage.testing import FaultyDisk, PowerLost, block_of, small_config
+
+QUEUES = [("flights", 0), ("flights", 1), ("delays", 0)]
+
+
+def contents(store, read_all):
+    return {queue: read_all(store, *queue) for queue in QUEUES}
+
+
+def test_a_clean_stop_needs_no_scan(bench, fill, read_all):
+    store = bench.open()
+    fill(store)
+    before, end = contents(store, read_all), store.max_offset
+    store.close()
+    store = bench.open()
+    assert (store.recovery.crashed, store.recovery.records) == (False, 0)
+    assert store.recovery.scanned_from == store.recovery.end_offset == end
+    assert contents(store, read_all) == before
+    store.close()
+
+
+def test_a_crash_is_scanned_from_the_last_checkpoint(bench, fill, read_all):
+    store = bench.open()
+    fill(store)
+    store.flush_derived()
+    checkpoint = store.max_offset
+    fill(store, blocks=3)
+    before = contents(store, read_all)
+    steps = []
+    bench.disk = bench.disk.kill()
+    store = bench.open(progress=steps.append)
+    assert store.recovery.crashed
+    assert store.recovery.scanned_from == checkpoint
+    assert store.recovery.records == 9
+    assert contents(store, read_all) == before
+    assert steps[-1].done_bytes <= steps[-1].total_bytes
+    assert len(store.query_by_key("flights", "N0")) == len(
+        [m for queue in QUEUES[:2] for m in before[queue] if "N0" in m.keys]
+    )
+    store.close()
+
+
+def test_two_owners_of_one_folder(bench, store):
+    with pytest.raises(StoreLocked, match="another process"):
+        bench.open()
+    assert store.append_block(block_of("flights", [b"x"]), 0).count == 1
+
+
+def test_other_sizes_and_newer_formats_are_refused(bench):
+    bench.open().close()
+    with pytest.raises(StoreFormatError, match="segment_bytes = 8192, but 4096"):
+        Store.open(bench.root, small_config(segment_bytes=4096), disk=bench.disk)
+    layout = StateFile(bench.root / "layout.json", bench.disk)
+    layout.save({**(layout.load() or {}), "version": LAYOUT_VERSION + 1})
+    with pytest.raises(StoreFormatError, match="version 2"):
+        bench.open()
+
+
+def test_a_segment_longer_than_configured_is_refused(bench):
+    bench.open().close()
+    bench.disk.allocate(bench.segment_path(0), 16384)
+    with pytest.raises(StoreFormatError, match="16384 bytes long"):
+        bench.open()
+
+
+FIELDS = {
+    "size": (0, 4),
+    "magic": (4, 4),
+    "body crc": (8, 4),
+    "queue id": (12, 4),
+    "flag": (16, 4),
+    "queue offset": (20, 8),
+    "commit-log offset": (28, 8),
+    "system flag": (36, 4),
+    "born timestamp": (40, 8),
+    "born host": (48, 8),
+    "store timestamp": (56, 8),
+    "store host": (64, 8),
+    "attempts": (72, 4),
+    "half offset": (76, 8),
+    "body length": (84, 4),
+    "body": (88, 8),
+    "topic length": (-1, 1),
+    "topic": (-2, 3),
+    "properties length": (-3, 2),
+    "properties": (-4, 8),
+    "checksum": (-5, 20),
+}
+
+
+def field_range(record: bytes, name: str) -> tuple[int, int]:
+    begin, length = FIELDS[name]
+    topic = 88 + int.from_bytes(record[84:88], "big")
+    places = {
+        -1: topic,
+        -2: topic + 1,
+        -3: topic + 1 + record[topic],
+        -4: topic + 3 + record[topic],
+        -5: len(record) - 20,
+    }
+    return places.get(begin, begin), length
+
+
+@pytest.mark.parametrize("known", ["clean stop", "crash", "no checkpoint"])
+@pytest.mark.parametrize("name", FIELDS)
+def test_a_flipped_bit_in_any_field_costs_that_record_only(bench, fill, read_all, name, known):
+    store = bench.open()
+    results = fill(store)
+    before = contents(store, read_all)
+    victim = results[4]
+    begin, end = (int(offset) for offset in victim.commit_log_offsets[1:3])
+    record = bytes(store._parts.log.view_of(begin, end - begin))
+    if known == "clean stop":
+        store.close()
+    start, length = field_range(record, name)
+    if known == "no checkpoint":
+        bench.disk.remove(bench.root / "checkpoint")
+    for place in range(start, start + length):
+        for bit in (0, 7):
+            disk = bench.disk.copy()
+            disk.flip_bit(bench.segment_path(0), begin + place, bit)
+            damaged = replace(bench, disk=disk)
+            store = damaged.open()
+            after = contents(store, read_all)
+            expected = {**before}
+            queue = ("flights", 1)
+            lost = victim.first_queue_offset + 1
+            expected[queue] = [m for m in before[queue] if m.queue_offset != lost]
+            assert after == expected, (name, place, bit)
+            (damage,) = store.damage
+            assert damage.begin == begin
+            assert damage.end in {end, begin + int.from_bytes(record[:4], "big")}
+            store.close()
+            again = damaged.open()
+            assert contents(again, read_all) == expected
+            assert again.damage == (damage,)
+            again.close()
+
+
+def test_damage_in_an_old_segment_cuts_nothing_behind_it(bench, fill, read_all):
+    store = bench.open()
+    fill(store, blocks=40)
+    before = contents(store, read_all)
+    end = store.max_offset
+    assert end > 3 * bench.config.segment_bytes
+    store.close()
+    bench.disk.flip_bit(bench.segment_path(0), 1000, 3)
+    for name in ("checkpoint", "layout.json", "layout.json.sums"):
+        bench.disk.remove(bench.root / name)
+    bench.disk.write(bench.root / "abort", b"1")
+    store = bench.open()
+    assert store.max_offset == end
+    assert len(store.damage) == 1
+    assert sum(map(len, contents(store, read_all).values())) == sum(map(len, before.values())) - 1
+    store.close()
+
+
+def test_a_torn_tail_is_cut_and_never_comes_back(bench, fill, read_all):
+    store = bench.open()
+    fill(store, blocks=4)
+    store.flush_derived()
+    torn = store.append_block(block_of("flights", [b"torn" * 100]), 0)
+    begin = torn.first_commit_log_offset
+    bench.disk = bench.disk.kill()
+    bench.disk.flip_bit(bench.segment_path(0), begin + 100, 0)
+    store = bench.open()
+    assert store.recovery.cut_reason is DamageReason.CHECKSUM
+    assert store.max_offset == begin
+    assert bytes(store._parts.log.view_of(begin, 600)) == bytes(600)
+    # The cut is durable: power loss brings nothing of the old tail back.
+    disk = bench.disk.lose_power(1)
+    segment = disk.read(bench.segment_path(0))
+    assert not any(segment[begin:])
+    assert read_all(store, "flights", 0)[-1].body != b"torn" * 100
+
+
+@pytest.mark.parametrize("cut", [1, 8, 9, 100, 4096])
+@pytest.mark.parametrize("crashed", [False, True])
+def test_a_shortened_last_segment(bench, fill, read_all, cut, crashed):
+    store = bench.open()
+    fill(store, blocks=14)
+    before = contents(store, read_all)
+    end = store.max_offset
+    if crashed:
+        bench.disk = bench.disk.kill()
+    else:
+        store.close()
+    last = end - end % bench.config.segment_bytes
+    length = bench.config.segment_bytes - cut
+    bench.disk.shorten(bench.segment_path(last), length)
+    store = bench.open()
+    kept = [m for messages in before.values() for m in messages]
+    kept = [m for m in kept if m.commit_log_offset + 400 < last + length]
+    found = [m for messages in contents(store, read_all).values() for m in messages]
+    assert {m.commit_log_offset for m in kept} <= {m.commit_log_offset for m in found}
+    assert store.max_offset == min(end, store.max_offset)
+    assert bench.disk.size_of(bench.segment_path(last)) == bench.config.segment_bytes
+    store.append_block(block_of("flights", [b"goes on"]), 0)
+    assert read_all(store, "flights", 0)[-1].body == b"goes on"
+    store.close()
+
+
+def test_a_shortened_last_segment_that_lost_records(bench, fill, read_all):
+    store = bench.open()
+    results = fill(store, blocks=5)
+    store.close()
+    length = int(results[-1].commit_log_offsets[1]) + 10
+    bench.disk.shorten(bench.segment_path(0), length)
+    store = bench.open()
+    assert store.max_offset == results[-1].commit_log_offsets[1]
+    assert len(read_all(store, "flights", 1)) == 4
+    store.close()
+
+
+def test_an_empty_last_segment_is_completed(bench, fill, read_all):
+    store = bench.open()
+    fill(store, blocks=3)
+    before = contents(store, read_all)
+    store.close()
+    bench.disk.write(bench.segment_path(8192), b"")
+    store = bench.open()
+    assert contents(store, read_all) == before
+    store.close()
+
+
+def test_a_missing_middle_segment_is_a_declared_gap(bench, fill, read_all):
+    store = bench.open()
+    fill(store, blocks=40)
+    before = contents(store, read_all)
+    store.close()
+    bench.disk.remove(bench.segment_path(8192))
+    store = bench.open()
+    after = contents(store, read_all)
+    kept = {
+        queue: [m for m in messages if not 8192 <= m.commit_log_offset < 16384]
+        for queue, messages in before.items()
+    }
+    assert after == kept
+    gap = Damage(8192, 16384, DamageReason.SEGMENT_MISSING)
+    assert store.damage == (gap,)
+    store.close()
+    bench.disk.remove(bench.root / "checkpoint")
+    store = bench.open()
+    assert contents(store, read_all) == kept
+    assert store.damage == (gap,)
+    store.close()
+
+
+def files_below(bench, *parts):
+    return [path for path in bench.disk.paths() if set(parts) & set(path.parts)]
+
+
+@pytest.mark.parametrize("what", ["consumequeue", "index", "checkpoint", "quarantine.json"])
+@pytest.mark.parametrize("how", ["removed", "shortened", "zeroed", "flipped"])
+def test_derived_files_in_any_state_lead_to_the_same_messages(bench, fill, read_all, what, how):
+    store = bench.open()
+    fill(store, blocks=30)
+    before = contents(store, read_all)
+    keys = [
+        [m.commit_log_offset for m in store.query_by_key("flights", f"N{n}", max_count=999)]
+        for n in range(4)
+    ]
+    store.close()
+    for path in files_below(bench, what):
+        size = bench.disk.size_of(path)
+        if how == "removed":
+            bench.disk.remove(path)
+        elif how == "shortened":
+            bench.disk.shorten(path, size // 2)
+        elif how == "zeroed":
+            bench.disk.write(path, bytes(size))
+        else:
+            for place in range(0, size, 7):
+                bench.disk.flip_bit(path, place, place % 8)
+    store = bench.open()
+    assert contents(store, read_all) == before
+    if how != "flipped" or what != "index":
+        found = [
+            [m.commit_log_offset for m in store.query_by_key("flights", f"N{n}", max_count=999)]
+            for n in range(4)
+        ]
+        assert found == keys
+    store.close()
+
+
+def test_every_flipped_bit_of_a_consume_queue_is_seen_and_mended(bench, fill, read_all):
+    store = bench.open()
+    fill(store, blocks=6, count=2, length=24)
+    before = read_all(store, "flights", 0)
+    store.close()
+    path = bench.root / "consumequeue" / "flights" / "0" / f"{0:020d}"
+    sound = bench.disk.read(path)
+    for place in range(len(before) * 20):
+        bench.disk.flip_bit(path, place, place % 8)
+        store = bench.open()
+        assert read_all(store, "flights", 0) == before, place
+        assert store.damage == ()
+        store.close()
+        mended = bench.disk.read(path)
+        # The tag's hash is a hint for filters, and is not compared with the record on each read.
+        assert mended == sound or place % 20 >= 12
+        bench.disk.write(path, sound)
+
+
+def live(bench, acknowledged):
+    """A store's life in which everything happens; notes up to where records are promised."""
+    store = bench.open()
+    for number in range(9):
+        bodies = [f"{number}.{place};".encode() * 40 for place in range(3)]
+        block = block_of("flights", bodies, keys=[[f"N{number}"]] * 3, tags=["t"] * 3)
+        appended = store.append_block(block, number % 2)
+        if number % 2:
+            acknowledged.append(min(store.flush(), appended.next_commit_log_offset))
+        if number == 4:
+            store.flush_derived()
+            store.prepare_next_segment()
+        if number == 6:
+            bench.disk.used_ratio = 0.86
+            store.apply_retention()
+            bench.disk.used_ratio = None
+    store.close()
+
+
+def written(bench):
+    """What the same life leaves when nothing fails: body by commit-log offset."""
+    live(bench, [])
+    store = bench.open()
+    found = {}
+    for queue_id in (0, 1):
+        low, high = store.queue_bounds("flights", queue_id)
+        for queue_offset in range(low, high):
+            read = store.read_queue("flights", queue_id, queue_offset, max_count=1, max_bytes=1)
+            found[queue_id, queue_offset] = bytes(read.chunks[0])
+    store.close()
+    return found
+
+
+@pytest.mark.parametrize("flush_mode", list(FlushMode))
+def test_power_lost_at_every_step(bench, read_all, flush_mode):
+    bench.config = small_config(flush_mode=flush_mode)
+    expected = written(replace(bench, disk=FaultyDisk()))
+    total = step_count(bench)
+    assert total > 60
+    for step in range(1, total + 1):
+        for seed in (0, 1):
+            after_crash(bench, read_all, expected, step, seed)
+
+
+def step_count(bench):
+    probe = replace(bench, disk=FaultyDisk())
+    live(probe, [])
+    return probe.disk.steps
+
+
+def after_crash(bench, read_all, expected, step, seed):
+    crashing = replace(bench, disk=FaultyDisk(power_fails_at=step))
+    acknowledged = [0]
+    with pytest.raises(PowerLost):
+        live(crashing, acknowledged)
+    survivor = replace(bench, disk=crashing.disk.lose_power(seed * 1000 + step))
+    store = survivor.open()
+    where = (step, seed)
+    assert store.max_offset >= acknowledged[-1], where
+    assert store.damage == (), where
+    before = {}
+    for queue_id in (0, 1):
+        messages = read_all(store, "flights", queue_id)
+        low, high = store.queue_bounds("flights", queue_id)
+        assert [m.queue_offset for m in messages] == list(range(low, high)), where
+        for message in messages:
+            record = expected.get((queue_id, message.queue_offset))
+            # Retention removes what the undisturbed life had removed in the end.
+            assert record is None or message.body in record, where
+            assert message.body == message.body[: len(message.body) // 40] * 40, where
+        before[queue_id] = messages
+    # A second recovery, interrupted or not, changes nothing.
+    twice = replace(bench, disk=survivor.disk.lose_power(step))
+    again = twice.open()
+    for queue_id in (0, 1):
+        assert read_all(again, "flights", queue_id) == before[queue_id], where
+    appended = again.append_block(block_of("flights", [b"on"]), 0)
+    assert appended.first_queue_offset == again.queue_bounds("flights", 0)[1] - (
+        0 if again.config.flush_mode is FlushMode.SYNC else 1
+    )
+    again.close()
+
+
+def test_recovery_interrupted_at_every_step(bench, fill, read_all):
+    store = bench.open()
+    fill(store, blocks=10)
+    store.flush_derived()
+    fill(store, blocks=10)
+    before = contents(store, read_all)
+    disk = bench.disk.kill()
+    disk.remove(bench.root / "checkpoint")
+    total = None
+    for step in range(1, 2000):
+        image = disk.copy()
+        image.power_fails_at = step
+        try:
+            replace(bench, disk=image).open()
+            total = step
+        except PowerLost:
+            pass
+        store = replace(bench, disk=image.kill()).open()
+        assert contents(store, read_all) == before, step
+        if total is not None:
+            break
+    assert total is not None
+    assert total > 20
+
+
+def test_state_that_cannot_be_read_is_refused_not_guessed(bench):
+    bench.open().close()
+    bench.disk.write(bench.root / "layout.json", b"{")
+    with pytest.raises(StateFileDamaged, match=r"layout\.json"):
+        bench.open()
