@@ -1,5 +1,6 @@
 """OffsetService: unknown is absent, nothing beyond the end, durable on demand."""
 
+import asyncio
 import json
 
 import pytest
@@ -83,6 +84,16 @@ async def test_durable_offsets_are_on_the_disk_with_the_answer(broker, tmp_path)
     await broker.store_offset("group", "orders", 0, 2, durable=True)
     content = (tmp_path / "store" / "config" / "consumerOffset.json").read_text()
     assert json.loads(content)["offsetTable"] == {"orders@group": {"0": 2}}
+
+
+async def test_offsets_are_saved_every_few_seconds(running, tmp_path):
+    async with running(offset_save_s=0.02) as broker:
+        await broker.create_topic("orders")
+        await broker.store_offset("group", "orders", 0, 0)
+        path = tmp_path / "store" / "config" / "consumerOffset.json"
+        async with asyncio.timeout(10):
+            while "orders@group" not in path.read_text():  # noqa: ASYNC110 - the disk tells nobody.
+                await asyncio.sleep(0.005)
 
 
 async def test_groups_are_made_by_their_first_offset_only_where_allowed(running, refused):

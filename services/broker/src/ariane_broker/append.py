@@ -34,6 +34,9 @@ from ariane_servicekit.errors import ServiceError, feature_not_available, field_
 from ariane_storage.append import Appended
 from ariane_storage.errors import BlockRejected, StorageError, StorePoisoned
 
+BATCHES_MAX: Final = 4096
+"""Batches of one call: each costs some 100 us of the loop, however small it is."""
+
 _BODY_LENGTH_START: Final = HEADER_BYTES - 4
 _PACKED_TYPES: Final = frozenset(
     {
@@ -167,7 +170,7 @@ class AppendRecords:
         """Append batches, in order, each whole or not at all.
 
         Args:
-            batches: At least one.
+            batches: 1 to ``BATCHES_MAX``.
             born_host: Where the producer was seen.
 
         Returns:
@@ -178,8 +181,8 @@ class AppendRecords:
         """
         if self.draining:
             raise broker_draining()
-        if not batches:
-            raise field_invalid("batches", "must hold at least one batch")
+        if not 1 <= len(batches) <= BATCHES_MAX:
+            raise field_invalid("batches", f"must be 1 to {BATCHES_MAX}", len(batches))
         for position, batch in enumerate(batches):
             if batch.queue_id < 0:
                 field = f"batches[{position}].queue_id"
@@ -243,6 +246,8 @@ class AppendRecords:
 
     def _check_body_sizes(self, block: RecordBlock) -> None:
         """Refuse bodies beyond the limit; looks inside only where a record is large enough."""
+        if block.size_bytes <= self._body_bytes_max:
+            return
         sizes = block.sizes
         if not len(sizes) or int(sizes.max()) <= self._body_bytes_max:
             return

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from ariane.broker.v1.pull_service_pb2 import (
     PullRecordsRequest,
     PullRecordsResponse,
-    QueueRecords,
 )
 from ariane.broker.v1.send_service_pb2 import (
     AppendBatch,
@@ -128,17 +127,17 @@ def pull_order(request: PullRecordsRequest, *, hold_seconds_max: float | None) -
 
 def pull_response(pulled: Sequence[PulledQueue]) -> PullRecordsResponse:
     """The answer to a pull."""
-    return PullRecordsResponse(queues=map(_queue_records, pulled))
-
-
-def _queue_records(pulled: PulledQueue) -> QueueRecords:
-    return QueueRecords(
-        topic=pulled.queue.topic,
-        queue_id=pulled.queue.queue_id,
-        error=None if pulled.error is None else status_of(pulled.error),
-        next_queue_offset=pulled.next_queue_offset,
-        min_queue_offset=pulled.min_queue_offset,
-        max_queue_offset=pulled.max_queue_offset,
-        record_sizes=pulled.sizes.astype(_INT32, copy=False).tobytes(),
-        records=pulled.records,
-    )
+    response = PullRecordsResponse()
+    for queue in pulled:
+        # Made in its place: a message that is put into another one is copied, blocks and all.
+        response.queues.add(
+            topic=queue.queue.topic,
+            queue_id=queue.queue.queue_id,
+            error=None if queue.error is None else status_of(queue.error),
+            next_queue_offset=queue.next_queue_offset,
+            min_queue_offset=queue.min_queue_offset,
+            max_queue_offset=queue.max_queue_offset,
+            record_sizes=queue.sizes.astype(_INT32, copy=False).tobytes(),
+            records=queue.records,
+        )
+    return response
