@@ -76,5 +76,12 @@ def test_one_property_is_what_decoding_all_gives(encoded, name):
     assert find_property(encoded, name.encode()) == plain_decode(encoded).get(name, "")
 
 
+def test_an_empty_value_does_not_hide_an_earlier_one():
+    encoded = b"a\x01first\x02a\x01second\x02a\x01\x02"
+
+    assert decode_properties(encoded) == {"a": "second"}
+    assert find_property(encoded, b"a") == "second"
+
+
 def test_a_name_within_another_is_not_found():
     assert find_property(b"MYTAGS\x01x\x02TAGS2\x01y\x02v\x01TAGS\x02", b"TAGS") == ""
