@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane_record.errors import IllegalProperty
-from ariane_record.properties import decode_properties, encode_properties, find_property
+from ariane_record.properties import decode_properties, encode_properties, property_finder
 from ariane_record.testing import property_maps
 
 # Few letters, so that separators, empty parts and repeated names meet.
@@ -73,15 +73,17 @@ def test_bytes_that_are_no_text_do_not_hide_the_rest():
 
 @given(ROUGH, st.sampled_from(["a", "b", "ab", "ba"]))
 def test_one_property_is_what_decoding_all_gives(encoded, name):
-    assert find_property(encoded, name.encode()) == plain_decode(encoded).get(name, "")
+    assert property_finder(name)(encoded) == plain_decode(encoded).get(name, "")
 
 
 def test_an_empty_value_does_not_hide_an_earlier_one():
     encoded = b"a\x01first\x02a\x01second\x02a\x01\x02"
 
     assert decode_properties(encoded) == {"a": "second"}
-    assert find_property(encoded, b"a") == "second"
+    assert property_finder("a")(encoded) == "second"
 
 
 def test_a_name_within_another_is_not_found():
-    assert find_property(b"MYTAGS\x01x\x02TAGS2\x01y\x02v\x01TAGS\x02", b"TAGS") == ""
+    find_tag = property_finder("TAGS")
+
+    assert find_tag(b"MYTAGS\x01x\x02TAGS2\x01y\x02v\x01TAGS\x02") == ""

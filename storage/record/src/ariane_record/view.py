@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +22,12 @@ from ariane_record.layout import (
 )
 from ariane_record.message import find_spans, split_keys
 from ariane_record.message_id import encode_offset_message_id
-from ariane_record.properties import decode_properties, find_property
+from ariane_record.properties import decode_properties, property_finder
 
-_KEYS: Final = PropertyName.KEYS.encode()
-_MESSAGE_GROUP: Final = PropertyName.MESSAGE_GROUP.encode()
-_TAGS: Final = PropertyName.TAGS.encode()
-_UNIQUE_ID: Final = PropertyName.UNIQUE_ID.encode()
+_find_keys = property_finder(PropertyName.KEYS)
+_find_message_group = property_finder(PropertyName.MESSAGE_GROUP)
+_find_tag = property_finder(PropertyName.TAGS)
+_find_unique_id = property_finder(PropertyName.UNIQUE_ID)
 
 _unpack_ipv4_header = HEADER_STRUCTS[False, False].unpack_from
 
@@ -72,22 +72,22 @@ class MessageView:
     @property
     def tag(self) -> str:
         """The tag, or an empty text."""
-        return find_property(self._encoded_properties, _TAGS)
+        return _find_tag(self._encoded_properties)
 
     @property
     def keys(self) -> tuple[str, ...]:
         """The keys under which the message is found again."""
-        return split_keys(find_property(self._encoded_properties, _KEYS))
+        return split_keys(_find_keys(self._encoded_properties))
 
     @property
     def message_group(self) -> str:
         """The ordering key, or an empty text."""
-        return find_property(self._encoded_properties, _MESSAGE_GROUP)
+        return _find_message_group(self._encoded_properties)
 
     @property
     def unique_id(self) -> str:
         """The id that the producer gave, or an empty text."""
-        return find_property(self._encoded_properties, _UNIQUE_ID)
+        return _find_unique_id(self._encoded_properties)
 
     @property
     def message_id(self) -> str:
