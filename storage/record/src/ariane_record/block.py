@@ -212,24 +212,13 @@ class BlockEncoder:
             or system_flag & HOST_FLAGS
         ):
             raise self._refusal(size, properties_length, key_count)
+        body_crc = crc32_of(body) & CRC_MASK
         header = _pack_unowned_header(
-            size,
-            self._magic,
-            crc32_of(body) & CRC_MASK,
-            flag,
-            system_flag,
-            born_timestamp_ms,
-            body_length,
+            size, self._magic, body_crc, flag, system_flag, born_timestamp_ms, body_length
         )
+        counted = properties_length.to_bytes(2)
         # Nothing below raises: a record is in the block as a whole or not at all.
-        self._parts += (
-            header,
-            body,
-            self._topic_part,
-            properties_length.to_bytes(2),
-            encoded,
-            EMPTY_CRC_PROPERTY,
-        )
+        self._parts += (header, body, self._topic_part, counted, encoded, EMPTY_CRC_PROPERTY)
         self._sizes.append(size)
         self._tags.append(tag)
         self._key_counts.append(key_count)
