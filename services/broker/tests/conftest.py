@@ -197,7 +197,7 @@ def settings_for(tmp_path):
     def make(**changes):
         values = {
             "store_path": tmp_path / "store",
-            "segment_bytes": 16 << 20,
+            "segment_bytes": 6 << 20,
             "consume_queue_entries": 1000,
             "index_slots": 1000,
             "index_items": 4000,

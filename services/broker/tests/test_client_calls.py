@@ -183,9 +183,3 @@ async def test_clients_are_told_when_the_broker_stops(running):
     async with channel:
         await next_notice(call, "broker_draining")
         assert await call.read() is aio.EOF
-
-
-async def test_what_is_not_there_yet_says_so(broker, refused):
-    call = broker.clients.LockQueues(client_pb.LockQueuesRequest())
-    failure = await refused(call)
-    assert (failure.reason, failure.code) == ("FEATURE_NOT_AVAILABLE", "UNIMPLEMENTED")

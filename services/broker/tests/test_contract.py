@@ -1,10 +1,10 @@
 """The broker serves its whole part of the contract, and says what is not there yet."""
 
-import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from ariane.broker.v1 import broker_service_pb2 as broker_pb
+from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import receive_service_pb2 as receive_pb
 from ariane.broker.v1 import retry_service_pb2 as retry_pb
 from ariane.broker.v1 import send_service_pb2 as send_pb
@@ -61,27 +61,30 @@ _PROBE_NAMES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("service", "method", "request_"),
-    [
-        ("receives", "ReceiveMessages", receive_pb.ReceiveMessagesRequest()),
-        ("receives", "AckMessages", receive_pb.AckMessagesRequest()),
-        ("receives", "ChangeInvisibleDuration", receive_pb.ChangeInvisibleDurationRequest()),
-        ("retries", "ReturnMessage", retry_pb.ReturnMessageRequest()),
-        ("sends", "RecallMessage", send_pb.RecallMessageRequest()),
-        ("transactions", "EndTransaction", transaction_pb.EndTransactionRequest()),
-        ("transactions", "CheckTransaction", transaction_pb.CheckTransactionRequest()),
-        ("transactions", "ListHalfMessages", transaction_pb.ListHalfMessagesRequest()),
-        ("transactions", "StageBatchRecords", transaction_pb.StageBatchRecordsRequest()),
-        ("transactions", "CommitBatch", transaction_pb.CommitBatchRequest()),
-        ("transactions", "AbortBatch", transaction_pb.AbortBatchRequest()),
-        ("transactions", "GetBatchProgress", transaction_pb.GetBatchProgressRequest()),
-    ],
+EMPTY_ROOMS = (
+    ("receives", "ReceiveMessages", receive_pb.ReceiveMessagesRequest()),
+    ("receives", "AckMessages", receive_pb.AckMessagesRequest()),
+    ("receives", "ChangeInvisibleDuration", receive_pb.ChangeInvisibleDurationRequest()),
+    ("retries", "ReturnMessage", retry_pb.ReturnMessageRequest()),
+    ("sends", "RecallMessage", send_pb.RecallMessageRequest()),
+    ("clients", "GetClientState", client_pb.GetClientStateRequest()),
+    ("clients", "LockQueues", client_pb.LockQueuesRequest()),
+    ("clients", "UnlockQueues", client_pb.UnlockQueuesRequest()),
+    ("transactions", "EndTransaction", transaction_pb.EndTransactionRequest()),
+    ("transactions", "CheckTransaction", transaction_pb.CheckTransactionRequest()),
+    ("transactions", "ListHalfMessages", transaction_pb.ListHalfMessagesRequest()),
+    ("transactions", "StageBatchRecords", transaction_pb.StageBatchRecordsRequest()),
+    ("transactions", "CommitBatch", transaction_pb.CommitBatchRequest()),
+    ("transactions", "AbortBatch", transaction_pb.AbortBatchRequest()),
+    ("transactions", "GetBatchProgress", transaction_pb.GetBatchProgressRequest()),
 )
-async def test_empty_rooms_say_so(broker, refused, service, method, request_):
-    failure = await refused(getattr(getattr(broker, service), method)(request_))
-    assert (failure.reason, failure.code) == ("FEATURE_NOT_AVAILABLE", "UNIMPLEMENTED")
-    assert failure.metadata["feature"]
+
+
+async def test_empty_rooms_say_so(broker, refused):
+    for service, method, request in EMPTY_ROOMS:
+        failure = await refused(getattr(getattr(broker, service), method)(request))
+        assert (failure.reason, failure.code) == ("FEATURE_NOT_AVAILABLE", "UNIMPLEMENTED"), method
+        assert failure.metadata["feature"]
 
 
 async def test_settings_are_listed(broker, refused):

@@ -15,7 +15,7 @@ async def start(tmp_path):
     async def start_process(*flags, store="store"):
         child = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "ariane_broker"),
-            *("--store-path", str(tmp_path / store), "--segment-bytes", str(16 << 20)),
+            *("--store-path", str(tmp_path / store), "--segment-bytes", str(6 << 20)),
             *("--index-slots", "1000", "--index-items", "4000", "--grace-s", "0.1"),
             *flags,
             stdout=asyncio.subprocess.PIPE,

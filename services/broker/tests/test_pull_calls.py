@@ -145,7 +145,7 @@ async def test_a_held_pull_names_every_queue_when_its_time_ends(broker):
 
 async def test_a_held_pull_is_answered_before_its_deadline(broker):
     await broker.create_topic("orders")
-    (pulled,) = await broker.pull(("orders", 0, 0), hold_s=20, timeout=1)
+    (pulled,) = await broker.pull(("orders", 0, 0), hold_s=20, timeout=0.5)
     assert pulled.next_queue_offset == 0
 
 
