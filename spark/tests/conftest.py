@@ -168,6 +168,8 @@ def spark(tmp_path_factory):
             "spark.local.dir": str(folder / "local"),
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.sql.shuffle.partitions": "2",
+            # Tests are over before optimised code would pay.
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             # Not UTC, so that a time zone that slips in anywhere is seen.
             "spark.sql.session.timeZone": "America/New_York",
         },

@@ -19,6 +19,7 @@ from ariane_spark.connection import connect_once
 from ariane_spark.option_table import Use
 from ariane_spark.options import RequestPolicy, read_options
 from ariane_spark.queue_client import QueueClient
+from ariane_spark.range_chunks import HeadersTooShort
 from ariane_spark.range_reader import RangeReader
 from ariane_spark.ranges import QueueRange
 
@@ -120,6 +121,27 @@ def test_a_broker_that_the_route_does_not_know(queues, topic, published):
 
     with pytest.raises(ServiceUnavailable, match="broker-z"):
         next(queues.read_range(QueueRange(elsewhere, 0, 1), Detail.POSITIONS, 1 << 16))
+
+
+def test_what_headers_cannot_say_is_read_as_records_from_there_on(cluster):
+    queue = cluster.add("orders", "broker-a", 0, 6)
+
+    class CutHeaders(QueueClient):
+        def _chunks(self, part, detail, chunk_bytes):
+            for chunk in cluster.read_range(part, detail, chunk_bytes):
+                if detail is not Detail.RECORDS and chunk.queue_offset[0] >= 2:
+                    raise HeadersTooShort
+                yield chunk
+
+    chunks = CutHeaders(NOBODY, IMPATIENT).read_range(
+        QueueRange(queue, 0, 6), Detail.POSITIONS, 1 << 16
+    )
+
+    assert [offset for chunk in chunks for offset in chunk.queue_offset] == list(range(6))
+    assert cluster.reads == [
+        (QueueRange(queue, 0, 6), Detail.POSITIONS),
+        (QueueRange(queue, 2, 6), Detail.RECORDS),
+    ]
 
 
 def test_connections_are_made_once_for_each_process(local_cluster):
