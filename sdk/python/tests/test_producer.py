@@ -134,6 +134,7 @@ async def test_queue_and_selector_decide(world):
         (Message("orders", b"", tag="a||b"), errors.MessageIllegal),
         (Message("orders", b"", tag="*"), errors.MessageIllegal),
         (Message("orders", b"", keys=("with space",)), errors.MessageIllegal),
+        (Message("orders", b"", keys="o-1"), errors.MessageIllegal),
         (Message("orders", b"", keys=tuple(map(str, range(300)))), errors.MessageIllegal),
         (Message("orders", b"", properties={"DELAY": "3"}), errors.MessageIllegal),
         (Message("orders", b"", properties={"a": "\x01"}), errors.MessageIllegal),

@@ -26,6 +26,7 @@ from ariane_sdk._connections import Connections
 from ariane_sdk._log import logger
 from ariane_sdk._settings import ConsumerSettings
 from ariane_sdk._status import error_from_rpc
+from ariane_sdk._tasks import start_task
 from ariane_sdk._timestamps import duration_s
 from ariane_sdk.errors import CallError
 
@@ -91,7 +92,7 @@ class Attachment:
         self._leaving = False
         self._attached = asyncio.Event()
         self._tried = asyncio.Event()
-        self._task = asyncio.create_task(self._run(), name=f"ariane-attach-{broker_name}")
+        self._task = start_task(self._run(), f"attach-{broker_name}")
 
     @property
     def attached(self) -> bool:

@@ -43,7 +43,7 @@ class BrokerSender:
             transmit: Makes one call.
             clock: Tells when a repeated batch may travel again.
             calls_in_flight_max: Calls at the same time.
-            request_bytes_max: Bytes of records in one call; a single larger batch goes alone.
+            request_bytes_max: Bytes of batches in one call; a single larger batch goes alone.
         """
         self.broker_name = broker_name
         self._transmit = transmit
@@ -119,13 +119,13 @@ class BrokerSender:
                 next_s = min(next_s, batch.not_before_s)
             if early or (batch.pinned and batch.queue in held_queues):
                 held.append(batch)
-            elif taken and size_bytes + batch.size_bytes > self._request_bytes_max:
+            elif taken and size_bytes + batch.wire_bytes > self._request_bytes_max:
                 self._waiting.appendleft(batch)
                 break
             else:
                 batch.open = False
                 taken.append(batch)
-                size_bytes += batch.size_bytes
+                size_bytes += batch.wire_bytes
             if batch.pinned:
                 held_queues.add(batch.queue)
         self._waiting.extendleft(reversed(held))

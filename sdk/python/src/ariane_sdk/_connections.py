@@ -65,9 +65,9 @@ class Connections:
             ClientNotRunning: The connections were closed.
             ClientForked: They were made in a parent process.
         """
+        self._fork_guard.check()
         channel = self._channels.get(address)
         if channel is None:
-            self._fork_guard.check()
             if self._closed:
                 raise ClientNotRunning("the client is closed")
             channel = insecure_channel(address, options=CHANNEL_OPTIONS)

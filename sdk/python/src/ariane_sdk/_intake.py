@@ -23,8 +23,9 @@ from ariane_sdk._send_batch import SendBatch
 from ariane_sdk._send_buffer import SendBuffer
 from ariane_sdk._sending import Sending
 from ariane_sdk._settings import ProducerSettings
+from ariane_sdk._tasks import start_task
 from ariane_sdk._topic_lane import NO_WISH, ParkedMessage, QueueWish, TopicLane
-from ariane_sdk.errors import ArianeError, CallError, NameServersUnreachable
+from ariane_sdk.errors import ArianeError, CallError, MessageIllegal, NameServersUnreachable
 
 TAGS_REMEMBERED_MAX: Final = 4096
 """Tags that are known to be legal."""
@@ -163,6 +164,8 @@ class Intake:
             self._tags_seen.add(checked_tag(message.tag))
         if message.properties:
             check_property_names(message)
+        if isinstance(message.keys, str):
+            raise MessageIllegal(f"keys {message.keys!r}: a tuple of texts is expected, not a text")
 
     def _open_batch(
         self, lane: TopicLane, queue: MessageQueue | None, body_bytes: int
@@ -186,9 +189,8 @@ class Intake:
         return batch
 
     def _fits(self, batch: SendBatch, body_bytes: int) -> bool:
-        size_bytes = batch.size_bytes
         return batch.open and (
-            not size_bytes or size_bytes + body_bytes <= self._settings.batch_bytes_max
+            not batch.count or batch.wire_bytes + body_bytes <= self._settings.batch_bytes_max
         )
 
     async def _shares(
@@ -291,7 +293,7 @@ class Intake:
 
     def _start_learning(self, lane: TopicLane) -> asyncio.Task[None]:
         if lane.route_task is None:
-            lane.route_task = self._loop.create_task(self._learn_route(lane))
+            lane.route_task = start_task(self._learn_route(lane), f"route-{lane.topic}")
         return lane.route_task
 
     async def _learn_route(self, lane: TopicLane) -> None:

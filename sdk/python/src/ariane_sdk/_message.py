@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import IntEnum
@@ -48,7 +48,7 @@ class Message:
     topic: str
     body: bytes | bytearray | memoryview
     tag: str = ""
-    keys: tuple[str, ...] | list[str] = ()
+    keys: Sequence[str] = ()
     message_group: str = ""
     properties: Mapping[str, str] = field(default_factory=dict)
     flag: int = 0

@@ -19,6 +19,7 @@ from ariane_sdk._session import Session
 from ariane_sdk._settings import ConsumerSettings
 from ariane_sdk._start_position import StartPosition, begin_offsets
 from ariane_sdk._tag_filter import TagFilter
+from ariane_sdk._tasks import loop_for_ever, start_task
 from ariane_sdk.errors import ArianeError, CallError, ServiceUnavailable
 
 ACQUIRE_RETRY_S: Final = 1.0
@@ -114,10 +115,8 @@ class OwnedQueues:
         for broker_name, queues in by_broker.items():
             self._acquiring.update(queues)
             self._acquired.clear()
-            task = asyncio.create_task(
-                self._take_over(broker_name, queues, handover_s),
-                name=f"ariane-take-over-{broker_name}",
-            )
+            take_over = self._take_over(broker_name, queues, handover_s)
+            task = start_task(take_over, f"take-over-{broker_name}")
             self._acquisitions.add(task)
             task.add_done_callback(self._acquisitions.discard)
 
@@ -128,12 +127,14 @@ class OwnedQueues:
 
     async def store_loop(self) -> None:
         """Store offsets every few seconds."""
-        while True:
-            await self._clock.sleep(self._settings.offset_store_interval_s)
-            try:
-                await self.store(durable=False)
-            except CallError as error:
-                logger.info("offsets of group %s are stored later: %s", self._group, error)
+        await loop_for_ever(self._store_by_and_by, self._clock)
+
+    async def _store_by_and_by(self) -> None:
+        await self._clock.sleep(self._settings.offset_store_interval_s)
+        try:
+            await self.store(durable=False)
+        except CallError as error:
+            logger.info("offsets of group %s are stored later: %s", self._group, error)
 
     async def store(self, *, durable: bool) -> None:
         """Store the offsets that have changed.
@@ -248,7 +249,7 @@ class OwnedQueues:
     def _give_up(self, queue: MessageQueue, *, store: bool) -> None:
         work = self._works.pop(queue)
         self._pull_loop(queue.broker_name).remove(queue)
-        task = asyncio.create_task(self._release(work, store=store), name=f"ariane-release-{queue}")
+        task = start_task(self._release(work, store=store), f"release-{queue}")
         self._releases[queue] = task
         task.add_done_callback(lambda _: self._releases.pop(queue, None))
 
@@ -297,7 +298,7 @@ class OwnedQueues:
         return broker
 
     def _suspect_route(self, topic: str, _error: CallError) -> None:
-        task = asyncio.create_task(self._refresh(topic), name=f"ariane-suspect-{topic}")
+        task = start_task(self._refresh(topic), f"suspect-{topic}")
         self._acquisitions.add(task)
         task.add_done_callback(self._acquisitions.discard)
 

@@ -27,6 +27,7 @@ from ariane_sdk._queue_work import QueueWork
 from ariane_sdk._settings import ConsumerSettings
 from ariane_sdk._status import error_from_rpc, error_from_status
 from ariane_sdk._tag_filter import TagFilter
+from ariane_sdk._tasks import loop_for_ever, start_task
 from ariane_sdk._timestamps import duration_from
 from ariane_sdk.errors import CallError, QueueOffsetOutOfRange
 
@@ -86,7 +87,7 @@ class PullLoop:
         self._interrupt: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
         self._failure_count = 0
-        self._task = asyncio.create_task(self._run(), name=f"ariane-pull-{broker_name}")
+        self._task = start_task(loop_for_ever(self._turn, clock), f"pull-{broker_name}")
 
     def add(self, work: QueueWork) -> None:
         """Pull this queue too."""
@@ -126,26 +127,26 @@ class PullLoop:
     def _is_ready(self, work: QueueWork) -> bool:
         return work.wants_records and work.not_before_s <= self._clock.monotonic_s()
 
-    async def _run(self) -> None:
-        while True:
-            self._changed.clear()
-            ready = {key: work for key, work in self._works.items() if self._is_ready(work)}
-            if not ready:
-                await self._wait_for_change()
-                continue
-            try:
-                response = await self._pull(ready)
-            except AioRpcError as rpc_error:
-                peer = f"broker {self.broker_name}"
-                await self._back_off(error_from_rpc(rpc_error, peer=peer), ready)
-            except CallError as error:
-                await self._back_off(error, ready)
-            else:
-                self._failure_count = 0
-                for records in response.queues if response is not None else ():
-                    self._take_in(records)
-                    # Decoding takes time: others have their turn between queues.
-                    await asyncio.sleep(0)
+    async def _turn(self) -> None:
+        """One pull, or one wait for something to pull."""
+        self._changed.clear()
+        ready = {key: work for key, work in self._works.items() if self._is_ready(work)}
+        if not ready:
+            await self._wait_for_change()
+            return
+        try:
+            response = await self._pull(ready)
+        except AioRpcError as rpc_error:
+            peer = f"broker {self.broker_name}"
+            await self._back_off(error_from_rpc(rpc_error, peer=peer), ready)
+        except CallError as error:
+            await self._back_off(error, ready)
+        else:
+            self._failure_count = 0
+            for records in response.queues if response is not None else ():
+                self._take_in(records)
+                # Decoding takes time: others have their turn between queues.
+                await asyncio.sleep(0)
 
     async def _wait_for_change(self) -> None:
         """Wait for a queue that is ready, or for the time at which one may be pulled again."""

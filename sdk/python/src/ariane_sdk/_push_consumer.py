@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from functools import partial
 from random import Random
 from types import TracebackType
 from typing import Final, Self
@@ -26,6 +27,7 @@ from ariane_sdk._session import Session
 from ariane_sdk._settings import ConsumerSettings
 from ariane_sdk._start_position import StartPosition, checked_start
 from ariane_sdk._tag_filter import TagFilter
+from ariane_sdk._tasks import loop_for_ever, start_task
 from ariane_sdk.errors import CallError, ClientNotRunning, IllegalArgument
 
 GOODBYE_TIMEOUT_S: Final = 1.0
@@ -190,9 +192,11 @@ class PushConsumer:
             await self.stop()
             raise
         session.routes.start()
+        self._rebalance_wanted.set()
+        rebalance = partial(self._rebalance_when_wanted, session)
         self._tasks = [
-            asyncio.create_task(self._rebalance_loop(session), name="ariane-rebalance"),
-            asyncio.create_task(self._owned.store_loop(), name="ariane-store-offsets"),
+            start_task(loop_for_ever(rebalance, self._clock), "rebalance"),
+            start_task(self._owned.store_loop(), "store-offsets"),
         ]
 
     async def stop(self) -> None:
@@ -267,7 +271,7 @@ class PushConsumer:
         for name, attachment in list(self._attachments.items()):
             if wanted.get(name) != attachment.address:
                 del self._attachments[name]
-                farewell = asyncio.create_task(attachment.close(GOODBYE_TIMEOUT_S))
+                farewell = start_task(attachment.close(GOODBYE_TIMEOUT_S), f"farewell-{name}")
                 self._farewells.add(farewell)
                 farewell.add_done_callback(self._farewells.discard)
         membership = membership_of(self._group, self._filters, self._strategy, ordered=False)
@@ -289,7 +293,11 @@ class PushConsumer:
     async def _wait_attached(self) -> None:
         """Wait until every broker has been tried, and one at least has let the consumer in."""
         attachments = list(self._attachments.values())
-        await asyncio.gather(*(attachment.wait_tried() for attachment in attachments))
+        try:
+            async with asyncio.timeout(self._settings.call_timeout_s):
+                await asyncio.gather(*(attachment.wait_tried() for attachment in attachments))
+        except TimeoutError:
+            pass  # A broker that says nothing at all is one that is not there.
         if self._failure is not None:
             raise self._failure
         if any(attachment.attached for attachment in attachments):
@@ -313,21 +321,20 @@ class PushConsumer:
             self._assigned.set()
             self._stopped.set()
 
-    async def _rebalance_loop(self, session: Session) -> None:
-        self._rebalance_wanted.set()
-        while True:
-            try:
-                async with asyncio.timeout(self._settings.rebalance_interval_s):
-                    await self._rebalance_wanted.wait()
-            except TimeoutError:
-                pass
-            self._rebalance_wanted.clear()
-            try:
-                await self._rebalance(session)
-            except CallError as error:
-                logger.info("group %s keeps its assignment: %s", self._group, error)
-                self._rebalance_wanted.set()
-            await self._clock.sleep(self._settings.rebalance_gap_s_min)
+    async def _rebalance_when_wanted(self, session: Session) -> None:
+        """One round of the loop: wait until told or long enough, then divide the queues anew."""
+        try:
+            async with asyncio.timeout(self._settings.rebalance_interval_s):
+                await self._rebalance_wanted.wait()
+        except TimeoutError:
+            pass
+        self._rebalance_wanted.clear()
+        try:
+            await self._rebalance(session)
+        except CallError as error:
+            logger.info("group %s keeps its assignment: %s", self._group, error)
+            self._rebalance_wanted.set()
+        await self._clock.sleep(self._settings.rebalance_gap_s_min)
 
     async def _rebalance(self, session: Session) -> None:
         """Own what falls to this member, and nothing else; keep all when nobody can tell."""

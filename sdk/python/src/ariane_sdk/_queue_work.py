@@ -10,6 +10,7 @@ from ariane_sdk._listener import Deliver
 from ariane_sdk._log import logger
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._settings import ConsumerSettings
+from ariane_sdk._tasks import start_task
 from ariane_sdk._window import Delivery, QueueWindow
 
 TURN_MESSAGES: Final = 256
@@ -77,7 +78,7 @@ class QueueWork:
 
     def start(self) -> None:
         """Start delivering."""
-        self._task = asyncio.create_task(self._run(), name=f"ariane-queue-{self.queue}")
+        self._task = start_task(self._run(), f"queue-{self.queue}")
 
     def wake(self) -> None:
         """Look into the window: something arrived."""

@@ -10,6 +10,7 @@ from ariane_sdk._clock import Clock
 from ariane_sdk._log import logger
 from ariane_sdk._name_servers import NameServers
 from ariane_sdk._route import Route
+from ariane_sdk._tasks import loop_for_ever, start_task
 from ariane_sdk.errors import CallError
 
 REFRESH_INTERVAL_S: Final = 30.0
@@ -39,7 +40,8 @@ class Routes:
 
     def start(self) -> None:
         """Start refreshing."""
-        self._loop_task = asyncio.create_task(self._refresh_loop(), name="ariane-routes")
+        refresh = loop_for_ever(self._refresh_all, self._clock)
+        self._loop_task = start_task(refresh, "routes")
 
     async def close(self) -> None:
         """Stop refreshing."""
@@ -114,7 +116,6 @@ class Routes:
             listener(route)
         return route
 
-    async def _refresh_loop(self) -> None:
-        while True:
-            await self._clock.sleep(REFRESH_INTERVAL_S)
-            await asyncio.gather(*map(self.refresh, list(self._routes)))
+    async def _refresh_all(self) -> None:
+        await self._clock.sleep(REFRESH_INTERVAL_S)
+        await asyncio.gather(*map(self.refresh, list(self._routes)))

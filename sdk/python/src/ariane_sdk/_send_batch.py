@@ -24,6 +24,10 @@ from ariane_sdk.errors import CallError, SendError
 RECORD_OVERHEAD_BYTES_MAX: Final = 1024 + PROPERTIES_BYTES_MAX
 """What a record may have beside its body: header, topic, properties."""
 
+KEY_HASH_BYTES: Final = 4
+COLUMN_BYTES: Final = 4 + 4 + 1 + KEY_HASH_BYTES
+"""Columns of one record beside its keys: size, tag code, number of keys, hash of the unique id."""
+
 _INT32_LITTLE: Final = np.dtype("<i4")
 
 
@@ -53,6 +57,7 @@ class SendBatch:
         "_done",
         "_encoder",
         "_futures",
+        "_key_bytes",
         "_unique_ids",
         "deadline_s",
         "error",
@@ -98,6 +103,7 @@ class SendBatch:
             queue.topic, size_bytes_max=2 * (body_bytes_max + RECORD_OVERHEAD_BYTES_MAX)
         )
         self._block: RecordBlock | None = None
+        self._key_bytes = 0
         self._unique_ids: list[str] = []
         self._futures: list[asyncio.Future[SendResult] | None] = []
         self._done: asyncio.Future[None] | None = None
@@ -112,6 +118,11 @@ class SendBatch:
         """Bytes of its records."""
         block = self._block
         return self._encoder.size_bytes if block is None else block.size_bytes
+
+    @property
+    def wire_bytes(self) -> int:
+        """Bytes that it takes on the wire: records and columns."""
+        return self.size_bytes + COLUMN_BYTES * len(self._unique_ids) + self._key_bytes
 
     @property
     def settled(self) -> bool:
@@ -149,26 +160,31 @@ class SendBatch:
             flag=message.flag,
             born_timestamp_ms=born_timestamp_ms,
         )
+        if message.keys:
+            self._key_bytes += KEY_HASH_BYTES * len(message.keys)
         self._unique_ids.append(unique_id)
         self._futures.append(future)
         return size
 
-    def to_wire(self) -> AppendBatch:
-        """Close it, and give what travels."""
+    def to_wire(self, wire: AppendBatch) -> None:
+        """Close it, and say what travels.
+
+        Args:
+            wire: Filled in place: a message that is put into another one is copied, records and
+                all.
+        """
         self.open = False
         block = self._block
         if block is None:
             block = self._block = self._encoder.finish()
-        return AppendBatch(
-            topic=self.topic,
-            queue_id=self.queue.queue_id,
-            record_sizes=block.sizes.astype(_INT32_LITTLE, copy=False).tobytes(),
-            tag_codes=block.tag_codes.astype(_INT32_LITTLE, copy=False).tobytes(),
-            key_counts=block.key_counts.tobytes(),
-            key_hashes=block.key_hashes.astype(_INT32_LITTLE, copy=False).tobytes(),
-            records_crc32=block.crc32,
-            records=bytes(block.records),
-        )
+        wire.topic = self.topic
+        wire.queue_id = self.queue.queue_id
+        wire.record_sizes = block.sizes.astype(_INT32_LITTLE, copy=False).tobytes()
+        wire.tag_codes = block.tag_codes.astype(_INT32_LITTLE, copy=False).tobytes()
+        wire.key_counts = block.key_counts.tobytes()
+        wire.key_hashes = block.key_hashes.astype(_INT32_LITTLE, copy=False).tobytes()
+        wire.records_crc32 = block.crc32
+        wire.records = bytes(block.records)
 
     def go_elsewhere(self, is_welcome: Callable[[str], bool]) -> None:
         """Go to another queue next; a pinned batch stays.

@@ -15,9 +15,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from grpc.aio import AioRpcError
-
-from ariane.broker.v1.send_service_pb2 import AppendRecordsRequest
+from ariane.broker.v1.send_service_pb2 import AppendRecordsRequest, AppendRecordsResponse
+from ariane_sdk._broker_calls import answer_of
 from ariane_sdk._broker_sender import BrokerSender
 from ariane_sdk._clock import Clock
 from ariane_sdk._connections import Connections
@@ -25,7 +24,7 @@ from ariane_sdk._log import logger
 from ariane_sdk._routes import Routes
 from ariane_sdk._send_batch import SendBatch
 from ariane_sdk._settings import ProducerSettings
-from ariane_sdk._status import ROUTING_REASONS, error_from_rpc, error_from_status
+from ariane_sdk._status import ROUTING_REASONS, error_from_status
 from ariane_sdk.errors import ArianeError, CallError, DeadlinePassed, ServiceUnavailable
 
 REPEATED_REASONS: Final = ROUTING_REASONS | {"DEADLINE_PASSED"}
@@ -124,27 +123,11 @@ class Sending:
                 self._fail(batch, DeadlinePassed("its time was up before it left", retriable=True))
         if not in_time:
             return
-        addresses = (self._address(broker_name, batch.topic) for batch in in_time)
-        address = next(filter(None, addresses), "")
-        request = AppendRecordsRequest(
-            batches=[batch.to_wire() for batch in in_time], producer_group=self._group
-        )
-        timeout_s = min(batch.deadline_s for batch in in_time) - now_s
-        timeout_s = max(CALL_TIMEOUT_S_MIN, min(timeout_s, self._settings.call_timeout_s))
+        address = self._address(broker_name, in_time)
+        peer = f"broker {broker_name} at {address}"
+        time_left_s = min(batch.deadline_s for batch in in_time) - now_s
         try:
-            if not address:
-                raise ServiceUnavailable(
-                    f"no address of broker {broker_name} is known",
-                    retriable=True,
-                    reason="BROKER_NOT_PRIMARY",
-                )
-            response = await self._connections.send(address).AppendRecords(
-                request, timeout=timeout_s
-            )
-        except AioRpcError as rpc_error:
-            error = error_from_rpc(rpc_error, peer=f"broker {broker_name} at {address}")
-            await self._failed_whole(broker_name, in_time, error)
-            return
+            response = await answer_of(self._append(address, in_time, time_left_s), peer)
         except CallError as error:
             await self._failed_whole(broker_name, in_time, error)
             return
@@ -152,7 +135,6 @@ class Sending:
         failed: list[tuple[SendBatch, CallError]] = []
         for batch, result in zip(in_time, response.results, strict=True):
             if result.HasField("error"):
-                peer = f"broker {broker_name} at {address}"
                 failed.append((batch, error_from_status(result.error, peer=peer)))
             else:
                 size_bytes = batch.size_bytes
@@ -160,6 +142,17 @@ class Sending:
                 self._forget(batch, size_bytes)
         if failed:
             await self._after_failure(broker_name, failed)
+
+    async def _append(
+        self, address: str, batches: Sequence[SendBatch], time_left_s: float
+    ) -> AppendRecordsResponse:
+        if not address:
+            raise ServiceUnavailable("nobody knows where it is", reason="BROKER_NOT_PRIMARY")
+        request = AppendRecordsRequest(producer_group=self._group)
+        for batch in batches:
+            batch.to_wire(request.batches.add())
+        timeout_s = max(CALL_TIMEOUT_S_MIN, min(time_left_s, self._settings.call_timeout_s))
+        return await self._connections.send(address).AppendRecords(request, timeout=timeout_s)
 
     async def _failed_whole(
         self, broker_name: str, batches: Sequence[SendBatch], error: CallError
@@ -229,10 +222,14 @@ class Sending:
         until_s = self._avoided_until_s.get(broker_name)
         return until_s is not None and self._clock.monotonic_s() < until_s
 
-    def _address(self, broker_name: str, topic: str) -> str:
-        route = self._routes.cached(topic)
-        broker = route.broker(broker_name) if route is not None else None
-        return broker.primary_address if broker is not None else ""
+    def _address(self, broker_name: str, batches: Sequence[SendBatch]) -> str:
+        """Where a broker is, as the route of any of these batches says; nothing if none does."""
+        for batch in batches:
+            route = self._routes.cached(batch.topic)
+            broker = route.broker(broker_name) if route is not None else None
+            if broker is not None and broker.primary_address:
+                return broker.primary_address
+        return ""
 
     def _fail(self, batch: SendBatch, error: CallError) -> None:
         size_bytes = batch.size_bytes

@@ -21,9 +21,9 @@ class ProducerSettings:
         repeat_delay_s_max: Upper bound of that delay.
         avoid_broker_s: How long a broker that did not answer gets no messages that others can take.
         body_bytes_max: Bytes of one body.
-        batch_bytes_max: Bytes of records after which a batch takes no more; a larger message is a
-            batch of its own.
-        request_bytes_max: Bytes of records in one call to a broker; a larger batch goes alone.
+        batch_bytes_max: Bytes of records and their columns after which a batch takes no more; a
+            larger message is a batch of its own.
+        request_bytes_max: Bytes of batches in one call to a broker; a larger batch goes alone.
         calls_in_flight_max: Calls to one broker at the same time. Order within a queue is kept
             with any number.
         buffered_bytes_max: Bytes of records that wait or travel; senders wait beyond that.
@@ -36,7 +36,7 @@ class ProducerSettings:
     repeat_delay_s_max: float = 1.0
     avoid_broker_s: float = 2.0
     body_bytes_max: int = BODY_BYTES_MAX
-    batch_bytes_max: int = 1 << 20
+    batch_bytes_max: int = 2 << 20
     request_bytes_max: int = 4_000_000
     calls_in_flight_max: int = 1
     buffered_bytes_max: int = 64 << 20
