@@ -1,0 +1,41 @@
+"""``ariane cluster``: who is there."""
+
+from __future__ import annotations
+
+import click
+
+from ariane_admin.connection import name_servers_option, run_async
+from ariane_admin.output import Output, output_option
+from ariane_sdk import ClusterClient, LiveBroker
+
+
+@click.group()
+def cluster() -> None:
+    """Look at the whole cluster."""
+
+
+@cluster.command("show")
+@name_servers_option
+@output_option
+def show(*, name_servers: str, output: Output) -> None:
+    """Show the brokers that live, as the name servers know them."""
+
+    async def ask() -> list[LiveBroker]:
+        async with ClusterClient(name_servers) as client:
+            return await client.list_brokers()
+
+    output.rows(
+        ["cluster", "broker", "id", "address", "zone", "topics", "last_heard"],
+        [
+            {
+                "cluster": broker.cluster_name,
+                "broker": broker.broker_name,
+                "id": broker.broker_id,
+                "address": broker.address,
+                "zone": broker.zone,
+                "topics": broker.topic_count,
+                "last_heard": broker.last_heard_time.isoformat(timespec="seconds"),
+            }
+            for broker in run_async(ask())
+        ],
+    )

@@ -1,0 +1,139 @@
+"""``ariane consume``: messages become lines."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import aclosing
+
+import click
+
+from ariane_admin.connection import name_servers_option, run_async
+from ariane_admin.message_lines import as_row
+from ariane_admin.output import Output, output_option
+from ariane_admin.queue_tail import tail
+from ariane_admin.start_position import StartPosition, StartPositionType
+from ariane_sdk import PushConsumer, QueueReader, ReceivedMessage
+
+_LISTENER_BATCH = 32
+
+
+class _Enough(Exception):
+    """No more messages are wanted: a message that is refused so stays unconsumed."""
+
+
+class _Lines:
+    """Writes messages, as many as are wanted."""
+
+    def __init__(self, output: Output, tags: Sequence[str], count: int | None) -> None:
+        self._output = output
+        self._tags = frozenset(tags)
+        self._left = count
+        self.enough = asyncio.Event()
+
+    async def listen(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Write `messages`: the listener of a consumer."""
+        for message in messages:
+            self.write(message)
+
+    def write(self, message: ReceivedMessage) -> None:
+        """Write one message if it is wanted.
+
+        Raises:
+            _Enough: There were as many as wanted before.
+        """
+        if self.enough.is_set():
+            raise _Enough
+        if self._tags and message.tag not in self._tags:
+            return
+        if self._output.for_programs:
+            self._output.line(as_row(message))
+        else:
+            click.echo(bytes(message.body))
+        if self._left is not None:
+            self._left -= 1
+            if self._left == 0:
+                self.enough.set()
+
+
+@click.command()
+@click.argument("topic")
+@click.option(
+    "--from",
+    "start",
+    type=StartPositionType(),
+    default="latest",
+    show_default=True,
+    help="Where to begin: a time is 2026-01-31T10:00:00Z. With --group, where it never was.",
+)
+@click.option("--count", type=click.IntRange(1), help="Stop after so many messages.")
+@click.option("--tag", "tags", multiple=True, help="Only messages with this tag; may be repeated.")
+@click.option(
+    "--no-follow", is_flag=True, help="Stop at the end of what is stored. Not with --group."
+)
+@click.option("--group", help="Consume as a member of this group, and store how far it came.")
+@name_servers_option
+@output_option
+def consume(
+    *,
+    topic: str,
+    start: StartPosition,
+    count: int | None,
+    tags: tuple[str, ...],
+    no_follow: bool,
+    group: str | None,
+    name_servers: str,
+    output: Output,
+) -> None:
+    """Write the messages of TOPIC, a line each, until Ctrl-C.
+
+    Without --group nothing is stored and nobody else notices.
+
+    \b
+    Examples:
+      ariane consume orders --from earliest --count 10
+      ariane consume orders --from earliest --no-follow -o json
+      ariane consume orders --group billing --tag created
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    if group is not None and no_follow:
+        raise click.UsageError("--no-follow and --group exclude each other")
+    lines = _Lines(output, tags, count)
+    if group is None:
+        run_async(_without_group(name_servers, topic, start, lines, follow=not no_follow))
+        return
+    consumer = PushConsumer(
+        name_servers,
+        group=group,
+        subscriptions={topic: " || ".join(tags) or "*"},
+        listener=lines.listen,
+        start=start,
+        # One message at a time, where the last one counts: the rest stays with the group.
+        batch_size=_LISTENER_BATCH if count is None else 1,
+    )
+    run_async(_as_member(consumer, lines))
+
+
+async def _without_group(
+    name_servers: str, topic: str, start: StartPosition, lines: _Lines, *, follow: bool
+) -> None:
+    async with (
+        QueueReader(name_servers) as reader,
+        aclosing(tail(reader, topic, start, follow=follow)) as messages,
+    ):
+        async for message in messages:
+            lines.write(message)
+            if lines.enough.is_set():
+                return
+
+
+async def _as_member(consumer: PushConsumer, lines: _Lines) -> None:
+    async with consumer:
+        stopped = asyncio.create_task(consumer.run_until_stopped())
+        enough = asyncio.create_task(lines.enough.wait())
+        try:
+            await asyncio.wait([stopped, enough], return_when=asyncio.FIRST_COMPLETED)
+            if stopped.done():
+                stopped.result()
+        finally:
+            stopped.cancel()
+            enough.cancel()

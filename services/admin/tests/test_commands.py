@@ -1,0 +1,213 @@
+"""Commands against a real cluster, and what `ariane dev` tells people to try."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ariane_admin.cli import main
+from ariane_admin.exits import ExitStatus
+from ariane_servicekit.processes import LocalCluster
+
+BIN = Path(sys.executable).parent
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with LocalCluster(tmp_path_factory.mktemp("cluster"), brokers=2) as running:
+        yield running
+
+
+@pytest.fixture
+def ariane(cluster, capfd, monkeypatch):
+    """Run a command that must succeed, and return what it wrote."""
+    monkeypatch.setenv("ARIANE_NAME_SERVERS", cluster.name_servers)
+
+    def run(*arguments, status=ExitStatus.DONE):
+        capfd.readouterr()
+        assert main(arguments) == status
+        out, err = capfd.readouterr()
+        return out if status is ExitStatus.DONE else err
+
+    return run
+
+
+@pytest.fixture
+def lines(tmp_path):
+    """Write a file of lines."""
+
+    def write(*texts):
+        path = tmp_path / "lines"
+        path.write_text("".join(f"{text}\n" for text in texts))
+        return str(path)
+
+    return write
+
+
+def test_a_topic_is_created_listed_and_shown(ariane):
+    assert ariane("topic", "create", "orders", "--queues", "3") == "Topic orders is there.\n"
+    assert {"topic": "orders"} in json.loads(ariane("topic", "list", "-o", "json"))
+    queues = json.loads(ariane("topic", "show", "orders", "-o", "json"))
+    assert [(queue["broker"], queue["queue_id"]) for queue in queues] == [
+        (broker, queue_id) for broker in ("broker-a", "broker-b") for queue_id in range(3)
+    ]
+    assert all(queue["messages"] == 0 for queue in queues)
+    assert "broker-b" in ariane("topic", "show", "orders")
+
+
+def test_a_topic_that_is_there_is_refused_unless_that_is_well(ariane):
+    ariane("topic", "create", "twice")
+    assert "twice" in ariane("topic", "create", "twice", status=ExitStatus.REFUSED)
+    ariane("topic", "create", "twice", "--exists-ok")
+
+
+def test_an_illegal_name_is_wrong_usage(ariane):
+    ariane("topic", "create", "no spaces", status=ExitStatus.USAGE)
+
+
+def test_a_topic_that_is_not_there(ariane):
+    [line] = ariane("topic", "show", "nowhere", status=ExitStatus.NOT_FOUND).splitlines()
+    assert "nowhere" in line
+
+
+def test_the_cluster_shows_its_brokers(ariane, cluster):
+    brokers = json.loads(ariane("cluster", "show", "-o", "json"))
+    assert [(b["broker"], b["id"], b["address"]) for b in brokers] == [
+        (broker.name, 0, broker.address) for broker in cluster.brokers
+    ]
+
+
+def test_lines_become_messages_and_lines_again(ariane, lines):
+    ariane("topic", "create", "texts")
+    source = lines("one", "two", "three")
+    sent = ariane("produce", "texts", source, "--tag", "created", "--group", "c-7", "--key", "k")
+    assert sent == "Sent 3 messages to texts.\n"
+    assert ariane("consume", "texts", "--from", "earliest", "--no-follow") == "one\ntwo\nthree\n"
+    [first, _] = ariane(
+        "consume", "texts", "--from", "earliest", "--count", "2", "-o", "json"
+    ).splitlines()
+    message = json.loads(first)
+    assert (message["body"], message["tag"], message["keys"]) == ("one", "created", ["k"])
+    assert (message["message_group"], message["queue_offset"]) == ("c-7", 0)
+
+
+def test_json_lines_say_everything_themselves(ariane, lines):
+    ariane("topic", "create", "objects")
+    source = lines(
+        json.dumps({"body": "a", "tag": "paid", "properties": {"shop": "Paris"}}),
+        json.dumps({"body": "b", "tag": "sent"}),
+    )
+    result = json.loads(ariane("produce", "objects", source, "--input", "json", "-o", "json"))
+    assert result == {"topic": "objects", "sent": 2}
+    out = ariane(
+        *("consume", "objects", "--from", "earliest", "--no-follow"), "--tag", "paid", "-o", "json"
+    )
+    message = json.loads(out)
+    assert (message["body"], message["properties"]["shop"]) == ("a", "Paris")
+
+
+def test_a_broken_line_stops_with_its_number(ariane, lines):
+    ariane("topic", "create", "broken")
+    source = lines('{"body": "a"}', "not json")
+    err = ariane("produce", "broken", source, "--input", "json", status=ExitStatus.USAGE)
+    assert "line 2 is no message" in err
+
+
+def test_a_group_goes_on_where_it_was(ariane, lines):
+    ariane("topic", "create", "work", "--queues", "1")
+    ariane("produce", "work", lines("one", "two", "three"), "--group", "all")
+    member = ("consume", "work", "--group", "workers", "--from", "earliest")
+    assert ariane(*member, "--count", "2") == "one\ntwo\n"
+    assert ariane(*member, "--count", "1") == "three\n"
+
+
+def test_a_time_to_begin_needs_a_zone(ariane):
+    for wrong in ("yesterday", "2026-01-31T10:00:00"):
+        err = ariane("consume", "work", "--from", wrong, status=ExitStatus.USAGE)
+        assert wrong in err
+
+
+def test_reading_from_a_time(ariane, lines):
+    ariane("topic", "create", "timed")
+    ariane("produce", "timed", lines("old"))
+    for start, expected in (("2020-01-01T00:00:00Z", "old\n"), ("2999-01-01T00:00:00+02:00", "")):
+        assert ariane("consume", "timed", "--from", start, "--no-follow") == expected
+
+
+@pytest.fixture
+def dev(tmp_path):
+    """Start `ariane dev` and return the process and its first line as JSON."""
+    started = []
+
+    def start(*arguments):
+        process = subprocess.Popen(
+            [BIN / "ariane", "dev", "--name-server-port", "0", "-o", "json", *arguments],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TMPDIR": str(tmp_path)},
+        )
+        started.append(process)
+        return process, json.loads(process.stdout.readline())
+
+    yield start
+    for process in started:
+        process.terminate()
+        process.communicate()
+
+
+def stopped_by(process, number):
+    process.send_signal(number)
+    process.communicate(timeout=30)
+    return process.returncode
+
+
+def test_what_dev_tells_people_to_try_works_as_it_is_printed(dev):
+    process, ready = dev()
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail"],
+        check=False,
+        input="\n".join(ready["try_next"]),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Topic hello is there." in done.stdout
+    assert sorted(done.stdout.splitlines()[-2:]) == ["Bonjour", "Bonjour from Python"]
+    store = Path(ready["store_path"])
+    assert store.exists()
+    assert stopped_by(process, signal.SIGINT) == 0
+    assert not store.exists()
+
+
+def test_dev_keeps_a_store_that_is_named(dev, tmp_path, capfd):
+    data = tmp_path / "kept"
+    process, ready = dev("--data", str(data))
+    servers = ("--name-servers", ready["name_servers"])
+    assert main(["topic", "create", "hello", *servers]) == 0
+    (tmp_path / "lines").write_text("Bonjour\n")
+    assert main(["produce", "hello", str(tmp_path / "lines"), *servers]) == 0
+    assert stopped_by(process, signal.SIGTERM) == 0
+    _, ready = dev("--data", str(data))
+    capfd.readouterr()
+    servers = ("--name-servers", ready["name_servers"])
+    assert main(["consume", "hello", "--from", "earliest", "--count", "1", *servers]) == 0
+    assert capfd.readouterr().out == "Bonjour\n"
+
+
+def test_a_taken_port_is_one_line(cluster):
+    port = cluster.name_servers.rpartition(":")[2]
+    done = subprocess.run(
+        [BIN / "ariane", "dev", "--name-server-port", port],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == ExitStatus.FAILED
+    [line] = done.stderr.splitlines()
+    assert port in line
