@@ -124,6 +124,8 @@ async def test_resets(broker, refused):
     assert await numbers(earliest=True) == {0: 0, 1: 0}
     call = reset(broker, table={"queue_offsets": {0: 9}})
     assert (await refused(call)).reason == "QUEUE_OFFSET_OUT_OF_RANGE"
+    call = reset(broker, table={"queue_offsets": {7: 0}})
+    assert (await refused(call)).reason == "QUEUE_NOT_FOUND"
     assert (await refused(reset(broker))).reason == "FIELD_INVALID"
 
 

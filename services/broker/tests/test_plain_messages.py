@@ -6,6 +6,7 @@ from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.broker.v1 import topic_service_pb2 as topic_pb
 from ariane.common.v1 import message_pb2 as message_pb
 from ariane.common.v1 import subscription_pb2 as subscription_pb
+from ariane_record.message_id import encode_offset_message_id
 
 
 def send(broker, *messages, topic="orders", **fields):
@@ -147,6 +148,13 @@ async def test_a_message_is_found_by_its_id(broker, refused):
     response = await broker.queries.GetMessage(query_pb.GetMessageRequest(message_id=message_id))
     assert response.message.body == b"body"
     assert response.message.position.message_id == message_id
+
+    # Clients know the broker by its address, whatever stood in its settings.
+    address = broker.address
+    offset = sent.messages[0].position.commit_log_offset
+    own_id = encode_offset_message_id((address.host, address.port), offset)
+    response = await broker.queries.GetMessage(query_pb.GetMessageRequest(message_id=own_id))
+    assert response.message.body == b"body"
 
     async def failure(**fields):
         request = query_pb.GetMessageRequest(**fields)

@@ -8,6 +8,7 @@ from grpc import StatusCode, aio
 
 from ariane.broker.v1 import broker_service_pb2 as broker_pb
 from ariane.broker.v1 import pull_service_pb2 as pull_pb
+from ariane.broker.v1 import topic_service_pb2 as topic_pb
 from ariane.common.v1 import subscription_pb2 as subscription_pb
 
 
@@ -133,6 +134,15 @@ async def test_appends_to_other_queues_wake_nobody(broker):
     assert await held_count(broker) == 1
     await broker.store("orders", [b"here"], 0)
     assert len((await held).queues) == 1
+
+
+async def test_a_deletion_ends_a_held_pull(broker, reason_of):
+    await broker.create_topic("orders", 2)
+    held = broker.pull_call(("orders", 1, 0), hold_s=20)
+    await wait_held(broker, 1)
+    await broker.topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic="orders"))
+    (pulled,) = (await held).queues
+    assert reason_of(pulled.error) == "TOPIC_NOT_FOUND"
 
 
 async def test_a_held_pull_names_every_queue_when_its_time_ends(broker):

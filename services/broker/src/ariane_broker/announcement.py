@@ -57,6 +57,11 @@ class BrokerAnnouncement:
             self._writable = writable
             self._own_changes += 1
 
+    @property
+    def address(self) -> Address:
+        """Where clients reach the broker."""
+        return self._address
+
     def listen_on(self, address: Address) -> None:
         """The address is known now, with its port."""
         if self._settings.advertised_address is None:

@@ -66,7 +66,7 @@ from ariane_broker.servicers.unavailable import (
 from ariane_broker.settings import BrokerSettings
 from ariane_broker.state_files import BrokerState, StateFiles
 from ariane_broker.statistics import BrokerStatistics
-from ariane_broker.store_host import store_host
+from ariane_broker.store_host import literal_host, store_host
 from ariane_broker.store_keeping import FLUSH_TICK_SECONDS, StoreKeeping
 from ariane_broker.system_topics import system_topics
 from ariane_broker.topic_changes import TopicChanges
@@ -316,6 +316,7 @@ def changing_room(
         announce=naming.registration.announce,
         queues=storing.store,
         forget_offsets=forget_topic,
+        wake_queue=storing.held.wake,
         auto_create_queue_count=settings.default_queue_count if settings.auto_create_topics else 0,
     )
     group_changes = GroupChanges(
@@ -395,7 +396,9 @@ def messaging_room(
         send_messages=send_messages,
         pull_records=pull_records,
         pull_range=PullRange(store, state.topics, storing.statistics),
-        query=MessageQuery(store, state.topics),
+        query=MessageQuery(
+            store, state.topics, own_host=lambda: literal_host(naming.announcement.address)
+        ),
         drain=BrokerDrain(append_records, naming.announcement, naming.registration.announce),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from ariane_broker.errors import message_not_found
@@ -10,6 +10,7 @@ from ariane_broker.readable_topics import readable_topic
 from ariane_broker.topic_table import TopicTable
 from ariane_record import RecordFields
 from ariane_record.errors import IllegalMessageId
+from ariane_record.layout import Host
 from ariane_record.message_id import decode_offset_message_id
 from ariane_servicekit.errors import field_invalid
 from ariane_storage.errors import RecordNotFound
@@ -36,15 +37,19 @@ class QueriedLog(Protocol):
 class MessageQuery:
     """Answers queries for people and tools."""
 
-    def __init__(self, log: QueriedLog, topics: TopicTable) -> None:
+    def __init__(
+        self, log: QueriedLog, topics: TopicTable, *, own_host: Callable[[], Host | None]
+    ) -> None:
         """Take the parts.
 
         Args:
             log: The store.
             topics: The topics of this broker.
+            own_host: Where this broker is reached now; clients make message ids of it.
         """
         self._log = log
         self._topics = topics
+        self._own_host = own_host
 
     def by_id(self, message_id: str, topic: str = "") -> RecordFields:
         """The message of one id.
@@ -65,7 +70,8 @@ class MessageQuery:
             message = self._log.message_at(place.commit_log_offset)
         except RecordNotFound:
             raise message_not_found(message_id) from None
-        if message.store_host != place.store_host or topic not in {"", message.topic}:
+        own_hosts = {message.store_host, self._own_host()}
+        if place.store_host not in own_hosts or topic not in {"", message.topic}:
             # An id of another broker: what lies at the same offset here is another message.
             raise message_not_found(message_id)
         readable_topic(self._topics, message.topic)

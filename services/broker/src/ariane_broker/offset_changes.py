@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -159,6 +159,7 @@ class OffsetChanges:
         topic: str,
         target: Callable[[QueueKey], int | None],
         *,
+        named_queues: Collection[int] = (),
         validate_only: bool,
     ) -> tuple[list[GroupOffset], int]:
         """Set a group's offsets in a topic anew, durably, and tell its members.
@@ -167,17 +168,20 @@ class OffsetChanges:
             consumer_group: The group.
             topic: The topic.
             target: The new offset of a queue; None leaves it as it is.
+            named_queues: Queues that must exist.
             validate_only: Whether only to tell what would change.
 
         Returns:
             The new offsets by queue, and how many members were told.
 
         Raises:
-            ServiceError: GROUP_NOT_FOUND, TOPIC_NOT_FOUND, QUEUE_OFFSET_OUT_OF_RANGE; then
-                nothing has changed.
+            ServiceError: GROUP_NOT_FOUND, TOPIC_NOT_FOUND, QUEUE_NOT_FOUND or
+                QUEUE_OFFSET_OUT_OF_RANGE; then nothing has changed.
         """
         self._groups.get(consumer_group)
         config = readable_queue(self._topics, topic, 0, consumer_group)
+        for queue_id in named_queues:
+            readable_queue(self._topics, topic, queue_id, consumer_group)
         places = []
         for queue_id in range(config.read_queue_count):
             queue = QueueKey(topic, queue_id)

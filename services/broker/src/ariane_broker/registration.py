@@ -168,6 +168,11 @@ class NameServerLink:
             pause = await self._tell()
         except aio.AioRpcError as error:
             return self._failed(error)
+        except Exception:  # noqa: BLE001 - logged with its trace, and the loop goes on.
+            # Nobody else would notice that this name server is not told any more.
+            _log.exception("name_server_call_failed", name_server=self._name_server.address)
+            self._failures += 1
+            return RETRY_SECONDS_MAX
         if self._failures:
             _log.info("name_server_reached", name_server=self._name_server.address)
         self._failures = 0

@@ -17,12 +17,17 @@ def store_host(address: Address) -> Host:
 
     A host that has no IPv4 address leaves the slot empty; message ids then differ by port alone.
     """
+    return literal_host(address) or (_resolved(address.host), address.port)
+
+
+def literal_host(address: Address) -> Host | None:
+    """The same for a host that is spelt as numbers, without asking anybody; None for a name."""
     if address.is_wildcard:
         return _LOOPBACK, address.port
     try:
         ip = ip_address(address.host)
     except ValueError:
-        return _resolved(address.host), address.port
+        return None
     if isinstance(ip, IPv6Address):
         mapped = ip.ipv4_mapped
         loopback = _LOOPBACK if ip.is_loopback else _NONE

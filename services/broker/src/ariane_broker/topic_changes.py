@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
+from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.errors import topic_name_illegal, topic_reserved
 from ariane_broker.topic_table import TopicChange, TopicConfig, TopicTable
 from ariane_record import IllegalName, check_topic_name, is_system_topic
@@ -34,6 +35,7 @@ class TopicChanges:
         announce: Callable[[], Awaitable[None]],
         queues: TopicQueues,
         forget_offsets: Callable[[str], Awaitable[None]],
+        wake_queue: Callable[[QueueKey], None],
         auto_create_queue_count: int,
     ) -> None:
         """Take the parts.
@@ -44,6 +46,7 @@ class TopicChanges:
             announce: Tells the name servers at once; waits for them only for a moment.
             queues: The store.
             forget_offsets: Removes the offsets of all groups in a topic, durably.
+            wake_queue: Lets those look again who wait for a queue.
             auto_create_queue_count: Queues of a topic that a send creates; 0 when none may.
         """
         self._table = table
@@ -51,6 +54,7 @@ class TopicChanges:
         self._announce = announce
         self._queues = queues
         self._forget_offsets = forget_offsets
+        self._wake_queue = wake_queue
         self._lock = asyncio.Lock()
         self.auto_create_queue_count = auto_create_queue_count
 
@@ -97,7 +101,9 @@ class TopicChanges:
         """
         async with self._lock:
             refuse_system_topic(topic)
+            before = self._table.find(topic)
             config = await self._put(self._table.updated(topic, change))
+            self._wake_readers(before)
         await self._announce()
         return config
 
@@ -109,12 +115,19 @@ class TopicChanges:
         """
         async with self._lock:
             refuse_system_topic(topic)
-            self._table.get(topic)
+            config = self._table.get(topic)
             await self._save(self._table.document_with(without=topic))
             self._table.remove(topic)
             self._queues.delete_queues(topic)
+            self._wake_readers(config)
             await self._forget_offsets(topic)
         await self._announce()
+
+    def _wake_readers(self, before: TopicConfig | None) -> None:
+        """Those who wait for queues of the topic learn now what became of it."""
+        if before is not None:
+            for queue_id in range(before.read_queue_count):
+                self._wake_queue(QueueKey(before.topic, queue_id))
 
     async def _put(self, config: TopicConfig) -> TopicConfig:
         await self._save(self._table.document_with(config))

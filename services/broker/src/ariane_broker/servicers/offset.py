@@ -72,6 +72,7 @@ class OffsetServicer(OffsetServiceServicer):
             request.consumer_group,
             request.topic,
             self._target(request),
+            named_queues=list(request.table.queue_offsets),
             validate_only=request.validate_only,
         )
         return offset_pb.ResetConsumerOffsetsResponse(
