@@ -1,9 +1,9 @@
-import asyncio
 import concurrent.futures
 import inspect
 import itertools
 import os
 import signal
+import subprocess
 import sys
 import threading
 
@@ -168,24 +168,64 @@ def test_both_modules_export_the_same():
     assert ariane_sdk.__all__ == sync.__all__
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def in_a_forked_child(act):
+    """The exit status of a child: what `act` returns there, 99 if it raises."""
+    child = os.fork()
+    if not child:
+        status = 99
+        try:
+            status = act()
+        finally:
+            os._exit(status)
+    _, wait_status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(wait_status)
+
+
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_child_is_told_that_clients_do_not_survive_a_fork(cluster, topic):
+    def use_inherited():
+        try:
+            producer.send(Message(topic, b"child"))
+        except errors.ClientForked:
+            return 0
+        return 1
+
+    def make_own():
+        try:
+            with Producer(cluster.name_servers):
+                return 1
+        except errors.ClientForked:
+            return 0
+
     with Producer(cluster.name_servers) as producer:
         producer.send(Message(topic, b"parent"))
-        child = os.fork()
-        if not child:
-            status = 1
-            try:
-                producer.send(Message(topic, b"child"))
-            except errors.ClientForked:
-                status = 0
-            finally:
-                os._exit(status)
-        _, wait_status = os.waitpid(child, 0)
+
+        assert in_a_forked_child(use_inherited) == 0
+        assert in_a_forked_child(make_own) == 0
         producer.send(Message(topic, b"parent still"))
 
-    assert os.waitstatus_to_exitcode(wait_status) == 0
+
+def test_a_child_of_a_parent_that_has_used_none_makes_its_own(cluster, topic):
+    script = f"""
+import os
+from ariane_sdk.sync import Message, Producer
+child = os.fork()
+with Producer({cluster.name_servers!r}) as producer:
+    producer.send(Message({topic!r}, b"x"))
+if not child:
+    os._exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+    assert run_script(script) == (0, b"7\n", b"")
+
+
+def run_script(script):
+    """Exit status, output and error output of a script in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script], capture_output=True, timeout=20, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
 
 
 def test_a_script_that_forgets_to_close_ends_all_the_same(cluster, topic):
@@ -196,12 +236,4 @@ producer.start()
 print(producer.send(Message({topic!r}, b"x")).queue_offset >= 0)
 """
 
-    async def run():
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-W", "error", "-c", script, stdout=-1, stderr=-1
-        )
-        return process, *await asyncio.wait_for(process.communicate(), 20)
-
-    process, out, err = asyncio.run(run())
-
-    assert (process.returncode, out, err) == (0, b"True\n", b"")
+    assert run_script(script) == (0, b"True\n", b"")

@@ -14,7 +14,7 @@ from ariane.broker.v1.pull_service_pb2_grpc import PullServiceStub
 from ariane.broker.v1.send_service_pb2_grpc import SendServiceStub
 from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceStub
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
-from ariane_sdk._fork import ForkGuard
+from ariane_sdk._fork import ForkGuard, begin_to_use_grpc
 from ariane_sdk.errors import ClientNotRunning
 
 if TYPE_CHECKING:
@@ -54,6 +54,12 @@ class Connections:
     __slots__ = ("_channels", "_closed", "_fork_guard")
 
     def __init__(self) -> None:
+        """Have none yet.
+
+        Raises:
+            ClientForked: This process was forked by one that had used connections.
+        """
+        begin_to_use_grpc()
         self._channels: dict[str, Channel] = {}
         self._closed = False
         self._fork_guard = ForkGuard()

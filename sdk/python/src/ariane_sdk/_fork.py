@@ -1,20 +1,41 @@
-"""Forks, noticed: a child inherits clients whose threads and connections stayed with its parent."""
+"""Forks, noticed: a child inherits clients whose threads and connections stayed with its parent.
+
+gRPC itself does not live through a fork once it has been used, and may end the child at its first
+call, also when everything was closed before. So a child whose parent has used a client is told that
+it can have none.
+"""
 
 from __future__ import annotations
 
 import os
+from typing import Final
 
 from ariane_sdk.errors import ClientForked
 
-_generation = 0
+
+class _ProcessState:
+    """What this process has to know of forks.
+
+    Attributes:
+        generation: Forks between the first process and this one.
+        grpc_used: Whether this process has used gRPC by way of this package.
+        grpc_lost: Whether its parent, or a parent of that, had when it forked.
+    """
+
+    __slots__ = ("generation", "grpc_lost", "grpc_used")
+
+    def __init__(self) -> None:
+        self.generation = 0
+        self.grpc_used = False
+        self.grpc_lost = False
+
+    def enter_child(self) -> None:
+        self.generation += 1
+        self.grpc_lost = self.grpc_lost or self.grpc_used
 
 
-def _count_fork() -> None:
-    global _generation  # noqa: PLW0603 - one number of the process, changed in a fresh child only.
-    _generation += 1
-
-
-os.register_at_fork(after_in_child=_count_fork)
+_process: Final = _ProcessState()
+os.register_at_fork(after_in_child=_process.enter_child)
 
 
 class ForkGuard:
@@ -23,7 +44,7 @@ class ForkGuard:
     __slots__ = ("_born",)
 
     def __init__(self) -> None:
-        self._born = _generation
+        self._born = _process.generation
 
     def check(self) -> None:
         """Do nothing in the process that made this.
@@ -31,8 +52,22 @@ class ForkGuard:
         Raises:
             ClientForked: This is a child of that process.
         """
-        if self._born != _generation:
+        if self._born != _process.generation:
             raise ClientForked(
                 "this client was made in the parent process; make clients after the fork,"
                 ' or start processes by "spawn"'
             )
+
+
+def begin_to_use_grpc() -> None:
+    """Remember that this process uses gRPC from now on.
+
+    Raises:
+        ClientForked: Its parent had used it already when it forked this process.
+    """
+    if _process.grpc_lost:
+        raise ClientForked(
+            "the parent process had used a client before it forked this one, which gRPC does not"
+            ' survive; fork before the first use, or start processes by "spawn"'
+        )
+    _process.grpc_used = True
