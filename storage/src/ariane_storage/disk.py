@@ -73,6 +73,10 @@ class OpenFile(Protocol):
         """Write all bytes at a place."""
         ...
 
+    def written_ranges(self, begin: int) -> Iterator[tuple[int, int]]:
+        """Ranges from a place on that may hold anything but zeros, in order."""
+        ...
+
     def close(self) -> None:
         """Let go of the file."""
         ...
@@ -101,8 +105,13 @@ class Disk(Protocol):
         """Length of a file in bytes, or None if there is none."""
         ...
 
-    def make_folders(self, path: Path) -> None:
-        """Make a folder and those above it, durably; no error if it is there."""
+    def make_folders(self, path: Path, *, durable: bool = True) -> None:
+        """Make a folder and those above it; no error if it is there.
+
+        Args:
+            path: The folder.
+            durable: False leaves it to the caller to sync the folders that it lies in.
+        """
         ...
 
     def read(self, path: Path) -> bytes:

@@ -84,6 +84,7 @@ class Keeper:
     def apply_retention(self, now_ms: int) -> RetentionReport:
         """Delete old segments; see ``Store.apply_retention``."""
         parts = self._parts
+        self.flush()
         with self._derived_lock:
             report = delete_old_segments(
                 parts.log,

@@ -5,8 +5,11 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from pathlib import Path
+from typing import Final
 
 from ariane_storage.disk import Disk, OpenFile
+
+_CHUNK_BYTES: Final = 1 << 16
 
 
 class OpenFiles:
@@ -30,6 +33,17 @@ class OpenFiles:
         """
         with self._lock:
             return self._file(path).read_at(position, size)
+
+    def is_zero(self, path: Path, begin: int) -> bool:
+        """Whether nothing but zeros lies in a file from a place on."""
+        with self._lock:
+            file = self._file(path)
+            for start, end in file.written_ranges(begin):
+                for place in range(start, end, _CHUNK_BYTES):
+                    chunk = file.read_at(place, min(_CHUNK_BYTES, end - place))
+                    if chunk.count(0) != len(chunk):
+                        return False
+        return True
 
     def write_at(self, path: Path, position: int, content: bytes) -> None:
         """Write at a place of a file that is there."""

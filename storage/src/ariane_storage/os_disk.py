@@ -76,17 +76,7 @@ class OsMappedFile:
 
     def written_ranges(self, begin: int) -> Iterator[tuple[int, int]]:
         """Ranges that the file system has data for: space that was only taken costs nothing."""
-        size = len(self._view)
-        while begin < size:
-            try:
-                begin = os.lseek(self._descriptor, begin, os.SEEK_DATA)
-            except OSError as error:
-                if error.errno == errno.ENXIO:
-                    return
-                raise
-            end = os.lseek(self._descriptor, begin, os.SEEK_HOLE)
-            yield begin, end
-            begin = end
+        return _data_ranges(self._descriptor, begin)
 
     def close(self) -> None:
         """Let go of the file; the memory goes with the last view of it."""
@@ -112,6 +102,10 @@ class OsOpenFile:
         written = 0
         while written < len(content):
             written += os.pwrite(self._descriptor, content[written:], position + written)
+
+    def written_ranges(self, begin: int) -> Iterator[tuple[int, int]]:
+        """Ranges that the file system has data for."""
+        return _data_ranges(self._descriptor, begin)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -156,13 +150,14 @@ class OsDisk:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    def make_folders(self, path: Path) -> None:
-        """Make a folder and those above it, durably."""
+    def make_folders(self, path: Path, *, durable: bool = True) -> None:
+        """Make a folder and those above it."""
         if path.is_dir():
             return
-        self.make_folders(path.parent)
+        self.make_folders(path.parent, durable=durable)
         path.mkdir(exist_ok=True)
-        self.sync(folders=[path.parent])
+        if durable:
+            self.sync(folders=[path.parent])
 
     def read(self, path: Path) -> bytes:
         """The whole content of a small file."""
@@ -268,6 +263,20 @@ class OsDisk:
     def process_id(self) -> int:
         """The number of this process."""
         return os.getpid()
+
+
+def _data_ranges(descriptor: int, begin: int) -> Iterator[tuple[int, int]]:
+    size = os.fstat(descriptor).st_size
+    while begin < size:
+        try:
+            begin = os.lseek(descriptor, begin, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return  # Only a hole is left.
+            raise
+        end = os.lseek(descriptor, begin, os.SEEK_HOLE)
+        yield begin, end
+        begin = end
 
 
 def _first_byte(*, exclusive: bool) -> bytes:

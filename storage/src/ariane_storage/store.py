@@ -336,7 +336,9 @@ class Store:
         self._keeper.prepare_next_segment()
 
     def apply_retention(self, now_ms: int | None = None) -> RetentionReport:
-        """Delete old segments and what leads to them; stop or allow writes by how full the disk is.
+        """Flush, delete old segments and what leads to them, and see how full the disk is.
+
+        A disk above the refusing ratio stops appends until a later call finds it below.
 
         Views that readers hold stay valid. Runs beside the loop, but consume queues change: call it
         between two steps of the loop, or on it.

@@ -248,11 +248,11 @@ class FaultyDisk:
         except FileNotFoundError:
             return None
 
-    def make_folders(self, path: Path) -> None:
-        """Make a folder and those above it, durably."""
+    def make_folders(self, path: Path, *, durable: bool = True) -> None:
+        """Make a folder and those above it, always durably."""
         if path in self._folders:
             return
-        self.make_folders(path.parent)
+        self.make_folders(path.parent, durable=durable)
         self.step()
         self._folders[path] = _Folder()
 
@@ -419,6 +419,10 @@ class _Descriptor:
 
     def read_at(self, position: int, size: int) -> bytes:
         return bytes(self._inode.cached[position : position + size])
+
+    def written_ranges(self, begin: int) -> Iterator[tuple[int, int]]:
+        if begin < len(self._inode.cached):
+            yield begin, len(self._inode.cached)
 
     def write_at(self, position: int, content: bytes) -> None:
         self._disk.step()

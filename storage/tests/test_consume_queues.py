@@ -1,0 +1,128 @@
+"""Consume queues: many of them, holes, files that roll, reads through files and memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ariane_storage import OsDisk, QueueOffsetOutOfRange, QueueReadStatus, Store, StoreConfig
+from ariane_storage.consume_queue_entry import ENTRY_BYTES
+from ariane_storage.testing import block_of, small_config
+
+
+def test_ten_thousand_queues_take_few_descriptors(tmp_path):
+    config = StoreConfig(segment_bytes=1 << 24, index_slots=100, index_items=1000)
+    block = block_of("many", [b"x"])
+    with Store.open(tmp_path / "store", config) as store:
+        for queue_id in range(10_000):
+            store.append_block(block, queue_id)
+        store.flush_derived()
+        assert len(list(Path("/proc/self/fd").iterdir())) < config.files_open_max + 60
+        for queue_id in (0, 17, 9_999):
+            assert store.read_queue("many", queue_id, 0, max_count=1, max_bytes=1).count == 1
+    with Store.open(tmp_path / "store", config) as store:
+        assert store.recovery.rebuilt == ()
+        assert len(store.queues()) == 10_000
+        assert store.queue_bounds("many", 9_999) == (0, 1)
+
+
+def test_files_are_of_full_length_and_sparse(tmp_path):
+    root = tmp_path / "store"
+    with Store.open(root, StoreConfig(segment_bytes=1 << 16, index_slots=9, index_items=9)) as s:
+        s.append_block(block_of("flights", [b"x"]), 0)
+    status = (root / "consumequeue" / "flights" / "0" / f"{0:020d}").stat()
+    assert status.st_size == 6_000_000
+    assert status.st_blocks * 512 < 100_000
+    # The log is not sparse: its space is taken before it is written.
+    log = (root / "commitlog" / f"{0:020d}").stat()
+    assert log.st_size == 1 << 16
+    assert log.st_blocks * 512 >= 1 << 16
+
+
+def test_reads_cross_files_and_the_tail(bench, store):
+    for number in range(3):
+        store.append_block(block_of("flights", [b"%d" % number] * 9), 0)
+        store.flush_derived()
+    store.append_block(block_of("flights", [b"tail"] * 4), 0)
+    folder = bench.root / "consumequeue" / "flights" / "0"
+    step = bench.config.consume_queue_file_bytes
+    assert bench.disk.names(folder) == [f"{step * n:020d}" for n in range(4)]
+    read = store.read_queue("flights", 0, 5, max_count=100, max_bytes=1 << 20)
+    assert (read.count, read.next_queue_offset, len(read.chunks)) == (26, 31, 1)
+    assert read.status is QueueReadStatus.FOUND
+
+
+def test_one_message_is_served_however_large(store):
+    store.append_block(block_of("flights", [b"x" * 3000] * 2), 0)
+    read = store.read_queue("flights", 0, 0, max_count=10, max_bytes=10)
+    assert read.count == 1
+    assert read.size_bytes > 3000
+
+
+def test_offsets_outside_are_errors_and_say_the_bounds(store):
+    store.append_block(block_of("flights", [b"x"] * 3), 0)
+    assert store.read_queue("flights", 0, 3, max_count=1, max_bytes=1).status == "empty"
+    for queue_offset in (-1, 4, 1 << 40):
+        with pytest.raises(QueueOffsetOutOfRange) as caught:
+            store.read_queue("flights", 0, queue_offset, max_count=1, max_bytes=1)
+        error = caught.value
+        assert (error.min_queue_offset, error.max_queue_offset) == (0, 3)
+        assert (error.topic, error.queue_id, error.queue_offset) == ("flights", 0, queue_offset)
+
+
+def test_a_queue_that_nobody_wrote_to_is_empty(store):
+    assert store.queue_bounds("nothing", 7) == (0, 0)
+    assert store.read_queue("nothing", 7, 0, max_count=1, max_bytes=1).status == "empty"
+    assert store.queue_offset_at_time("nothing", 7, 0) == 0
+    with pytest.raises(QueueOffsetOutOfRange):
+        store.read_queue("nothing", 7, 1, max_count=1, max_bytes=1)
+
+
+def test_interleaved_queues_come_in_runs(store):
+    for _ in range(4):
+        store.append_block(block_of("flights", [b"a", b"b"]), 0)
+        store.append_block(block_of("flights", [b"c"]), 1)
+    read = store.read_queue("flights", 0, 1, max_count=100, max_bytes=1 << 20)
+    assert (len(read.chunks), read.count) == (4, 7)
+    assert sum(read.sizes) == read.size_bytes
+
+
+def test_deleted_topics_start_again_at_nothing(bench, read_all):
+    store = bench.open()
+    store.append_block(block_of("flights", [b"old"] * 20), 0)
+    store.append_block(block_of("delays", [b"stays"]), 0)
+    assert store.delete_queues("flights") == 1
+    assert store.delete_queues("flights") == 0
+    assert store.queues() == [("delays", 0)]
+    assert store.append_block(block_of("flights", [b"new"]), 0).first_queue_offset == 0
+    store.close()
+    for lost in ("nothing", "checkpoint"):
+        bench.disk.remove(bench.root / lost)
+        store = bench.open()
+        assert bool(store.recovery.rebuilt) == (lost == "checkpoint")
+        assert [m.body for m in read_all(store, "flights", 0)] == [b"new"]
+        assert [m.body for m in read_all(store, "delays", 0)] == [b"stays"]
+        store.close()
+
+
+def test_entries_only_reach_the_files_once_their_records_are_durable(bench):
+    store = bench.open()
+    store.append_block(block_of("flights", [b"x"] * 3), 0)
+    queue = store._parts.queues.find("flights", 0)
+    assert queue.write_out(store.flushed_offset) == ([], [])
+    store.flush_derived()
+    assert queue.written_offset == 3
+    path = bench.root / "consumequeue" / "flights" / "0" / f"{0:020d}"
+    assert len(bench.disk.read(path).rstrip(b"\0")) > 2 * ENTRY_BYTES
+    store.close()
+
+
+def test_system_disk_opens_what_it_wrote(tmp_path, read_all, fill):
+    config = small_config()
+    with Store.open(tmp_path / "deep" / "store", config, disk=OsDisk()) as store:
+        fill(store, blocks=30)
+        before = read_all(store, "flights", 1)
+    with Store.open(tmp_path / "deep" / "store", config) as store:
+        assert read_all(store, "flights", 1) == before
+        assert not Path(tmp_path / "deep" / "store" / "missing").exists()

@@ -1,0 +1,274 @@
+"""Flushing and its failures, a full disk, retention: what is promised, and what is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+
+import pytest
+
+from ariane_storage import (
+    FlushMode,
+    QueueOffsetOutOfRange,
+    RecordNotFound,
+    RetentionReason,
+    StoreFull,
+    StorePoisoned,
+)
+from ariane_storage.flush import FlushSchedule
+from ariane_storage.testing import FaultyDisk, block_of, small_config
+
+HOUR_MS = 3_600_000
+
+
+@pytest.mark.parametrize("k", range(1, 8))
+def test_a_failed_flush_poisons_the_store_for_ever(bench, read_all, k):
+    bench.config = small_config(flush_mode=FlushMode.SYNC)
+    store = bench.open()
+    acknowledged = 0
+    bench.disk.flush_fails_at = bench.disk.flushes + k
+
+    def append_and_flush():
+        appended = store.append_block(block_of("flights", [b"x" * 500] * 3), 0)
+        store.flush()
+        return appended.next_commit_log_offset
+
+    while not store.is_poisoned:
+        try:
+            acknowledged = append_and_flush()
+        except StorePoisoned as error:
+            assert "Input/output error" in str(error)  # noqa: PT017 - the k-th flush, not the first.
+    assert store.flushed_offset == acknowledged
+    for step in (store.flush, store.flush_derived, store.prepare_next_segment):
+        with pytest.raises(StorePoisoned):
+            step()
+    with pytest.raises(StorePoisoned):
+        store.append_block(block_of("flights", [b"never"]), 0)
+    # What was confirmed is still served.
+    count = len(read_all(store, "flights", 0))
+    store.close()
+    assert bench.disk.size_of(bench.root / "abort") is not None
+    survivor = replace(bench, disk=bench.disk.lose_power(k))
+    again = survivor.open()
+    assert again.max_offset >= acknowledged
+    assert len(read_all(again, "flights", 0)) >= count
+    again.close()
+
+
+def test_synchronous_flush_hides_what_is_not_durable(bench, read_all):
+    bench.config = small_config(flush_mode=FlushMode.SYNC)
+    store = bench.open()
+    first = store.append_block(block_of("flights", [b"a"], keys=[["k"]]), 0)
+    assert store.confirmed_offset == 0
+    assert store.queue_bounds("flights", 0) == (0, 0)
+    assert store.query_by_key("flights", "k") == []
+    with pytest.raises(RecordNotFound):
+        store.message_at(first.first_commit_log_offset)
+    assert store.flush() == store.confirmed_offset == first.next_commit_log_offset
+    store.append_block(block_of("flights", [b"b"]), 0)
+    assert [m.body for m in read_all(store, "flights", 0)] == [b"a"]
+    assert len(store.query_by_key("flights", "k")) == 1
+    store.close()
+
+
+def test_a_caller_may_lower_the_readable_end_but_not_raise_it(store):
+    ends = [
+        store.append_block(block_of("flights", [b"x"]), 0).next_commit_log_offset for _ in range(30)
+    ]
+    store.flush_derived()
+    for count, end in enumerate(ends, 1):
+        assert store.queue_bounds("flights", 0, readable_end=end) == (0, count)
+        assert store.queue_bounds("flights", 0, readable_end=end - 1) == (0, count - 1)
+    assert store.queue_bounds("flights", 0, readable_end=1 << 50) == (0, 30)
+    with pytest.raises(QueueOffsetOutOfRange):
+        store.read_queue("flights", 0, 5, max_count=1, max_bytes=1, readable_end=ends[2])
+
+
+def test_group_flush_beside_appends(tmp_path):
+    from ariane_storage import Store  # noqa: PLC0415 - the real disk, and only here.
+
+    with Store.open(tmp_path / "s", small_config(segment_bytes=1 << 16)) as store:
+        stop, seen = threading.Event(), []
+
+        def keep_flushing():
+            while not stop.is_set():
+                seen.append(store.flush())
+                store.flush_derived()
+                store.prepare_next_segment()
+
+        flusher = threading.Thread(target=keep_flushing)
+        flusher.start()
+        try:
+            for number in range(600):
+                store.append_block(block_of("flights", [b"%d" % number] * 5), number % 7)
+        finally:
+            stop.set()
+            flusher.join()
+        assert seen == sorted(seen)
+        for queue_id in range(7):
+            low, high = store.queue_bounds("flights", queue_id)
+            read = store.read_queue("flights", queue_id, low, max_count=9999, max_bytes=1 << 30)
+            assert read.count == high - low
+    assert sum(store.queue_bounds("flights", q)[1] for q in range(7)) == 3000
+
+
+def test_a_full_disk_refuses_appends_until_there_is_space(bench, read_all):
+    bench.disk = FaultyDisk(space_bytes=90_000)
+    store = bench.open()
+    appended = 0
+    with contextlib.suppress(StoreFull):
+        while appended < 1000:
+            store.append_block(block_of("flights", [b"x" * 1000] * 3), 0)
+            appended += 3
+    assert 0 < appended < 1000
+    assert len(read_all(store, "flights", 0)) == appended
+    with pytest.raises(StoreFull, match="no space left"):
+        store.append_block(block_of("flights", [b"x" * 1000] * 3), 0)
+    with pytest.raises(StoreFull):
+        store.prepare_next_segment()
+    assert not store.is_poisoned
+    bench.disk.space_bytes = None
+    assert store.append_block(block_of("flights", [b"on"]), 0).first_queue_offset == appended
+    store.close()
+    store = bench.open()
+    assert len(read_all(store, "flights", 0)) == appended + 1
+    store.close()
+
+
+def test_asynchronous_flush_keeps_its_intervals(bench):
+    schedule = FlushSchedule(bench.config, log_flushed_ms=10_000, derived_flushed_ms=10_000)
+    enough = bench.config.flush_least_pages * 4096
+    assert not schedule.log_due(10_499, enough)
+    assert schedule.log_due(10_500, enough)
+    assert not schedule.log_due(10_500, enough - 1)
+    assert not schedule.log_due(19_999, enough - 1)
+    assert schedule.log_due(20_000, 1)
+    assert not schedule.log_due(99_999, 0)
+    assert schedule.log_due(9_000, enough)  # The clock went back: better now than late.
+    assert not schedule.derived_due(10_999)
+    assert schedule.derived_due(11_000)
+
+
+def test_flush_due_does_what_the_clock_says(bench, store):
+    store.append_block(block_of("flights", [b"x" * 900] * 4), 0)
+    bench.clock.advance(bench.config.derived_interval_ms)
+    store.flush_due()
+    assert store.flushed_offset == store.max_offset
+    store.append_block(block_of("flights", [b"x"]), 0)
+    store.flush_due()
+    assert store.flushed_offset < store.max_offset
+
+
+def fill_segments(bench, store, count):
+    while len(store._parts.log.segments) < count:
+        store.append_block(block_of("flights", [b"x" * 900] * 2, keys=[["k"], ["k"]]), 0)
+        bench.clock.advance(HOUR_MS)
+
+
+def test_old_segments_go_at_the_hour_for_it(bench, store):
+    fill_segments(bench, store, 30)
+    bench.disk.used_ratio = 0.1
+    now = bench.clock.time_ms
+    at_four = now - now % (24 * HOUR_MS) + 28 * HOUR_MS
+    assert store.apply_retention(at_four - HOUR_MS).deleted == ()
+    report = store.apply_retention(at_four)
+    assert report.reason is RetentionReason.AGE
+    assert report.min_offset == store.min_offset > 0
+    low, high = store.queue_bounds("flights", 0)
+    first = store.read_queue("flights", 0, low, max_count=1, max_bytes=1)
+    assert first.count == 1
+    with pytest.raises(QueueOffsetOutOfRange) as caught:
+        store.read_queue("flights", 0, low - 1, max_count=1, max_bytes=1)
+    assert caught.value.min_queue_offset == low
+    assert len(store.query_by_key("flights", "k", max_count=9999)) == high - low
+    oldest = store.store_timestamp_at(store.min_offset)
+    assert at_four - oldest <= bench.config.retention_ms + 8 * HOUR_MS
+
+
+def test_ratios_decide_what_goes_and_what_is_refused(bench, store):
+    fill_segments(bench, store, 12)
+    now = bench.clock.time_ms - bench.clock.time_ms % (24 * HOUR_MS) + 12 * HOUR_MS
+    bench.disk.used_ratio = 0.8
+    young = store.apply_retention(now - 10 * 24 * HOUR_MS)
+    assert young.deleted == ()
+    old = store.apply_retention(now + 10 * 24 * HOUR_MS)
+    assert old.reason is RetentionReason.DISK_CLEAN
+    assert len(old.deleted) == bench.config.delete_batch_max
+    bench.disk.used_ratio = 0.95
+    forced = store.apply_retention(now)
+    assert forced.reason is RetentionReason.DISK_FORCE
+    assert len(store._parts.log.segments) == 1
+    with pytest.raises(StoreFull, match="95% full"):
+        store.append_block(block_of("flights", [b"x"]), 0)
+    bench.disk.used_ratio = 0.2
+    store.apply_retention(now)
+    assert store.append_block(block_of("flights", [b"x"]), 0).count == 1
+
+
+def test_views_of_deleted_segments_stay_readable(bench, store):
+    fill_segments(bench, store, 4)
+    read = store.read_queue("flights", 0, 0, max_count=4, max_bytes=1 << 20)
+    before = b"".join(read.chunks)
+    bench.disk.used_ratio = 0.9
+    assert store.apply_retention().deleted
+    assert b"".join(read.chunks) == before
+
+
+def test_views_outlive_the_mapping_on_the_real_disk(tmp_path):
+    from ariane_storage import Store  # noqa: PLC0415 - the real disk, and only here.
+
+    store = Store.open(tmp_path / "s", small_config())
+    store.append_block(block_of("flights", [b"still there"]), 0)
+    read = store.read_queue("flights", 0, 0, max_count=1, max_bytes=1)
+    store.close()
+    assert b"still there" in bytes(read.chunks[0])
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from ariane_storage import Store
+from ariane_storage.testing import block_of, small_config
+store = Store.open(Path(sys.argv[1]), small_config(segment_bytes=1 << 16))
+number = store.queue_bounds("flights", 0)[1]
+while True:
+    bodies = [b"%d" % n for n in range(number, number + 7)]
+    store.append_block(block_of("flights", bodies), 0)
+    number += 7
+    if number % 5 == 0:
+        store.flush_derived()
+    print(number, flush=True)
+"""
+
+
+def test_kill_9_loses_nothing_that_was_appended(tmp_path):
+    from ariane_storage import Store  # noqa: PLC0415 - the real disk, and only here.
+
+    root, said = tmp_path / "s", 0
+    for lines in (3, 40, 7, 90, 1):
+        process = subprocess.Popen(
+            [sys.executable, "-c", KILLED, str(root)], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        for _ in range(lines):
+            said = int(process.stdout.readline())
+        process.kill()
+        rest = process.stdout.read().split()
+        said = max([said, *(int(line) for line in rest[:-1])])
+        process.wait()
+        process.stdout.close()
+    with Store.open(root, small_config(segment_bytes=1 << 16)) as store:
+        assert store.recovery.crashed
+        low, high = store.queue_bounds("flights", 0)
+        assert (low, high >= said) == (0, True)
+        bodies = [store.message_at(int(o)).body for o in _offsets(store, high)]
+        assert bodies == [b"%d" % number for number in range(high)]
+    assert not (root / "abort").exists()
+
+
+def _offsets(store, high):
+    entries = store._parts.queues.find("flights", 0).entries(0, high)
+    return entries["commit_log_offset"].tolist()
