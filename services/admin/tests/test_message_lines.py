@@ -59,6 +59,13 @@ async def test_a_line_comes_before_the_next_is_written():
     os.close(reading)
 
 
+async def test_an_input_that_cannot_be_read_is_an_error_and_no_end(tmp_path):
+    folder = os.open(tmp_path, os.O_RDONLY)
+    with pytest.raises(IsADirectoryError):
+        await anext(iter_lines(folder))
+    os.close(folder)
+
+
 def test_a_text_line_is_a_body():
     message = DEFAULTS.from_text(b"first order")
     assert (message.topic, message.body, message.tag) == ("orders", b"first order", "created")

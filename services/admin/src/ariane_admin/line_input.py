@@ -20,21 +20,26 @@ async def iter_lines(file_descriptor: int) -> AsyncGenerator[list[bytes], None]:
     Args:
         file_descriptor: Open for reading. A daemon thread reads it, so that a keyboard that says
             nothing does not keep the process from ending.
+
+    Raises:
+        OSError: It cannot be read any further.
     """
-    chunks: asyncio.Queue[bytes] = asyncio.Queue()
+    chunks: asyncio.Queue[bytes | OSError] = asyncio.Queue()
     loop = asyncio.get_running_loop()
     room = threading.Semaphore(_CHUNKS_WAITING_MAX)
     ended = threading.Event()
 
     def read() -> None:
-        # A loop that is closed and a file that is closed want nothing more.
-        with suppress(RuntimeError, OSError):
-            while not ended.is_set():
-                # Past Python's own buffer: its lock must be free when the interpreter ends.
-                chunk = os.read(file_descriptor, _CHUNK_BYTES)
+        chunk: bytes | OSError = b"not yet the end"
+        # A loop that is closed wants nothing more.
+        with suppress(RuntimeError):
+            while not ended.is_set() and chunk and isinstance(chunk, bytes):
+                try:
+                    # Past Python's own buffer: its lock must be free when the interpreter ends.
+                    chunk = os.read(file_descriptor, _CHUNK_BYTES)
+                except OSError as error:
+                    chunk = error
                 loop.call_soon_threadsafe(chunks.put_nowait, chunk)
-                if not chunk:
-                    return
                 room.acquire()
 
     threading.Thread(target=read, name="line-input", daemon=True).start()
@@ -42,6 +47,8 @@ async def iter_lines(file_descriptor: int) -> AsyncGenerator[list[bytes], None]:
         rest = b""
         while chunk := await chunks.get():
             room.release()
+            if isinstance(chunk, OSError):
+                raise chunk
             *lines, rest = (rest + chunk).split(b"\n")
             if lines:
                 yield [line.removesuffix(b"\r") for line in lines]
