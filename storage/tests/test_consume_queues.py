@@ -2,29 +2,59 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ariane_storage import OsDisk, QueueOffsetOutOfRange, QueueReadStatus, Store, StoreConfig
 from ariane_storage.consume_queue_entry import ENTRY_BYTES
+from ariane_storage.queue_table import QueueTable
 from ariane_storage.testing import block_of, small_config
 
 
-def test_ten_thousand_queues_take_few_descriptors(tmp_path):
-    config = StoreConfig(segment_bytes=1 << 24, index_slots=100, index_items=1000)
+def test_many_queues_take_few_descriptors(tmp_path):
+    config = StoreConfig(
+        segment_bytes=1 << 24, index_slots=100, index_items=1000, files_open_max=20
+    )
     block = block_of("many", [b"x"])
     with Store.open(tmp_path / "store", config) as store:
-        for queue_id in range(10_000):
+        for queue_id in range(2000):
             store.append_block(block, queue_id)
         store.flush_derived()
         assert len(list(Path("/proc/self/fd").iterdir())) < config.files_open_max + 60
-        for queue_id in (0, 17, 9_999):
+        for queue_id in (0, 17, 1999):
             assert store.read_queue("many", queue_id, 0, max_count=1, max_bytes=1).count == 1
     with Store.open(tmp_path / "store", config) as store:
         assert store.recovery.rebuilt == ()
-        assert len(store.queues()) == 10_000
-        assert store.queue_bounds("many", 9_999) == (0, 1)
+        assert len(store.queues()) == 2000
+        assert store.queue_bounds("many", 1999) == (0, 1)
+
+
+@pytest.mark.parametrize("kept", [0, 1, 7, 8, 700, 2000, 2999])
+@pytest.mark.parametrize("file_entries", [1000, 1024, 5000])
+def test_entries_beyond_what_was_durable_are_dropped(bench, kept, file_entries):
+    bench.config = replace(
+        bench.config, segment_bytes=1 << 20, consume_queue_file_entries=file_entries
+    )
+    store = bench.open()
+    appended = [store.append_block(block_of("t", [b"x"] * 500), 0) for _ in range(6)]
+    store.flush_derived()
+    offsets = [int(offset) for part in appended for offset in part.commit_log_offsets]
+    table = QueueTable(
+        bench.disk, bench.root / "consumequeue", file_entries=file_entries, open_max=9
+    )
+    table.load(offsets[kept])
+    queue = table.find("t", 0)
+    assert queue is not None
+    assert queue.end_offset == kept
+    assert len(queue.entries(0, 5000)) == kept
+    again = QueueTable(
+        bench.disk, bench.root / "consumequeue", file_entries=file_entries, open_max=9
+    )
+    again.load(1 << 60)
+    found = again.find("t", 0)
+    assert kept == (0 if found is None else found.end_offset)
 
 
 def test_files_are_of_full_length_and_sparse(tmp_path):

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ariane_storage.consume_queue_entry import ENTRY, ENTRY_BYTES, HOLE_SIZE, Entries, holes
 from ariane_storage.disk import Disk
@@ -36,6 +37,7 @@ from ariane_storage.segment import segment_name, segment_starts
 
 _TAIL_CAPACITY_MIN: Final = 8
 _NEIGHBOURS: Final = 16
+_BLOCK_ENTRIES: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +217,8 @@ class ConsumeQueue:
         Holes before it are below: nothing that is kept belongs to them.
         """
         low, high = self.min_offset, self.end_offset
+        if low < high and not self._lies_below(low, commit_log_offset):
+            return low
         while low < high:
             middle = (low + high) // 2
             probe = middle
@@ -320,14 +324,8 @@ class ConsumeQueue:
         starts = self.file_starts()
         if not starts:
             return
-        low, high = starts[0], starts[-1] + self._files.file_entries
-        first = low
-        while low < high:
-            middle = (low + high) // 2
-            if self._is_durable(middle, commit_log_end):
-                low = middle + 1
-            else:
-                high = middle
+        first = starts[0]
+        low = self._durable_end(starts, commit_log_end)
         if not keep_rest:
             self._remove_from(low, starts)
         self.is_on_disk = low > first
@@ -336,9 +334,38 @@ class ConsumeQueue:
         # A damaged size must not hide an entry that is known to be durable.
         self.last_record_end = min(self._last_record_end(), commit_log_end)
 
+    def _durable_end(self, starts: list[int], commit_log_end: int) -> int:
+        """Behind the last entry that is one and whose record starts below an offset.
+
+        Almost always one read of the last written block of the last file says it.
+        """
+        shared = self._files
+        for start in reversed(starts):
+            written = shared.open_files.written_end(self._path(start)) // ENTRY_BYTES
+            end = start + min(written, shared.file_entries)
+            if not self._is_durable(start, commit_log_end):
+                continue
+            begin = max(start, end - _BLOCK_ENTRIES)
+            durable = _are_durable(self._read(begin, end - begin), commit_log_end)
+            if bool(durable.all()):
+                return end
+            first_not = int(np.argmin(durable))
+            return (
+                begin + first_not if first_not else self._search_end(start, begin, commit_log_end)
+            )
+        return starts[0]
+
+    def _search_end(self, low: int, high: int, commit_log_end: int) -> int:
+        while low < high:
+            middle = (low + high) // 2
+            if self._is_durable(middle, commit_log_end):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
     def _is_durable(self, queue_offset: int, commit_log_end: int) -> bool:
-        entry = self._read(queue_offset, 1)[0]
-        return int(entry["size"]) > 0 and 0 <= int(entry["commit_log_offset"]) < commit_log_end
+        return bool(_are_durable(self._read(queue_offset, 1), commit_log_end)[0])
 
     def _last_record_end(self) -> int:
         for queue_offset in range(self.end_offset - 1, self.min_offset - 1, -1):
@@ -385,6 +412,8 @@ class ConsumeQueue:
         Returns:
             Folders that changed.
         """
+        if queue_offset == self.min_offset:
+            return []
         self.min_offset = queue_offset
         removed = False
         for start in self.file_starts()[:-1]:
@@ -402,3 +431,10 @@ class ConsumeQueue:
         for start in self.file_starts():
             self._files.open_files.forget(self._path(start))
         self._files.disk.remove_folder(self.folder)
+
+
+def _are_durable(entries: Entries, commit_log_end: int) -> NDArray[np.bool_]:
+    """Which are entries whose record starts below an offset that is known to be durable."""
+    starts = entries["commit_log_offset"].astype(np.int64)
+    durable: NDArray[np.bool_] = (entries["size"] > 0) & (starts >= 0) & (starts < commit_log_end)
+    return durable

@@ -45,6 +45,11 @@ class OpenFiles:
                         return False
         return True
 
+    def written_end(self, path: Path) -> int:
+        """Where the last range of a file ends that may hold anything but zeros."""
+        with self._lock:
+            return max((end for _, end in self._file(path).written_ranges(0)), default=0)
+
     def write_at(self, path: Path, position: int, content: bytes) -> None:
         """Write at a place of a file that is there."""
         with self._lock:
