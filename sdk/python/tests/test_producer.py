@@ -325,6 +325,28 @@ async def test_a_group_keeps_its_order_over_repeats(world, make_status):
     assert stored == bodies
 
 
+async def test_with_several_calls_in_flight_a_queue_has_one(world):
+    broker = world.brokers["broker-a"]
+    answer = asyncio.Event()
+    broker.script.append(answer)
+    zero, one = (MessageQueue("orders", "broker-a", queue_id) for queue_id in (0, 1))
+    settings = ProducerSettings(calls_in_flight_max=3)
+    async with Producer(world.name_servers, settings=settings) as producer:
+        await producer.route("orders")
+        first = producer.send_nowait(*orders("first"), message_queue=zero)
+        await broker.wait_called(1)
+        second = producer.send_nowait(*orders("second"), message_queue=zero)
+        other = await producer.send(*orders("other"), message_queue=one)
+        assert not first.done()
+        assert not second.done()
+        answer.set()
+
+        assert (await first).queue_offset == 0
+        assert (await second).queue_offset == 1
+    assert other.message_queue == one
+    assert len(broker.calls) == 3
+
+
 async def test_a_broker_that_hangs_costs_the_call_timeout_only(two_brokers):
     hanging = two_brokers.brokers["broker-a"]
     hanging.script.extend(["store and hang"] * 20)

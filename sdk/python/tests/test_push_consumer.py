@@ -177,6 +177,54 @@ async def test_two_members_share_and_hand_over(topic, producer, make_consumer):
     assert set(bodies.values()) == {1}
 
 
+class Circular:
+    """Queues go round the members, so that two members share every broker."""
+
+    name = "circular"
+
+    def allocate(self, client_id, queues, client_ids):
+        return queues[client_ids.index(client_id) :: len(client_ids)]
+
+
+async def test_a_queue_that_is_taken_over_is_pulled_at_once(topic, producer, make_consumer):
+    options = {
+        "group": "swift",
+        "settings": ConsumerSettings(rebalance_gap_s_min=0.05, handover_s=0.1, hold_s=20.0),
+        "strategy": Circular(),
+    }
+    book = Book()
+    async with make_consumer(book, **options) as lasting:
+        async with make_consumer(Book(), **options) as passing:
+            await passing.wait_assigned()
+            await wait_until(lambda: len(lasting.assignment) == 4)
+            queues = passing.assignment
+            # By now the pulls for the other queues are held, for 20 s.
+        await wait_until(lambda: len(lasting.assignment) == 8)
+        for queue in queues:
+            await producer.send(Message(topic, b"x"), message_queue=queue)
+        async with asyncio.timeout(5):
+            await book.wait(4)
+
+
+async def test_who_gives_a_queue_up_stores_its_offset(topic, producer, make_consumer):
+    settings = ConsumerSettings(
+        rebalance_gap_s_min=0.05, handover_s=0.3, offset_store_interval_s=60.0
+    )
+    first, second = Book(), Book()
+    await producer.send_batch([Message(topic, b"x", message_group=str(n)) for n in range(100)])
+    async with make_consumer(first, group="exact", settings=settings) as one:
+        await first.wait(100)
+        async with make_consumer(second, group="exact", settings=settings) as two:
+            await wait_until(lambda: len(one.assignment) == len(two.assignment) == 4)
+            await producer.send_batch(
+                [Message(topic, b"y", message_group=str(n)) for n in range(100)]
+            )
+            await wait_until(lambda: len(first.messages) + len(second.messages) >= 200)
+
+    assert set(second.bodies) == {"y"}
+    assert len(first.messages) + len(second.messages) == 200
+
+
 async def test_a_hand_over_under_load_skips_nothing(topic, producer, make_consumer):
     books = [Book(), Book(), Book()]
     sent = 0
@@ -261,6 +309,21 @@ async def test_latest_begins_with_what_is_to_come(topic, producer, make_consumer
 
     assert book.bodies == ["new"]
     assert successor.bodies == ["between"]
+
+
+async def test_latest_is_stored_before_anything_is_consumed(
+    cluster, topic, producer, make_consumer
+):
+    await producer.send_batch([Message(topic, b"old") for _ in range(50)])
+    settings = ConsumerSettings(offset_store_interval_s=60.0)
+    async with (
+        make_consumer(Book(), group="crash", start="latest", settings=settings) as consumer,
+        QueueReader(cluster.name_servers) as reader,
+    ):
+        await consumer.wait_assigned()
+
+        stored = await reader.stored_offsets("crash", topic)
+        assert stored == {q: end for q, (_, end) in (await reader.bounds(topic)).items()}
 
 
 async def test_a_time_begins_with_the_first_message_stored_since(topic, producer, make_consumer):
@@ -361,6 +424,27 @@ async def test_stop_waits_for_the_listener_and_stores_what_it_did(
 
     async with QueueReader(cluster.name_servers) as reader:
         assert (await reader.stored_offsets("tidy", topic))[sent.message_queue] == 1
+
+
+async def test_stop_delivers_nothing_new(topic, producer, make_consumer):
+    book, started, finish = Book(), asyncio.Event(), asyncio.Event()
+
+    async def listen(messages):
+        started.set()
+        await finish.wait()
+        await book(messages)
+
+    await producer.send_batch([Message(topic, b"x", message_group="g") for _ in range(50)])
+    consumer = make_consumer(listen, group="abrupt", batch_size=1)
+    await consumer.start()
+    await started.wait()
+    await wait_until(lambda: max(lags_of(consumer)) == 50)
+    stopping = asyncio.create_task(consumer.stop())
+    await asyncio.sleep(0)
+    finish.set()
+    await stopping
+
+    assert len(book.messages) == 1
 
 
 async def test_an_unknown_topic_is_an_error_at_once(cluster):

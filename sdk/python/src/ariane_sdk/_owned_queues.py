@@ -158,9 +158,15 @@ class OwnedQueues:
         if failures:
             raise failures[0]
 
+    def deliver_nothing_new(self) -> None:
+        """Begin to give all queues up: the listener finishes what it has."""
+        self._wanted = set()
+        for work in self._works.values():
+            work.deliver_nothing_new()
+
     async def close(self) -> None:
         """Finish what the listener has, store offsets, and own nothing any longer."""
-        self._wanted = set()
+        self.deliver_nothing_new()
         for task in self._acquisitions:
             task.cancel()
         await asyncio.gather(*self._acquisitions, return_exceptions=True)

@@ -207,6 +207,7 @@ class PushConsumer:
             await self._stopped.wait()
             return
         self._stopping = True
+        self._owned.deliver_nothing_new()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

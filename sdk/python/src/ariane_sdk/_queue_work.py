@@ -84,6 +84,12 @@ class QueueWork:
         """Look into the window: something arrived."""
         self._arrived.set()
 
+    def deliver_nothing_new(self) -> None:
+        """Begin to give the queue up: the listener finishes what it has."""
+        self._released.set()
+        self.window.drop_waiting()
+        self._arrived.set()
+
     async def release(self, timeout_s: float) -> int:
         """Give the queue up: deliver nothing new, and wait for what the listener has.
 
@@ -94,9 +100,7 @@ class QueueWork:
         Returns:
             The consumer offset to be stored.
         """
-        self._released.set()
-        self.window.drop_waiting()
-        self._arrived.set()
+        self.deliver_nothing_new()
         if self._task is not None:
             done, _ = await asyncio.wait((self._task,), timeout=timeout_s)
             if not done:

@@ -30,9 +30,6 @@ from ariane_sdk.errors import ArianeError, CallError, DeadlinePassed, ServiceUna
 REPEATED_REASONS: Final = ROUTING_REASONS | {"DEADLINE_PASSED"}
 """Nothing was stored, and another broker, or the same with a fresh route, may do better."""
 
-STORED_REASONS: Final = frozenset({"FLUSH_UNCONFIRMED", "REPLICATION_UNCONFIRMED"})
-"""Stored, but not as safely as promised."""
-
 CALL_TIMEOUT_S_MIN: Final = 0.05
 
 
@@ -200,8 +197,6 @@ class Sending:
             self._sender(broker_name).add_again(again)
 
     def _may_repeat(self, batch: SendBatch, error: CallError) -> bool:
-        if error.reason in STORED_REASONS:
-            return False
         if not error.retriable and error.reason not in REPEATED_REASONS:
             return False
         return not _is_counted(error) or batch.repeat_count < self._settings.repeats_max
