@@ -14,14 +14,15 @@
 
 The first 40 bytes are RocketMQ's (big-endian, store timestamps in milliseconds, then offsets) and
 all that a Java broker reads or writes. The slots are ours: written in turn, each in a disk sector
-of its own, so that a torn write leaves the other. The slot with the higher sequence counts. A store
-that a Java broker has written since shows other times in the first bytes than the slot remembers;
-then the slot is not believed.
+of its own, so that a torn write leaves the other. The slot with the higher sequence counts. The
+first bytes follow once the slot is durable, so that each of them is always that of one of the two
+slots. Where it is not, a Java broker has written to the store since, and no slot is believed.
 """
 
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass
+from operator import itemgetter
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -84,12 +85,14 @@ class CheckpointFile:
             return None
         if len(content) < _SLOT_STARTS[-1] + _SLOT.size + _CRC.size:
             return None
-        newest: Checkpoint | None = None
-        for start in _SLOT_STARTS:
-            found = self._decode_slot(content, start)
-            if found is not None and found[0] >= self._sequence:
-                self._sequence, newest = found
-        if newest is not None and _SHARED.unpack_from(content) != _shared_fields(newest):
+        slots = [self._decode_slot(content, start) for start in _SLOT_STARTS]
+        sound = sorted((slot for slot in slots if slot is not None), key=itemgetter(0))
+        if not sound:
+            return None
+        self._sequence, newest = sound[-1]
+        ours = zip(*(_shared_fields(checkpoint) for _, checkpoint in sound), strict=True)
+        shared = _SHARED.unpack_from(content)
+        if not all(field in known for field, known in zip(shared, ours, strict=True)):
             return None
         return newest
 
@@ -120,6 +123,7 @@ class CheckpointFile:
         try:
             start = _SLOT_STARTS[sequence % len(_SLOT_STARTS)]
             file.write_at(start, slot + _CRC.pack(crc32(slot)))
+            self._disk.sync(files=[self._path])
             file.write_at(0, _SHARED.pack(*_shared_fields(checkpoint)))
         finally:
             file.close()

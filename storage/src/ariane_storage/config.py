@@ -51,7 +51,8 @@ class StoreConfig:
         store_host: Address that is written into records: IPv4 and port.
         checksum: Whether records must bring room for the checksum of themselves.
         record_bytes_max: Largest record: 4 MiB of body and 64 KiB around it.
-        prefault_bytes: How far ahead of the writer memory is made ready, off the loop.
+        prefault_bytes: How far ahead of the writer memory is made ready, off the loop, under
+            ``FlushMode.ASYNC``.
         files_open_max: Consume-queue files that are kept open.
         scan_entries_max: Consume-queue entries that one filtered read looks at.
         delay_levels_ms: Delay of each level of the delay topic, level 1 first.
@@ -75,7 +76,7 @@ class StoreConfig:
     store_host: tuple[str, int] = ("127.0.0.1", 10911)
     checksum: bool = True
     record_bytes_max: int = (4 << 20) + (64 << 10)
-    prefault_bytes: int = 64 << 20
+    prefault_bytes: int = 32 << 20
     files_open_max: int = 256
     scan_entries_max: int = 800
     delay_levels_ms: tuple[int, ...] = DELAY_LEVELS_MS

@@ -50,7 +50,7 @@ class FlushGuard:
             return self.watch(step)
 
     def watch(self, step: Callable[[], _T]) -> _T:
-        """Run a step of the appending thread that may meet a failing disk.
+        """Run a step that may meet a failing disk, without waiting for flushes.
 
         Raises:
             StorePoisoned: The disk has failed.

@@ -23,7 +23,8 @@ from ariane_storage.fields import Int64s
 from ariane_storage.index_file import IndexFile, index_file_bytes
 
 _STAMP_DIGITS: Final = 17
-PENDING_KEYS_MAX: Final = 1 << 16
+_Keys = tuple[NDArray[np.int32], Int64s, Int64s]
+PENDING_KEYS_MAX: Final = 1 << 13
 """Keys that may wait; an appender that finds more of them files them first."""
 
 
@@ -47,7 +48,8 @@ class Index:
         self._items = items
         self._writable = writable
         self._files: list[IndexFile] = []
-        self._pending: list[tuple[NDArray[np.int32], Int64s, Int64s]] = []
+        self._pending: list[_Keys] = []
+        self._pending_lock = threading.Lock()
         self.pending_keys = 0
         self._lock = threading.Lock()
 
@@ -81,7 +83,7 @@ class Index:
             commit_log_offsets: Of the record of each key, ascending.
             timestamps: Store timestamp of each, in milliseconds.
         """
-        with self._lock:
+        with self._pending_lock:
             self._pending.append((key_hashes, commit_log_offsets, timestamps))
             self.pending_keys += len(key_hashes)
 
@@ -95,26 +97,34 @@ class Index:
             self._settle()
 
     def _settle(self) -> None:
-        if not self._pending:
+        waiting = self._take_pending()
+        if not waiting:
             return
         hashes, offsets, timestamps = (
-            np.concatenate(columns).astype(np.int64) for columns in zip(*self._pending, strict=True)
+            np.concatenate(columns).astype(np.int64) for columns in zip(*waiting, strict=True)
         )
         begin = 0
-        while begin < len(hashes):
-            try:
+        try:
+            while begin < len(hashes):
                 file = self._file_with_room()
-            except StoreFull:
+                end = min(begin + file.room, len(hashes))
+                file.insert(hashes[begin:end], offsets[begin:end], timestamps[begin:end])
+                begin = end
+        finally:
+            if begin < len(hashes):
                 rest = slice(begin, None)
-                waiting = hashes[rest].astype(np.int32)
-                self._pending = [(waiting, offsets[rest], timestamps[rest])]
-                self.pending_keys = len(waiting)
-                raise
-            end = min(begin + file.room, len(hashes))
-            file.insert(hashes[begin:end], offsets[begin:end], timestamps[begin:end])
-            begin = end
-        self._pending = []
-        self.pending_keys = 0
+                self._put_back(hashes[rest].astype(np.int32), offsets[rest], timestamps[rest])
+
+    def _take_pending(self) -> list[_Keys]:
+        # Appends must not wait while keys are filed: they only ever wait for this.
+        with self._pending_lock:
+            waiting, self._pending, self.pending_keys = self._pending, [], 0
+        return waiting
+
+    def _put_back(self, *keys: *_Keys) -> None:
+        with self._pending_lock:
+            self._pending.insert(0, keys)
+            self.pending_keys += len(keys[0])
 
     def _file_with_room(self) -> IndexFile:
         previous = self._files[-1] if self._files else None
@@ -184,8 +194,7 @@ class Index:
     def keep_below(self, commit_log_end: int) -> None:
         """Forget items of records at or above an offset, after a crash or a cut of the log."""
         with self._lock:
-            self._pending = []
-            self.pending_keys = 0
+            self._take_pending()
             while self._files:
                 newest = self._files[-1]
                 newest.keep_below(commit_log_end)
@@ -218,8 +227,7 @@ class Index:
             for file in self._files:
                 file.close()
             self._files = []
-            self._pending = []
-            self.pending_keys = 0
+            self._take_pending()
 
 
 def load_or_discard(index: Index) -> bool:

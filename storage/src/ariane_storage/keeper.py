@@ -9,6 +9,7 @@ import errno
 import threading
 
 from ariane_storage.checkpoint import Checkpoint, CheckpointFile
+from ariane_storage.config import FlushMode
 from ariane_storage.errors import StoreFull
 from ariane_storage.flush import FlushSchedule
 from ariane_storage.parts import StoreParts
@@ -38,10 +39,12 @@ class Keeper:
         end = self.flush()
         with self._derived_lock:
             try:
-                sums, items = parts.guard.run(lambda: self._write_derived(end))
+                # Not under the lock of flushes: nobody's acknowledgement waits for derived files.
+                parts.guard.check()
+                sums, items = parts.guard.watch(lambda: self._write_derived(end))
             except _NoSpace as error:
                 raise StoreFull(parts.files.root, "no space left for consume queues") from error
-            parts.guard.run(lambda: self._checkpoint(end, timestamp, sums, items))
+            parts.guard.watch(lambda: self._checkpoint(end, timestamp, sums, items))
 
     def _write_derived(self, end: int) -> tuple[QueueSums, int]:
         parts = self._parts
@@ -130,7 +133,9 @@ class Keeper:
         parts = self._parts
         parts.guard.check()
         parts.guard.watch(parts.log.prepare_next)
-        parts.log.prefault(parts.config.prefault_bytes)
+        if parts.config.flush_mode is FlushMode.ASYNC:
+            # Ready pages are dirty pages: a flush that somebody waits for would write them too.
+            parts.log.prefault(parts.config.prefault_bytes)
 
 
 class _NoSpace(Exception):
