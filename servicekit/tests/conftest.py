@@ -62,7 +62,7 @@ class ProbeApp:
         wrapped = {name: staticmethod(method) for name, method in own.items()}
         return type("Probe", (generated,), wrapped)()
 
-    async def recover(self) -> None:
+    async def recover(self, address: Address) -> None:
         self.steps.append("recover")
         self.recovering.set()
         await self.go_on_recovering.wait()

@@ -30,7 +30,7 @@ class ScriptedApp:
         self.misbehaviour = misbehaviour
         self.stop_request = stop
 
-    async def recover(self) -> None:
+    async def recover(self, address: Address) -> None:
         self._step("recover")
         match self.misbehaviour:
             case "refuse":

@@ -161,7 +161,7 @@ class _Life:
         _log.info("service_stopped", exit_status=int(self._stop.exit_status))
 
     async def _come_up(self, address: Address, announce: Callable[[Address], None]) -> None:
-        await self._service.recover()
+        await self._service.recover(address)
         self._admission.phase = Phase.SERVING
         await self._service.serve_started(address)
         self._health.set_serving(True)

@@ -70,8 +70,11 @@ class Service(Protocol):
         """Methods that are still answered while it drains: ``/package.Service/Method``."""
         ...
 
-    async def recover(self) -> None:
+    async def recover(self, address: Address, /) -> None:
         """Load state. Cancelled when a stop is asked for meanwhile.
+
+        Args:
+            address: Where it listens; calls are refused until this is done.
 
         Raises:
             StartRefused: It cannot start, and one line tells the operator why.

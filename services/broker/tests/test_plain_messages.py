@@ -153,6 +153,7 @@ async def test_a_message_is_found_by_its_id(broker, refused):
     address = broker.address
     offset = sent.messages[0].position.commit_log_offset
     own_id = encode_offset_message_id((address.host, address.port), offset)
+    assert own_id == message_id, "the record bears the port that was bound, not 0"
     response = await broker.queries.GetMessage(query_pb.GetMessageRequest(message_id=own_id))
     assert response.message.body == b"body"
 

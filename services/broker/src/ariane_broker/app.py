@@ -66,13 +66,13 @@ from ariane_broker.servicers.unavailable import (
 from ariane_broker.settings import BrokerSettings
 from ariane_broker.state_files import BrokerState, StateFiles
 from ariane_broker.statistics import BrokerStatistics
-from ariane_broker.store_host import literal_host, store_host
+from ariane_broker.store_host import literal_host
 from ariane_broker.store_keeping import FLUSH_TICK_SECONDS, StoreKeeping
 from ariane_broker.system_topics import system_topics
 from ariane_broker.topic_changes import TopicChanges
 from ariane_broker.topic_table import TopicTable
 from ariane_record import RecordBlock
-from ariane_record.layout import BLANK_SIZE_MIN_BYTES
+from ariane_record.layout import BLANK_SIZE_MIN_BYTES, Host
 from ariane_record.message_id import UniqueIdGenerator
 from ariane_servicekit import (
     Clock,
@@ -463,8 +463,7 @@ def _thread(name: str) -> Executor:
     return ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"ariane-{name}")
 
 
-def _open_store(settings: BrokerSettings, disk: Disk) -> Store:
-    host = store_host(settings.advertised_address or settings.listen)
+def _open_store(settings: BrokerSettings, disk: Disk, host: Host) -> Store:
     return Store.open(settings.store_path, settings.store_config(host), disk=disk)
 
 

@@ -20,6 +20,7 @@ from ariane_broker.owned_store import OwnedStore
 from ariane_broker.registration import Registration
 from ariane_broker.saved_state import SavedState
 from ariane_broker.state_files import BrokerState
+from ariane_broker.store_host import store_host
 from ariane_broker.store_keeping import StoreKeeping
 from ariane_broker.topic_table import TopicConfig
 from ariane_servicekit import Address, ErrorRules, Loop, RpcService, StartRefused
@@ -99,24 +100,31 @@ class BrokerLife:
         """Methods that are still answered while it drains."""
         return OPEN_WHILE_DRAINING
 
-    async def recover(self) -> None:
+    async def recover(self, address: Address) -> None:
         """Open the store and load the state.
+
+        Args:
+            address: Where the broker listens; stands in records unless another is advertised.
 
         Raises:
             StartRefused: The store is locked, of another format or full; a state file is damaged
                 or lost; the folder cannot be used.
         """
+        self.announcement.listen_on(address)
         loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(self.threads.state, self.store.open)
+            await loop.run_in_executor(self.threads.state, self._open_store)
             await self.state.load(self.store.queues(), self.required_topics)
         except (StorageError, OSError) as error:
             raise StartRefused(str(error)) from error
         _log.info("store_recovered", max_commit_log_offset=self.store.max_offset)
 
-    async def serve_started(self, address: Address) -> None:
+    def _open_store(self) -> None:
+        """Blocks: a resolver may be asked for the host, and the store recovers."""
+        self.store.open(store_host(self.announcement.address))
+
+    async def serve_started(self, address: Address) -> None:  # noqa: ARG002 - it is known already
         """Start all loops, and say hello to the name servers."""
-        self.announcement.listen_on(address)
         self.keeping.start()
         for background in self.loops:
             background.start()

@@ -23,22 +23,25 @@ from ariane_storage.time_lookup import TimeBoundary
 class OwnedStore:
     """The one store of this process, as soon as it is open."""
 
-    def __init__(self, open_store: Callable[[], Store]) -> None:
+    def __init__(self, open_store: Callable[[Host], Store]) -> None:
         """Take what opens it.
 
         Args:
-            open_store: Opens and recovers the store; blocks.
+            open_store: Opens and recovers the store of a host; blocks.
         """
         self._open_store = open_store
         self._store: Store | None = None
 
-    def open(self) -> None:
+    def open(self, host: Host) -> None:
         """Open and recover; blocks, in a thread.
+
+        Args:
+            host: Address that is written into records: IPv4 and port.
 
         Raises:
             StorageError: As ``Store.open``.
         """
-        self._store = self._open_store()
+        self._store = self._open_store(host)
 
     def close(self) -> None:
         """Flush and let go; blocks. Repeating is harmless.

@@ -69,7 +69,7 @@ class NamesrvApp:
             ),
         )
 
-    async def recover(self) -> None:
+    async def recover(self, address: Address) -> None:  # noqa: ARG002 - same for all services
         """Load what operators decided. Routes come from the brokers by themselves."""
         await self._operator.open()
 
