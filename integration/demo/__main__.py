@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from flight_demo.command import main
+import sys
+
+INTERRUPTED = 130
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    try:
+        from flight_demo.command import main
+
+        status = main()
+    except KeyboardInterrupt:
+        # So early that there is nothing to clean up: the imports alone take a second.
+        status = INTERRUPTED
+    sys.exit(status)

@@ -78,7 +78,6 @@ def test_a_week_holds_all_totals(demo, tmp_path):
     ("sabotage", "broken"),
     [
         ("lose", "events acknowledged"),
-        ("repeat", "events acknowledged"),
         ("swap", "events out of order for their aircraft"),
     ],
 )

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
 import sys
 import traceback
@@ -152,9 +153,16 @@ def perform(work: Callable[[], None]) -> None:
         work()
     except Exception as error:
         traceback.print_exc()
-        first_line, *_ = str(error).splitlines() or [""]
-        say(_FAILED, reason=f"{type(error).__name__}: {first_line}")
+        say(_FAILED, reason=_one_line(error))
         raise SystemExit(1) from error
+
+
+def _one_line(error: Exception) -> str:
+    """Return what went wrong; of a trace within the text, as Spark has it, only the last word."""
+    first, *others = str(error).splitlines() or [""]
+    causes = [line for line in others if re.match(r"[\w.]+: \S", line)]
+    words = [first.removesuffix("Traceback (most recent call last):").strip(), *causes[-1:]]
+    return f"{type(error).__name__}: {' '.join(words)}"
 
 
 def say(event: str, **fields: object) -> None:

@@ -8,8 +8,10 @@ import signal
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import shorten
 
 from rich.console import Console
+from rich.markup import escape
 
 from ariane_sdk.errors import ArianeError
 from ariane_servicekit.errors import ProcessFailed
@@ -22,6 +24,7 @@ from flight_demo.stages import Stages, display_for
 
 _DONE, _FAILED, _INTERRUPTED = 0, 1, 130
 _WIDTH_WITHOUT_TERMINAL = 110
+_ERROR_CHARACTERS_MAX = 500
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,8 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ) as folder:
             asyncio.run(_play(orders, console, Path(folder)))
     except (DemoError, ProcessFailed, ArianeError, OSError) as error:
-        line = " ".join(str(error).split())
-        console.print(f"[bold red]The demo failed:[/] {line}", soft_wrap=True)
+        line = shorten(str(error), _ERROR_CHARACTERS_MAX, placeholder=" ...")
+        console.print("[bold red]The demo failed:[/]", escape(line), soft_wrap=True)
         return _FAILED
     except (KeyboardInterrupt, asyncio.CancelledError):
         console.print("The demo was interrupted; everything that it started is gone.")

@@ -20,6 +20,16 @@ import sys
 sys.exit("the engine is missing")
 """
 
+RAISE = """
+from flight_demo.children import perform
+def work():
+    raise ValueError('''reading failed: Traceback (most recent call last):
+  File "reader.py", line 3, in read
+a.b.Gone: nobody answers
+''')
+perform(work)
+"""
+
 STUBBORN = """
 import signal, subprocess, sys, time
 from flight_demo.children import say
@@ -61,6 +71,13 @@ async def test_a_child_that_fails_says_why(program, tmp_path):
     async with child("engine", program(FAIL), [], folder=tmp_path) as engine:
         with pytest.raises(ChildFailed, match="engine ended with status 1: the engine is missing"):
             await engine.hear()
+
+
+async def test_an_error_in_a_child_comes_as_one_line(program, tmp_path):
+    async with child("spark", program(RAISE), [], folder=tmp_path) as spark:
+        with pytest.raises(ChildFailed) as caught:
+            await spark.hear()
+    assert str(caught.value) == "spark failed: ValueError: reading failed: a.b.Gone: nobody answers"
 
 
 async def test_a_stubborn_child_goes_with_all_that_it_started(program, tmp_path, monkeypatch):

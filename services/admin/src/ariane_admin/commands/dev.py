@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import shorten
 
 import click
 
@@ -20,6 +21,7 @@ from ariane_servicekit.processes import LocalCluster, ServiceProcess
 
 _BROKERS_MAX = 26
 _PORT_MAX = 65_535
+_ERROR_CHARACTERS_MAX = 500
 
 
 @click.command()
@@ -87,7 +89,10 @@ async def _run(
     try:
         await cluster.start()
     except ProcessFailed as error:
-        raise CommandFailed(str(error)) from error
+        # The whole log may stand in it.
+        raise CommandFailed(
+            shorten(str(error), _ERROR_CHARACTERS_MAX, placeholder=" ...")
+        ) from error
     try:
         guide = DevGuide(
             name_servers=cluster.name_servers,
