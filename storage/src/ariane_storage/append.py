@@ -96,7 +96,7 @@ def place_block(
     header.set_field("store_port", store_port)
     if checked.has_checksums:
         ends = checked.ends + position
-        sums = checksums(view, starts, ends - CRC_PROPERTY_BYTES)
+        sums = checksums(view, starts, ends - CRC_PROPERTY_BYTES, checked.stride)
         digits = checksum_digits(sums & np.uint32(CRC_MASK))
         places = ends - (CRC_DIGITS + 1)
         FieldColumn(view, digits.dtype, places, checked.stride).set(digits)

@@ -7,7 +7,6 @@ is the checksum of its body.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -44,6 +43,10 @@ are ordinary records of their own topics."""
 _PREFIX: Final = np.frombuffer(CRC_PROPERTY_PREFIX, f"V{len(CRC_PROPERTY_PREFIX)}")
 _LENGTHS_WRONG: Final = "its lengths do not add up to its size"
 _VALUE_END: Final = PROPERTY_VALUE_END[0]
+
+_COPIED_BYTES_MAX: Final = 4096
+"""Up to this length cutting a range out as bytes costs less than a view of it (measured: 80 ns a
+range with its checksum against 125 at 260 bytes, equal at 4 KiB)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +98,30 @@ def check_block(
     properties_lengths = _check_lengths(records, counted_topic, topic_starts, ends)
     has_checksums = _check_reserved(records, ends, stride, properties_lengths, required=checksum)
     body_starts = starts + HEADER_BYTES
-    body_sums = checksums(memoryview(records), body_starts, body_starts + body_lengths)
+    body_sums = checksums(memoryview(records), body_starts, body_starts + body_lengths, stride)
     _require(header.field("body_crc") == body_sums & CRC_MASK, "the checksum of the body differs")
     return CheckedBlock(starts, ends, stride, has_checksums)
 
 
-def checksums(view: memoryview, begins: Int64s, ends: Int64s) -> NDArray[np.uint32]:
-    """CRC-32 of many ranges: one C call for each, no Python statement."""
-    ranges: Iterable[slice] = map(slice, begins.tolist(), ends.tolist())
-    return np.fromiter(map(crc32, map(view.__getitem__, ranges)), np.uint32, len(begins))
+def checksums(
+    view: memoryview, begins: Int64s, ends: Int64s, stride: int = 0
+) -> NDArray[np.uint32]:
+    """CRC-32 of many ranges: the one C call per record that has no vector form.
+
+    Args:
+        view: What they are ranges of.
+        begins: Where each one begins, ascending.
+        ends: Where each one ends.
+        stride: Distance of each to the next if it is the same for all, else 0.
+    """
+    count = len(begins)
+    length = int(ends[0] - begins[0]) if stride else 0
+    if 0 < length <= _COPIED_BYTES_MAX and bool((ends - begins == length).all()):
+        # Ranges of one shape: numpy cuts them out in C, which costs less than slices and views do.
+        ranges = np.ndarray((count,), f"V{length}", view, int(begins[0]), (stride,)).tolist()
+        return np.fromiter(map(crc32, ranges), np.uint32, count)
+    edges = zip(begins.tolist(), ends.tolist(), strict=True)
+    return np.fromiter([crc32(view[begin:end]) for begin, end in edges], np.uint32, count)
 
 
 def _edges(
