@@ -161,7 +161,11 @@ class _Cast:
         orders.folder.mkdir()
         rows = 0
         async with child(
-            "spark", "flight_demo.spark_job", orders.to_arguments(), folder=self._folder
+            "spark",
+            "flight_demo.spark_job",
+            orders.to_arguments(),
+            folder=self._folder,
+            environment={"TMPDIR": str(orders.folder)},
         ) as job:
             with self._stages.stage("start Spark", unit="session", rated=False) as stage:
                 async for _ in job.hear_until("session"):
