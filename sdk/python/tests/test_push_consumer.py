@@ -248,6 +248,7 @@ async def test_a_hand_over_under_load_skips_nothing(topic, producer, make_consum
                 await books[2].wait(100)
                 assert not one.assignment & two.assignment
         await wait_until(lambda: len(lasting.assignment) == 8)
+        assert not sending.done()
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
         await producer.flush()

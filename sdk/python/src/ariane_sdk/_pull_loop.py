@@ -120,7 +120,8 @@ class PullLoop:
     def _interrupt_held(self) -> None:
         self._interrupt = None
         if self._call is not None and any(
-            key not in self._asked and self._is_ready(work) for key, work in self._works.items()
+            self._asked.get(key) != work.window.next_pull_offset and self._is_ready(work)
+            for key, work in self._works.items()
         ):
             self._call.cancel()
 
@@ -264,7 +265,10 @@ class PullLoop:
     def _queue_failed(self, work: QueueWork, error: CallError) -> None:
         """One queue was not read; the others were."""
         logger.warning("%s cannot be pulled: %s", work.queue, error)
-        work.not_before_s = self._clock.monotonic_s() + self._settings.reconnect_delay_s_max
+        delay_s = self._settings.reconnect_delay_s_max
+        work.not_before_s = self._clock.monotonic_s() + delay_s
+        # By then a pull for the other queues may be held.
+        asyncio.get_running_loop().call_later(delay_s, self.look_again)
         self._on_trouble(work.queue.topic, error)
 
     async def _back_off(self, error: CallError, ready: Mapping[tuple[str, int], QueueWork]) -> None:
