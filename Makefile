@@ -19,12 +19,16 @@ help: ## List the verbs
 demo: $(STAMP) ## A year of flights through a real cluster and Spark, with every total checked
 	@$(BIN)/python integration/demo
 
+.PHONY: dev
+dev: $(STAMP) ## A whole cluster on this machine until Ctrl-C, empty and gone afterwards
+	@$(BIN)/ariane dev
+
 .PHONY: test
 test: $(STAMP) ## The tests that take seconds
 	@$(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
 
 .PHONY: check
-check: $(STAMP) ## Format, lint, types, import contracts, protos, our own rules
+check: $(STAMP) ## Format, lint, types, import contracts, protos, pages, our own rules
 	@$(BIN)/python -m tools.check
 
 .PHONY: fmt
@@ -36,6 +40,10 @@ fmt: $(STAMP) ## Format code and protos, and mend what ruff can mend safely
 .PHONY: protos
 protos: $(STAMP) ## Generate the stubs from the protos and move the baseline forward
 	@$(BIN)/python -m tools.protos generate
+
+.PHONY: docs
+docs: $(STAMP) ## Write the pages of docs/ that are made from the code
+	@$(BIN)/python -m tools.reference generate
 
 .PHONY: bench
 bench: $(STAMP) ## Measure ourselves, as ratios to what the machine can do

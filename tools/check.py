@@ -56,6 +56,7 @@ def steps() -> list[Step]:
         Step("proto-lint", "buf's rules and comments", module("tools.protos", "lint")),
         Step("proto-breaking", "contract against baseline", module("tools.protos", "breaking")),
         Step("proto-stale", "generated code up to date", module("tools.protos", "stale")),
+        Step("docs", "pages made from the code", module("tools.reference", "stale")),
         Step("tidy", "our own rules", module("tools.tidy")),
     ]
 

@@ -1,0 +1,60 @@
+"""The pages of ``docs/`` that are made from the code: ``make docs``.
+
+    python -m tools.reference generate   # write what differs
+    python -m tools.reference stale      # fail where a page is not what the code says now
+
+Settings, errors and commands are described once, where they are defined; a page that is written
+twice is wrong once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from tools.reference import commands_page, errors_page, settings_page
+from tools.workspace import ROOT
+
+DOCS: Final = ROOT / "docs"
+
+PAGES: Final[Mapping[str, Callable[[], str]]] = {
+    "configuration.md": settings_page.render,
+    "errors.md": errors_page.render,
+    "command-line.md": commands_page.render,
+}
+"""Pages by name below ``docs/``, and what makes their text."""
+
+
+def stale_pages(folder: Path = DOCS) -> dict[Path, str]:
+    """The pages that differ from what the code says, with the text that they should have."""
+    fresh = {folder / name: render() for name, render in PAGES.items()}
+    return {
+        path: text
+        for path, text in fresh.items()
+        if not path.exists() or path.read_text(encoding="utf-8") != text
+    }
+
+
+def main(argv: Sequence[str] | None = None, folder: Path = DOCS) -> int:
+    """Run one verb; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tools.reference", description=__doc__)
+    parser.add_argument("verb", choices=("generate", "stale"))
+    verb = parser.parse_args(argv).verb
+    stale = stale_pages(folder)
+    if verb == "stale":
+        if stale:
+            names = "\n".join(f"  docs/{path.name}" for path in stale)
+            print(f"Not what the code says now; run `make docs`:\n{names}")
+        return 1 if stale else 0
+    for path, text in stale.items():
+        path.write_text(text, encoding="utf-8")
+        print(f"docs/{path.name}")
+    print(f"{len(stale)} of {len(PAGES)} pages changed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
