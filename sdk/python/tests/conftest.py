@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import grpc
 import numpy as np
@@ -227,15 +229,28 @@ def make_status():
     return status
 
 
+SMALL_STORE = (
+    # A whole test session needs little room, and how full the machine's disk is, is not its matter.
+    *("--segment-bytes", str(64 << 20)),
+    *("--disk-clean-ratio", "0.97"),
+    *("--disk-force-ratio", "0.98"),
+    *("--disk-refuse-ratio", "0.99"),
+)
+
+
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory):
+def cluster():
     """A name server and two brokers as processes, for all tests that break nothing."""
-    with LocalCluster(tmp_path_factory.mktemp("cluster"), brokers=2) as running:
+    with (
+        TemporaryDirectory() as folder,
+        LocalCluster(Path(folder), brokers=2, extra_broker_args=SMALL_STORE) as running,
+    ):
         yield running
 
 
 @pytest.fixture
-async def fragile_cluster(tmp_path):
+async def fragile_cluster():
     """A name server and a broker as processes, to be broken."""
-    async with LocalCluster(tmp_path, brokers=1) as running:
-        yield running
+    with TemporaryDirectory() as folder:
+        async with LocalCluster(Path(folder), brokers=1, extra_broker_args=SMALL_STORE) as running:
+            yield running

@@ -268,7 +268,8 @@ async def test_a_successor_goes_on_where_the_last_one_stopped(
 ):
     book = Book()
     await producer.send_batch([Message(topic, str(n).encode()) for n in range(100)])
-    async with make_consumer(book, group="relay"):
+    async with make_consumer(book, group="relay") as consumer:
+        await consumer.wait_assigned()
         await book.wait(100)
     async with QueueReader(cluster.name_servers) as reader:
         bounds = await reader.bounds(topic)

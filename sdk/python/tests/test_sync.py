@@ -205,6 +205,22 @@ def test_a_child_is_told_that_clients_do_not_survive_a_fork(cluster, topic):
         producer.send(Message(topic, b"parent still"))
 
 
+def test_other_programs_start_while_a_client_is_in_use(cluster, topic):
+    # PySpark starts Java like this; with gRPC's fork handlers one in forty starts failed.
+    script = f"""
+from ariane_sdk.sync import Message, Producer
+import subprocess
+with Producer({cluster.name_servers!r}) as producer:
+    for _ in range(100):
+        producer.send(Message({topic!r}, b"busy"))
+        subprocess.run(["true"], preexec_fn=lambda: None, check=True)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=False, capture_output=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr.decode()
+
+
 def test_a_child_of_a_parent_that_has_used_none_makes_its_own(cluster, topic):
     script = f"""
 import os

@@ -1,5 +1,8 @@
 """The Python client of ArianeMQ."""
 
+import ariane_sdk._before_grpc  # noqa: F401 - it must come before whatever imports gRPC.
+
+# isort: split
 from ariane_sdk._allocation import AllocationStrategy, Averaging
 from ariane_sdk._cluster_client import ClusterClient, LiveBroker, QueueLag
 from ariane_sdk._message import (
