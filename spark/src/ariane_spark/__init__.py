@@ -3,6 +3,9 @@
 Nothing here needs to be imported to read or write: Spark finds ``format("ariane")`` by itself.
 """
 
+import ariane_sdk  # noqa: F401 - it must come before whatever imports gRPC.
+
+# isort: split
 from ariane_spark.columns import header_schema, message_schema
 from ariane_spark.errors import (
     ArianeSparkError,

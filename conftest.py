@@ -1,0 +1,6 @@
+"""Settings of the process that runs the tests, before any test imports gRPC."""
+
+import os
+
+# As ``ariane_sdk`` says it for applications; here services are imported before the SDK.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
