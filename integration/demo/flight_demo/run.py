@@ -31,11 +31,14 @@ from flight_demo.publish import Sabotage, publish, sabotaged
 from flight_demo.selection import Selection
 from flight_demo.spark_job import SparkOrders
 from flight_demo.stages import Stages
-from flight_demo.totals import Findings, all_checks
+from flight_demo.totals import Findings, SparkTotals, all_checks
 
 FLIGHTS, DELAYS = "flights", "delays"
 BOARD, STATISTICIANS = "departure-board", "statisticians"
 BROKERS, QUEUES_A_BROKER = 2, 4
+
+# A year takes some 250 MB on each broker, but two segments of the usual 1 GiB would be taken.
+_BROKER_FLAGS = ("--segment-bytes", str(128 << 20))
 _FLIGHTS_BETWEEN_REPORTS = 20_000
 
 
@@ -65,7 +68,9 @@ async def run(orders: RunOrders, stages: Stages, folder: Path) -> list[Check]:
     expected = Expectation.of(flights)
     async with AsyncExitStack() as stack:
         with stages.stage("start name server and brokers", unit="processes", rated=False) as stage:
-            cluster = LocalCluster(folder / "cluster", brokers=BROKERS)
+            cluster = LocalCluster(
+                folder / "cluster", brokers=BROKERS, extra_broker_args=_BROKER_FLAGS
+            )
             name_servers = (await stack.enter_async_context(cluster)).name_servers
             client = await stack.enter_async_context(ClusterClient(name_servers))
             for topic in (FLIGHTS, DELAYS):
@@ -77,14 +82,14 @@ async def run(orders: RunOrders, stages: Stages, folder: Path) -> list[Check]:
         acknowledged, group = await on_stage.publish_and_consume(events, expected.totals.events)
         # The flights have done their part; Spark can use the room.
         del flights, events
-        spark_events = await on_stage.run_spark(expected.totals.events)
-        delays = await on_stage.consume_delays(len(expected.statistics))
+        spark = await on_stage.run_spark(expected.totals.events)
+        delays = await on_stage.consume_delays(spark.messages)
         found = Findings(
             acknowledged=acknowledged,
             stored=await on_stage.stored(FLIGHTS),
             group=group,
             behind=await on_stage.behind(BOARD, FLIGHTS),
-            spark_events=spark_events,
+            spark=spark,
             delays_stored=await on_stage.stored(DELAYS),
             delays=delays,
         )
@@ -155,11 +160,10 @@ class _Cast:
                 stage.finish()
             return acknowledged, await group.settle()
 
-    async def run_spark(self, event_count: int) -> int:
-        """Let Spark write the delays, and return how many events it read."""
+    async def run_spark(self, event_count: int) -> SparkTotals:
+        """Let Spark read the flights and write the delays."""
         orders = SparkOrders(self._name_servers, FLIGHTS, DELAYS, self._folder / "spark")
         orders.folder.mkdir()
-        rows = 0
         async with child(
             "spark",
             "flight_demo.spark_job",
@@ -176,13 +180,14 @@ class _Cast:
                         stage.note(
                             f"{line['done']} of {line['total']} tasks, {event_count:,} events"
                         )
-                rows = int(line["rows"])
-                stage.reach(rows)
+                events, illegible = int(line["events"]), int(line["illegible"])
+                stage.reach(events)
             with self._stages.stage("Spark writes the delays", unit="messages") as stage:
                 async for line in job.hear_until("written"):
                     if line["event"] == "written":
                         stage.reach(line["rows"])
-        return rows
+                messages = stage.count
+        return SparkTotals(events, illegible, messages)
 
     async def consume_delays(self, message_count: int) -> ReceivedStatistics:
         """Return what the topic ``delays`` says."""

@@ -26,6 +26,9 @@ from flight_demo.children import perform, say
 _EVENT = "flight string, carrier string, departure_delay int"
 _SECONDS_BETWEEN_REPORTS = 0.5
 
+_CARRIER_AND_MONTH = 3
+"""What a rollup's row over everything has left out, one bit a column."""
+
 
 @dataclass(frozen=True, slots=True)
 class SparkOrders:
@@ -78,7 +81,9 @@ def delay_statistics(events: DataFrame) -> DataFrame:
     delay, events_alike = f.col("departure_delay"), f.col("events")
     delays_alike = f.when(delay.isNotNull(), events_alike)
     return alike.rollup("carrier", "month").agg(
+        f.grouping_id().alias("left_out"),
         f.sum(events_alike).alias("events"),
+        f.sum(f.when(f.col("carrier").isNull(), events_alike).otherwise(0)).alias("illegible"),
         _count_of("scheduled").alias("flights"),
         _count_of("departed").alias("departed"),
         _count_of("cancelled").alias("cancelled"),
@@ -93,7 +98,9 @@ def _count_of(tag: str) -> Column:
 
 def as_messages(statistics: DataFrame) -> DataFrame:
     """Return the rows of `statistics` that name a carrier as rows of the sink."""
-    statistics = statistics.where("carrier is not null")
+    statistics = statistics.where(
+        (f.col("left_out") != _CARRIER_AND_MONTH) & f.col("carrier").isNotNull()
+    )
     key = f.when(f.col("month").isNull(), f.col("carrier")).otherwise(
         f.format_string("%s-%02d", "carrier", "month")
     )
@@ -121,7 +128,7 @@ def run(orders: SparkOrders) -> None:
     spark = _session(orders.folder)
     say("session")
     with _reports_of(spark):
-        events = (
+        stored = (
             spark.read.format("ariane")
             .schema("tag string, body binary")
             .option("endpoints", orders.name_servers)
@@ -129,9 +136,12 @@ def run(orders: SparkOrders) -> None:
             .load()
         )
         # Kept, so that the topic is read once although two actions follow.
-        statistics = delay_statistics(events).persist()
-        everything = statistics.where("carrier is null").first()
-        say("read", rows=everything["events"] if everything else 0)
+        statistics = delay_statistics(stored).persist()
+        everything = statistics.where(f.col("left_out") == _CARRIER_AND_MONTH).first()
+        events, illegible = (
+            (everything["events"], everything["illegible"]) if everything else (0, 0)
+        )
+        say("read", events=events or 0, illegible=illegible or 0)
         messages = as_messages(statistics)
         count = messages.count()
         (

@@ -12,6 +12,20 @@ from flight_demo.group import GroupTotals
 
 
 @dataclass(frozen=True, slots=True)
+class SparkTotals:
+    """What Spark says it did."""
+
+    events: int
+    """Messages read."""
+
+    illegible: int
+    """Those among them whose body is no event."""
+
+    messages: int
+    """Messages written."""
+
+
+@dataclass(frozen=True, slots=True)
 class Findings:
     """What a run found."""
 
@@ -27,8 +41,7 @@ class Findings:
     behind: int
     """Messages between the group's stored offsets and the ends of the queues."""
 
-    spark_events: int
-    """Messages that Spark read."""
+    spark: SparkTotals
 
     delays_stored: int
     """Messages in the queues of the topic ``delays``."""
@@ -96,7 +109,9 @@ def _spark_checks(expected: Expectation, found: Findings) -> list[Check]:
     totals, delays = expected.totals, found.delays
     rows = len(expected.statistics)
     return [
-        Check("events read by Spark", totals.events, found.spark_events),
+        Check("events read by Spark", totals.events, found.spark.events),
+        Check("events that Spark cannot read", 0, found.spark.illegible),
+        Check("delay statistics written by Spark", rows, found.spark.messages),
         Check("messages in topic delays", rows, found.delays_stored, Promise.AT_LEAST_ONCE),
         Check("delay statistics received", rows, len(delays.by_key)),
         Check("delay statistics received twice", 0, delays.duplicates, Promise.AT_LEAST_ONCE),

@@ -23,6 +23,10 @@ _BROKERS_MAX = 26
 _PORT_MAX = 65_535
 _ERROR_CHARACTERS_MAX = 500
 
+# Segments are taken from the disk before they are needed, two at a time. A developer's machine need
+# not give 2 GiB for it. It is part of the store's format: a store that is kept keeps it.
+_BROKER_FLAGS = ("--segment-bytes", str(128 << 20))
+
 
 @click.command()
 @click.option(
@@ -65,7 +69,12 @@ def dev(
     with _store(data_path) as store_path, contextlib.suppress(KeyboardInterrupt):
         run_async(
             _run(
-                LocalCluster(store_path, brokers=brokers, name_server_port=name_server_port),
+                LocalCluster(
+                    store_path,
+                    brokers=brokers,
+                    name_server_port=name_server_port,
+                    extra_broker_args=_BROKER_FLAGS,
+                ),
                 output,
                 temporary=data_path is None,
                 exit_after_ready=exit_after_ready,
