@@ -10,6 +10,7 @@ from ariane_sdk import (
     Message,
     MessageQueue,
     Producer,
+    PushConsumer,
     QueueReader,
     TimeBoundary,
     errors,
@@ -177,3 +178,20 @@ async def test_offsets_of_a_group(topic, producer, reader, client):
     assert (lags[one].consumer_offset, lags[one].message_count) == (1, 1)
     assert lags[two].message_count == 1
     assert lags[one].oldest_store_time is not None
+
+
+async def test_groups_and_their_members(topic, client, cluster):
+    def consumer(group):
+        return PushConsumer(
+            cluster.name_servers, group=group, subscriptions={topic: "b||a"}, listener=print
+        )
+
+    async with consumer("seen") as first, consumer("seen") as second:
+        members = await client.list_members("seen")
+
+        assert [member.client_id for member in members] == sorted(
+            [first.client_id, second.client_id]
+        )
+        assert members[0].subscriptions == {topic: "a || b"}
+        assert "seen" in await client.list_groups()
+    assert await client.list_members("nobody") == []

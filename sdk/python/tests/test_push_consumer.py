@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from ariane_record.message_id import decode_offset_message_id
 from ariane_sdk import (
     ClusterClient,
     ConsumerSettings,
@@ -14,6 +13,7 @@ from ariane_sdk import (
     Producer,
     PushConsumer,
     QueueReader,
+    _pull_loop,
     errors,
 )
 
@@ -127,7 +127,7 @@ async def test_a_message_says_all_that_was_sent(topic, producer, make_consumer):
     assert (message.unique_id, message.queue_offset) == (sent.unique_id, sent.queue_offset)
     assert message.message_queue == sent.message_queue
     assert message.commit_log_offset == sent.commit_log_offset
-    assert decode_offset_message_id(sent.message_id).commit_log_offset == sent.commit_log_offset
+    assert message.offset_message_id == sent.message_id
     assert message.attempts == 0
     assert before < message.born_time <= message.store_time + timedelta(seconds=1)
 
@@ -403,6 +403,20 @@ async def test_a_slow_listener_bounds_what_is_held(topic, producer, make_consume
             await done.wait()
 
     assert count == 1000
+
+
+async def test_more_queues_than_a_pull_can_name_take_turns(
+    topic, producer, make_consumer, monkeypatch
+):
+    monkeypatch.setattr(_pull_loop, "POSITIONS_PER_PULL_MAX", 3)
+    settings = ConsumerSettings(hold_s=20.0)
+    book = Book()
+    async with make_consumer(book, group="turns", settings=settings) as consumer:
+        await consumer.wait_assigned()
+        async with asyncio.timeout(10):
+            for queue in sorted(consumer.assignment):
+                await producer.send(Message(topic, b"x"), message_queue=queue)
+            await book.wait(8)
 
 
 async def test_stop_waits_for_the_listener_and_stores_what_it_did(

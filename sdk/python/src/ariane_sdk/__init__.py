@@ -4,7 +4,7 @@ import ariane_sdk._before_grpc  # noqa: F401 - it must come before whatever impo
 
 # isort: split
 from ariane_sdk._allocation import AllocationStrategy, Averaging
-from ariane_sdk._cluster_client import ClusterClient, LiveBroker, QueueLag
+from ariane_sdk._cluster_client import ClusterClient, GroupMember, LiveBroker, QueueLag
 from ariane_sdk._message import (
     AcknowledgedLevel,
     Message,
@@ -25,6 +25,7 @@ __all__ = [
     "BrokerRoute",
     "ClusterClient",
     "ConsumerSettings",
+    "GroupMember",
     "LiveBroker",
     "Message",
     "MessageQueue",

@@ -10,6 +10,7 @@ from grpc.aio import AioRpcError
 
 from ariane.broker.v1 import client_service_pb2, offset_service_pb2, pull_service_pb2
 from ariane.broker.v1.client_service_pb2 import ListGroupMembersRequest
+from ariane.broker.v1.group_service_pb2 import ListConsumerGroupsRequest
 from ariane.broker.v1.offset_service_pb2 import (
     GetConsumerOffsetsRequest,
     ListConsumerLagsRequest,
@@ -191,6 +192,23 @@ class BrokerCalls:
                 clients.ListGroupMembers(request, timeout=self._timeout_s), peer_name(broker)
             )
             return page.members, page.next_page_token
+
+        return await collect_pages(fetch)
+
+    async def consumer_groups(self, broker: BrokerRoute) -> list[str]:
+        """The names of the consumer groups that a broker knows.
+
+        Raises:
+            CallError: The broker did not tell.
+        """
+        groups = self._connections.groups(read_address(broker))
+
+        async def fetch(token: str) -> tuple[Sequence[str], str]:
+            request = ListConsumerGroupsRequest(page_size=PAGE_SIZE_MAX, page_token=token)
+            page = await answer_of(
+                groups.ListConsumerGroups(request, timeout=self._timeout_s), peer_name(broker)
+            )
+            return [group.consumer_group for group in page.groups], page.next_page_token
 
         return await collect_pages(fetch)
 

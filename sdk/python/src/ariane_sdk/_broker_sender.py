@@ -15,10 +15,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
 
 from ariane_sdk._clock import Clock
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._send_batch import SendBatch
+
+BATCHES_PER_CALL_MAX: Final = 4096
+"""Brokers take no more in one call."""
 
 Transmit = Callable[[str, Sequence[SendBatch]], Awaitable[None]]
 """Brings batches to the broker of this name, and settles them or has them travel again."""
@@ -119,7 +123,9 @@ class BrokerSender:
                 next_s = min(next_s, batch.not_before_s)
             if early or (batch.pinned and batch.queue in held_queues):
                 held.append(batch)
-            elif taken and size_bytes + batch.wire_bytes > self._request_bytes_max:
+            elif len(taken) == BATCHES_PER_CALL_MAX or (
+                taken and size_bytes + batch.wire_bytes > self._request_bytes_max
+            ):
                 self._waiting.appendleft(batch)
                 break
             else:

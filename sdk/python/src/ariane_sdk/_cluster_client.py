@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -44,6 +44,21 @@ class LiveBroker:
     zone: str
     last_heard_time: datetime
     topic_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A live member of a consumer group.
+
+    Attributes:
+        client_id: The id under which brokers know it.
+        address: Where a broker sees it.
+        subscriptions: By topic, the filter expression.
+    """
+
+    client_id: str
+    address: str
+    subscriptions: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +185,46 @@ class ClusterClient(StatelessClient):
         """
         return await self._session.name_servers.get_route(topic)
 
+    async def list_groups(self) -> list[str]:
+        """All consumer groups by name.
+
+        Raises:
+            NameServersUnreachable: None answered.
+            CallError: A broker did not tell.
+        """
+        groups: set[str] = set()
+        calls = self._session.calls
+
+        async def ask(broker: LiveBroker) -> None:
+            groups.update(await calls.consumer_groups(_as_route(broker)))
+
+        await self._at_every_primary(ask)
+        return sorted(groups)
+
+    async def list_members(self, group: str) -> list[GroupMember]:
+        """The live members of a consumer group, by client id.
+
+        Raises:
+            NameServersUnreachable: None answered.
+            CallError: A broker did not tell.
+        """
+        checked_group(group)
+        members: dict[str, GroupMember] = {}
+        calls = self._session.calls
+
+        async def ask(broker: LiveBroker) -> None:
+            for member in await calls.group_members(_as_route(broker), group):
+                subscriptions = {
+                    subscription.topic: subscription.filter.text
+                    for subscription in member.membership.subscriptions
+                }
+                members[member.client_id] = GroupMember(
+                    member.client_id, member.address, subscriptions
+                )
+
+        await self._at_every_primary(ask)
+        return [members[client_id] for client_id in sorted(members)]
+
     async def consumer_lag(self, group: str, topic: str = "") -> list[QueueLag]:
         """How far a group is behind, by topic, broker and queue.
 
@@ -187,7 +242,6 @@ class ClusterClient(StatelessClient):
 
         async def ask(broker: LiveBroker) -> None:
             name = broker.broker_name
-            route = BrokerRoute(broker.cluster_name, name, {PRIMARY_ID: broker.address}, 0, 0)
             lags.extend(
                 QueueLag(
                     MessageQueue(lag.topic, name, lag.queue_id),
@@ -198,7 +252,7 @@ class ClusterClient(StatelessClient):
                     if lag.HasField("oldest_store_time")
                     else None,
                 )
-                for lag in await calls.consumer_lags(route, group, topic)
+                for lag in await calls.consumer_lags(_as_route(broker), group, topic)
             )
 
         await self._at_every_primary(ask)
@@ -234,4 +288,15 @@ def _live_broker(broker: route_pb2.BrokerLiveness) -> LiveBroker:
         zone=identity.zone,
         last_heard_time=moment_from(broker.last_heard_time),
         topic_count=broker.topic_count,
+    )
+
+
+def _as_route(broker: LiveBroker) -> BrokerRoute:
+    """A broker as calls want it, whatever topics it carries."""
+    return BrokerRoute(
+        broker.cluster_name,
+        broker.broker_name,
+        {broker.broker_id: broker.address},
+        read_queue_count=0,
+        write_queue_count=0,
     )

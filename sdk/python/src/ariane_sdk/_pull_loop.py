@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import repeat
+from itertools import islice, repeat
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -38,6 +38,12 @@ if TYPE_CHECKING:
 
 INTERRUPT_DELAY_S: Final = 0.005
 """A pull that finds something answers sooner; only one that is held is cancelled."""
+
+POSITIONS_PER_PULL_MAX: Final = 8192
+"""Brokers take no more in one call."""
+
+HOLD_S_IN_TURN: Final = 0.1
+"""How long a pull is held that leaves other queues waiting for their turn."""
 
 HOLD_GRACE_S: Final = 5.0
 """How much longer than the hold a call may take."""
@@ -131,7 +137,7 @@ class PullLoop:
     async def _turn(self) -> None:
         """One pull, or one wait for something to pull."""
         self._changed.clear()
-        ready = {key: work for key, work in self._works.items() if self._is_ready(work)}
+        ready = self._next_ready()
         if not ready:
             await self._wait_for_change()
             return
@@ -148,6 +154,17 @@ class PullLoop:
                 self._take_in(records)
                 # Decoding takes time: others have their turn between queues.
                 await asyncio.sleep(0)
+
+    def _next_ready(self) -> dict[tuple[str, int], QueueWork]:
+        """The queues of the next pull; where one pull cannot name all of them, they take turns."""
+        ready = {key: work for key, work in self._works.items() if self._is_ready(work)}
+        if len(ready) <= POSITIONS_PER_PULL_MAX:
+            return ready
+        chosen = dict(islice(ready.items(), POSITIONS_PER_PULL_MAX))
+        for key, work in chosen.items():
+            del self._works[key]
+            self._works[key] = work
+        return chosen
 
     async def _wait_for_change(self) -> None:
         """Wait for a queue that is ready, or for the time at which one may be pulled again."""
@@ -208,7 +225,9 @@ class PullLoop:
             ],
             record_count_max=settings.pull_record_count_max,
             size_bytes_max=settings.pull_bytes_max,
-            hold_duration=duration_from(settings.hold_s),
+            hold_duration=duration_from(
+                settings.hold_s if len(ready) < POSITIONS_PER_PULL_MAX else HOLD_S_IN_TURN
+            ),
         )
 
     def _take_in(self, records: QueueRecords) -> None:

@@ -22,7 +22,7 @@ from typing import Self
 from ariane_sdk import _cluster_client, _producer, _push_consumer, _queue_reader
 from ariane_sdk._allocation import AllocationStrategy, Averaging
 from ariane_sdk._blocking import BlockingClient, ClosingClient, blocking, blocking_iterator
-from ariane_sdk._cluster_client import LiveBroker, QueueLag
+from ariane_sdk._cluster_client import GroupMember, LiveBroker, QueueLag
 from ariane_sdk._listener import Listener
 from ariane_sdk._message import (
     AcknowledgedLevel,
@@ -46,6 +46,7 @@ __all__ = [
     "BrokerRoute",
     "ClusterClient",
     "ConsumerSettings",
+    "GroupMember",
     "LiveBroker",
     "Message",
     "MessageQueue",
@@ -215,4 +216,6 @@ class ClusterClient(ClosingClient[_cluster_client.ClusterClient]):
     list_topics = blocking(_cluster_client.ClusterClient.list_topics)
     list_brokers = blocking(_cluster_client.ClusterClient.list_brokers)
     route = blocking(_cluster_client.ClusterClient.route)
+    list_groups = blocking(_cluster_client.ClusterClient.list_groups)
+    list_members = blocking(_cluster_client.ClusterClient.list_members)
     consumer_lag = blocking(_cluster_client.ClusterClient.consumer_lag)
