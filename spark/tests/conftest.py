@@ -180,8 +180,16 @@ def spark(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def small_store() -> tuple[str, ...]:
-    """Flags of a broker that takes megabytes of disk and not gigabytes."""
-    return ("--segment-bytes", str(64 << 20), "--index-slots", "10000", "--index-items", "40000")
+    """Flags of a broker that takes megabytes of disk, and minds no one else filling it."""
+    flags = {
+        "segment-bytes": 64 << 20,
+        "index-slots": 10_000,
+        "index-items": 40_000,
+        "disk-clean-ratio": 0.97,
+        "disk-force-ratio": 0.98,
+        "disk-refuse-ratio": 0.99,
+    }
+    return tuple(part for name, value in flags.items() for part in (f"--{name}", str(value)))
 
 
 @pytest.fixture(scope="session")

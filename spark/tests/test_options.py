@@ -41,7 +41,7 @@ def test_what_holds_when_nothing_is_said():
     assert batch.fail_on_data_loss is True
     assert batch.trigger_records_max is None
     assert batch.limits == PartitionLimits()
-    assert batch.fetch_bytes == 2 << 20
+    assert batch.fetch_bytes == 1 << 20
     assert (stream.offset_cache_ms, stream.requests.retries_max) == (500, 8)
 
 

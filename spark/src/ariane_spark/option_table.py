@@ -125,7 +125,7 @@ OPTIONS: Final = (
         "fetchMaxBytes",
         READ,
         "About how many bytes of messages make one Arrow batch, 65536 to 4194304.",
-        "2097152",
+        "1048576",
     ),
     Option(
         "offsetCacheMs",
