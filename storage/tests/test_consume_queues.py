@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ariane_storage import OsDisk, QueueOffsetOutOfRange, QueueReadStatus, Store, StoreConfig
+from ariane_storage.consume_queue import Unsynced
 from ariane_storage.consume_queue_entry import ENTRY_BYTES
 from ariane_storage.queue_table import QueueTable
 from ariane_storage.testing import block_of, small_config
@@ -140,7 +141,9 @@ def test_entries_only_reach_the_files_once_their_records_are_durable(bench):
     store = bench.open()
     store.append_block(block_of("flights", [b"x"] * 3), 0)
     queue = store._parts.queues.find("flights", 0)
-    assert queue.write_out(store.flushed_offset) == ([], [])
+    unsynced = Unsynced()
+    queue.write_out(store.flushed_offset, unsynced)
+    assert unsynced == Unsynced()
     store.flush_derived()
     assert queue.written_offset == 3
     path = bench.root / "consumequeue" / "flights" / "0" / f"{0:020d}"

@@ -130,7 +130,7 @@ def test_files_roll_and_are_searched_newest_first():
     names = disk.names(Path("/index"))
     assert names == sorted(names)
     assert len(names) == 4
-    index.flush()
+    index.flush(1 << 40)
     again = new_index(disk)
     again.load()
     assert found(again, "b") == list(range(99, 0, -2))

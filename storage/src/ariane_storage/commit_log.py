@@ -14,15 +14,15 @@ One thread appends. Another may flush, and a third prepare the segment that come
 
 from __future__ import annotations
 
-import errno
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from ariane_record.layout import BLANK_SIZE_MIN_BYTES
-from ariane_storage.disk import Disk
+from ariane_storage.disk import Disk, is_exhausted
 from ariane_storage.errors import StoreFormatError, StoreFull
 from ariane_storage.segment import Segment, segment_name, segment_starts
 
@@ -61,6 +61,8 @@ class CommitLog:
         self._starts: list[int] = []
         self._recent: OrderedDict[int, Segment] = OrderedDict()
         self._growing = threading.Lock()
+        # Segments are added by one thread and deleted by another.
+        self._listing = threading.Lock()
         self.shortened: list[Segment] = []
         for start in segment_starts(disk, folder):
             self._adopt(start)
@@ -104,6 +106,14 @@ class CommitLog:
         """All segments, oldest first."""
         return tuple(self._segments)
 
+    def walk(self, begin: int) -> Iterator[Segment]:
+        """Segments from an offset on, each mapped in its turn: a long log has very many."""
+        for segment in self.segments:
+            if segment.end > begin:
+                if not segment.is_mapped:
+                    self._map(segment)
+                yield segment
+
     def segment_at(self, commit_log_offset: int) -> Segment | None:
         """The segment that holds a byte, or None."""
         starts = self._starts
@@ -123,7 +133,8 @@ class CommitLog:
         self._recent[segment.start] = segment
         while len(self._recent) > _SEGMENTS_MAPPED_MAX:
             start, oldest = self._recent.popitem(last=False)
-            if start + self.segment_bytes > self.flushed_offset or oldest is segment:
+            unflushed = self._writable and oldest.end > self.flushed_offset
+            if unflushed or oldest is segment:
                 self._recent[start] = oldest  # Still to be flushed: its mapping hears of errors.
                 break
             oldest.unmap()
@@ -178,16 +189,18 @@ class CommitLog:
 
     def _grow(self, start: int) -> Segment:
         path = self.folder / segment_name(start)
+        segment = self._new_segment(start)
         try:
             self._disk.allocate(path, self.segment_bytes)
+            self._map(segment)
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if not is_exhausted(error):
                 raise
-            raise StoreFull(self.folder.parent, "no space left for another segment") from error
-        segment = self._new_segment(start)
-        self._map(segment)
-        self._segments.append(segment)
-        self._starts.append(start)
+            reason = f"no space left for another segment ({error.strerror})"
+            raise StoreFull(self.folder.parent, reason) from error
+        with self._listing:
+            self._segments = [*self._segments, segment]
+            self._starts = [*self._starts, start]
         return segment
 
     # Off the appending thread.
@@ -234,6 +247,11 @@ class CommitLog:
 
     # Recovery and retention.
 
+    def resume_at(self, commit_log_offset: int) -> None:
+        """Go on in a new segment, behind a gap: what was in between is lost."""
+        self._following(commit_log_offset)
+        self.write_offset = self.flushed_offset = commit_log_offset
+
     def cut(self, commit_log_offset: int) -> None:
         """Durably remove everything at and behind an offset, and go on writing there."""
         while self._segments and self._segments[-1].start >= commit_log_offset:
@@ -255,10 +273,11 @@ class CommitLog:
         return removed
 
     def _drop(self, place: int) -> Segment:
-        segment = self._segments[place]
         # Lists are replaced, not changed: another thread may be going through them.
-        self._starts = self._starts[:place] + self._starts[place + 1 :]
-        self._segments = self._segments[:place] + self._segments[place + 1 :]
+        with self._listing:
+            segment = self._segments[place]
+            self._starts = self._starts[:place] + self._starts[place + 1 :]
+            self._segments = self._segments[:place] + self._segments[place + 1 :]
         self._recent.pop(segment.start, None)
         segment.unmap()
         self._disk.remove(segment.path)

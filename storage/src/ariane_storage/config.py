@@ -100,6 +100,8 @@ class StoreConfig:
         )
         if min(positive) <= 0:
             raise ValueError("sizes and counts of a store are positive")
+        if self.index_items < 2:
+            raise ValueError("index_items must be 2 at least: item 0 is never used")
         if self.segment_bytes % 4096:
             raise ValueError("segment_bytes must be a multiple of the page size, 4096")
         if not 0 <= self.delete_at_hour <= 23:

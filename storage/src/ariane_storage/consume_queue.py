@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -60,6 +60,26 @@ class QueueFiles:
     def file_bytes(self) -> int:
         """Length of one file."""
         return self.file_entries * ENTRY_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Unsynced:
+    """What was written and is not durable yet.
+
+    Attributes:
+        files: Whose content is to be synced.
+        folders: In which names were made.
+    """
+
+    files: set[Path] = field(default_factory=set)
+    folders: set[Path] = field(default_factory=set)
+
+    def still_there(self, disk: Disk) -> Unsynced:
+        """Without what was deleted meanwhile, which needs no sync."""
+        return Unsynced(
+            {path for path in self.files if disk.size_of(path) is not None},
+            {path for path in self.folders if disk.is_folder(path)},
+        )
 
 
 class _Tail:
@@ -131,8 +151,9 @@ class ConsumeQueue:
 
     def extend(self, count: int, last_record_end: int) -> None:
         """Count the entries that were filled after ``reserve``."""
-        self._tail.count += count
+        # In this order: whoever writes out beside must not take new entries for durable ones.
         self.last_record_end = last_record_end
+        self._tail.count += count
 
     def start_at(self, queue_offset: int) -> None:
         """Let an empty queue begin above 0."""
@@ -249,7 +270,7 @@ class ConsumeQueue:
                 entries[queue_offset - tail.start] = entry[0]
                 self._tail = _Tail(tail.start, entries, tail.count)
             else:
-                self._write(queue_offset, entry.tobytes())
+                self._write(queue_offset, entry.tobytes(), Unsynced())
 
     def _lies_below(self, queue_offset: int, commit_log_offset: int) -> bool:
         """Whether the record of an entry starts below an offset; so do holes."""
@@ -267,29 +288,27 @@ class ConsumeQueue:
         """First queue offset of each file, in order."""
         return [start // ENTRY_BYTES for start in segment_starts(self._files.disk, self.folder)]
 
-    def write_out(self, commit_log_end: int) -> tuple[list[Path], list[Path]]:
+    def write_out(self, commit_log_end: int, unsynced: Unsynced) -> None:
         """Write entries whose records lie below a commit-log offset to the files. Any thread.
 
-        Returns:
-            Files and folders that changed and are to be synced.
+        Args:
+            commit_log_end: Everything below is durable.
+            unsynced: Told what is to be synced, also by a write that fails halfway.
         """
         tail = self._tail
         if tail.count == 0:
-            return [], []
+            return
         count = self.end_below(commit_log_end) - tail.start
         if count <= 0:
-            return [], []
-        files, folders = self._write(tail.start, tail.entries[:count].tobytes())
+            return
+        self._write(tail.start, tail.entries[:count].tobytes(), unsynced)
         self.is_on_disk = True
         with self._files.lock:
             current = self._tail
             rest = current.entries[count : current.count].copy()
             self._tail = _Tail(tail.start + count, rest, len(rest))
-        return files, folders
 
-    def _write(self, queue_offset: int, content: bytes) -> tuple[list[Path], list[Path]]:
-        files: list[Path] = []
-        folders: list[Path] = []
+    def _write(self, queue_offset: int, content: bytes, unsynced: Unsynced) -> None:
         shared = self._files
         while content:
             place = queue_offset % shared.file_entries
@@ -297,19 +316,18 @@ class ConsumeQueue:
             if shared.disk.size_of(path) is None:
                 if not shared.disk.is_folder(self.folder):
                     # Ten thousand queues are made durable by one sync, not by one each.
+                    unsynced.folders.update(self.folder.parents[:2])
                     shared.disk.make_folders(self.folder, durable=False)
-                    folders += self.folder.parents[:2]
+                unsynced.folders.add(self.folder)
                 shared.disk.create_sparse(path, shared.file_bytes)
-                folders.append(self.folder)
                 if place:
                     # A queue that starts within a file: holes stand for what was never there.
                     shared.open_files.write_at(path, 0, holes(place).tobytes())
             taken = min(len(content), (shared.file_entries - place) * ENTRY_BYTES)
+            unsynced.files.add(path)
             shared.open_files.write_at(path, place * ENTRY_BYTES, content[:taken])
-            files.append(path)
             content = content[taken:]
             queue_offset += taken // ENTRY_BYTES
-        return files, folders
 
     def load(self, commit_log_end: int, *, keep_rest: bool = False) -> None:
         """Take over the files up to the first entry that is none or lies at or above an offset.

@@ -9,10 +9,20 @@ Two rules make power loss bearable, and every caller relies on them:
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
+
+_EXHAUSTED: Final = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+)
+
+
+def is_exhausted(error: OSError) -> bool:
+    """Whether space, descriptors or memory have run out: nothing is lost, and it may pass."""
+    return error.errno in _EXHAUSTED
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ asks. What waits is lost with the process, like everything derived, and recovery
 
 from __future__ import annotations
 
-import errno
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from ariane_record.java_hash import key_hash
 from ariane_storage.clock import Clock
-from ariane_storage.disk import Disk
+from ariane_storage.disk import Disk, is_exhausted
 from ariane_storage.errors import StoreFormatError, StoreFull
 from ariane_storage.fields import Int64s
 from ariane_storage.index_file import IndexFile, index_file_bytes
@@ -139,11 +138,12 @@ class Index:
         path = self._folder / name
         try:
             self._disk.allocate(path, index_file_bytes(self._slots, self._items))
+            file = self._open(path)
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if not is_exhausted(error):
                 raise
-            raise StoreFull(self._folder.parent, "no space left for another index file") from error
-        file = self._open(path)
+            reason = f"no space left for another index file ({error.strerror})"
+            raise StoreFull(self._folder.parent, reason) from error
         if previous is not None:
             file.preset(previous)
         self._files.append(file)
@@ -178,8 +178,16 @@ class Index:
         for file in tuple(self._files):
             yield file.offsets()
 
-    def flush(self) -> int:
-        """File what waits and make the newest file durable; returns the number of items.
+    def flush(self, commit_log_end: int) -> int:
+        """File what waits and make the newest file durable.
+
+        Appends go on meanwhile, so that there may be items beyond the durable end of the log.
+
+        Args:
+            commit_log_end: The durable end of the log.
+
+        Returns:
+            Items of records below that end: what is left of the index after a crash.
 
         Raises:
             OSError: The disk failed.
@@ -187,9 +195,11 @@ class Index:
         """
         with self._lock:
             self._settle()
-            if self._files:
-                self._files[-1].flush()
-            return self.item_count
+            files = tuple(self._files)
+        # Not under the lock: neither queries nor appends that file their keys wait for the disk.
+        if files:
+            files[-1].flush()
+        return sum(file.count_below(commit_log_end) for file in files)
 
     def keep_below(self, commit_log_end: int) -> None:
         """Forget items of records at or above an offset, after a crash or a cut of the log."""

@@ -21,6 +21,7 @@ below a known offset are whole, and the slots follow from them.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
@@ -175,6 +176,12 @@ class IndexFile:
                 seconds = int(item["seconds"])
                 yield int(item["commit_log_offset"]), self.begin_timestamp + seconds * 1000
             below, number = number, int(item["previous"])
+
+    def count_below(self, commit_log_end: int) -> int:
+        """Items of records below a commit-log offset."""
+        offsets = self._items["commit_log_offset"]
+        numbers = range(1, self._next_item)
+        return bisect_left(numbers, commit_log_end, key=lambda number: int(offsets[number]))
 
     def offsets(self) -> Int64s:
         """Commit-log offsets of all items, oldest first."""

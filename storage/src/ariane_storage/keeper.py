@@ -5,11 +5,11 @@ Everything here may run beside the appending thread, on one other thread at a ti
 
 from __future__ import annotations
 
-import errno
 import threading
 
 from ariane_storage.checkpoint import Checkpoint, CheckpointFile
 from ariane_storage.config import FlushMode
+from ariane_storage.disk import is_exhausted
 from ariane_storage.errors import StoreFull
 from ariane_storage.flush import FlushSchedule
 from ariane_storage.parts import StoreParts
@@ -41,23 +41,23 @@ class Keeper:
             try:
                 # Not under the lock of flushes: nobody's acknowledgement waits for derived files.
                 parts.guard.check()
-                sums, items = parts.guard.watch(lambda: self._write_derived(end))
-            except _NoSpace as error:
-                raise StoreFull(parts.files.root, "no space left for consume queues") from error
-            parts.guard.watch(lambda: self._checkpoint(end, timestamp, sums, items))
+                parts.guard.watch(lambda: self._write_derived(end, timestamp))
+            except _Exhausted as error:
+                reason = f"no space left for consume queues and index ({error})"
+                raise StoreFull(parts.files.root, reason) from error
 
-    def _write_derived(self, end: int) -> tuple[QueueSums, int]:
+    def _write_derived(self, end: int, timestamp: int) -> None:
         parts = self._parts
         try:
             sums = parts.queues.write_out(end)
-            items = parts.index.flush()
+            items = parts.index.flush(end)
             parts.quarantine.save()
+            self._checkpoint(end, timestamp, sums, items)
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            if is_exhausted(error):
                 # Nothing is lost: what was not written stays in memory, and the log has it all.
-                raise _NoSpace from error
+                raise _Exhausted(error.strerror) from error
             raise
-        return sums, items
 
     def _checkpoint(self, end: int, timestamp: int, sums: QueueSums, items: int) -> None:
         self._checkpoint_file.save(
@@ -138,5 +138,5 @@ class Keeper:
             parts.log.prefault(parts.config.prefault_bytes)
 
 
-class _NoSpace(Exception):
-    """The disk is full, which is no failure of the disk."""
+class _Exhausted(Exception):
+    """Space or descriptors have run out, which is no failure of the disk."""

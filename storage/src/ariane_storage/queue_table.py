@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ariane_storage.consume_queue import ConsumeQueue, QueueFiles
+from ariane_storage.consume_queue import ConsumeQueue, QueueFiles, Unsynced
 from ariane_storage.consume_queue_entry import Entries
 from ariane_storage.disk import Disk
 from ariane_storage.errors import IllegalQueue
@@ -18,6 +18,11 @@ from ariane_storage.open_files import OpenFiles
 # What RocketMQ allows in a topic; no name of a folder above or beside can be made of these.
 _TOPIC: Final = re.compile(r"[%|A-Za-z0-9_+-]{1,255}")
 _QUEUE_ID_MAX: Final = 0x7FFFFFFF
+
+
+def can_name_queue(topic: str, queue_id: int) -> bool:
+    """Whether a topic and a queue id can name the folder of a queue."""
+    return _TOPIC.fullmatch(topic) is not None and 0 <= queue_id <= _QUEUE_ID_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,8 @@ class QueueTable:
         self.lock = threading.Lock()
         self._shared = QueueFiles(disk, self._open_files, file_entries, self.lock)
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        # Kept when a write fails, for the next sync to cover.
+        self._unsynced = Unsynced()
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
         """All queues there are now."""
@@ -66,7 +73,7 @@ class QueueTable:
         """
         queue = self._queues.get((topic, queue_id))
         if queue is None:
-            if _TOPIC.fullmatch(topic) is None or not 0 <= queue_id <= _QUEUE_ID_MAX:
+            if not can_name_queue(topic, queue_id):
                 raise IllegalQueue(f"{topic!r}:{queue_id} cannot name the folder of a queue")
             folder = self._folder / topic / str(queue_id)
             queue = ConsumeQueue(self._shared, folder, topic, queue_id)
@@ -97,14 +104,13 @@ class QueueTable:
         Raises:
             OSError: The disk failed.
         """
-        files: list[Path] = []
-        folders: list[Path] = []
+        # Not empty if an earlier write has failed halfway.
+        self._unsynced = unsynced = self._unsynced.still_there(self._disk)
         for queue in self:
-            changed_files, changed_folders = queue.write_out(commit_log_end)
-            files += changed_files
-            folders += changed_folders
-        if files or folders:
-            self._disk.sync(files=files, folders=folders)
+            queue.write_out(commit_log_end, unsynced)
+        if unsynced.files:
+            self._disk.sync(files=unsynced.files, folders=unsynced.folders)
+            self._unsynced = Unsynced()
         return self.sums()
 
     def sums(self) -> QueueSums:

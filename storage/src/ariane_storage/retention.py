@@ -98,10 +98,11 @@ def delete_old_segments(
     ratio = disk.usage(log.folder).ratio
     hour = clock.local_hour(now_ms) == config.delete_at_hour
     while len(deleted) < config.delete_batch_max and len(log.segments) > 1:
-        oldest, following = log.segments[:2]
+        oldest, *behind = log.segments
+        following = behind[0]
         if oldest.end > min(safe_end, log.write_offset):
             break
-        newest_ms = _newest_ms(oldest, following)
+        newest_ms = _newest_ms(behind)
         expired = newest_ms is not None and now_ms - newest_ms > config.retention_ms
         if ratio >= config.disk_force_ratio:
             why = RetentionReason.DISK_FORCE
@@ -118,7 +119,9 @@ def delete_old_segments(
     return RetentionReport(tuple(deleted), reason, ratio, log.min_offset)
 
 
-def _newest_ms(segment: Segment, following: Segment) -> int | None:
-    """When the last record of a segment was stored at the latest: when the next one began."""
-    timestamp = first_store_timestamp(following)
-    return timestamp if timestamp is not None else first_store_timestamp(segment)
+def _newest_ms(behind: list[Segment]) -> int | None:
+    """When the last record of a segment was stored at the latest: when one behind it began.
+
+    None if none of them says: a segment of unknown age is kept.
+    """
+    return next(filter(None, map(first_store_timestamp, behind)), None)

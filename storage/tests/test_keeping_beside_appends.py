@@ -1,0 +1,167 @@
+"""What the keeper does while appends go on, and when something runs out halfway."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from dataclasses import replace
+
+import pytest
+
+from ariane_storage import RetentionReason, Store, StoreConfig, StoreFull
+from ariane_storage.testing import FaultyDisk, block_of, small_config
+
+
+def test_appends_during_a_checkpoint_do_not_cost_a_rebuild(bench, fill, monkeypatch):
+    store = bench.open()
+    fill(store, blocks=6)
+    flush = store._parts.log.flush
+
+    def flush_then_append() -> int:
+        flushed = flush()
+        monkeypatch.setattr(store._parts.log, "flush", flush)
+        fill(store, blocks=3)
+        return flushed
+
+    end = store.max_offset
+    monkeypatch.setattr(store._parts.log, "flush", flush_then_append)
+    store.flush_derived()
+    assert store.max_offset > end
+    store = bench.reopen_after_kill()
+    assert store.recovery.rebuilt == ()
+    assert store.recovery.scanned_from == end
+    assert len(store.query_by_key("flights", "N0")) == 9
+    store.close()
+
+
+def test_entries_do_not_count_before_it_is_known_where_their_records_end(bench, monkeypatch):
+    """A write-out at any moment of an append sees no entry whose record is not durable."""
+    store = bench.open()
+    store.append_block(block_of("flights", [b"x"]), 0)
+    store.flush_derived()
+    queue = store._parts.queues.find("flights", 0)
+    durable = store.flushed_offset
+    seen = []
+
+    class Watched(type(queue._tail)):
+        def __setattr__(self, name, value):
+            super().__setattr__(name, value)
+            if name == "count":
+                seen.append(queue.end_below(durable))
+
+    tail = queue._tail
+    queue._tail = Watched(tail.start, tail.entries, tail.count)
+    seen.clear()
+    store.append_block(block_of("flights", [b"y"]), 0)
+    assert seen == [1]
+    store.close()
+
+
+def test_neither_appends_nor_queries_wait_for_the_disk_of_the_index(bench, fill, monkeypatch):
+    store = bench.open()
+    fill(store, blocks=3)
+    index = store._parts.index
+    index.settle()
+    file = index._files[-1]
+    in_flush, go_on = threading.Event(), threading.Event()
+    flush = type(file).flush
+
+    def slow_flush(self):
+        in_flush.set()
+        assert go_on.wait(10)
+        flush(self)
+
+    monkeypatch.setattr(type(file), "flush", slow_flush)
+    keeper = threading.Thread(target=store.flush_derived)
+    keeper.start()
+    assert in_flush.wait(10)
+    try:
+        settled = threading.Thread(target=index.settle)
+        settled.start()
+        settled.join(5)
+        assert not settled.is_alive()
+    finally:
+        go_on.set()
+        keeper.join()
+    store.close()
+
+
+class ShortOfDescriptors(FaultyDisk):
+    """Refuses to open one file more, once."""
+
+    refusing = False
+
+    def open(self, path, *, writable):
+        if self.refusing and path.parent.parent.name == "delays":
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return super().open(path, writable=writable)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_runs_out_halfway_poisons_nothing_and_loses_nothing(bench, read_all, seed):
+    bench.disk = disk = ShortOfDescriptors()
+    store = bench.open()
+    for topic in ("arrivals", "delays", "flights"):
+        store.append_block(block_of(topic, [b"x", b"y"], keys=[["k"], ["k"]]), 0)
+    disk.refusing = True
+    with pytest.raises(StoreFull, match="Too many open files"):
+        store.flush_derived()
+    assert not store.is_poisoned
+    disk.refusing = False
+    store.flush_derived()
+    bench.disk = disk.lose_power(seed)
+    store = bench.open()
+    assert store.recovery.rebuilt == ()
+    for topic in ("arrivals", "delays", "flights"):
+        assert [m.body for m in read_all(store, topic, 0)] == [b"x", b"y"]
+    store.close()
+
+
+def test_a_segment_whose_age_nobody_knows_is_kept(bench, store):
+    while len(store._parts.log.segments) < 3:
+        store.append_block(block_of("flights", [b"x" * 900] * 2), 0)
+    bench.disk.used_ratio = 0.8
+    far_future = bench.clock.time_ms + 1000 * 24 * 3_600_000
+    for segment in store._parts.log.segments[1:]:
+        segment.view[4] ^= 1
+    assert store.apply_retention(far_future).deleted == ()
+    segment.view[4] ^= 1
+    report = store.apply_retention(far_future)
+    assert (report.reason, report.deleted) == (RetentionReason.DISK_CLEAN, (0, 8192))
+
+
+def test_segments_are_made_and_deleted_by_two_threads(tmp_path):
+    config: StoreConfig = replace(
+        small_config(segment_bytes=4096),
+        disk_clean_ratio=1e-9,
+        disk_force_ratio=1e-9,
+        disk_refuse_ratio=1.0,
+    )
+    with Store.open(tmp_path / "s", config) as store:
+        stop = threading.Event()
+
+        def prepare() -> None:
+            while not stop.is_set():
+                store.prepare_next_segment()
+
+        maker = threading.Thread(target=prepare)
+        maker.start()
+        try:
+            for _ in range(150):
+                store.append_block(block_of("flights", [b"x" * 1700] * 2), 0)
+                store.apply_retention()
+        finally:
+            stop.set()
+            maker.join()
+        log = store._parts.log
+        assert [segment.start for segment in log.segments] == log._starts
+        low, high = store.queue_bounds("flights", 0)
+        assert high == 300
+        read = store.read_queue("flights", 0, low, max_count=9999, max_bytes=1 << 30)
+        assert read.count == high - low > 0
+
+
+def test_an_index_file_has_room_for_an_item():
+    with pytest.raises(ValueError, match="index_items"):
+        StoreConfig(index_items=1)
