@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Final
 
 import numpy as np
@@ -15,15 +16,15 @@ from numpy.typing import NDArray
 
 from ariane_record import PropertyName, SystemFlag, tag_code
 from ariane_record.java_hash import key_hashes
-from ariane_record.layout import TRANSACTION_MASK
+from ariane_record.layout import RECORD_BYTES_MIN, TRANSACTION_MASK
 from ariane_record.message import split_keys
 from ariane_record.names import DELAY_TOPIC
 from ariane_storage.consume_queue import ConsumeQueue
 from ariane_storage.consume_queue_entry import ENTRY, Entries
 from ariane_storage.fields import Int64s
 from ariane_storage.index import PENDING_KEYS_MAX, Index
-from ariane_storage.queue_table import QueueTable
-from ariane_storage.scan import Stretch
+from ariane_storage.queue_table import QueueTable, can_name_queue
+from ariane_storage.scan import Damage, DamageReason, Stretch
 
 _UNKNOWN_LEVEL_DELAY_MS: Final = 1000
 
@@ -49,6 +50,8 @@ class Dispatcher:
         queues_from: Records below this commit-log offset are in the consume queues already.
         index_from: Records below it are in the index already.
         records: How many were looked at.
+        misfits: Whole records that have no place in a queue, which other programs can have written:
+            they stay in the log and in the index, and get no entry.
     """
 
     queues: QueueTable
@@ -57,6 +60,7 @@ class Dispatcher:
     queues_from: int
     index_from: int
     records: int = field(default=0, init=False)
+    misfits: list[Damage] = field(default_factory=list, init=False)
 
     def dispatch(self, stretch: Stretch) -> None:
         """Send all records of a stretch.
@@ -73,7 +77,11 @@ class Dispatcher:
         if self.queues_from < stretch.end:
             for (topic, queue_id), members in groups.items():
                 chosen = _from(rows, members, self.queues_from)
-                self._to_queue(topic, queue_id, rows, chosen[rows.has_entry[chosen]])
+                chosen = chosen[rows.has_entry[chosen]]
+                if can_name_queue(topic, queue_id):
+                    self._to_queue(topic, queue_id, rows, chosen)
+                else:
+                    self._leave_out(rows, chosen, DamageReason.QUEUE)
         if self.index_from < stretch.end:
             self._to_index(rows, groups)
         if self.index.pending_keys > PENDING_KEYS_MAX:
@@ -85,7 +93,11 @@ class Dispatcher:
         queue = self.queues.find_or_make(topic, queue_id)
         queue_offsets = rows.queue_offsets[chosen]
         breaks = np.flatnonzero(np.diff(queue_offsets) != 1) + 1
-        for run in np.split(chosen, breaks):
+        runs = np.split(chosen, breaks)
+        for run, following in zip_longest(runs, runs[1:]):
+            if _is_misfit(queue, rows, run, following):
+                self._leave_out(rows, run, DamageReason.QUEUE_OFFSET)
+                continue
             self._make_room(queue, int(rows.queue_offsets[run[0]]))
             entries = rows.entries(run, self.delay_levels_ms)
             last = run[-1]
@@ -108,6 +120,12 @@ class Dispatcher:
             else:
                 queue.remove()
                 queue.start_at(queue_offset)
+
+    def _leave_out(self, rows: Rows, chosen: Int64s, reason: DamageReason) -> None:
+        begins = rows.commit_log_offsets[chosen]
+        ends = begins + rows.sizes[chosen]
+        ranges = zip(begins.tolist(), ends.tolist(), strict=True)
+        self.misfits += [Damage(begin, end, reason) for begin, end in ranges]
 
     def _to_index(self, rows: Rows, groups: dict[tuple[str, int], list[int]]) -> None:
         """File the keys of a stretch: hashed topic by topic, filed in the order of the log."""
@@ -132,6 +150,25 @@ class Dispatcher:
                 rows.commit_log_offsets[owner],
                 rows.store_timestamps[owner],
             )
+
+
+def _is_misfit(queue: ConsumeQueue, rows: Rows, run: Int64s, following: Int64s | None) -> bool:
+    """Whether a run of records cannot have the queue offsets that it says.
+
+    RocketMQ's own checksum covers the body alone, so that a flipped bit in a queue offset passes
+    for a record. It must not cut the queue, nor fill it with holes without end.
+    """
+    expected, first = queue.end_offset, int(rows.queue_offsets[run[0]])
+    if expected in {0, first}:
+        return False
+    next_first = -1 if following is None else int(rows.queue_offsets[following[0]])
+    if len(run) == 1 and next_first == expected + 1:
+        return True  # The queue goes on as if this record had the number that is left out.
+    if first > expected:
+        passed = int(rows.commit_log_offsets[run[0]]) - queue.last_record_end
+        return first - expected > passed // RECORD_BYTES_MIN
+    # A topic that was deleted and made again begins at 0.
+    return len(run) == 1 and following is None and first != 0
 
 
 def _from(rows: Rows, members: list[int], commit_log_begin: int) -> Int64s:

@@ -14,7 +14,7 @@ from ariane_storage.consume_queue_entry import HOLE_SIZE
 from ariane_storage.dispatch import Rows
 from ariane_storage.fields import Int64s
 from ariane_storage.recovery import Progress, ProgressCallback
-from ariane_storage.scan import Damage, Ending, scan
+from ariane_storage.scan import Damage, DamageReason, Ending, scan
 
 _ENTRIES_AT_ONCE = 65_536
 _ENTRIES_MISSING: Final = "entries missing"
@@ -95,7 +95,8 @@ def inspect(store: ClosedStore, progress: ProgressCallback | None = None) -> Ins
     starts: list[Int64s] = []
     begin = store.log.min_offset
     total = store.log.segments[-1].end - begin if store.log.segments else 0
-    for event in scan(store.log.segments, begin):
+    found.findings += _missing_end(store)
+    for event in scan(store.log.walk(begin), begin):
         if isinstance(event, Damage):
             found.findings.append(Finding("commit log", event.reason.value, event.begin, event.end))
         elif isinstance(event, Ending):
@@ -125,6 +126,14 @@ def inspect(store: ClosedStore, progress: ProgressCallback | None = None) -> Ins
         ]
     found.findings += _check_index(store, offsets)
     return found
+
+
+def _missing_end(store: ClosedStore) -> Iterator[Finding]:
+    """Segments that are gone from the end of the log although the checkpoint knows of them."""
+    end = store.log.segments[-1].end if store.log.segments else store.log.min_offset
+    if store.checkpoint is not None and end < store.checkpoint.flushed_offset:
+        reason = DamageReason.SEGMENT_MISSING.value
+        yield Finding("commit log", reason, end, store.checkpoint.flushed_offset)
 
 
 def _collect(rows: Rows, columns: dict[tuple[str, int], _QueueColumns]) -> None:

@@ -68,6 +68,7 @@ def settle_layout(disk: Disk, files: StoreFiles, config: StoreConfig) -> None:
     wanted = StoreLayout.of(config)
     found = load_layout(disk, files)
     if found is None:
+        _check_segments(disk, files, config)
         sizes = {"version": LAYOUT_VERSION, **asdict(wanted)}
         StateFile(files.layout, disk).save(sizes)
         return
@@ -77,6 +78,17 @@ def settle_layout(disk: Disk, files: StoreFiles, config: StoreConfig) -> None:
             raise StoreFormatError(
                 files.root, f"was written with {name} = {size}, but {asked} is configured"
             )
+
+
+def _check_segments(disk: Disk, files: StoreFiles, config: StoreConfig) -> None:
+    """Refuse the segments of another program before one of them is made longer."""
+    length = _segment_bytes(disk, files)
+    if length and length != config.segment_bytes:
+        raise StoreFormatError(
+            files.commit_log,
+            f"its longest segment has {length} bytes, but segments of {config.segment_bytes} are "
+            "configured",
+        )
 
 
 def load_layout(disk: Disk, files: StoreFiles) -> StoreLayout | None:

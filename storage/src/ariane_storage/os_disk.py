@@ -41,12 +41,16 @@ class OsMappedFile:
         self._descriptor = os.open(path, flags)
         try:
             access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
-            self._map = mmap.mmap(self._descriptor, 0, access=access)
+            # Nothing can be mapped of an empty file: a crash or somebody's mistake has left it.
+            empty = os.fstat(self._descriptor).st_size == 0
+            mapped = b"" if empty else mmap.mmap(self._descriptor, 0, access=access)
         except BaseException:
             os.close(self._descriptor)
             raise
-        self._view = memoryview(self._map)
-        self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._map)) if writable else None
+        self._view = memoryview(mapped)
+        self._address = (
+            ctypes.addressof(ctypes.c_char.from_buffer(mapped)) if writable and not empty else None
+        )
         self._closed = False
         self._closing = threading.Lock()
 

@@ -53,7 +53,7 @@ def _find(
 ) -> Entries | None:
     """The entry of a queue offset as a range of the log says, quarantining damage on the way."""
     topic = queue.topic.encode()
-    for event in scan(parts.log.segments, begin):
+    for event in scan(parts.log.walk(begin), begin):
         if isinstance(event, Ending) or (not isinstance(event, Damage) and event.begin >= end):
             return None
         if isinstance(event, Damage):

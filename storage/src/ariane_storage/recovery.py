@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from ariane_record.layout import BLANK_SIZE_MIN_BYTES
@@ -110,6 +111,8 @@ class Recovery:
             StoreFull: No space to build the index again.
             OSError: The disk failed.
         """
+        missing_end = self._missing_end()
+        self._declare_gaps()
         rebuilt = self._load_derived()
         begin = self._scan_begin(rebuilt)
         dispatcher = Dispatcher(
@@ -120,6 +123,10 @@ class Recovery:
             index_from=0 if "index" in rebuilt else self._dispatched(),
         )
         ending = self._scan(begin, dispatcher)
+        for misfit in dispatcher.misfits:
+            self.quarantine.add(misfit)
+        if missing_end is not None:
+            ending = self._go_on_behind(ending.offset, missing_end)
         if "consume queues" in rebuilt:
             self.idle_queues.restore(self.queues)
         self._settle_end(ending)
@@ -132,6 +139,34 @@ class Recovery:
             damage=self.quarantine.ranges,
             rebuilt=tuple(rebuilt),
         )
+
+    def _missing_end(self) -> int | None:
+        """Where to go on if segments at the end have vanished that are known to be durable.
+
+        Going on where the rest ends would use offsets again that consumers have seen.
+        """
+        if self.checkpoint is None:
+            return None
+        segments = self.log.segments
+        end = segments[-1].end if segments else self.checkpoint.log_begin
+        lost = self.checkpoint.flushed_offset - end
+        if lost <= 0:
+            return None
+        size = self.log.segment_bytes
+        return end + (lost + size - 1) // size * size
+
+    def _declare_gaps(self) -> None:
+        """Quarantine segments that are missing in the middle, wherever the scan begins."""
+        for segment, following in pairwise(self.log.segments):
+            if segment.end < following.start:
+                gap = Damage(segment.end, following.start, DamageReason.SEGMENT_MISSING)
+                self.quarantine.add(gap)
+
+    def _go_on_behind(self, begin: int, end: int) -> Ending:
+        """Declare the end of the log as missing, and let the log go on behind it."""
+        self.log.resume_at(end)
+        self.quarantine.add(Damage(begin, end, DamageReason.SEGMENT_MISSING))
+        return Ending(end, None)
 
     def _dispatched(self) -> int:
         return self.checkpoint.dispatched_offset if self.checkpoint is not None else 0
@@ -160,6 +195,9 @@ class Recovery:
         if rebuilt or self.checkpoint is None:
             return lowest
         begin = max(lowest, self.checkpoint.dispatched_offset)
+        if self._missing_end() is not None:
+            segments = self.log.segments
+            begin = segments[-1].end if segments else self.checkpoint.log_begin
         if self.log.shortened:
             # Somebody has cut a file: what was durable is not there any more.
             begin = min(begin, self.log.shortened[0].start)
@@ -191,7 +229,7 @@ class Recovery:
             return Ending(begin, None)
         total = segments[-1].end - begin if segments else 0
         done_in_segment = -1
-        for event in scan(segments, begin):
+        for event in scan(self.log.walk(begin), begin):
             if isinstance(event, Ending):
                 return event
             if isinstance(event, Damage):

@@ -14,7 +14,7 @@ holds; only if there is none, up to the end of the last segment, the log ends th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from struct import Struct
@@ -49,6 +49,8 @@ class DamageReason(StrEnum):
     STRUCTURE = "lengths that do not add up"
     POSITION = "a record of another place"
     CHECKSUM = "checksum differs"
+    QUEUE = "a topic or queue id that names no queue"
+    QUEUE_OFFSET = "a queue offset that does not follow"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,7 @@ class _Stop:
     reason: DamageReason
 
 
-def scan(segments: Sequence[Segment], begin: int) -> Iterator[ScanEvent]:
+def scan(segments: Iterable[Segment], begin: int) -> Iterator[ScanEvent]:
     """Walk through the log from an offset at which a record starts, to its end.
 
     Args:

@@ -105,7 +105,8 @@ def dump(
 
 
 def _of_log(store: ClosedStore, damage: list[str]) -> Iterator[memoryview]:
-    for event in scan(store.log.segments, store.log.min_offset):
+    begin = store.log.min_offset
+    for event in scan(store.log.walk(begin), begin):
         if isinstance(event, Damage):
             damage.append(f"damage from {event.begin} to {event.end}: {event.reason}")
         elif isinstance(event, Ending):

@@ -1,0 +1,187 @@
+"""Stores with files missing or empty, and stores that another program wrote."""
+
+from __future__ import annotations
+
+import json
+import resource
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from ariane_record import encode_record
+from ariane_storage import Store, StoreConfig, StoreFormatError
+from ariane_storage.commands import store as store_group
+from ariane_storage.scan import Damage, DamageReason
+from ariane_storage.testing import block_of, small_config
+
+
+def run(*arguments):
+    return CliRunner().invoke(store_group, [str(argument) for argument in arguments])
+
+
+def remove_segments(bench, count):
+    names = bench.disk.names(bench.root / "commitlog")
+    for name in names[-count:]:
+        bench.disk.remove(bench.root / "commitlog" / name)
+    return [int(name) for name in names]
+
+
+@pytest.mark.parametrize("all_of_them", [False, True])
+def test_segments_missing_at_the_end_are_a_gap_and_no_offset_is_used_again(
+    bench, fill, read_all, all_of_them
+):
+    store = bench.open()
+    fill(store, blocks=20)
+    bounds = {queue: store.queue_bounds(*queue) for queue in store.queues()}
+    end = store.max_offset
+    store.close()
+    count = len(bench.disk.names(bench.root / "commitlog"))
+    starts = remove_segments(bench, count if all_of_them else 2)
+    first_lost = 0 if all_of_them else starts[-2]
+    gap_end = starts[-1] + bench.config.segment_bytes
+    store = bench.open()
+    assert store.recovery.damage == (Damage(first_lost, gap_end, DamageReason.SEGMENT_MISSING),)
+    assert store.max_offset >= end
+    for queue, (_, high) in bounds.items():
+        assert store.queue_bounds(*queue)[1] == high
+        assert all(m.commit_log_offset < first_lost for m in read_all(store, *queue))
+        appended = store.append_block(block_of(queue[0], [b"on"]), queue[1])
+        assert appended.first_queue_offset == high
+    store.close()
+    store = bench.open()
+    assert [m.body for m in read_all(store, "flights", 0)][-1] == b"on"
+    store.close()
+
+
+def test_a_gap_in_front_of_the_checkpoint_is_declared_when_the_store_is_opened(bench, fill):
+    store = bench.open()
+    fill(store, blocks=40)
+    store.close()
+    bench.disk.remove(bench.segment_path(8192))
+    store = bench.open()
+    assert store.recovery.damage == (Damage(8192, 16384, DamageReason.SEGMENT_MISSING),)
+    store.close()
+
+
+@pytest.mark.parametrize("command", ["verify", "fsck"])
+def test_a_missing_last_segment_is_a_finding(tmp_path, fill, command):
+    with Store.open(tmp_path / "s", small_config()) as store:
+        fill(store)
+    last = max((tmp_path / "s" / "commitlog").iterdir())
+    last.unlink()
+    result = run(command, tmp_path / "s", "-o", "json")
+    assert result.exit_code == 1
+    found = json.loads(result.stdout)
+    assert found["damaged"] == 1 if command == "verify" else found[0]["reason"] == "segment missing"
+
+
+@pytest.mark.parametrize("command", ["verify", "fsck", "dump"])
+def test_an_empty_last_segment_stops_no_command(tmp_path, fill, command):
+    with Store.open(tmp_path / "s", small_config()) as store:
+        fill(store)
+    last = max((tmp_path / "s" / "commitlog").iterdir())
+    last.with_name(f"{int(last.name) + 8192:020d}").write_bytes(b"")
+    result = run(command, tmp_path / "s")
+    assert (result.exit_code, result.exception) == (0, None)
+
+
+def test_an_empty_index_file_is_a_finding_and_built_again(tmp_path, fill):
+    with Store.open(tmp_path / "s", small_config()) as store:
+        fill(store)
+    for path in (tmp_path / "s" / "index").iterdir():
+        path.write_bytes(b"")
+    (row,) = json.loads(run("fsck", tmp_path / "s", "-o", "json").stdout)
+    assert (row["where"], row["reason"]) == ("index", "0 bytes long, 904 are configured")
+    with Store.open(tmp_path / "s", small_config()) as store:
+        assert store.recovery.rebuilt == ("index",)
+        assert len(store.query_by_key("flights", "N1")) == 6
+
+
+@pytest.mark.parametrize("segment_bytes", [4096, 16384])
+def test_segments_of_another_program_are_left_alone_by_the_wrong_sizes(bench, fill, segment_bytes):
+    store = bench.open()
+    fill(store)
+    store.close()
+    for name in ("layout.json", "layout.json.sums", "checkpoint"):
+        bench.disk.remove(bench.root / name)
+    with pytest.raises(StoreFormatError, match=f"8192 bytes, but segments of {segment_bytes}"):
+        Store.open(bench.root, small_config(segment_bytes=segment_bytes), disk=bench.disk)
+    store = bench.open()
+    assert store.recovery.records == 36
+    assert store.damage == ()
+    store.close()
+
+
+def write_foreign(bench, records) -> None:
+    """Lay down records without a checksum of themselves as the log of another program."""
+    opened = bench.open()
+    opened.append_block(block_of("flights", [b"x" * 100]), 0)
+    usual = opened.message_at(0)
+    opened.close()
+    log = b""
+    for changes in records:
+        fields = replace(usual, commit_log_offset=len(log), **changes)
+        log += encode_record(fields, checksum=False)
+    bench.disk.remove(bench.root / "checkpoint")
+    bench.disk.write(bench.segment_path(0), log.ljust(8192, b"\0"))
+
+
+@pytest.mark.parametrize("topic", ["../../etc/x", "", "a/b", "a.b", "\0", "Flüge"])
+def test_a_topic_that_names_no_folder_does_not_close_the_store(bench, read_all, topic):
+    write_foreign(bench, [{}, {"topic": topic}, {"queue_offset": 1}])
+    store = bench.open()
+    assert [m.queue_offset for m in read_all(store, "flights", 0)] == [0, 1]
+    assert store.queues() == [("flights", 0)]
+    assert [damage.reason for damage in store.damage] == [DamageReason.QUEUE]
+    assert store.message_at(store.damage[0].begin).topic == topic
+    store.close()
+
+
+@pytest.mark.parametrize("place", [0, 1, 5, 9])
+@pytest.mark.parametrize("bit", [*range(8), 20, 44, 62])
+def test_a_flipped_queue_offset_that_no_checksum_covers_costs_that_record_only(
+    bench, read_all, place, bit
+):
+    offsets = list(range(10))
+    offsets[place] ^= 1 << bit
+    write_foreign(bench, [{"queue_offset": offset} for offset in offsets])
+    store = bench.open()
+    read = [m.queue_offset for m in read_all(store, "flights", 0)]
+    # Of the first and the last record of all nobody can say that they are wrong.
+    if place not in {0, 9}:
+        assert read == [offset for offset in range(10) if offset != place]
+    assert len(read) >= 9
+    store.close()
+
+
+def test_a_topic_that_was_deleted_and_made_again_begins_at_nothing(bench, read_all):
+    write_foreign(bench, [{"queue_offset": offset} for offset in (0, 1, 2, 3, 0, 1)])
+    store = bench.open()
+    assert [m.queue_offset for m in read_all(store, "flights", 0)] == [0, 1]
+    store.close()
+
+
+@pytest.fixture
+def few_descriptors():
+    """Two hundred descriptors more than there are."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    in_use = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (in_use + 200, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.usefixtures("few_descriptors")
+def test_a_log_of_very_many_segments_takes_few_descriptors(tmp_path):
+    config: StoreConfig = replace(small_config(segment_bytes=4096), files_open_max=3)
+    with Store.open(tmp_path / "s", config) as store:
+        for _ in range(160):
+            store.append_block(block_of("flights", [b"x" * 1700] * 2), 0)
+            store.flush()
+    for arguments in (["verify"], ["dump"], ["dump", "--queue", "flights:0"], ["rebuild"]):
+        assert run(arguments[0], tmp_path / "s", *arguments[1:]).exit_code == 0
+    (tmp_path / "s" / "checkpoint").unlink()
+    with Store.open(tmp_path / "s", config) as store:
+        assert store.recovery.records == 320
