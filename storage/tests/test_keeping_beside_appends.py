@@ -165,3 +165,18 @@ def test_segments_are_made_and_deleted_by_two_threads(tmp_path):
 def test_an_index_file_has_room_for_an_item():
     with pytest.raises(ValueError, match="index_items"):
         StoreConfig(index_items=1)
+
+
+def test_a_full_disk_is_named_when_a_store_is_opened(bench):
+    bench.disk = NothingFits()
+    with pytest.raises(StoreFull, match="no space left to open the store"):
+        bench.open()
+    bench.disk = FaultyDisk()
+    bench.open().close()
+
+
+class NothingFits(FaultyDisk):
+    """A full disk, small files included."""
+
+    def write(self, path, content):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))

@@ -20,7 +20,8 @@ from ariane_storage.checkpoint import CheckpointFile
 from ariane_storage.clock import Clock, SystemClock
 from ariane_storage.commit_log import CommitLog
 from ariane_storage.config import StoreConfig
-from ariane_storage.disk import Disk, FileLock
+from ariane_storage.disk import Disk, FileLock, is_exhausted
+from ariane_storage.errors import StoreFull
 from ariane_storage.flush import FlushGuard
 from ariane_storage.idle_queues import IdleQueues
 from ariane_storage.index import Index
@@ -88,13 +89,19 @@ class Store:
         config = config or StoreConfig()
         disk = disk or OsDisk()
         files = StoreFiles(root)
-        lock = own_store(disk, files)
         try:
-            parts, keeper, report = _recovered(
-                files, config, disk, clock or SystemClock(), progress
-            )
-        except BaseException:
-            lock.release()
+            lock = own_store(disk, files)
+            try:
+                parts, keeper, report = _recovered(
+                    files, config, disk, clock or SystemClock(), progress
+                )
+            except BaseException:
+                lock.release()
+                raise
+        except OSError as error:
+            if is_exhausted(error):
+                reason = f"no space left to open the store ({error.strerror})"
+                raise StoreFull(root, reason) from error
             raise
         return cls(parts, lock, keeper, report)
 
