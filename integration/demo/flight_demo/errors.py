@@ -4,6 +4,7 @@
 
     DemoError
     +-- FlightsMissing      the package with the flights is not installed
+    +-- NoRoom              the temporary folder is too full
     +-- ChildFailed         a process that the demo started ended too early
     +-- GroupStalled        the consumer group receives nothing more, but not everything came
     +-- TotalsDiffer        a total does not hold
@@ -18,6 +19,10 @@ class DemoError(Exception):
 
 class FlightsMissing(DemoError):
     """The package with the flights is not installed."""
+
+
+class NoRoom(DemoError):
+    """The temporary folder is too full."""
 
 
 class ChildFailed(DemoError):

@@ -23,9 +23,14 @@ _BROKERS_MAX = 26
 _PORT_MAX = 65_535
 _ERROR_CHARACTERS_MAX = 500
 
-# Segments are taken from the disk before they are needed, two at a time. A developer's machine need
-# not give 2 GiB for it. It is part of the store's format: a store that is kept keeps it.
-_BROKER_FLAGS = ("--segment-bytes", str(128 << 20))
+_BROKER_FLAGS = (
+    # Segments are taken from the disk before they are needed, two at a time. A developer's machine
+    # need not give 2 GiB for it. It is part of the store's format: a store that is kept keeps it.
+    *("--segment-bytes", str(128 << 20)),
+    # A broker has a disk for itself and gives up old messages when that fills. A developer's disk
+    # is full of other things, and often.
+    *("--disk-clean-ratio", "0.96", "--disk-force-ratio", "0.97", "--disk-refuse-ratio", "0.98"),
+)
 
 
 @click.command()
