@@ -13,10 +13,7 @@ from ariane_record import BlockEncoder, RecordBlock
 from ariane_record.columns import decode_columns
 from ariane_storage import Store, StoreConfig, StoreFull
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(why_not()), reason=why_not()),
-]
+pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not())
 
 DISK_BYTES = 6 << 20
 CONFIG = StoreConfig(

@@ -12,18 +12,18 @@ from numbered_writer import config, numbers_in, start_writer
 
 from ariane_storage import FlushMode, Store
 
-LOOPS = int(os.environ.get("KILL_LOOPS", "50"))
 SEED = int(os.environ.get("KILL_SEED", "7"))
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
+@pytest.mark.parametrize("loops", [10, pytest.param(100, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("mode", list(FlushMode))
-def test_kill_loop(tmp_path: Path, mode: FlushMode) -> None:
+def test_kill_loop(tmp_path: Path, mode: FlushMode, loops: int) -> None:
     chance = random.Random(SEED)
     root = tmp_path / "store"
     present = 0
-    for loop in range(LOOPS):
+    for loop in range(loops):
         writer = start_writer(root, mode, SEED + loop)
         for _ in range(chance.randrange(1, 40)):
             writer.read_line()
@@ -37,4 +37,4 @@ def test_kill_loop(tmp_path: Path, mode: FlushMode) -> None:
         assert len(numbers) >= writer.acknowledged, f"lost: seed {SEED} loop {loop}"
         assert len(numbers) >= present
         present = len(numbers)
-    assert present > LOOPS
+    assert present > loops

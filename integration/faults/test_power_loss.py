@@ -1,7 +1,7 @@
 """The plug is pulled at random moments. Under synchronous flush no acknowledged record is lost;
 under asynchronous flush only a tail is, never something in the middle.
 
-    POWER_LOSS_POINTS=200 .venv/bin/pytest integration/faults/test_power_loss.py
+    POWER_LOSS_SEED=7 .venv/bin/pytest integration/faults/test_power_loss.py
 """
 
 from __future__ import annotations
@@ -19,12 +19,10 @@ from unplugged_disk import UnpluggedDisk, why_not
 
 from ariane_storage import FlushMode, Store
 
-POINTS = int(os.environ.get("POWER_LOSS_POINTS", "200"))
 POINTS_PER_DISK = 10
 SEED = int(os.environ.get("POWER_LOSS_SEED", "20130101"))
 
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.timeout(900),
     pytest.mark.skipif(bool(why_not()), reason=why_not()),
 ]
@@ -38,11 +36,12 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(mounted)], check=False, capture_output=True)
 
 
+@pytest.mark.parametrize("points", [20, pytest.param(200, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("mode", list(FlushMode))
-def test_power_loss(folder: Path, mode: FlushMode) -> None:
+def test_power_loss(folder: Path, mode: FlushMode, points: int) -> None:
     chance = random.Random(SEED)
     acknowledged_in_all = 0
-    for point in range(POINTS):
+    for point in range(points):
         if point % POINTS_PER_DISK == 0:
             disk = UnpluggedDisk(folder / str(point))
             disk.plug_in()
@@ -71,4 +70,4 @@ def test_power_loss(folder: Path, mode: FlushMode) -> None:
         if point % POINTS_PER_DISK == POINTS_PER_DISK - 1:
             disk.unmount()
             disk.image.unlink()
-    assert acknowledged_in_all > POINTS
+    assert acknowledged_in_all > points

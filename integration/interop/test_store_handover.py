@@ -21,7 +21,13 @@ from ariane_record.columns import decode_columns
 from ariane_record.layout import SystemFlag
 from ariane_storage import QueueRead, Store, StoreConfig
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+MISSING = [tool for tool in ("java", "mvn") if not shutil.which(tool)]
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(400),
+    pytest.mark.skipif(bool(MISSING), reason=f"missing: {', '.join(MISSING)}"),
+]
 
 SEGMENT_BYTES = 1 << 18
 QUEUE_ENTRIES = 1000
