@@ -38,8 +38,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             prefix="ariane-demo-", ignore_cleanup_errors=True
         ) as folder:
             asyncio.run(_play(orders, console, Path(folder)))
-    except (DemoError, ProcessFailed, ArianeError, OSError) as error:
-        line = shorten(str(error), _ERROR_CHARACTERS_MAX, placeholder=" ...")
+    except Exception as error:
+        if orders.trace:
+            raise
+        expected = isinstance(error, DemoError | ProcessFailed | ArianeError | OSError)
+        text = str(error) if expected else f"{type(error).__name__}: {error} (--trace shows where)"
+        line = shorten(text, _ERROR_CHARACTERS_MAX, placeholder=" ...")
         console.print("[bold red]The demo failed:[/]", escape(line), soft_wrap=True)
         return _FAILED
     except (KeyboardInterrupt, asyncio.CancelledError):
@@ -89,6 +93,9 @@ def _parse(arguments: Sequence[str] | None) -> RunOrders:
         metavar="{" + ",".join(each.value for each in Sabotage) + "}",
         help="make a fault on purpose, to see the totals notice it",
     )
+    parser.add_argument(
+        "--trace", action="store_true", help="show the trace of an error instead of one line"
+    )
     given = parser.parse_args(arguments)
     if given.months is not None:
         selection = Selection.of_months(given.months)
@@ -96,7 +103,7 @@ def _parse(arguments: Sequence[str] | None) -> RunOrders:
         selection = Selection(days=given.days)
     else:
         selection = Selection(events_min=given.events)
-    return RunOrders(selection, given.picture, given.sabotage)
+    return RunOrders(selection, given.picture, given.sabotage, trace=given.trace)
 
 
 class _within:  # noqa: N801 - reads as the type of an argument

@@ -5,6 +5,7 @@
     DemoError
     +-- FlightsMissing      the package with the flights is not installed
     +-- NoRoom              the temporary folder is too full
+    +-- JavaMissing         Spark needs it
     +-- ChildFailed         a process that the demo started ended too early
     +-- GroupStalled        the consumer group receives nothing more, but not everything came
     +-- TotalsDiffer        a total does not hold
@@ -23,6 +24,10 @@ class FlightsMissing(DemoError):
 
 class NoRoom(DemoError):
     """The temporary folder is too full."""
+
+
+class JavaMissing(DemoError):
+    """Spark needs it."""
 
 
 class ChildFailed(DemoError):

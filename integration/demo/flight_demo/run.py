@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import gc
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -24,10 +23,10 @@ from flight_demo.checks import Check
 from flight_demo.children import child
 from flight_demo.closed_form import Expectation
 from flight_demo.delays import ReceivedStatistics, consume_statistics
-from flight_demo.errors import NoRoom
 from flight_demo.events import FlightEvent, in_event_time_order, iter_events
 from flight_demo.flights import Flight, package_folder, read_airlines, read_flights
 from flight_demo.group import MEMBERS, GroupTotals, consumer_group
+from flight_demo.machine import check_machine
 from flight_demo.picture import draw_delays
 from flight_demo.publish import Sabotage, publish, sabotaged
 from flight_demo.selection import Selection
@@ -46,8 +45,6 @@ _BROKER_FLAGS = (
     # Here that would be a loss which is nobody's fault; that there is room is checked beforehand.
     *("--disk-clean-ratio", "1", "--disk-force-ratio", "1", "--disk-refuse-ratio", "1"),
 )
-_ROOM_BYTES_MIN = 2 << 30
-"""Free space that a year needs at most: three segments a broker, derived files, Spark's."""
 
 _FLIGHTS_BETWEEN_REPORTS = 20_000
 
@@ -59,6 +56,9 @@ class RunOrders:
     selection: Selection
     picture_path: Path
     sabotage: Sabotage | None = None
+
+    trace: bool = False
+    """Whether an error shall show where it came from."""
 
 
 async def run(orders: RunOrders, stages: Stages, folder: Path) -> list[Check]:
@@ -74,7 +74,7 @@ async def run(orders: RunOrders, stages: Stages, folder: Path) -> list[Check]:
         ProcessFailed: A service did not start.
         ArianeError: The cluster refused something.
     """
-    _check_room(folder)
+    check_machine(folder)
     flights = _read(orders.selection, stages)
     expected = Expectation.of(flights)
     async with AsyncExitStack() as stack:
@@ -109,15 +109,6 @@ async def run(orders: RunOrders, stages: Stages, folder: Path) -> list[Check]:
         draw_delays(delays.by_key, airlines, orders.picture_path, cache_folder=folder)
         stage.reach(len(delays.by_key))
     return all_checks(expected, found, whole_year=orders.selection.whole_year)
-
-
-def _check_room(folder: Path) -> None:
-    free = shutil.disk_usage(folder).free
-    if free < _ROOM_BYTES_MIN:
-        raise NoRoom(
-            f"{folder.parent} has {free >> 20:,} MiB free and {_ROOM_BYTES_MIN >> 20:,} are needed:"
-            " name another folder in TMPDIR"
-        )
 
 
 def _read(selection: Selection, stages: Stages) -> Sequence[Flight]:
