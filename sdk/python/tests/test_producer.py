@@ -1,7 +1,9 @@
 import asyncio
+from datetime import timedelta
 
 import grpc
 import pytest
+from google.rpc.error_details_pb2 import RetryInfo
 
 from ariane_sdk import (
     AcknowledgedLevel,
@@ -12,6 +14,7 @@ from ariane_sdk import (
     _routes,
     errors,
 )
+from ariane_sdk._clock import SystemClock
 
 QUICK = ProducerSettings(
     call_timeout_s=0.3, send_timeout_s=1.5, repeat_delay_s_min=0.01, repeat_delay_s_max=0.05
@@ -238,6 +241,73 @@ async def test_what_was_surely_not_stored_is_repeated_until_it_is(world, make_st
 
     assert len(world.brokers["broker-a"].calls) == 7
     assert world.brokers["broker-a"].bodies == [b"one"]
+
+
+def refusal(make_status, reason, retry_after_s=0.0):
+    """A refusal that says when to come again."""
+    refused = make_status(grpc.StatusCode.UNAVAILABLE, reason)
+    if retry_after_s:
+        retry = RetryInfo()
+        retry.retry_delay.FromTimedelta(timedelta(seconds=retry_after_s))
+        refused.details.add().Pack(retry)
+    return refused
+
+
+@pytest.mark.parametrize("per_batch", [False, True])
+@pytest.mark.parametrize("reason", ["STORE_FULL", "SERVICE_DRAINING"])
+async def test_two_brokers_that_refuse_are_not_asked_in_a_hurry(
+    two_brokers, make_status, reason, per_batch
+):
+    refused = refusal(make_status, reason)
+    for broker in two_brokers.brokers.values():
+        broker.script.extend([[refused] if per_batch else refused] * 5000)
+    async with Producer(two_brokers.name_servers, settings=QUICK) as producer:
+        with pytest.raises(errors.SendError) as caught:
+            await producer.send(*orders("one"))
+
+    calls = [len(broker.calls) for broker in two_brokers.brokers.values()]
+    assert caught.value.reason == reason
+    assert not caught.value.outcome_unknown
+    assert "it was not stored" in str(caught.value)
+    # 1.5 s of rounds that are 25 ms apart at least, once the delay has grown.
+    assert min(calls) > 2
+    assert sum(calls) < 160
+
+
+async def test_any_number_of_refusals_is_no_overflow(world, make_status):
+    refused = refusal(make_status, "STORE_FULL")
+    settings = ProducerSettings(repeat_delay_s_min=1e-9, repeat_delay_s_max=1e-6)
+    world.brokers["broker-a"].script.extend([refused] * 1100)
+    async with Producer(world.name_servers, settings=settings) as producer:
+        await producer.send(*orders("one", message_group="pinned"))
+
+    assert len(world.brokers["broker-a"].calls) == 1101
+
+
+async def test_all_brokers_wish_for_a_pause_and_get_it(two_brokers, make_status):
+    for broker, pause_s in zip(two_brokers.brokers.values(), (0.3, 60.0), strict=True):
+        broker.script.append(refusal(make_status, "STORE_FULL", pause_s))
+    clock = SystemClock()
+    async with Producer(two_brokers.name_servers, settings=QUICK) as producer:
+        begun_s = clock.monotonic_s()
+        result = await producer.send(*orders("one"))
+        passed_s = clock.monotonic_s() - begun_s
+
+    assert passed_s >= 0.3
+    assert result.message_queue.broker_name == "broker-a"
+    assert [len(broker.calls) for broker in two_brokers.brokers.values()] == [2, 1]
+
+
+async def test_a_pause_beyond_the_deadline_is_the_refusal_at_once(two_brokers, make_status):
+    for broker in two_brokers.brokers.values():
+        broker.script.append(refusal(make_status, "STORE_FULL", 60.0))
+    async with Producer(two_brokers.name_servers, settings=QUICK) as producer:
+        with pytest.raises(errors.SendError) as caught:
+            await producer.send(*orders("one"))
+
+    assert caught.value.reason == "STORE_FULL"
+    assert caught.value.retry_after_s == 60.0
+    assert not caught.value.outcome_unknown
 
 
 async def test_what_may_have_been_stored_is_repeated_twice_and_reported_as_unknown(world):

@@ -98,6 +98,7 @@ class Producer:
             group=self._group,
             settings=self._settings,
             clock=self._clock,
+            random=self._random,
             settled=self._buffer.release,
         )
         unique_ids = UniqueIdGenerator(

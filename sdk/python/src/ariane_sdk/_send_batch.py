@@ -45,7 +45,11 @@ class SendBatch:
         deadline_s: When it is given up, by the monotonic clock.
         not_before_s: When it may travel (again), by the monotonic clock.
         repeat_count: How often it was repeated after an error that limits repeats.
-        failure_count: How often it travelled in vain.
+        failed_rounds: How often all brokers that could take it have refused it, one after another;
+            for a pinned batch, how often its own has.
+        refused_until_s: The brokers that refused it in this round, each with the time before which
+            it does not want to see it again, by the monotonic clock.
+        last_refusal: Why it was refused the last time.
         maybe_stored: Whether one of its travels may have stored it.
         outcomes: What its messages got; nothing until it is settled, and after a failure.
         error: Why it failed.
@@ -61,13 +65,15 @@ class SendBatch:
         "_unique_ids",
         "deadline_s",
         "error",
-        "failure_count",
+        "failed_rounds",
+        "last_refusal",
         "maybe_stored",
         "not_before_s",
         "open",
         "outcomes",
         "pinned",
         "queue",
+        "refused_until_s",
         "repeat_count",
         "topic",
     )
@@ -95,7 +101,9 @@ class SendBatch:
         self.deadline_s = 0.0
         self.not_before_s = 0.0
         self.repeat_count = 0
-        self.failure_count = 0
+        self.failed_rounds = 0
+        self.refused_until_s: dict[str, float] = {}
+        self.last_refusal: CallError | None = None
         self.maybe_stored = False
         self.outcomes: list[SendResult] | None = None
         self.error: SendError | None = None

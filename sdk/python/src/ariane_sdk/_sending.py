@@ -4,8 +4,10 @@ What is repeated, and where:
 
 * What was surely not stored is repeated until its time is up; what may have been stored is repeated
   a few times only, because each repeat may store it twice.
-* A batch that any queue will do for goes to another broker where there is one; a pinned batch waits
-  a growing while and tries its own queue again, and everything behind it in that queue waits too.
+* A batch that any queue will do for goes to another broker at once, as long as there is one that
+  has not refused it in this round; when all have, it waits a growing while before the next round.
+* A pinned batch waits likewise and tries its own queue again, and everything behind it in that
+  queue waits too.
 * "Stored but not confirmed" is not repeated: it would surely be stored twice.
 """
 
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from random import Random
 from typing import Final
 
 from ariane.broker.v1.send_service_pb2 import AppendRecordsRequest, AppendRecordsResponse
@@ -32,6 +35,9 @@ REPEATED_REASONS: Final = ROUTING_REASONS | {"DEADLINE_PASSED"}
 
 CALL_TIMEOUT_S_MIN: Final = 0.05
 
+DOUBLINGS_MAX: Final = 30
+"""Doublings of a delay beyond which every upper bound is reached; more would overflow."""
+
 
 class Sending:
     """Everything that a producer has on its way."""
@@ -44,6 +50,7 @@ class Sending:
         group: str,
         settings: ProducerSettings,
         clock: Clock,
+        random: Random,
         settled: Callable[[int], None],
     ) -> None:
         """Have nothing on its way.
@@ -54,6 +61,7 @@ class Sending:
             group: The producer's group.
             settings: How the producer behaves.
             clock: Tells when time is up.
+            random: Spreads repeats, so that refused batches do not come back all at once.
             settled: Told the bytes of a batch that is done.
         """
         self._connections = connections
@@ -61,6 +69,7 @@ class Sending:
         self._group = group
         self._settings = settings
         self._clock = clock
+        self._random = random
         self._settled = settled
         self._senders: dict[str, BrokerSender] = {}
         self._avoided_until_s: dict[str, float] = {}
@@ -117,7 +126,8 @@ class Sending:
         in_time = [batch for batch in batches if batch.deadline_s > now_s]
         for batch in batches:
             if batch.deadline_s <= now_s:
-                self._fail(batch, DeadlinePassed("its time was up before it left", retriable=True))
+                late = DeadlinePassed("its time was up before it left", retriable=True)
+                self._fail(batch, batch.last_refusal or late)
         if not in_time:
             return
         address = self._address(broker_name, in_time)
@@ -158,10 +168,11 @@ class Sending:
         if isinstance(error, ServiceUnavailable | DeadlinePassed):
             until_s = self._clock.monotonic_s() + self._settings.avoid_broker_s
             self._avoided_until_s[broker_name] = until_s
-        await self._after_failure(broker_name, [(batch, error) for batch in batches])
-        if self._is_avoided(broker_name):
             for batch in self._sender(broker_name).give_up_unpinned():
-                self._redirect(batch)
+                # Who waits for a next round has chosen this broker knowing that it refuses.
+                if batch.failed_rounds or self._choose(batch, self.is_welcome):
+                    self._sender(batch.queue.broker_name).add_again([batch])
+        await self._after_failure(broker_name, [(batch, error) for batch in batches])
 
     async def _after_failure(
         self, broker_name: str, failed: Sequence[tuple[SendBatch, CallError]]
@@ -176,23 +187,18 @@ class Sending:
         await asyncio.gather(*map(self._routes.refresh, misled), return_exceptions=True)
         again: list[SendBatch] = []
         for batch, error in failed:
-            batch.failure_count += 1
+            batch.last_refusal = error
             if not self._may_repeat(batch, error):
                 self._fail(batch, error)
                 continue
             batch.maybe_stored |= error.outcome_unknown
             batch.repeat_count += _is_counted(error)
-            delay_s = min(
-                self._settings.repeat_delay_s_min * 2 ** (batch.failure_count - 1),
-                self._settings.repeat_delay_s_max,
-            )
-            batch.not_before_s = self._clock.monotonic_s() + max(delay_s, error.retry_after_s)
-            if batch.not_before_s >= batch.deadline_s:
-                self._fail(batch, error)
-            elif batch.pinned:
+            until_s = self._clock.monotonic_s() + error.retry_after_s
+            batch.refused_until_s[broker_name] = until_s
+            if not batch.pinned:
+                self._redirect(batch, error)
+            elif self._begin_round(batch, error):
                 again.append(batch)
-            else:
-                self._redirect(batch)
         if again:
             self._sender(broker_name).add_again(again)
 
@@ -201,17 +207,57 @@ class Sending:
             return False
         return not _is_counted(error) or batch.repeat_count < self._settings.repeats_max
 
-    def _redirect(self, batch: SendBatch) -> None:
-        """Have an unpinned batch travel to whatever broker is welcome."""
-        before = batch.queue.broker_name
+    def _redirect(self, batch: SendBatch, error: CallError) -> None:
+        """Have a refused batch travel on: at once while somebody has not refused it yet."""
+        refused_s = batch.refused_until_s
+
+        def is_fresh(broker_name: str) -> bool:
+            return broker_name not in refused_s
+
+        def is_soonest(broker_name: str) -> bool:
+            return refused_s.get(broker_name) == min(refused_s.values())
+
+        if not self._choose(batch, lambda name: is_fresh(name) and self.is_welcome(name)):
+            return
+        if not is_fresh(batch.queue.broker_name):
+            self._choose(batch, is_fresh)
+        if is_fresh(batch.queue.broker_name):
+            batch.not_before_s = 0.0
+        else:
+            self._choose(batch, is_soonest)
+            if not self._begin_round(batch, error):
+                return
+        self._sender(batch.queue.broker_name).add_again([batch])
+
+    def _begin_round(self, batch: SendBatch, error: CallError) -> bool:
+        """Have a batch wait before its next round, or fail when its time would be up by then."""
+        bound_s = min(
+            self._settings.repeat_delay_s_min * 2 ** min(batch.failed_rounds, DOUBLINGS_MAX),
+            self._settings.repeat_delay_s_max,
+        )
+        delay_s = bound_s * self._random.uniform(0.5, 1.0)
+        refused_s = batch.refused_until_s
+        batch.not_before_s = max(
+            self._clock.monotonic_s() + delay_s, refused_s.get(batch.queue.broker_name, 0.0)
+        )
+        batch.failed_rounds += 1
+        # Who does not want to see it by then has refused the next round as well.
+        batch.refused_until_s = {
+            name: until_s for name, until_s in refused_s.items() if until_s > batch.not_before_s
+        }
+        if batch.not_before_s < batch.deadline_s:
+            return True
+        self._fail(batch, error)
+        return False
+
+    def _choose(self, batch: SendBatch, is_wanted: Callable[[str], bool]) -> bool:
+        """Choose where an unpinned batch goes next; it fails when nobody takes its topic."""
         try:
-            batch.go_elsewhere(self.is_welcome)
+            batch.go_elsewhere(is_wanted)
         except ArianeError as error:
             self._fail(batch, CallError(str(error), reason=error.reason, retriable=True))
-            return
-        if batch.queue.broker_name != before:
-            batch.not_before_s = 0.0
-        self._sender(batch.queue.broker_name).add_again([batch])
+            return False
+        return True
 
     def _is_avoided(self, broker_name: str) -> bool:
         until_s = self._avoided_until_s.get(broker_name)
