@@ -7,7 +7,7 @@ from typing import cast
 import grpc
 from grpc.aio import AioRpcError
 
-from ariane_sdk._status import error_from_rpc
+from ariane_sdk import error_from_rpc
 from ariane_sdk.errors import CallError
 
 

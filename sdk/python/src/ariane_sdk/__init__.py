@@ -17,6 +17,7 @@ from ariane_sdk._push_consumer import PushConsumer
 from ariane_sdk._queue_reader import QueueReader, TimeBoundary
 from ariane_sdk._route import BrokerRoute, Route
 from ariane_sdk._settings import ConsumerSettings, ProducerSettings
+from ariane_sdk._status import error_from_rpc
 
 __all__ = [
     "AcknowledgedLevel",
@@ -38,4 +39,5 @@ __all__ = [
     "Route",
     "SendResult",
     "TimeBoundary",
+    "error_from_rpc",
 ]
