@@ -30,6 +30,10 @@ async def fill(running):
         await broker.store_offset("group", "orders", 1, 1)
 
 
+def update_of_queue_counts(topic, count):
+    return topic_pb.UpdateTopicRequest(topic=topic, read_queue_count=count, write_queue_count=count)
+
+
 async def findings(broker):
     state = await broker.broker.GetBrokerState(broker_pb.GetBrokerStateRequest())
     return list(state.recovery_findings)
@@ -70,6 +74,84 @@ async def test_the_previous_generation_is_as_good(running, config):
     (config / "consumerOffset.json").write_text("{")
     async with running() as broker:
         assert await broker.known_offset("group", "orders", 1) == 1
+        (finding,) = await findings(broker)
+        assert "config/consumerOffset.json" in finding
+        assert "messages may be consumed again" in finding
+    async with running() as broker:
+        assert await findings(broker) == []
+
+
+async def test_topics_newer_than_the_previous_generation_are_found_by_their_queues(running, config):
+    async with running() as broker:
+        await broker.create_topic("orders", 1)
+        await broker.topics.UpdateTopic(update_of_queue_counts("orders", 3))
+        await broker.store("orders", [b"a"], 2)
+        await broker.create_topic("newest", 2)
+        await broker.store("newest", [b"b"], 1)
+    (config / "topics.json").write_text("{")
+    async with running() as broker:
+        assert await broker.bodies("newest", 1) == [b"b"]
+        assert await broker.bodies("orders", 2) == [b"a"]
+        first, second = await findings(broker)
+        assert "config/topics.json" in first
+        assert "newest" in second
+        assert "orders" not in second
+    async with running() as broker:
+        assert await broker.bodies("newest", 1) == [b"b"]
+        assert await findings(broker) == []
+
+
+async def test_queues_newer_than_the_previous_generation_are_readable(running, config):
+    async with running() as broker:
+        await broker.create_topic("orders", 1)
+        await broker.topics.UpdateTopic(update_of_queue_counts("orders", 3))
+        await broker.store("orders", [b"a"], 2)
+    (config / "topics.json").write_text("{")
+    async with running() as broker:
+        assert await broker.bodies("orders", 2) == [b"a"]
+        _, finding = await findings(broker)
+        assert "orders" in finding
+        response = await broker.topics.GetTopic(topic_pb.GetTopicRequest(topic="orders"))
+        assert (response.topic.read_queue_count, response.topic.write_queue_count) == (3, 1)
+
+
+async def test_settings_of_groups_from_the_previous_generation_are_told(running, config):
+    await fill(running)
+    async with running() as broker:
+        request = group_pb.DeleteConsumerGroupRequest(consumer_group="group")
+        await broker.groups.DeleteConsumerGroup(request)
+    (config / "subscriptionGroup.json").write_text("{")
+    async with running() as broker:
+        (finding,) = await findings(broker)
+        assert "config/subscriptionGroup.json" in finding
+
+
+async def test_topics_of_a_restored_older_copy_are_completed(running, config):
+    await fill(running)
+    copy = (config / "topics.json").read_bytes()
+    async with running() as broker:
+        await broker.create_topic("newest")
+        await broker.store("newest", [b"a"])
+    remove(config, "topics.json")
+    (config / "topics.json").write_bytes(copy)
+    async with running() as broker:
+        assert await broker.bodies("newest") == [b"a"]
+        (finding,) = await findings(broker)
+        assert "newest" in finding
+
+
+async def test_a_deleted_topic_stays_deleted(running, config):
+    await fill(running)
+    async with running() as broker:
+        await broker.topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic="orders"))
+    for content in (None, "{"):
+        if content is not None:
+            async with running() as broker:
+                await broker.create_topic("other")
+            (config / "topics.json").write_text(content)
+        async with running() as broker:
+            response = await broker.topics.ListTopics(topic_pb.ListTopicsRequest())
+            assert "orders" not in {entry.topic for entry in response.topics}
 
 
 async def test_damaged_offsets_are_no_zeros(running, config):

@@ -15,6 +15,11 @@ from typing import Any, Protocol
 class StateFile(Protocol):
     """A file that is replaced whole, durably, and keeps its previous generation."""
 
+    @property
+    def used_backup(self) -> bool:
+        """Whether the last ``load`` had to fall back to the generation before."""
+        ...
+
     def load(self) -> dict[str, Any] | None:
         """What was saved last, or None when there is no such file."""
         ...

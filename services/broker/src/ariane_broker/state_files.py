@@ -2,7 +2,7 @@
 
 What is lost is never read as empty. Consumer offsets that must be there and are not stop the start,
 unless the operator says that the loss is known. Topics that are lost, but have messages, are found
-again from their queues.
+again from their queues. A previous generation that had to be taken is told, and completed likewise.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
@@ -19,7 +19,6 @@ from ariane_broker.consumer_groups import ConsumerGroups
 from ariane_broker.consumer_offsets import ConsumerOffsets
 from ariane_broker.saved_state import StateFile
 from ariane_broker.topic_table import TopicConfig, TopicTable
-from ariane_record import is_system_topic
 from ariane_servicekit import StartRefused
 from ariane_storage.errors import StateFileDamaged
 
@@ -88,16 +87,17 @@ class BrokerState:
         topics = await self._load(self._files.topics, self._topics.load)
         offsets = await self._load_offsets(store_is_new=topics is None and not known_queues)
         groups = await self._load(self._files.groups, self._groups.load)
-        missing = [] if topics is not None else self._topics_of(known_queues)
+        self._tell_backups()
+        missing = self._topics_of(known_queues, lost=topics is None)
         missing += [topic for topic in required_topics if self._topics.find(topic.topic) is None]
-        if missing or topics is None:
+        if missing or topics is None or self._files.topics.used_backup:
             await self._save(self._files.topics, self._topics.document_with(*missing))
             self._topics.put(*missing)
-        if offsets is None:
+        if offsets is None or self._files.offsets.used_backup:
             await self._save(self._files.offsets, self._offsets.document())
-        if groups is None:
-            if not (topics is None and not known_queues):
-                self._found("the settings of consumer groups were lost; defaults are used")
+        if groups is None and not (topics is None and not known_queues):
+            self._found("the settings of consumer groups were lost; defaults are used")
+        if groups is None or self._files.groups.used_backup:
             await self._save(self._files.groups, self._groups.document_with())
 
     async def _load_offsets(self, *, store_is_new: bool) -> Mapping[str, Any] | None:
@@ -144,20 +144,55 @@ class BrokerState:
 
     async def _save(self, file: StateFile, document: dict[str, Any]) -> None:
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._executor, file.save, document)
+        # After a damaged generation a second save: the first one keeps it as the one before.
+        for _ in range(2 if file.used_backup else 1):
+            await loop.run_in_executor(self._executor, file.save, document)
 
-    def _topics_of(self, queues: Iterable[tuple[str, int]]) -> list[TopicConfig]:
+    def _tell_backups(self) -> None:
+        """Say which files were not believed, and what their previous generations mean."""
+        consequences = {
+            "topics": (self._files.topics, "the last change of a topic may be lost"),
+            "consumerOffset": (self._files.offsets, "messages may be consumed again"),
+            "subscriptionGroup": (self._files.groups, "the last change of a group may be lost"),
+        }
+        for name, (file, consequence) in consequences.items():
+            if file.used_backup:
+                self._found(
+                    f"config/{name}.json was damaged or missing; its previous generation is used: "
+                    f"{consequence}"
+                )
+
+    def _topics_of(self, queues: Iterable[tuple[str, int]], *, lost: bool) -> list[TopicConfig]:
+        """Topics that have queues in the store and do not stand in the table as they should.
+
+        Deleting a topic removes its queues, so whatever has queues was not deleted. A count of
+        queues that is below those of the store is believed, but for one out of a previous
+        generation: operators may lower it.
+        """
         counts: dict[str, int] = {}
         for topic, queue_id in queues:
             counts[topic] = max(counts.get(topic, 0), queue_id + 1)
-        if counts:
-            names = ", ".join(sorted(name for name in counts if not is_system_topic(name)))
-            self._found(f"config/topics.json was lost; topics were found by their queues: {names}")
-        return [
-            TopicConfig(topic=topic, read_queue_count=count, write_queue_count=count)
-            for topic, count in counts.items()
-        ]
+        unknown: list[TopicConfig] = []
+        grown: list[TopicConfig] = []
+        for topic, count in counts.items():
+            config = self._topics.find(topic)
+            if config is None:
+                unknown.append(
+                    TopicConfig(topic=topic, read_queue_count=count, write_queue_count=count)
+                )
+            elif self._files.topics.used_backup and config.read_queue_count < count:
+                grown.append(replace(config, read_queue_count=count))
+        if names := _user_topics(unknown):
+            reason = "was lost" if lost else "lacked topics"
+            self._found(f"config/topics.json {reason}; topics were found by their queues: {names}")
+        if names := _user_topics(grown):
+            self._found(f"queues that config/topics.json lacked can be read again: {names}")
+        return unknown + grown
 
     def _found(self, finding: str) -> None:
         _log.warning("state_finding", finding=finding)
         self.findings.append(finding)
+
+
+def _user_topics(topics: Iterable[TopicConfig]) -> str:
+    return ", ".join(sorted(topic.topic for topic in topics if not topic.system))
