@@ -8,7 +8,6 @@ import signal
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from textwrap import shorten
 
 from rich.console import Console
 from rich.markup import escape
@@ -25,6 +24,7 @@ from flight_demo.stages import Stages, display_for
 _DONE, _FAILED, _INTERRUPTED = 0, 1, 130
 _WIDTH_WITHOUT_TERMINAL = 110
 _ERROR_CHARACTERS_MAX = 500
+"""Of a longer error, which has the end of a log in it, begin and end are shown."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,13 +43,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         expected = isinstance(error, DemoError | ProcessFailed | ArianeError | OSError)
         text = str(error) if expected else f"{type(error).__name__}: {error} (--trace shows where)"
-        line = shorten(text, _ERROR_CHARACTERS_MAX, placeholder=" ...")
+        line = _one_line(text)
         console.print("[bold red]The demo failed:[/]", escape(line), soft_wrap=True)
         return _FAILED
     except (KeyboardInterrupt, asyncio.CancelledError):
         console.print("The demo was interrupted; everything that it started is gone.")
         return _INTERRUPTED
     return _DONE
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    half = _ERROR_CHARACTERS_MAX // 2
+    return line if len(line) <= 2 * half else f"{line[:half]} ... {line[-half:]}"
 
 
 async def _play(orders: RunOrders, console: Console, folder: Path) -> None:

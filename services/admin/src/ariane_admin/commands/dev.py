@@ -8,7 +8,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from textwrap import shorten
 
 import click
 
@@ -21,7 +20,9 @@ from ariane_servicekit.processes import LocalCluster, ServiceProcess
 
 _BROKERS_MAX = 26
 _PORT_MAX = 65_535
-_ERROR_CHARACTERS_MAX = 500
+
+_ERROR_CHARACTERS_MAX = 600
+"""Of a longer error, which has the end of a log in it, begin and end are shown."""
 
 _BROKER_FLAGS = (
     # Segments are taken from the disk before they are needed, two at a time. A developer's machine
@@ -103,10 +104,7 @@ async def _run(
     try:
         await cluster.start()
     except ProcessFailed as error:
-        # The whole log may stand in it.
-        raise CommandFailed(
-            shorten(str(error), _ERROR_CHARACTERS_MAX, placeholder=" ...")
-        ) from error
+        raise CommandFailed(_without_middle(str(error))) from error
     try:
         guide = DevGuide(
             name_servers=cluster.name_servers,
@@ -125,6 +123,11 @@ async def _run(
         if not output.for_programs:
             click.echo("Stopping.")
         await cluster.stop()
+
+
+def _without_middle(text: str) -> str:
+    half = _ERROR_CHARACTERS_MAX // 2
+    return text if len(text) <= 2 * half else f"{text[:half]} ... {text[-half:]}"
 
 
 async def _watch(cluster: LocalCluster) -> None:
