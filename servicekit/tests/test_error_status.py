@@ -57,6 +57,20 @@ def test_field_invalid_names_field_and_value(details_of):
     assert details[BadRequest][0].field_violations[0].field == "batches[2].queue_id"
 
 
+@pytest.mark.parametrize("character", ["x", "\N{SNOWMAN}", "\N{GRINNING FACE}"])
+def test_an_error_fits_a_trailer_however_long_the_name_that_it_repeats(character):
+    name = character * 100_000
+    status = status_of(
+        ServiceError(
+            ErrorReason.ERROR_REASON_TOPIC_NAME_ILLEGAL, f"topic {name!r}", {"topic": name}
+        )
+    )
+    assert status.message.startswith(f"topic '{character * 100}")
+    assert status.message.endswith("...")
+    # The text goes percent-encoded, the whole status in base64; gRPC takes 8 KiB for sure.
+    assert 3 * len(status.message.encode()) + status.ByteSize() * 4 / 3 < 8_000
+
+
 def test_feature_not_available_names_the_feature():
     error = feature_not_available("SQL filters")
     assert error.metadata == {"feature": "SQL filters"}

@@ -15,9 +15,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Final
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_servicekit.error_table import ERROR_TABLE, ErrorRow
+
+MESSAGE_BYTES_MAX: Final = 960
+"""Bytes of a public error's text. A client takes 8 KiB of trailers, and the text travels thrice: as
+``grpc-message``, in the status and in BadRequest."""
+
+VALUE_BYTES_MAX: Final = 480
+"""Bytes of a value in the metadata of a public error."""
 
 
 class ServicekitError(Exception):
@@ -26,6 +34,8 @@ class ServicekitError(Exception):
 
 class ServiceError(ServicekitError):
     """A public error: a row of the error table with a text and the values that the text names.
+
+    What is longer than a trailer bears is cut: texts may repeat what the caller sent.
 
     Attributes:
         reason: Why, a value of ``ariane.common.v1.ErrorReason``.
@@ -44,10 +54,12 @@ class ServiceError(ServicekitError):
         retry_after_ms: int | None = None,
         field: str = "",
     ) -> None:
-        super().__init__(message)
+        self.message = _cut(message, MESSAGE_BYTES_MAX)
+        super().__init__(self.message)
         self.reason = reason
-        self.message = message
-        self.metadata = {name: str(value) for name, value in metadata.items()}
+        self.metadata = {
+            name: _cut(str(value), VALUE_BYTES_MAX) for name, value in metadata.items()
+        }
         row = ERROR_TABLE[reason]
         self.retry_after_ms = row.retry_after_ms if retry_after_ms is None else retry_after_ms
         self.field = field or self.metadata.get("field", "") or row.field
@@ -81,6 +93,13 @@ def feature_not_available(feature: str) -> ServiceError:
         f"{feature} is not available in this version",
         {"feature": feature},
     )
+
+
+def _cut(text: str, bytes_max: int) -> str:
+    encoded = text.encode(errors="replace")
+    if len(encoded) <= bytes_max:
+        return text
+    return encoded[: bytes_max - 3].decode(errors="ignore") + "..."
 
 
 class SettingsError(ServicekitError):

@@ -120,6 +120,8 @@ async def test_the_life_of_a_route(start):
         "ROUTE_NOT_FOUND",
         {"topic": "orders"},
     )
+    code, reason, _ = await refused(server.route("x" * 100_000))
+    assert (code, reason) == (grpc.StatusCode.NOT_FOUND, "ROUTE_NOT_FOUND")
     answer = await server.register("broker-a")
     assert answer.heartbeat_interval.ToSeconds() == 30
     await server.register("broker-b", ("orders", "bills"), address="[::1]:2")

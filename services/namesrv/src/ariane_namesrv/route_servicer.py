@@ -40,7 +40,8 @@ class RouteServicer(RouteServiceServicer):
         if not brokers:
             raise ServiceError(
                 ErrorReason.ERROR_REASON_ROUTE_NOT_FOUND,
-                f"no live broker carries topic {request.topic}",
+                f"no live broker carries topic {request.topic!r}; create it, or wait until its "
+                "broker has registered",
                 {"topic": request.topic},
             )
         queue_order = self._operator.value(ORDER_NAMESPACE, request.topic)
