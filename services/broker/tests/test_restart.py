@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+from contextlib import suppress
 
 import pytest
 from grpc import StatusCode, aio
+from structlog.testing import capture_logs
 
 from ariane.broker.v1 import broker_service_pb2 as broker_pb
 from ariane.broker.v1 import group_service_pb2 as group_pb
@@ -243,3 +245,43 @@ async def test_a_failed_flush_ends_the_broker_and_acknowledges_nothing(running, 
     async with running() as broker:
         assert (await broker.bodies("orders"))[0] == b"good"
         assert "the last run ended without a stop" in (await findings(broker))[0]
+
+
+async def test_a_failed_flush_is_told_once_as_an_error_when_nobody_waits_for_it(running):
+    def fail(_):
+        raise OSError(5, "scripted")
+
+    with capture_logs() as lines:
+        async with running(flush_mode="async", flush_interval_ms=10, drain_s_max=0.2) as broker:
+            await broker.store("orders", [b"good"])
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(OsMappedFile, "flush", fail)
+                async with asyncio.timeout(20):
+                    while not [line for line in lines if line["event"] == "flush_failed"]:
+                        with suppress(aio.AioRpcError):
+                            await broker.append(broker.batch("orders", [b"lost"]))
+    (failed,) = [line for line in lines if line["event"] == "flush_failed"]
+    assert failed["log_level"] == "error"
+    assert "scripted" in failed["cause"]
+
+
+async def test_what_recovery_has_found_is_logged(running, tmp_path):
+    await fill(running)
+    (tmp_path / "store" / "abort").touch()
+    with capture_logs() as lines:
+        async with running() as broker:
+            told = [line for line in lines if line["event"] == "recovery_finding"]
+            assert [line["finding"] for line in told] == await findings(broker) != []
+    assert {line["log_level"] for line in told} == {"warning"}
+
+
+async def test_a_store_that_refuses_for_lack_of_room_is_not_writable(running):
+    ratios = dict.fromkeys(("disk_clean_ratio", "disk_force_ratio", "disk_refuse_ratio"), 1e-9)
+    with capture_logs() as lines:
+        async with running(**ratios) as broker, asyncio.timeout(20):
+            while True:
+                state = await broker.broker.GetBrokerState(broker_pb.GetBrokerStateRequest())
+                if state.store.refusal:
+                    break
+    assert not state.writable
+    assert [line for line in lines if line["event"] == "writes_refused"]

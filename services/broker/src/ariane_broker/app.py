@@ -24,8 +24,6 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any, Final
 
-import structlog
-
 from ariane_broker.announcement import BrokerAnnouncement
 from ariane_broker.append import AppendRecords
 from ariane_broker.arrivals import Arrivals
@@ -82,6 +80,7 @@ from ariane_servicekit import (
     RpcService,
     StopRequest,
     SystemClock,
+    get_logger,
 )
 from ariane_storage import state_file
 from ariane_storage.block_check import check_block
@@ -93,7 +92,7 @@ from ariane_storage.store_files import StoreFiles
 PLAIN_CALL_BYTES_MAX: Final = 32 << 20
 """Bytes of all records that plain messages of one call may become."""
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +255,13 @@ def storing_room(outside: Outside) -> StoringRoom:
     held = HeldRequests(count_max=settings.held_pulls_max)
     arrivals = Arrivals(store, held)
 
+    told: set[str] = set()
+
     def flush_failed(error: BaseException) -> None:
+        # Whoever asks a poisoned store meets the same failure: said once.
+        if not told:
+            _log.error("flush_failed", cause=str(error))
+        told.add(str(error))
         outside.stop.request(str(error), exit_status=ExitStatus.FAULT)
 
     group_flush = GroupFlush(
@@ -271,6 +276,7 @@ def storing_room(outside: Outside) -> StoringRoom:
         threads.keeper,
         outside.clock,
         flush_tick_seconds=min(FLUSH_TICK_SECONDS, settings.flush_interval_ms / 1000),
+        disk_refuse_ratio=settings.disk_refuse_ratio,
         on_flushed=arrivals.confirm,
         on_failed=flush_failed,
     )

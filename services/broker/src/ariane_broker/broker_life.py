@@ -8,8 +8,6 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Final
 
-import structlog
-
 from ariane_broker.announcement import BrokerAnnouncement
 from ariane_broker.client_admission import ClientAdmission
 from ariane_broker.client_table import BrokerDraining, ClientTable
@@ -17,13 +15,14 @@ from ariane_broker.errors import STORAGE_RULES
 from ariane_broker.group_flush import GroupFlush
 from ariane_broker.held_requests import HeldRequests
 from ariane_broker.owned_store import OwnedStore
+from ariane_broker.recovery_findings import recovery_findings
 from ariane_broker.registration import Registration
 from ariane_broker.saved_state import SavedState
 from ariane_broker.state_files import BrokerState
 from ariane_broker.store_host import store_host
 from ariane_broker.store_keeping import StoreKeeping
 from ariane_broker.topic_table import TopicConfig
-from ariane_servicekit import Address, ErrorRules, Loop, RpcService, StartRefused
+from ariane_servicekit import Address, ErrorRules, Loop, RpcService, StartRefused, get_logger
 from ariane_storage.errors import StorageError, StorePoisoned
 
 OPEN_WHILE_DRAINING: Final = frozenset(
@@ -34,7 +33,7 @@ OPEN_WHILE_DRAINING: Final = frozenset(
 )
 """Who is told to go elsewhere may still say how far it has come."""
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +113,8 @@ class BrokerLife:
         loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(self.threads.state, self._open_store)
+            for finding in recovery_findings(self.store.recovery):
+                _log.warning("recovery_finding", finding=finding)
             await self.state.load(self.store.queues(), self.required_topics)
         except (StorageError, OSError) as error:
             raise StartRefused(str(error)) from error

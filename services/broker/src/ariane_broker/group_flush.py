@@ -15,11 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Protocol
 
-import structlog
-
 from ariane_broker.errors import flush_unconfirmed
-
-_log = structlog.get_logger(__name__)
 
 
 class FlushedLog(Protocol):
@@ -117,7 +113,6 @@ class GroupFlush:
         self._on_flushed()
 
     def _fail(self, error: BaseException) -> None:
-        _log.error("flush_failed", cause=str(error))
         waiting = self._waiting
         self._waiting = []
         for _, flushed in waiting:

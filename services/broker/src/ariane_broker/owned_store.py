@@ -16,6 +16,7 @@ from ariane_storage.errors import StoreClosed
 from ariane_storage.read import QueueRead
 from ariane_storage.recovery import RecoveryReport
 from ariane_storage.retention import RetentionReport
+from ariane_storage.scan import Damage
 from ariane_storage.store import Store
 from ariane_storage.time_lookup import TimeBoundary
 
@@ -169,6 +170,11 @@ class OwnedStore:
     def is_poisoned(self) -> bool:
         """Whether a flush has failed."""
         return self._opened.is_poisoned
+
+    @property
+    def damage(self) -> tuple[Damage, ...]:
+        """Damaged ranges of the log that are known, oldest first."""
+        return self._opened.damage
 
     @property
     def recovery(self) -> RecoveryReport:

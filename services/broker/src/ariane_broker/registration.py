@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 import grpc
-import structlog
 from grpc import aio
 
 from ariane.namesrv.v1.registration_service_pb2 import (
@@ -24,6 +23,7 @@ from ariane.namesrv.v1.registration_service_pb2 import (
     UnregisterBrokerRequest,
 )
 from ariane.namesrv.v1.route_pb2 import BrokerIdentity
+from ariane_servicekit import get_logger
 from ariane_servicekit.clock import Clock
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ CALL_SECONDS_MAX: Final = 3.0
 RETRY_SECONDS_MIN: Final = 0.5
 RETRY_SECONDS_MAX: Final = 15.0
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class Announcement(Protocol):

@@ -13,16 +13,14 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any
 
-import structlog
-
 from ariane_broker.consumer_groups import ConsumerGroups
 from ariane_broker.consumer_offsets import ConsumerOffsets
 from ariane_broker.saved_state import StateFile
 from ariane_broker.topic_table import TopicConfig, TopicTable
-from ariane_servicekit import StartRefused
+from ariane_servicekit import StartRefused, get_logger
 from ariane_storage.errors import StateFileDamaged
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

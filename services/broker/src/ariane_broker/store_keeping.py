@@ -11,11 +11,10 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Final, Protocol
 
-import structlog
-
-from ariane_servicekit import Clock, Loop
+from ariane_servicekit import Clock, Loop, get_logger
 from ariane_storage.errors import StoreFull, StorePoisoned
 from ariane_storage.retention import RetentionReport
+from ariane_storage.scan import Damage
 
 FLUSH_TICK_SECONDS: Final = 0.1
 """How often the store is asked what is due; its own intervals say what is."""
@@ -26,7 +25,7 @@ PREPARE_STEP_BYTES: Final = 8 << 20
 
 RETENTION_SECONDS: Final = 10.0
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class KeptStore(Protocol):
@@ -44,9 +43,23 @@ class KeptStore(Protocol):
         """Delete what is old enough; on the loop."""
         ...
 
+    @property
+    def is_poisoned(self) -> bool:
+        """Whether a flush has failed."""
+        ...
+
+    @property
+    def damage(self) -> tuple[Damage, ...]:
+        """Damaged ranges of the log that are known, those that reads have found included."""
+        ...
+
 
 class StoreKeeping:
-    """The loops beside a store."""
+    """The loops beside a store.
+
+    Attributes:
+        last_retention: What the last turn of retention has done and seen.
+    """
 
     def __init__(
         self,
@@ -55,6 +68,7 @@ class StoreKeeping:
         clock: Clock,
         *,
         flush_tick_seconds: float,
+        disk_refuse_ratio: float,
         on_flushed: Callable[[], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
@@ -65,6 +79,7 @@ class StoreKeeping:
             keeper: The thread that waits on the disk.
             clock: For the time between turns.
             flush_tick_seconds: How often to ask for flushes that are due.
+            disk_refuse_ratio: Share of the disk in use from which on the store takes nothing.
             on_flushed: Called on the loop after them.
             on_failed: Called on the loop when a flush failed: the broker has to end.
         """
@@ -73,7 +88,9 @@ class StoreKeeping:
         self._on_flushed = on_flushed
         self._on_failed = on_failed
         self._prepared_offset = 0
-        self._full_reason = ""
+        self._disk_refuse_ratio = disk_refuse_ratio
+        self._full_reasons: dict[str, str] = {}
+        self._known_damage: frozenset[Damage] | None = None
         self.last_retention: RetentionReport | None = None
         self._flushing = Loop("flush-due", self._flush, interval_s=flush_tick_seconds, clock=clock)
         self._preparing = Loop(
@@ -84,7 +101,8 @@ class StoreKeeping:
         )
 
     def start(self) -> None:
-        """Start all loops."""
+        """Start all loops; the store is open."""
+        self._known_damage = frozenset(self._store.damage)
         self._flushing.start()
         self._preparing.start(at_once=True)
         self._retention.start(at_once=True)
@@ -94,6 +112,22 @@ class StoreKeeping:
         await self._retention.stop()
         await self._preparing.stop()
         await self._flushing.stop()
+        if self._known_damage is not None:
+            self._tell_damage()
+
+    @property
+    def disk_used_ratio(self) -> float:
+        """Share of the disk in use when it was looked at last, 0 to 1."""
+        return 0.0 if self.last_retention is None else self.last_retention.disk_ratio
+
+    @property
+    def refusal(self) -> str:
+        """Why the store takes nothing; empty when it does."""
+        if self._store.is_poisoned:
+            return "a flush failed; restart the broker"
+        if self.disk_used_ratio >= self._disk_refuse_ratio:
+            return f"the disk is {self.disk_used_ratio:.0%} full"
+        return ""
 
     def appended(self, next_commit_log_offset: int) -> None:
         """The log has grown to this commit-log offset."""
@@ -102,19 +136,45 @@ class StoreKeeping:
             self._preparing.wake()
 
     async def _flush(self) -> None:
-        if await self._in_keeper(self._store.flush_due):
+        self._tell_damage()
+        if await self._in_keeper("flush", self._store.flush_due):
             self._on_flushed()
 
     async def _prepare(self) -> None:
-        await self._in_keeper(self._store.prepare_next_segment)
+        await self._in_keeper("prepare", self._store.prepare_next_segment)
 
     async def _apply_retention(self) -> None:
+        used_before = self.disk_used_ratio
         try:
             self.last_retention = self._store.apply_retention()
         except StorePoisoned as error:
             self._on_failed(error)
+            return
+        self._tell_disk(used_before, self.last_retention.disk_ratio)
 
-    async def _in_keeper(self, step: Callable[[], None]) -> bool:
+    def _tell_disk(self, used_before: float, used: float) -> None:
+        """Say when the disk becomes too full to write to, and when it is no more."""
+        limit = self._disk_refuse_ratio
+        ratios = {"disk_used_ratio": round(used, 3), "disk_refuse_ratio": limit}
+        if used_before < limit <= used:
+            _log.warning("writes_refused", **ratios)
+        elif used < limit <= used_before:
+            _log.info("writes_accepted", **ratios)
+
+    def _tell_damage(self) -> None:
+        """Say which ranges reads have found damaged since the last time."""
+        found = self._store.damage
+        for damage in found:
+            if damage not in (self._known_damage or ()):
+                _log.warning(
+                    "damage_found",
+                    begin_commit_log_offset=damage.begin,
+                    end_commit_log_offset=damage.end,
+                    reason=damage.reason.value,
+                )
+        self._known_damage = frozenset(found)
+
+    async def _in_keeper(self, name: str, step: Callable[[], None]) -> bool:
         """Run a step; whether it went well. Says once that the disk is full, not every time."""
         loop = asyncio.get_running_loop()
         try:
@@ -123,9 +183,9 @@ class StoreKeeping:
             self._on_failed(error)
             return False
         except StoreFull as error:
-            if error.reason != self._full_reason:
+            if error.reason != self._full_reasons.get(name):
                 _log.error("store_full", reason=error.reason)
-            self._full_reason = error.reason
+            self._full_reasons[name] = error.reason
             return False
-        self._full_reason = ""
+        self._full_reasons.pop(name, None)
         return True

@@ -79,7 +79,7 @@ class BrokerServicer(BrokerServiceServicer):
             identity=parts.announcement.identity,
             version=parts.version,
             start_time=time_of(parts.start_time_ms),
-            writable=parts.drain.writable and not parts.store.is_poisoned,
+            writable=parts.drain.writable and not parts.keeping.refusal,
             store=self._store_state(),
             statistics=self._statistics(),
             recovery_findings=[*recovery_findings(parts.store.recovery), *parts.state.findings],
@@ -117,22 +117,15 @@ class BrokerServicer(BrokerServiceServicer):
         return broker_pb.DrainBrokerResponse(writable=drain.writable)
 
     def _store_state(self) -> broker_pb.StoreState:
-        store, settings = self._parts.store, self._parts.settings
-        retention = self._parts.keeping.last_retention
-        disk_ratio = 0.0 if retention is None else retention.disk_ratio
-        refusal = ""
-        if store.is_poisoned:
-            refusal = "a flush failed; restart the broker"
-        elif disk_ratio >= settings.disk_refuse_ratio:
-            refusal = f"the disk is {disk_ratio:.0%} full"
+        store, keeping = self._parts.store, self._parts.keeping
         return broker_pb.StoreState(
             min_commit_log_offset=store.min_offset,
             max_commit_log_offset=store.max_offset,
             flushed_commit_log_offset=store.flushed_offset,
             confirmed_commit_log_offset=store.confirmed_offset,
-            disk_used_ratio=disk_ratio,
-            refusal=refusal,
-            flush_mode=settings.flush_mode,
+            disk_used_ratio=keeping.disk_used_ratio,
+            refusal=keeping.refusal,
+            flush_mode=self._parts.settings.flush_mode,
         )
 
     def _statistics(self) -> broker_pb.BrokerStatistics:

@@ -1,0 +1,137 @@
+"""What the loops beside a store say, against a scripted store."""
+
+import asyncio
+import inspect
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from pathlib import Path
+from pkgutil import walk_packages
+
+import pytest
+from structlog.testing import capture_logs
+
+import ariane_broker
+from ariane_broker.store_keeping import StoreKeeping
+from ariane_servicekit import SystemClock
+from ariane_storage.errors import StoreFull, StorePoisoned
+from ariane_storage.retention import RetentionReport
+from ariane_storage.scan import Damage, DamageReason
+
+
+class ScriptedStore:
+    """Does what it is told and counts its turns."""
+
+    def __init__(self):
+        self.turns = {"flush": 0, "prepare": 0}
+        self.error = None
+        self.prepare_error = None
+        self.disk_ratio = 0.1
+        self.damage = ()
+        self.is_poisoned = False
+
+    def flush_due(self):
+        self.turns["flush"] += 1
+        if self.error is not None:
+            raise self.error
+
+    def prepare_next_segment(self):
+        self.turns["prepare"] += 1
+        if self.prepare_error is not None:
+            raise self.prepare_error
+
+    def apply_retention(self):
+        if self.error is not None:
+            raise self.error
+        return RetentionReport((), None, self.disk_ratio, 0)
+
+
+@pytest.fixture
+def store():
+    return ScriptedStore()
+
+
+@pytest.fixture
+async def keeping(store):
+    failures = []
+    executor = ThreadPoolExecutor(1)
+    keeping = StoreKeeping(
+        store,
+        executor,
+        SystemClock(),
+        flush_tick_seconds=0.001,
+        disk_refuse_ratio=0.9,
+        on_flushed=lambda: None,
+        on_failed=failures.append,
+    )
+    keeping.failures = failures
+    yield keeping
+    await keeping.stop()
+    executor.shutdown()
+
+
+async def turns(store, count):
+    wanted = store.turns["flush"] + count
+    async with asyncio.timeout(10):
+        while store.turns["flush"] < wanted:  # noqa: ASYNC110 - another thread
+            await asyncio.sleep(0.001)
+
+
+def events(lines, event):
+    return [line for line in lines if line["event"] == event]
+
+
+async def test_damage_that_a_read_finds_is_told_once_a_range(store, keeping):
+    known = Damage(0, 10, DamageReason.CHECKSUM)
+    store.damage = (known,)
+    with capture_logs() as lines:
+        keeping.start()
+        await turns(store, 3)
+        store.damage = (known, Damage(20, 30, DamageReason.CHECKSUM))
+        await turns(store, 3)
+        store.damage = (*store.damage, Damage(40, 50, DamageReason.SIZE))
+        await keeping.stop()
+    first, second = events(lines, "damage_found")
+    assert (first["begin_commit_log_offset"], first["end_commit_log_offset"]) == (20, 30)
+    assert (second["begin_commit_log_offset"], second["end_commit_log_offset"]) == (40, 50)
+    assert {first["log_level"], second["log_level"]} == {"warning"}
+
+
+async def test_crossing_the_refusing_ratio_is_told_once_each_way(store, keeping):
+    keeping_turn = keeping._apply_retention
+    with capture_logs() as lines:
+        for ratio, refuses in ((0.5, False), (0.9, True), (0.95, True), (0.8, False)):
+            store.disk_ratio = ratio
+            await keeping_turn()
+            assert bool(keeping.refusal) is refuses
+    (refused,) = events(lines, "writes_refused")
+    assert (refused["log_level"], refused["disk_used_ratio"]) == ("warning", 0.9)
+    (accepted,) = events(lines, "writes_accepted")
+    assert accepted["log_level"] == "info"
+
+
+async def test_a_full_disk_is_told_once_although_flushes_go_well(store, keeping):
+    store.prepare_error = StoreFull(Path("s"), "no space")
+    with capture_logs() as lines:
+        for _ in range(3):
+            await keeping._prepare()
+            await keeping._flush()
+    assert len(events(lines, "store_full")) == 1
+
+
+async def test_a_poisoned_store_refuses_and_ends_the_broker(store, keeping):
+    store.error, store.is_poisoned = StorePoisoned(OSError("no")), True
+    await keeping._flush()
+    assert keeping.failures == [store.error]
+    assert "flush failed" in keeping.refusal
+
+
+def test_every_line_of_the_broker_names_its_component():
+    names = [found.name for found in walk_packages(ariane_broker.__path__, "ariane_broker.")]
+    modules = [import_module(name) for name in names if not name.endswith("__main__")]
+    logging = [module for module in modules if "_log" in vars(module)]
+    assert len(logging) > 3
+    for module in logging:
+        with capture_logs() as lines:
+            module._log.info("line")
+        assert lines[0]["component"] == module.__name__
+    assert not [module for module in modules if "structlog" in inspect.getsource(module)]
