@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import select
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -64,6 +65,11 @@ class WriterProcess:
             self.acknowledged = int(line)
             return True
         return False
+
+    def read_waiting(self) -> None:
+        """Read what it has said by now."""
+        while select.select([self.pipe], [], [], 0)[0] and self.read_line():
+            pass
 
     def kill(self) -> None:
         """End it, after reading what it still managed to say."""
