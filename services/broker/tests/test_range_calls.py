@@ -5,9 +5,10 @@ import pytest
 
 from ariane.broker.v1 import pull_service_pb2 as pull_pb
 from ariane.common.v1 import subscription_pb2 as subscription_pb
-from ariane_record import decode_properties
+from ariane_broker.range_pull import Projection, project
+from ariane_record import RecordFields, decode_properties, encode_record
 from ariane_record.columns import decode_columns
-from ariane_record.layout import HEADER
+from ariane_record.layout import HEADER, SystemFlag
 
 
 async def read_range(broker, begin, end, **fields):
@@ -72,6 +73,50 @@ async def test_positions_are_headers_alone(broker):
     (chunk,) = await read_range(broker, 0, 9, projection=pull_pb.RANGE_PROJECTION_POSITIONS)
     assert len(chunk.headers) == 2 * HEADER.itemsize
     assert chunk.properties == chunk.property_ends == chunk.records == b""
+
+
+V4, V6 = ("10.1.2.3", 4567), ("2001:db8::1", 8765)
+
+
+@pytest.mark.parametrize("projection", [Projection.HEADERS, Projection.POSITIONS])
+def test_headers_of_records_with_ipv6_hosts_are_laid_out_as_with_ipv4(projection):
+    hosts = [(V4, V4), (V6, V4), (V4, V6), (V6, V6), (V4, V4)]
+    records = [
+        encode_record(
+            RecordFields(
+                topic="orders",
+                body=b"x" * place,
+                properties={"TAGS": f"tag-{place}"},
+                queue_offset=place,
+                system_flag=SystemFlag.MULTI_TAGS,
+                born_host=born_host,
+                store_host=store_host,
+                store_timestamp_ms=1000 + place,
+                attempts=place,
+                half_offset=place + 7,
+            )
+        )
+        for place, (born_host, store_host) in enumerate(hosts)
+    ]
+    sizes = np.array(list(map(len, records)), np.int32)
+    chunk = project(b"".join(records), sizes, 5, projection)
+    headers = np.frombuffer(chunk.headers, HEADER)
+    assert headers["size"].tolist() == sizes.tolist()
+    assert headers["queue_offset"].tolist() == headers["attempts"].tolist() == [0, 1, 2, 3, 4]
+    assert headers["body_length"].tolist() == [0, 1, 2, 3, 4]
+    assert headers["store_timestamp"].tolist() == [1000, 1001, 1002, 1003, 1004]
+    assert headers["half_offset"].tolist() == [7, 8, 9, 10, 11]
+    born, store = SystemFlag.BORN_HOST_IPV6, SystemFlag.STORE_HOST_IPV6
+    flags = headers["system_flag"] ^ SystemFlag.MULTI_TAGS
+    assert flags.tolist() == [0, born, store, born | store, 0]
+    ip = int.from_bytes(bytes([10, 1, 2, 3]))
+    assert headers["born_ip"].tolist() == [ip, 0, ip, 0, ip]
+    assert headers["store_ip"].tolist() == [ip, ip, 0, 0, ip]
+    assert headers["born_port"].tolist() == [4567, 8765, 4567, 8765, 4567]
+    assert headers["store_port"].tolist() == [4567, 4567, 8765, 8765, 4567]
+    if projection is Projection.HEADERS:
+        first_end = int(chunk.property_ends[0])
+        assert decode_properties(chunk.properties[:first_end])["TAGS"] == "tag-0"
 
 
 async def test_a_filter_stops_at_the_end_of_the_range(broker):

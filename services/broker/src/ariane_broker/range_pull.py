@@ -16,8 +16,8 @@ from ariane_broker.readable_topics import readable_queue
 from ariane_broker.statistics import BrokerStatistics
 from ariane_broker.subscription import ALL_MESSAGES, FilterExpression, wanted_tag_codes
 from ariane_broker.topic_table import TopicTable
-from ariane_record.columns import decode_columns
-from ariane_record.layout import HEADER_BYTES
+from ariane_record.columns import Headers, decode_columns
+from ariane_record.layout import HOST_FLAGS, SystemFlag
 from ariane_servicekit.errors import field_invalid
 
 CHUNK_BYTES_MIN: Final = 64 << 10
@@ -65,7 +65,7 @@ class RangeChunk:
         next_queue_offset: Behind the last record looked at.
         sizes: Bytes of each record as stored.
         records: Whole records, back to back.
-        headers: The first 88 bytes of each record, back to back.
+        headers: 88 bytes of each record, back to back: its header, an IPv6 address as zero.
         properties: The property strings, back to back.
         property_ends: Where each one ends in ``properties``.
     """
@@ -146,9 +146,7 @@ def project(
     if projection is Projection.RECORDS or not len(sizes):
         return RangeChunk(next_queue_offset=next_queue_offset, sizes=sizes, records=records)
     columns = decode_columns(records, sizes)
-    octets = np.frombuffer(records, np.uint8)
-    windows = np.lib.stride_tricks.sliding_window_view(octets, HEADER_BYTES)
-    headers = windows[columns.starts].tobytes()
+    headers = _ipv4_headers(columns.headers).tobytes()
     if projection is Projection.POSITIONS:
         return RangeChunk(next_queue_offset=next_queue_offset, sizes=sizes, headers=headers)
     ends = np.cumsum(columns.properties_length)
@@ -159,9 +157,24 @@ def project(
         next_queue_offset=next_queue_offset,
         sizes=sizes,
         headers=headers,
-        properties=octets[places].tobytes(),
+        properties=np.frombuffer(records, np.uint8)[places].tobytes(),
         property_ends=ends.astype(np.int32),
     )
+
+
+def _ipv4_headers(headers: Headers) -> Headers:
+    """Headers with every field where ``HEADER`` says: the wire has no room for IPv6 addresses.
+
+    Columns already hold all fields but those addresses in their places. These become zero, and
+    their flags stay: who needs the address, to tell a message's id, asks for the record.
+    """
+    system_flag = headers["system_flag"]
+    if not (system_flag & HOST_FLAGS).any():
+        return headers
+    headers = headers.copy()
+    headers["born_ip"][(system_flag & SystemFlag.BORN_HOST_IPV6) != 0] = 0
+    headers["store_ip"][(system_flag & SystemFlag.STORE_HOST_IPV6) != 0] = 0
+    return headers
 
 
 def _cut(
