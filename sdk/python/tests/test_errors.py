@@ -7,11 +7,10 @@ from grpc import StatusCode
 from grpc.aio import AioRpcError, Metadata
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
-from ariane_sdk import errors
+from ariane_sdk import error_from_rpc, errors
 from ariane_sdk._status import (
     ERROR_DOMAIN,
     REASON_ROWS,
-    error_from_rpc,
     error_from_status,
     reason_name,
 )

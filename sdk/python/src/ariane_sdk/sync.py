@@ -36,6 +36,7 @@ from ariane_sdk._route import BrokerRoute, Route
 from ariane_sdk._settings import ConsumerSettings, ProducerSettings
 from ariane_sdk._start_position import StartPosition
 from ariane_sdk._stateless_client import CALL_TIMEOUT_S
+from ariane_sdk._status import error_from_rpc
 from ariane_sdk._topic_lane import QueueSelector
 from ariane_sdk.errors import ClientNotRunning
 
@@ -59,6 +60,7 @@ __all__ = [
     "Route",
     "SendResult",
     "TimeBoundary",
+    "error_from_rpc",
 ]
 
 
