@@ -11,7 +11,14 @@ import pytest
 
 import ariane_sdk
 from ariane_sdk import errors, sync
-from ariane_sdk.sync import ClusterClient, Message, Producer, PushConsumer, QueueReader
+from ariane_sdk.sync import (
+    ClusterClient,
+    Message,
+    MessageQueue,
+    Producer,
+    PushConsumer,
+    QueueReader,
+)
 
 _numbers = itertools.count()
 
@@ -75,8 +82,10 @@ def test_sending_without_waiting(cluster, topic):
         producer.flush()
 
         assert all(future.done() for future in futures)
-        with pytest.raises(errors.RouteNotFound):
-            producer.send_nowait(Message("nowhere", b"x")).result()
+        with pytest.raises(errors.QueueNotFound):
+            producer.send_nowait(
+                Message(topic, b"x"), message_queue=MessageQueue(topic, "nobody", 0)
+            ).result()
         with pytest.raises(errors.MessageIllegal):
             producer.send_nowait(Message(topic, b"x", tag="a||b"))
 
@@ -95,7 +104,7 @@ def test_a_generator_may_be_left(cluster, topic):
 
 def test_errors_are_the_same(cluster):
     with Producer(cluster.name_servers) as producer, pytest.raises(errors.RouteNotFound):
-        producer.send(Message("nowhere", b"x"))
+        producer.route("nowhere")
     with pytest.raises(errors.ClientNotRunning):
         producer.send(Message("nowhere", b"x"))
     producer.close()
@@ -104,12 +113,12 @@ def test_errors_are_the_same(cluster):
     Producer(cluster.name_servers).close()
 
 
-def test_a_failed_start_leaves_no_thread(cluster):
+def test_a_failed_start_leaves_no_thread():
     before = threading.active_count()
     consumer = PushConsumer(
-        cluster.name_servers, group="g", subscriptions={"nowhere": "*"}, listener=print
+        "127.0.0.1:1", group="g", subscriptions={"nowhere": "*"}, listener=print
     )
-    with pytest.raises(errors.RouteNotFound):
+    with pytest.raises(errors.NameServersUnreachable):
         consumer.start()
 
     assert threading.active_count() == before

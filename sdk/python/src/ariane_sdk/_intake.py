@@ -302,7 +302,7 @@ class Intake:
         lane.refusal = None
         while True:
             try:
-                lane.follow(await self._routes.get(lane.topic))
+                lane.follow(await self._routes.get_for_send(lane.topic))
             except NameServersUnreachable as error:
                 if self._clock.monotonic_s() < deadline_s:
                     await self._clock.sleep(ROUTE_RETRY_S)

@@ -102,9 +102,9 @@ class OwnedQueues:
             handover_s: How long to leave queues to those who had them before.
         """
         for topic in self._filters.keys() - self._first_queues.keys():
+            # All queues of a topic that does not exist yet come later.
             route = self._routes.cached(topic)
-            if route is not None:
-                self._first_queues[topic] = frozenset(route.read_queues)
+            self._first_queues[topic] = frozenset(route.read_queues if route is not None else ())
         self._wanted = set(wanted)
         for queue in self._works.keys() - self._wanted:
             self._give_up(queue, store=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from random import Random
 from types import TracebackType
@@ -28,7 +28,7 @@ from ariane_sdk._settings import ConsumerSettings
 from ariane_sdk._start_position import StartPosition, checked_start
 from ariane_sdk._tag_filter import TagFilter
 from ariane_sdk._tasks import loop_for_ever, start_task
-from ariane_sdk.errors import CallError, ClientNotRunning, IllegalArgument
+from ariane_sdk.errors import CallError, ClientNotRunning, IllegalArgument, RouteNotFound
 
 GOODBYE_TIMEOUT_S: Final = 1.0
 """How long a broker may take to end the stream of a consumer that leaves."""
@@ -149,9 +149,10 @@ class PushConsumer:
     async def start(self) -> None:
         """Attach to the brokers of all topics, and begin to consume.
 
+        A topic that does not exist yet is looked for until it does.
+
         Raises:
             ClientNotRunning: It was started before.
-            RouteNotFound: No live broker carries one of the topics.
             NameServersUnreachable: None answered.
             GroupRefused: Other members of the group have other subscriptions.
             CallError: No broker lets the consumer in.
@@ -185,9 +186,11 @@ class PushConsumer:
             clock=self._clock,
         )
         try:
-            routes = await asyncio.gather(*map(session.routes.get, self._filters))
+            await asyncio.gather(*(self._learn_route(session, topic) for topic in self._filters))
+            routes = self._known_routes(session)
             self._attach(session, routes)
-            await self._wait_attached()
+            if routes:
+                await self._wait_attached()
         except BaseException:
             await self.stop()
             raise
@@ -260,6 +263,17 @@ class PushConsumer:
             CallError: A broker did not store them.
         """
         await self._owned.store(durable=True)
+
+    async def _learn_route(self, session: Session, topic: str) -> None:
+        try:
+            await session.routes.get(topic)
+        except RouteNotFound as error:
+            logger.warning("group %s waits for topic %s: %s", self._group, topic, error)
+            session.routes.watch(topic)
+
+    def _known_routes(self, session: Session) -> Sequence[Route]:
+        routes = map(session.routes.cached, self._filters)
+        return [route for route in routes if route is not None]
 
     def _attach(self, session: Session, routes: Iterable[Route]) -> None:
         """Be attached to every broker of the topics, where it is now, and to no other."""
@@ -339,7 +353,7 @@ class PushConsumer:
 
     async def _rebalance(self, session: Session) -> None:
         """Own what falls to this member, and nothing else; keep all when nobody can tell."""
-        routes = await asyncio.gather(*map(session.routes.get, self._filters))
+        routes = self._known_routes(session)
         self._attach(session, routes)
         shares = await asyncio.gather(*map(self._group_view.share_of, routes))
         wanted: set[MessageQueue] = set()

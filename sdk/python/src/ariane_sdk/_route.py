@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Self
+from dataclasses import dataclass, field, replace
+from typing import Final, Self
 
 from ariane.namesrv.v1 import route_pb2
 from ariane_sdk._message import MessageQueue
@@ -14,6 +14,9 @@ _WRITABLE = (route_pb2.TOPIC_PERMISSION_WRITE, route_pb2.TOPIC_PERMISSION_READ_W
 
 PRIMARY_ID = 0
 """The broker id of a primary; replicas have others."""
+
+NEW_TOPIC_QUEUES_MAX: Final = 4
+"""Queues of each broker that a producer uses of a topic that its send creates, as in RocketMQ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,23 @@ class Route:
             if broker.broker_name == broker_name:
                 return broker
         return None
+
+    def as_template(self, topic: str) -> Self:
+        """The route that a topic will have for a start when a send creates it.
+
+        Args:
+            topic: A topic that does not exist yet; this is the route of the template, which the
+                brokers announce that create topics.
+        """
+        brokers = (
+            replace(
+                broker,
+                read_queue_count=min(NEW_TOPIC_QUEUES_MAX, broker.read_queue_count),
+                write_queue_count=min(NEW_TOPIC_QUEUES_MAX, broker.write_queue_count),
+            )
+            for broker in self.brokers
+        )
+        return type(self)(topic, tuple(brokers))
 
     @classmethod
     def from_wire(cls, route: route_pb2.Route) -> Self:

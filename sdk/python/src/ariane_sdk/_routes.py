@@ -6,15 +6,19 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from ariane_record.names import TEMPLATE_TOPIC
 from ariane_sdk._clock import Clock
 from ariane_sdk._log import logger
 from ariane_sdk._name_servers import NameServers
 from ariane_sdk._route import Route
 from ariane_sdk._tasks import loop_for_ever, start_task
-from ariane_sdk.errors import CallError
+from ariane_sdk.errors import CallError, RouteNotFound
 
 REFRESH_INTERVAL_S: Final = 30.0
 """How often the routes in use are asked for again."""
+
+WATCH_INTERVAL_S_MIN: Final = 1.0
+"""When a route that does not exist yet is looked for first; the time doubles each time."""
 
 REFRESH_GAP_S_MIN: Final = 0.2
 """Routing errors come in swarms: one refresh of a topic in this time serves them all."""
@@ -35,6 +39,7 @@ class Routes:
         self._routes: dict[str, Route] = {}
         self._asked_s: dict[str, float] = {}
         self._fetches: dict[str, asyncio.Task[Route]] = {}
+        self._watches: dict[str, asyncio.Task[None]] = {}
         self._listeners: list[Callable[[Route], None]] = []
         self._loop_task: asyncio.Task[None] | None = None
 
@@ -45,7 +50,11 @@ class Routes:
 
     async def close(self) -> None:
         """Stop refreshing."""
-        tasks = [*self._fetches.values(), *filter(None, (self._loop_task,))]
+        tasks = [
+            *self._watches.values(),
+            *self._fetches.values(),
+            *filter(None, (self._loop_task,)),
+        ]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -67,6 +76,40 @@ class Routes:
         """
         route = self._routes.get(topic)
         return route if route is not None else await self._fetch(topic)
+
+    async def get_for_send(self, topic: str) -> Route:
+        """The route as ``get`` has it, or else that of the topic which a send will create.
+
+        The latter is that of the template topic, and gives way to the topic's own as soon as a name
+        server tells one.
+
+        Raises:
+            RouteNotFound: No live broker carries the topic, and none would create it.
+            NameServersUnreachable: None answered, and no route is known from before.
+        """
+        try:
+            return await self.get(topic)
+        except RouteNotFound as unknown:
+            try:
+                template = await self._name_servers.get_route(TEMPLATE_TOPIC)
+            except RouteNotFound:
+                raise unknown from None
+            route = template.as_template(topic)
+            if not route.write_queues:
+                raise
+        self.watch(topic)
+        # Its own may have come meanwhile.
+        return self._routes.setdefault(topic, route)
+
+    def watch(self, topic: str) -> None:
+        """Look for the route of a topic that has none of its own, until it comes.
+
+        Who has asked to be told of changes is told.
+        """
+        if topic not in self._watches:
+            watch = start_task(self._look_for(topic), f"watch-{topic}")
+            self._watches[topic] = watch
+            watch.add_done_callback(lambda _: self._watches.pop(topic, None))
 
     async def refresh(self, topic: str) -> Route:
         """Ask again, because the route turned out to be wrong; keep it if nobody knows better.
@@ -115,6 +158,18 @@ class Routes:
         for listener in self._listeners:
             listener(route)
         return route
+
+    async def _look_for(self, topic: str) -> None:
+        delay_s = WATCH_INTERVAL_S_MIN
+        while True:
+            await self._clock.sleep(delay_s)
+            try:
+                await self._fetch(topic)
+            except CallError as error:
+                logger.debug("topic %s has no route yet: %s", topic, error)
+                delay_s = min(2 * delay_s, REFRESH_INTERVAL_S)
+            else:
+                return
 
     async def _refresh_all(self) -> None:
         await self._clock.sleep(REFRESH_INTERVAL_S)

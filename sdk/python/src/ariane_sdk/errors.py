@@ -17,7 +17,7 @@
         +-- NameServersUnreachable  no name server answered
         +-- ServiceUnavailable      nobody answers there now, or it is starting, draining or full
         +-- DeadlinePassed          no answer in time
-        +-- RouteNotFound           no live broker carries the topic
+        +-- RouteNotFound           no live broker carries the topic, or would create it
         +-- TopicNotFound           the broker does not know the topic
         +-- TopicExists
         +-- TopicRefused            no permission to write or read it, or reserved
