@@ -49,6 +49,11 @@ def test_the_error_may_name_its_own_wait_and_field(details_of):
     assert [violation.field for violation in bad.field_violations] == ["messages[3].body"]
 
 
+def test_field_invalid_reads_as_a_sentence_whatever_the_rule():
+    assert str(field_invalid("projection", "is not known", 99)) == "projection is not known: 99"
+    assert str(field_invalid("size", "must be 1 to 4", 9)) == "size must be 1 to 4, not 9"
+
+
 def test_field_invalid_names_field_and_value(details_of):
     error = field_invalid("batches[2].queue_id", "must be at least 0", -1)
     assert str(error) == "batches[2].queue_id must be at least 0, not -1"

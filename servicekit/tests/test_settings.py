@@ -104,6 +104,7 @@ def test_a_direct_instance_reads_no_environment(monkeypatch):
     ("flags", "environ", "text"),
     [
         (["--sise", "4"], {}, "unknown flag --sise; did you mean --size?"),
+        (["--nope", "4"], {}, "unknown flag --nope; --help lists all"),
         (["--sise=4"], {}, "unknown flag --sise; did you mean --size?"),
         (["--qqqq"], {}, "unknown flag --qqqq; --help lists all"),
         (["stray"], {}, "unknown flag stray; --help lists all"),
@@ -163,7 +164,8 @@ def test_what_is_wrong_in_a_file_names_the_file(tmp_path, content, text):
 
 
 def test_a_missing_file_is_one_line(tmp_path):
-    assert "No such file" in refused("--config", str(tmp_path / "none.toml"))
+    missing = tmp_path / "none.toml"
+    assert refused("--config", str(missing)) == f"--config {missing}: No such file or directory"
 
 
 def test_variables_of_kubernetes_and_of_other_services_are_left_alone():

@@ -82,7 +82,7 @@ def field_invalid(field: str, rule: str, value: object = None) -> ServiceError:
     message = f"{field} {rule}"
     if value is not None:
         metadata["value"] = value
-        message = f"{message}, not {value!r}"
+        message += f", not {value!r}" if rule.startswith("must be ") else f": {value!r}"
     return ServiceError(ErrorReason.ERROR_REASON_FIELD_INVALID, message, metadata)
 
 

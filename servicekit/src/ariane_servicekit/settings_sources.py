@@ -180,7 +180,10 @@ def _read_environment(
 def _read_file(settings_class: type[ServiceSettings], path: Path) -> dict[str, Any]:
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except OSError as error:
+        msg = f"--config {path}: {error.strerror}"
+        raise SettingsError(msg) from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         msg = f"--config {path}: {error}"
         raise SettingsError(msg) from None
     for name in values:
@@ -190,7 +193,9 @@ def _read_file(settings_class: type[ServiceSettings], path: Path) -> dict[str, A
 
 
 def _unknown(kind: str, given: str, known: Sequence[str] | Mapping[str, object]) -> str:
-    nearest = get_close_matches(given, known, n=1, cutoff=0.5)
+    # Dashes are alike in all flags: with them, any two short names are close.
+    bare = {name.lstrip("-"): name for name in known}
+    nearest = [bare[name] for name in get_close_matches(given.lstrip("-"), bare, n=1, cutoff=0.6)]
     hint = f"; did you mean {nearest[0]}?" if nearest else "; --help lists all"
     return f"unknown {kind} {given}{hint}"
 
