@@ -166,7 +166,7 @@ class Producer:
         Raises:
             MessageIllegal: It breaks a rule; it was not sent.
             SendError: It was not acknowledged; ``outcome_unknown`` says whether it may be stored.
-            RouteNotFound: No live broker carries the topic.
+            RouteNotFound: No live broker carries the topic, and none would create it.
             NameServersUnreachable: None answered, and the topic is not known from before.
         """
         if self._buffer.full:
