@@ -108,10 +108,11 @@ def test_every_flipped_bit_is_noticed():
     file.save(OLD)
     content = disk.read(PATH)
     for position in range(len(content)):
-        disk.flip_bit(PATH, position, position % 8)
-        with pytest.raises(StateFileDamaged, match="differs from its checksum"):
-            file.load()
-        disk.write(PATH, content)
+        for bit in range(8):
+            disk.flip_bit(PATH, position, bit)
+            with pytest.raises(StateFileDamaged, match=r"differs from its checksum|is no JSON"):
+                file.load()
+            disk.write(PATH, content)
     assert file.load() == OLD
 
 
@@ -122,6 +123,36 @@ def test_a_file_of_another_program_is_believed_if_it_parses():
     state = state_file(disk).load()
     assert state is not None
     assert "offsetTable" in state
+
+
+def test_what_rocketmq_made_of_our_file_is_believed():
+    disk = FaultyDisk()
+    file = state_file(disk)
+    file.save(OLD)
+    file.save(NEW)
+    disk.rename(PATH, PATH.with_name(PATH.name + ".bak"))
+    disk.write(PATH, FASTJSON.encode())
+    state = file.load()
+    assert state is not None
+    assert state["offsetTable"]["TopicTest@group:1"] == {"0": 12, "1": 30, "-5": 7}
+    assert not file.used_backup
+    file.save(NEWEST)
+    assert file.load() == NEWEST
+    assert decode_state(disk.read(PATH.with_name(PATH.name + ".bak"))) == state
+
+
+def test_a_generation_that_was_not_believed_does_not_replace_a_sound_one():
+    disk = FaultyDisk()
+    file = state_file(disk)
+    file.save(OLD)
+    file.save(NEW)
+    disk.flip_bit(PATH, 30, 0)
+    assert file.load() == OLD
+    file.save(NEWEST)
+    assert file.load() == NEWEST
+    assert decode_state(disk.read(PATH.with_name(PATH.name + ".bak"))) == OLD
+    disk.remove(PATH)
+    assert file.load() == OLD
 
 
 def test_a_damaged_sidecar_leaves_the_file_to_speak_for_itself():

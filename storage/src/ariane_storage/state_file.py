@@ -13,8 +13,9 @@ under its name.
 
 RocketMQ's fastjson writes integer keys without quotes, which is no JSON: reading quotes them.
 A file that another program wrote has no sidecar, or one that does not know it. Without a sidecar it
-is believed if it parses; with one that does not know it, it is not: nobody can tell an edit from
-damage. Whoever edited it removes the sidecar.
+is believed if it parses. With one that does not know it, it is believed if it parses and does not
+end as ours do, with a line feed: so RocketMQ may have the store for a while and give it back, and a
+flipped bit of ours is still noticed. Whoever edits a file of ours by hand removes the sidecar.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ from ariane_storage.errors import StateFileDamaged
 
 # A string, or a bare integer that is a key; what is in strings is left alone.
 _BARE_KEY: Final = re.compile(r'("(?:[^"\\]|\\.)*")|(-?\d+)(?=\s*:)')
+
+_OUR_END: Final = b"\n"
+"""What our generations end with and fastjson's do not."""
 
 
 class StateFile:
@@ -64,13 +68,10 @@ class StateFile:
             if content is None:
                 reasons.append(f"{path.name} is missing")
                 continue
-            if sums is not None and crc32(content) not in sums:
-                reasons.append(f"{path.name} differs from its checksum")
-                continue
             try:
-                state = decode_state(content)
+                state = believed_state(content, sums)
             except ValueError as error:
-                reasons.append(f"{path.name} is no JSON ({error})")
+                reasons.append(f"{path.name} {error}")
                 continue
             self.used_backup = path is self._backup
             return state
@@ -95,7 +96,9 @@ class StateFile:
         disk.make_folders(folder)
         written = self._path.with_name(self._path.name + ".tmp")
         disk.write(written, content)
-        current, backup = self._read(self._path), self._read(self._backup)
+        # A generation that nobody would believe takes no part, and never the place of a sound one.
+        sums, _ = self._load_sums()
+        current, backup = self._believed(self._path, sums), self._believed(self._backup, sums)
         if current is None and backup is None:
             # The first generation: a sidecar that came before it would call it missing.
             disk.rename(written, self._path)
@@ -129,6 +132,16 @@ class StateFile:
         except FileNotFoundError:
             return None
 
+    def _believed(self, path: Path, sums: set[int] | None) -> bytes | None:
+        """The content of a generation, if it can be believed."""
+        content = self._read(path)
+        try:
+            if content is not None:
+                believed_state(content, sums)
+        except ValueError:
+            return None
+        return content
+
     def _load_sums(self) -> tuple[set[int] | None, str]:
         """The checksums that the sidecar knows, or None and what is wrong with it."""
         content = self._read(self._sums)
@@ -141,9 +154,28 @@ class StateFile:
             return None, f"{self._sums.name} is damaged"
 
 
+def believed_state(content: bytes, sums: set[int] | None) -> dict[str, Any]:
+    """What a generation says, if it can be believed.
+
+    Args:
+        content: The generation.
+        sums: Checksums of what we wrote; None where nobody knows them.
+
+    Raises:
+        ValueError: It cannot; says why, to follow the name of the file.
+    """
+    ours = content.endswith(_OUR_END)
+    if sums is not None and ours and crc32(content) not in sums:
+        raise ValueError("differs from its checksum")
+    try:
+        return decode_state(content)
+    except ValueError as error:
+        raise ValueError(f"is no JSON ({error})") from error
+
+
 def encode_state(state: dict[str, Any]) -> bytes:
     """State as JSON that a Java broker reads, with tabs as it writes them."""
-    return (json.dumps(state, indent="\t", ensure_ascii=False) + "\n").encode()
+    return json.dumps(state, indent="\t", ensure_ascii=False).encode() + _OUR_END
 
 
 def decode_state(content: bytes) -> dict[str, Any]:
