@@ -6,7 +6,6 @@ and the configuration alone.
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 import zlib
@@ -19,7 +18,7 @@ from rocketmq import rocketmq, run_java_tool
 from ariane_record import BlockEncoder
 from ariane_record.columns import decode_columns
 from ariane_record.layout import SystemFlag
-from ariane_storage import QueueRead, Store, StoreConfig
+from ariane_storage import OsDisk, QueueRead, StateFile, Store, StoreConfig
 
 MISSING = [tool for tool in ("java", "mvn") if not shutil.which(tool)]
 
@@ -74,10 +73,11 @@ def write_topics(store: Path, topics: dict[str, int]) -> None:
         for topic, queues in topics.items()
     }
     version = {"counter": 1, "stateVersion": 0, "timestamp": 1}
-    (store / "config").mkdir(parents=True, exist_ok=True)
-    (store / "config" / "topics.json").write_text(
-        json.dumps({"dataVersion": version, "topicConfigTable": table})
-    )
+    topics_file(store).save({"dataVersion": version, "topicConfigTable": table})
+
+
+def topics_file(store: Path) -> StateFile:
+    return StateFile(store / "config" / "topics.json", OsDisk())
 
 
 def write_our_store(root: Path, *, seed: int) -> list[Sent]:
@@ -128,13 +128,19 @@ def drop_derived(store: Path) -> None:
 def test_rocketmq_reads_every_message_of_our_store(tmp_path: Path, derived: bool) -> None:
     ours, copy = tmp_path / "ours", tmp_path / "copy"
     sent = write_our_store(ours, seed=4)
+    write_topics(ours, TOPICS)
     shutil.copytree(ours, copy)
-    write_topics(copy, TOPICS)
     if not derived:
         drop_derived(copy)
 
     with rocketmq(copy, tmp_path / "home", JAVA_SETTINGS) as name_server:
         rows = run_java_tool("ReadTopics.java", [name_server, *TOPICS])
+
+    # The broker in Java has rewritten the file that we wrote, and gives it back.
+    given_back = topics_file(copy).load()
+    assert given_back is not None
+    assert set(TOPICS) <= set(given_back["topicConfigTable"])
+    assert (copy / "config" / "topics.json").read_bytes() != (topics_file(ours).path).read_bytes()
 
     assert rows.pop() == {"end": True}
     read = sorted(

@@ -389,7 +389,9 @@ class PullRangeResponse(_message.Message):
     record_sizes: _builtins.bytes
     """Bytes of each record as stored: n x int32, little-endian."""
     headers: _builtins.bytes
-    """With HEADERS and POSITIONS: the first 88 bytes of each record, back to back."""
+    """With HEADERS and POSITIONS: the header of each record in the layout with IPv4 hosts, 88 bytes
+    each, back to back. An IPv6 address is zero there; its bit of the system flag stays.
+    """
     property_ends: _builtins.bytes
     """With HEADERS: where each record's properties end in `properties`: n x int32, little-endian."""
     properties: _builtins.bytes
