@@ -71,7 +71,7 @@ async def test_a_service_error_leaves_as_status_with_the_request_id(probe_app, s
             probe.route.GetRoute(GetRouteRequest(), metadata=(("x-request-id", "req-1"),))
         )
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert error.details() == "topic is required"
+    assert error.details() == "topic is required. Correct the named field of the request."
     details = details_of(error)
     assert reason_of(details) == "FIELD_INVALID"
     assert details[RequestInfo][0].request_id == "req-1"
@@ -116,7 +116,7 @@ async def test_rules_of_the_service_translate_its_engine(probe_app, serve, detai
     async with serve(probe_app) as probe:
         error = await refused(probe.route.GetRoute(GetRouteRequest()))
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert error.details() == "No space left"
+    assert error.details().startswith("No space left. Free disk space")
 
 
 async def test_methods_without_code_are_not_available(probe_app, serve, details_of):

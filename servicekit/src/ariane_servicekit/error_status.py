@@ -74,7 +74,8 @@ class ErrorTranslator:
 def status_of(error: ServiceError) -> Status:
     """Return the status of a public error, with the request id when a call is in work."""
     row = error.row
-    status = Status(code=row.code.value[0], message=error.message)
+    # What happened, then what to do: in the text, so that it is read in every language's client.
+    status = Status(code=row.code.value[0], message=f"{error.message}. {row.hint}")
     _attach(status, ErrorInfo(reason=row.name, domain=ERROR_DOMAIN, metadata=error.metadata))
     if error.retry_after_ms is not None:
         delay = Duration()
