@@ -62,10 +62,18 @@ async def test_watches_see_changes_also_when_another_watch_leaves(health):
 async def test_closing_ends_watches_so_that_the_server_need_not_wait(health):
     servicer, stub, server = health
     servicer.set_serving(True)
-    stream = watch(stub)
-    assert await next_status(stream) == SERVING
-    servicer.close()
-    assert await next_status(stream) == NOT_SERVING
-    assert await stream.read() is grpc.aio.EOF
+    statuses = aiter(watch(stub))  # unlike read(), it keeps what came with the end of the call
     async with asyncio.timeout(10):
+        assert (await anext(statuses)).status == SERVING
+        servicer.close()
+        assert [answer.status async for answer in statuses] == [NOT_SERVING]
         await server.stop(3600)
+
+
+async def test_a_close_while_an_answer_is_on_its_way_is_still_told():
+    servicer = HealthServicer(["a.B"])
+    servicer.set_serving(True)
+    answers = servicer.Watch(health_pb2.HealthCheckRequest(service=""), None)
+    assert (await anext(answers)).status == SERVING
+    servicer.close()
+    assert [answer.status async for answer in answers] == [NOT_SERVING]

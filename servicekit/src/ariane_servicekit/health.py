@@ -56,12 +56,13 @@ class HealthServicer:
         """Answer now and with every change."""
         last = None
         while True:
-            changed = self._changed
+            # All three are of one moment: a close during the yield still has its status to tell.
+            changed, closed = self._changed, self._closed
             status = self._status(request.service)
             if status != last:
                 last = status
                 yield health_pb2.HealthCheckResponse(status=status)
-            if self._closed:
+            if closed:
                 return
             await changed.wait()
 
