@@ -1,0 +1,94 @@
+"""The changing room: who may change topics, groups, offsets; who is attached."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any
+
+from ariane_broker.client_admission import ClientAdmission
+from ariane_broker.client_table import ClientTable
+from ariane_broker.group_changes import GroupChanges
+from ariane_broker.offset_changes import OffsetChanges
+from ariane_broker.queue_lookup import QueueLookup
+from ariane_broker.rooms.naming import NamingRoom
+from ariane_broker.rooms.outside import Outside
+from ariane_broker.rooms.state import StateRoom
+from ariane_broker.rooms.storing import StoringRoom
+from ariane_broker.saved_state import StateFile
+from ariane_broker.topic_changes import TopicChanges
+
+
+@dataclass(frozen=True, slots=True)
+class ChangingRoom:
+    """Who may change topics, groups and offsets; who is attached."""
+
+    topic_changes: TopicChanges
+    group_changes: GroupChanges
+    offset_changes: OffsetChanges
+    clients: ClientTable
+    client_admission: ClientAdmission
+    lookup: QueueLookup
+
+
+def changing_room(
+    outside: Outside, state: StateRoom, storing: StoringRoom, naming: NamingRoom
+) -> ChangingRoom:
+    """Who may change topics, groups and offsets; who is attached."""
+    settings, saved_offsets = outside.settings, state.saved_offsets
+
+    async def forget_topic(topic: str) -> None:
+        if state.offsets.remove_topic(topic):
+            saved_offsets.mark_changed()
+            await saved_offsets.save()
+
+    async def forget_group(consumer_group: str) -> None:
+        if state.offsets.remove_group(consumer_group):
+            saved_offsets.mark_changed()
+            await saved_offsets.save()
+
+    topic_changes = TopicChanges(
+        state.topics,
+        save=_saver(state.files.topics, outside.threads.state),
+        announce=naming.registration.announce,
+        queues=storing.store,
+        forget_offsets=forget_topic,
+        wake_queue=storing.held.wake,
+        auto_create_queue_count=settings.default_queue_count if settings.auto_create_topics else 0,
+    )
+    group_changes = GroupChanges(
+        state.groups,
+        save=_saver(state.files.groups, outside.threads.state),
+        forget_offsets=forget_group,
+        auto_create=settings.auto_create_groups,
+    )
+    clients = ClientTable(outside.clock, flags_conflicts=group_changes.flags_conflicts)
+    lookup = QueueLookup(storing.store, state.topics)
+    offset_changes = OffsetChanges(
+        state.offsets,
+        storing.store,
+        state.topics,
+        state.groups,
+        group_changes=group_changes,
+        clients=clients,
+        lookup=lookup,
+        mark_changed=saved_offsets.mark_changed,
+        save=saved_offsets.save,
+    )
+    return ChangingRoom(
+        topic_changes=topic_changes,
+        group_changes=group_changes,
+        offset_changes=offset_changes,
+        clients=clients,
+        client_admission=ClientAdmission(clients, group_changes),
+        lookup=lookup,
+    )
+
+
+def _saver(file: StateFile, executor: Executor) -> Callable[[dict[str, Any]], Awaitable[None]]:
+    async def save(document: dict[str, Any]) -> None:
+        await asyncio.get_running_loop().run_in_executor(executor, file.save, document)
+
+    return save

@@ -1,0 +1,113 @@
+"""The messaging room: messages in and out."""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from ariane_broker.append import AppendRecords
+from ariane_broker.broker_drain import BrokerDrain
+from ariane_broker.errors import STORAGE_RULES
+from ariane_broker.message_query import MessageQuery
+from ariane_broker.plain_send import SendMessages
+from ariane_broker.pull import PullRecords
+from ariane_broker.range_pull import PullRange
+from ariane_broker.rooms.changing import ChangingRoom
+from ariane_broker.rooms.naming import NamingRoom
+from ariane_broker.rooms.outside import Outside
+from ariane_broker.rooms.state import StateRoom
+from ariane_broker.rooms.storing import StoringRoom
+from ariane_broker.settings import BrokerSettings
+from ariane_broker.store_host import literal_host
+from ariane_record import RecordBlock
+from ariane_record.layout import BLANK_SIZE_MIN_BYTES
+from ariane_record.message_id import UniqueIdGenerator
+from ariane_servicekit import (
+    ErrorTranslator,
+)
+from ariane_storage.block_check import check_block
+
+PLAIN_CALL_BYTES_MAX: Final = 32 << 20
+"""Bytes of all records that plain messages of one call may become."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessagingRoom:
+    """Messages in and out."""
+
+    append_records: AppendRecords
+    send_messages: SendMessages
+    pull_records: PullRecords
+    pull_range: PullRange
+    query: MessageQuery
+    drain: BrokerDrain
+
+
+def messaging_room(
+    outside: Outside,
+    state: StateRoom,
+    storing: StoringRoom,
+    naming: NamingRoom,
+    changing: ChangingRoom,
+) -> MessagingRoom:
+    """Messages in and out."""
+    settings, clock, store = outside.settings, outside.clock, storing.store
+    service_error = ErrorTranslator(STORAGE_RULES).service_error
+    append_records = AppendRecords(
+        store,
+        changing.topic_changes,
+        storing.arrivals,
+        storing.statistics,
+        check_block=_block_check(settings),
+        on_growth=storing.keeping.appended,
+        flush_wait=storing.group_flush if settings.flush_mode == "sync" else None,
+        body_bytes_max=settings.message_bytes_max,
+        service_error=service_error,
+        monotonic=clock.monotonic,
+    )
+    unique_ids = UniqueIdGenerator(
+        clock.now_ms, ip="127.0.0.1", pid=os.getpid(), origin=secrets.randbits(32)
+    )
+    send_messages = SendMessages(
+        append_records,
+        changing.topic_changes,
+        next_unique_id=unique_ids.next_id,
+        now_ms=clock.now_ms,
+        body_bytes_max=settings.message_bytes_max,
+        call_bytes_max=min(settings.segment_bytes - BLANK_SIZE_MIN_BYTES, PLAIN_CALL_BYTES_MAX),
+    )
+    pull_records = PullRecords(
+        store,
+        state.topics,
+        storing.held,
+        storing.statistics,
+        check_group=changing.group_changes.check_may_consume,
+        service_error=service_error,
+        draw=random.Random(secrets.randbits(64)).randrange,  # noqa: S311 - fairness, no secret.
+        monotonic=clock.monotonic,
+    )
+    return MessagingRoom(
+        append_records=append_records,
+        send_messages=send_messages,
+        pull_records=pull_records,
+        pull_range=PullRange(store, state.topics, storing.statistics),
+        query=MessageQuery(
+            store, state.topics, own_host=lambda: literal_host(naming.announcement.address)
+        ),
+        drain=BrokerDrain(append_records, naming.announcement, naming.registration.announce),
+    )
+
+
+def _block_check(settings: BrokerSettings) -> Callable[[RecordBlock], object]:
+    config = settings.store_config(("127.0.0.1", 0))
+    return partial(
+        check_block,
+        record_bytes_max=config.record_bytes_max,
+        block_bytes_max=config.segment_bytes,
+        checksum=config.checksum,
+    )

@@ -1,0 +1,85 @@
+"""The services of the contract, each with what answers for it."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from ariane_broker.rooms.changing import ChangingRoom
+from ariane_broker.rooms.messaging import MessagingRoom
+from ariane_broker.rooms.naming import NamingRoom
+from ariane_broker.rooms.outside import Outside
+from ariane_broker.rooms.state import StateRoom
+from ariane_broker.rooms.storing import StoringRoom
+from ariane_broker.rpc_services import rpc_service
+from ariane_broker.servicers.broker import BrokerParts, BrokerServicer
+from ariane_broker.servicers.client import ClientServicer
+from ariane_broker.servicers.group import GroupServicer
+from ariane_broker.servicers.offset import OffsetServicer
+from ariane_broker.servicers.pull import PullServicer
+from ariane_broker.servicers.query import QueryServicer
+from ariane_broker.servicers.send import SendServicer
+from ariane_broker.servicers.topic import TopicServicer
+from ariane_broker.servicers.unavailable import (
+    ReceiveServicer,
+    RetryServicer,
+    TransactionServicer,
+)
+from ariane_servicekit import (
+    RpcService,
+)
+
+
+def rpc_services(
+    outside: Outside,
+    state: StateRoom,
+    storing: StoringRoom,
+    naming: NamingRoom,
+    changing: ChangingRoom,
+    *,
+    messaging: MessagingRoom,
+) -> list[RpcService]:
+    """The services of the contract, each with what answers for it."""
+    settings, broker_name = outside.settings, outside.settings.broker_name
+    asked = BrokerParts(
+        settings=settings,
+        announcement=naming.announcement,
+        store=storing.store,
+        keeping=storing.keeping,
+        state=state.state,
+        statistics=storing.statistics,
+        held=storing.held,
+        clients=changing.clients,
+        drain=messaging.drain,
+        version=version("ariane-broker"),
+        start_time_ms=outside.clock.now_ms(),
+    )
+    servicers: dict[str, object] = {
+        "BrokerService": BrokerServicer(asked),
+        "ClientService": ClientServicer(
+            changing.clients,
+            changing.client_admission,
+            broker_name=broker_name,
+            heartbeat_seconds=settings.client_heartbeat_s,
+            silence_seconds_max=settings.client_silence_s,
+        ),
+        "GroupService": GroupServicer(state.groups, changing.group_changes),
+        "OffsetService": OffsetServicer(changing.offset_changes),
+        "PullService": PullServicer(
+            messaging.pull_records,
+            messaging.pull_range,
+            changing.lookup,
+            broker_name=broker_name,
+        ),
+        "QueryService": QueryServicer(messaging.query, broker_name=broker_name),
+        "ReceiveService": ReceiveServicer(),
+        "RetryService": RetryServicer(),
+        "SendService": SendServicer(
+            messaging.append_records,
+            messaging.send_messages,
+            broker_name=broker_name,
+            store_host=lambda: storing.store.store_host,
+        ),
+        "TopicService": TopicServicer(state.topics, changing.topic_changes, changing.lookup),
+        "TransactionService": TransactionServicer(),
+    }
+    return [rpc_service(name, servicer) for name, servicer in servicers.items()]

@@ -1,0 +1,50 @@
+"""The state room: topics, groups, offsets, in memory and on the disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ariane_broker.consumer_groups import ConsumerGroups
+from ariane_broker.consumer_offsets import ConsumerOffsets
+from ariane_broker.rooms.outside import Outside
+from ariane_broker.saved_state import SavedState
+from ariane_broker.state_files import BrokerState, StateFiles
+from ariane_broker.topic_table import TopicTable
+from ariane_storage import state_file
+from ariane_storage.store_files import StoreFiles
+
+
+@dataclass(frozen=True, slots=True)
+class StateRoom:
+    """Topics, groups and offsets, in memory and on the disk."""
+
+    topics: TopicTable
+    groups: ConsumerGroups
+    offsets: ConsumerOffsets
+    files: StateFiles
+    state: BrokerState
+    saved_offsets: SavedState
+
+
+def state_room(outside: Outside) -> StateRoom:
+    """Topics, groups and offsets."""
+    settings, now_ms = outside.settings, outside.clock.now_ms
+    topics = TopicTable(now_ms=now_ms, default_queue_count=settings.default_queue_count)
+    groups = ConsumerGroups(now_ms=now_ms)
+    offsets = ConsumerOffsets(now_ms=now_ms)
+    folder = StoreFiles(settings.store_path).config
+    files = StateFiles(
+        topics=state_file.StateFile(folder / "topics.json", outside.disk),
+        offsets=state_file.StateFile(folder / "consumerOffset.json", outside.disk),
+        groups=state_file.StateFile(folder / "subscriptionGroup.json", outside.disk),
+    )
+    state = BrokerState(
+        files,
+        topics,
+        offsets,
+        groups,
+        outside.threads.state,
+        accept_offset_loss=settings.accept_offset_loss,
+    )
+    saved_offsets = SavedState(files.offsets, offsets.document, outside.threads.state)
+    return StateRoom(topics, groups, offsets, files, state, saved_offsets)

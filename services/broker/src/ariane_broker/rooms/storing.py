@@ -1,0 +1,75 @@
+"""The storing room: the store, who waits on its disk, who is held until something arrives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from ariane_broker.arrivals import Arrivals
+from ariane_broker.group_flush import GroupFlush
+from ariane_broker.held_requests import HeldRequests
+from ariane_broker.owned_store import OwnedStore
+from ariane_broker.rooms.outside import Outside
+from ariane_broker.settings import BrokerSettings
+from ariane_broker.statistics import BrokerStatistics
+from ariane_broker.store_keeping import FLUSH_TICK_SECONDS, StoreKeeping
+from ariane_record.layout import Host
+from ariane_servicekit import (
+    ExitStatus,
+    get_logger,
+)
+from ariane_storage.disk import Disk
+from ariane_storage.store import Store
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StoringRoom:
+    """The store, who waits on its disk, who is held until something arrives."""
+
+    store: OwnedStore
+    held: HeldRequests
+    arrivals: Arrivals
+    group_flush: GroupFlush
+    keeping: StoreKeeping
+    statistics: BrokerStatistics
+
+
+def storing_room(outside: Outside) -> StoringRoom:
+    """The store and everything that waits for it."""
+    settings, threads = outside.settings, outside.threads
+    store = OwnedStore(partial(_open_store, settings, outside.disk))
+    held = HeldRequests(count_max=settings.held_pulls_max)
+    arrivals = Arrivals(store, held)
+
+    told: set[str] = set()
+
+    def flush_failed(error: BaseException) -> None:
+        # Whoever asks a poisoned store meets the same failure: said once.
+        if not told:
+            _log.error("flush_failed", cause=str(error))
+        told.add(str(error))
+        outside.stop.request(str(error), exit_status=ExitStatus.FAULT)
+
+    group_flush = GroupFlush(
+        store,
+        threads.flusher,
+        timeout_seconds=settings.flush_wait_s,
+        on_flushed=arrivals.confirm,
+        on_failed=flush_failed,
+    )
+    keeping = StoreKeeping(
+        store,
+        threads.keeper,
+        outside.clock,
+        flush_tick_seconds=min(FLUSH_TICK_SECONDS, settings.flush_interval_ms / 1000),
+        disk_refuse_ratio=settings.disk_refuse_ratio,
+        on_flushed=arrivals.confirm,
+        on_failed=flush_failed,
+    )
+    return StoringRoom(store, held, arrivals, group_flush, keeping, BrokerStatistics())
+
+
+def _open_store(settings: BrokerSettings, disk: Disk, host: Host) -> Store:
+    return Store.open(settings.store_path, settings.store_config(host), disk=disk)
