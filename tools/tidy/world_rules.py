@@ -23,6 +23,7 @@ CORES: Final = (
 WORLD: Final = {
     "*/__main__.py": "reads arguments and environment, once",
     "*/app.py": "the parts list: gives the real clock, disk and chance to those that take them",
+    "*/rooms/*.py": "the parts list of a service with many rooms",
     "services/broker/src/ariane_broker/store_host.py": "asks for the broker's own address, once",
     "storage/src/ariane_storage/clock.py": "the real clock",
     "storage/src/ariane_storage/os_disk.py": "the real disk",
