@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from importlib.metadata import version
 from typing import Final
 
-from grpc.aio import EOF, AioRpcError
+from grpc.aio import AioRpcError
 
 from ariane.broker.v1.client_service_pb2 import (
     AttachRequest,
@@ -141,9 +141,9 @@ class Attachment:
         self._outgoing = asyncio.Queue()
         call = self._connections.clients(self.address).Attach(self._requests())
         try:
-            while (response := await call.read()) is not EOF:
-                if isinstance(response, AttachResponse):
-                    self._hear(response)
+            # Not by `read`: it forgets what arrives together with the end of the call.
+            async for response in call:
+                self._hear(response)
         finally:
             call.cancel()
         if not self._leaving:
