@@ -265,6 +265,11 @@ _ROWS: Final = (
         field="expression",
     ),
     ErrorRow(
+        ErrorReason.ERROR_REASON_CONSUMER_OFFSET_RESET,
+        StatusCode.FAILED_PRECONDITION,
+        "Drop what is in work, and read the offset again.",
+    ),
+    ErrorRow(
         ErrorReason.ERROR_REASON_TRANSACTION_DECIDED,
         StatusCode.FAILED_PRECONDITION,
         "Accept the outcome that the error names.",

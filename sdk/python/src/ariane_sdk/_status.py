@@ -99,6 +99,7 @@ REASON_ROWS: Final[Mapping[str, ReasonRow]] = {
     "QUEUE_LOCK_FENCED": ReasonRow(CallError),
     "CLIENT_NOT_ATTACHED": ReasonRow(GroupRefused),
     "FILTER_EXPRESSION_INVALID": ReasonRow(CallError),
+    "CONSUMER_OFFSET_RESET": ReasonRow(CallError),
     "TRANSACTION_DECIDED": ReasonRow(CallError),
     "TRANSACTION_NOT_FOUND": ReasonRow(CallError),
     "RECEIPT_HANDLE_EXPIRED": ReasonRow(CallError),

@@ -958,3 +958,113 @@ class UnlockQueuesResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___UnlockQueuesResponse: _TypeAlias = UnlockQueuesResponse  # noqa: Y015
+
+@_typing.final
+class ListSubscriptionConflictsRequest(_message.Message):
+    """Asks for conflicts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONSUMER_GROUP_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    consumer_group: _builtins.str
+    """Only this group. Empty: all."""
+    page_size: _builtins.int
+    """At most this many, 1 to 1000; 0 means 100."""
+    page_token: _builtins.str
+    """Where to go on: `next_page_token` of the page before, empty for the first."""
+    def __init__(
+        self,
+        *,
+        consumer_group: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListSubscriptionConflictsRequest: _TypeAlias = ListSubscriptionConflictsRequest  # noqa: Y015
+
+@_typing.final
+class ListSubscriptionConflictsResponse(_message.Message):
+    """Answers with conflicts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONFLICTS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty at the end."""
+    @_builtins.property
+    def conflicts(self) -> _containers.RepeatedCompositeFieldContainer[Global___SubscriptionConflict]:
+        """Conflicts, by group and client ids."""
+
+    def __init__(
+        self,
+        *,
+        conflicts: _abc.Iterable[Global___SubscriptionConflict] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conflicts", b"conflicts", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListSubscriptionConflictsResponse: _TypeAlias = ListSubscriptionConflictsResponse  # noqa: Y015
+
+@_typing.final
+class SubscriptionConflict(_message.Message):
+    """Two members of a group that do not want the same."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONSUMER_GROUP_FIELD_NUMBER: _builtins.int
+    MEMBER_FIELD_NUMBER: _builtins.int
+    NEWCOMER_FIELD_NUMBER: _builtins.int
+    DIFFERENCE_FIELD_NUMBER: _builtins.int
+    REFUSED_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    LAST_TIME_FIELD_NUMBER: _builtins.int
+    consumer_group: _builtins.str
+    """The group."""
+    difference: _builtins.str
+    """How the newcomer differs, for humans."""
+    refused: _builtins.bool
+    """Whether the newcomer was refused; else both are members now."""
+    count: _builtins.int
+    """How often it came."""
+    @_builtins.property
+    def member(self) -> Global___GroupMember:
+        """The member that was there."""
+
+    @_builtins.property
+    def newcomer(self) -> Global___GroupMember:
+        """The one that differs."""
+
+    @_builtins.property
+    def last_time(self) -> _timestamp_pb2.Timestamp:
+        """When it last came."""
+
+    def __init__(
+        self,
+        *,
+        consumer_group: _builtins.str = ...,
+        member: Global___GroupMember | None = ...,
+        newcomer: Global___GroupMember | None = ...,
+        difference: _builtins.str = ...,
+        refused: _builtins.bool = ...,
+        count: _builtins.int = ...,
+        last_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_time", b"last_time", "member", b"member", "newcomer", b"newcomer"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "count", b"count", "difference", b"difference", "last_time", b"last_time", "member", b"member", "newcomer", b"newcomer", "refused", b"refused"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SubscriptionConflict: _TypeAlias = SubscriptionConflict  # noqa: Y015

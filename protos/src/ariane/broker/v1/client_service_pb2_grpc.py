@@ -55,6 +55,11 @@ class ClientServiceStub(object):
                 request_serializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.GetClientStateRequest.SerializeToString,
                 response_deserializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.GetClientStateResponse.FromString,
                 _registered_method=True)
+        self.ListSubscriptionConflicts = channel.unary_unary(
+                '/ariane.broker.v1.ClientService/ListSubscriptionConflicts',
+                request_serializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.ListSubscriptionConflictsRequest.SerializeToString,
+                response_deserializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.ListSubscriptionConflictsResponse.FromString,
+                _registered_method=True)
         self.LockQueues = channel.unary_unary(
                 '/ariane.broker.v1.ClientService/LockQueues',
                 request_serializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.LockQueuesRequest.SerializeToString,
@@ -107,9 +112,19 @@ class ClientServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListSubscriptionConflicts(self, request, context):
+        """Lists subscriptions that did not agree inside a group: those that are let in now, and those that
+        were refused lately. By group and client ids.
+        Errors: PAGE_TOKEN_INVALID.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def LockQueues(self, request, context):
-        """Locks queues for one member of a group that consumes in order. Repeating renews.
-        Errors: CLIENT_NOT_ATTACHED.
+        """Locks queues for one member of a group that consumes in order. Repeating renews. A lock that is
+        not renewed is dead after its lease, and what its owner stores then is refused.
+        Errors: CLIENT_NOT_ATTACHED, FIELD_INVALID, QUEUE_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -144,6 +159,11 @@ def add_ClientServiceServicer_to_server(servicer, server):
                     servicer.GetClientState,
                     request_deserializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.GetClientStateRequest.FromString,
                     response_serializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.GetClientStateResponse.SerializeToString,
+            ),
+            'ListSubscriptionConflicts': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSubscriptionConflicts,
+                    request_deserializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.ListSubscriptionConflictsRequest.FromString,
+                    response_serializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.ListSubscriptionConflictsResponse.SerializeToString,
             ),
             'LockQueues': grpc.unary_unary_rpc_method_handler(
                     servicer.LockQueues,
@@ -265,6 +285,33 @@ class ClientService(object):
             '/ariane.broker.v1.ClientService/GetClientState',
             ariane_dot_broker_dot_v1_dot_client__service__pb2.GetClientStateRequest.SerializeToString,
             ariane_dot_broker_dot_v1_dot_client__service__pb2.GetClientStateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListSubscriptionConflicts(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.broker.v1.ClientService/ListSubscriptionConflicts',
+            ariane_dot_broker_dot_v1_dot_client__service__pb2.ListSubscriptionConflictsRequest.SerializeToString,
+            ariane_dot_broker_dot_v1_dot_client__service__pb2.ListSubscriptionConflictsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -53,9 +53,15 @@ class ClientServiceStub:
     """Asks a client over its stream what it does now, and waits for the answer. For operators.
     Errors: CLIENT_NOT_ATTACHED, DEADLINE_PASSED when it does not answer.
     """
+    ListSubscriptionConflicts: _grpc.UnaryUnaryMultiCallable[_client_service_pb2.ListSubscriptionConflictsRequest, _client_service_pb2.ListSubscriptionConflictsResponse]
+    """Lists subscriptions that did not agree inside a group: those that are let in now, and those that
+    were refused lately. By group and client ids.
+    Errors: PAGE_TOKEN_INVALID.
+    """
     LockQueues: _grpc.UnaryUnaryMultiCallable[_client_service_pb2.LockQueuesRequest, _client_service_pb2.LockQueuesResponse]
-    """Locks queues for one member of a group that consumes in order. Repeating renews.
-    Errors: CLIENT_NOT_ATTACHED.
+    """Locks queues for one member of a group that consumes in order. Repeating renews. A lock that is
+    not renewed is dead after its lease, and what its owner stores then is refused.
+    Errors: CLIENT_NOT_ATTACHED, FIELD_INVALID, QUEUE_NOT_FOUND.
     """
     UnlockQueues: _grpc.UnaryUnaryMultiCallable[_client_service_pb2.UnlockQueuesRequest, _client_service_pb2.UnlockQueuesResponse]
     """Gives locks back. Repeating is harmless."""
@@ -85,9 +91,15 @@ class ClientServiceAsyncStub(ClientServiceStub):
     """Asks a client over its stream what it does now, and waits for the answer. For operators.
     Errors: CLIENT_NOT_ATTACHED, DEADLINE_PASSED when it does not answer.
     """
+    ListSubscriptionConflicts: _aio.UnaryUnaryMultiCallable[_client_service_pb2.ListSubscriptionConflictsRequest, _client_service_pb2.ListSubscriptionConflictsResponse]  # type: ignore[assignment]
+    """Lists subscriptions that did not agree inside a group: those that are let in now, and those that
+    were refused lately. By group and client ids.
+    Errors: PAGE_TOKEN_INVALID.
+    """
     LockQueues: _aio.UnaryUnaryMultiCallable[_client_service_pb2.LockQueuesRequest, _client_service_pb2.LockQueuesResponse]  # type: ignore[assignment]
-    """Locks queues for one member of a group that consumes in order. Repeating renews.
-    Errors: CLIENT_NOT_ATTACHED.
+    """Locks queues for one member of a group that consumes in order. Repeating renews. A lock that is
+    not renewed is dead after its lease, and what its owner stores then is refused.
+    Errors: CLIENT_NOT_ATTACHED, FIELD_INVALID, QUEUE_NOT_FOUND.
     """
     UnlockQueues: _aio.UnaryUnaryMultiCallable[_client_service_pb2.UnlockQueuesRequest, _client_service_pb2.UnlockQueuesResponse]  # type: ignore[assignment]
     """Gives locks back. Repeating is harmless."""
@@ -140,13 +152,25 @@ class ClientServiceServicer(metaclass=_abc_1.ABCMeta):
         """
 
     @_abc_1.abstractmethod
+    def ListSubscriptionConflicts(
+        self,
+        request: _client_service_pb2.ListSubscriptionConflictsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_client_service_pb2.ListSubscriptionConflictsResponse, _abc.Awaitable[_client_service_pb2.ListSubscriptionConflictsResponse]]:
+        """Lists subscriptions that did not agree inside a group: those that are let in now, and those that
+        were refused lately. By group and client ids.
+        Errors: PAGE_TOKEN_INVALID.
+        """
+
+    @_abc_1.abstractmethod
     def LockQueues(
         self,
         request: _client_service_pb2.LockQueuesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_client_service_pb2.LockQueuesResponse, _abc.Awaitable[_client_service_pb2.LockQueuesResponse]]:
-        """Locks queues for one member of a group that consumes in order. Repeating renews.
-        Errors: CLIENT_NOT_ATTACHED.
+        """Locks queues for one member of a group that consumes in order. Repeating renews. A lock that is
+        not renewed is dead after its lease, and what its owner stores then is refused.
+        Errors: CLIENT_NOT_ATTACHED, FIELD_INVALID, QUEUE_NOT_FOUND.
         """
 
     @_abc_1.abstractmethod

@@ -56,6 +56,7 @@ class QueueConsumerOffset(_message.Message):
     QUEUE_ID_FIELD_NUMBER: _builtins.int
     QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
     LOCK_EPOCH_FIELD_NUMBER: _builtins.int
+    RESET_EPOCH_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic."""
     queue_id: _builtins.int
@@ -63,7 +64,14 @@ class QueueConsumerOffset(_message.Message):
     queue_offset: _builtins.int
     """The next queue offset to consume. Absent in an answer: the group has none here yet."""
     lock_epoch: _builtins.int
-    """The epoch of the caller's queue lock, for ordered consumers. Absent: no fencing."""
+    """The epoch of the caller's queue lock, for ordered consumers. Absent: the caller has no lock, and
+    is refused where another one has.
+    """
+    reset_epoch: _builtins.int
+    """How often the group's offset of this queue has been set anew; in answers always. Carried along
+    when offsets are stored, so that what was done before a reset does not undo it. Absent in a
+    store: not checked.
+    """
     def __init__(
         self,
         *,
@@ -71,19 +79,24 @@ class QueueConsumerOffset(_message.Message):
         queue_id: _builtins.int = ...,
         queue_offset: _builtins.int | None = ...,
         lock_epoch: _builtins.int | None = ...,
+        reset_epoch: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_lock_epoch", b"_lock_epoch", "_queue_offset", b"_queue_offset", "lock_epoch", b"lock_epoch", "queue_offset", b"queue_offset"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_lock_epoch", b"_lock_epoch", "_queue_offset", b"_queue_offset", "_reset_epoch", b"_reset_epoch", "lock_epoch", b"lock_epoch", "queue_offset", b"queue_offset", "reset_epoch", b"reset_epoch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lock_epoch", b"_lock_epoch", "_queue_offset", b"_queue_offset", "lock_epoch", b"lock_epoch", "queue_id", b"queue_id", "queue_offset", b"queue_offset", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lock_epoch", b"_lock_epoch", "_queue_offset", b"_queue_offset", "_reset_epoch", b"_reset_epoch", "lock_epoch", b"lock_epoch", "queue_id", b"queue_id", "queue_offset", b"queue_offset", "reset_epoch", b"reset_epoch", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__lock_epoch: _TypeAlias = _typing.Literal["lock_epoch"]  # noqa: Y015
     _WhichOneofArgType__lock_epoch: _TypeAlias = _typing.Literal["_lock_epoch", b"_lock_epoch"]  # noqa: Y015
     _WhichOneofReturnType__queue_offset: _TypeAlias = _typing.Literal["queue_offset"]  # noqa: Y015
     _WhichOneofArgType__queue_offset: _TypeAlias = _typing.Literal["_queue_offset", b"_queue_offset"]  # noqa: Y015
+    _WhichOneofReturnType__reset_epoch: _TypeAlias = _typing.Literal["reset_epoch"]  # noqa: Y015
+    _WhichOneofArgType__reset_epoch: _TypeAlias = _typing.Literal["_reset_epoch", b"_reset_epoch"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__lock_epoch) -> _WhichOneofReturnType__lock_epoch | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__queue_offset) -> _WhichOneofReturnType__queue_offset | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__reset_epoch) -> _WhichOneofReturnType__reset_epoch | None: ...
 
 Global___QueueConsumerOffset: _TypeAlias = QueueConsumerOffset  # noqa: Y015
 
@@ -390,6 +403,9 @@ class CloneConsumerOffsetsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     OFFSETS_FIELD_NUMBER: _builtins.int
+    MEMBER_COUNT_FIELD_NUMBER: _builtins.int
+    member_count: _builtins.int
+    """How many members of the target group were told."""
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueConsumerOffset]:
         """The copied offsets, by queue."""
@@ -398,10 +414,11 @@ class CloneConsumerOffsetsResponse(_message.Message):
         self,
         *,
         offsets: _abc.Iterable[Global___QueueConsumerOffset] | None = ...,
+        member_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["offsets", b"offsets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["member_count", b"member_count", "offsets", b"offsets"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -80,7 +80,8 @@ class OffsetServiceServicer(object):
     def StoreConsumerOffsets(self, request, context):
         """Stores consumer offsets of a group. Repeating is harmless. Offsets beyond the readable end are
         refused. Durable within 5 s, at once with `durable`.
-        Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_NOT_FOUND, QUEUE_LOCK_FENCED.
+        Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_NOT_FOUND, QUEUE_LOCKED, QUEUE_LOCK_FENCED,
+        CONSUMER_OFFSET_RESET.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -95,8 +96,9 @@ class OffsetServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def CloneConsumerOffsets(self, request, context):
-        """Copies a group's offsets of one topic to another group.
-        Errors: GROUP_NOT_FOUND, TOPIC_NOT_FOUND.
+        """Copies a group's offsets of one topic to another group, which is made where groups may be, and
+        tells its members: to them it is a reset.
+        Errors: GROUP_NOT_FOUND, GROUP_NAME_ILLEGAL, TOPIC_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

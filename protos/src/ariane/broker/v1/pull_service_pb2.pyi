@@ -139,6 +139,7 @@ class PullPosition(_message.Message):
     QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
     RECORD_COUNT_MAX_FIELD_NUMBER: _builtins.int
     SIZE_BYTES_MAX_FIELD_NUMBER: _builtins.int
+    LOCK_EPOCH_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic."""
     queue_id: _builtins.int
@@ -149,6 +150,10 @@ class PullPosition(_message.Message):
     """At most this many records of this queue; 0 means no own limit."""
     size_bytes_max: _builtins.int
     """At most about this many bytes of this queue; 0 means no own limit."""
+    lock_epoch: _builtins.int
+    """The epoch of the caller's queue lock, for ordered consumers. Absent: the caller has no lock, and
+    is refused where another one has.
+    """
     def __init__(
         self,
         *,
@@ -157,12 +162,15 @@ class PullPosition(_message.Message):
         queue_offset: _builtins.int = ...,
         record_count_max: _builtins.int = ...,
         size_bytes_max: _builtins.int = ...,
+        lock_epoch: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_lock_epoch", b"_lock_epoch", "lock_epoch", b"lock_epoch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["queue_id", b"queue_id", "queue_offset", b"queue_offset", "record_count_max", b"record_count_max", "size_bytes_max", b"size_bytes_max", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lock_epoch", b"_lock_epoch", "lock_epoch", b"lock_epoch", "queue_id", b"queue_id", "queue_offset", b"queue_offset", "record_count_max", b"record_count_max", "size_bytes_max", b"size_bytes_max", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__lock_epoch: _TypeAlias = _typing.Literal["lock_epoch"]  # noqa: Y015
+    _WhichOneofArgType__lock_epoch: _TypeAlias = _typing.Literal["_lock_epoch", b"_lock_epoch"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lock_epoch) -> _WhichOneofReturnType__lock_epoch | None: ...
 
 Global___PullPosition: _TypeAlias = PullPosition  # noqa: Y015
 

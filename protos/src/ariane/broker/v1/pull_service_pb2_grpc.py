@@ -71,7 +71,8 @@ class PullServiceServicer(object):
         is nothing yet the call is held until something arrives or the hold duration ends; then the
         answer names every queue with its unchanged position. Unary, because a held pull is its own
         flow control: the next one is asked for when there is room.
-        Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_NOT_FOUND, TOPIC_NOT_FOUND, TOPIC_NOT_READABLE.
+        Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_NOT_FOUND, TOPIC_NOT_FOUND, TOPIC_NOT_READABLE,
+        QUEUE_LOCKED, QUEUE_LOCK_FENCED.
         For the call: HELD_PULLS_EXHAUSTED, SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -114,6 +114,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_FILTER_EXPRESSION_INVALID: _ErrorReason.ValueType  # 88
     """A filter expression cannot be understood; `expression`, `position`. INVALID_ARGUMENT."""
+    ERROR_REASON_CONSUMER_OFFSET_RESET: _ErrorReason.ValueType  # 89
+    """The group's offset of the queue was set anew since the caller read it; `epoch`.
+    FAILED_PRECONDITION.
+    """
     ERROR_REASON_TRANSACTION_DECIDED: _ErrorReason.ValueType  # 100
     """The transaction has another outcome already; `outcome`. FAILED_PRECONDITION."""
     ERROR_REASON_TRANSACTION_NOT_FOUND: _ErrorReason.ValueType  # 101
@@ -277,6 +281,10 @@ FAILED_PRECONDITION.
 """
 ERROR_REASON_FILTER_EXPRESSION_INVALID: ErrorReason.ValueType  # 88
 """A filter expression cannot be understood; `expression`, `position`. INVALID_ARGUMENT."""
+ERROR_REASON_CONSUMER_OFFSET_RESET: ErrorReason.ValueType  # 89
+"""The group's offset of the queue was set anew since the caller read it; `epoch`.
+FAILED_PRECONDITION.
+"""
 ERROR_REASON_TRANSACTION_DECIDED: ErrorReason.ValueType  # 100
 """The transaction has another outcome already; `outcome`. FAILED_PRECONDITION."""
 ERROR_REASON_TRANSACTION_NOT_FOUND: ErrorReason.ValueType  # 101
