@@ -220,10 +220,10 @@ def test_refusals_of_what_is_damaged_are_told_with_a_way_out(stores):
     starts()
 
     (stores.folder / "namesrv").mkdir()
-    stores.damage("namesrv/operator.json")
+    stores.damage("namesrv/kvConfig.json")
     at_data = "--listen 127.0.0.1:0 --data-path namesrv"
     said += [stores.refusal("namesrv", at_data)]
-    stores.remove("namesrv/operator.json*")
+    stores.remove("namesrv/kvConfig.json*")
     process = stores.start("namesrv", at_data)
     process.terminate()
     process.communicate(timeout=30)

@@ -123,6 +123,7 @@ class ScriptedNameServer(RouteServiceServicer):
 
     def __init__(self):
         self.routes = {}
+        self.warming_up = False
         self.refusal = None
         self.asked = []
         self.heard = asyncio.Event()
@@ -155,7 +156,7 @@ class ScriptedNameServer(RouteServiceServicer):
                 (("grpc-status-details-bin", missing.SerializeToString()),)
             )
             await context.abort(grpc.StatusCode.NOT_FOUND, "no route")
-        return GetRouteResponse(route=self.routes[request.topic])
+        return GetRouteResponse(route=self.routes[request.topic], warming_up=self.warming_up)
 
     async def ListTopics(self, request, context):  # noqa: N802 - the contract's name.
         raise NotImplementedError
@@ -186,6 +187,12 @@ class ScriptedWorld:
             self.brokers[f"broker-{letter}"] = broker
         addresses = {name: broker.address for name, broker in self.brokers.items()}
         self.name_server.set_route("orders", addresses)
+
+    async def add_name_server(self):
+        """A second name server; it knows nothing yet."""
+        second = ScriptedNameServer()
+        second.address = await self._serve(second, add_RouteServiceServicer_to_server)
+        return second
 
     async def stop(self):
         for server in self._servers:

@@ -149,3 +149,81 @@ async def test_routes_in_use_are_refreshed_by_and_by(world, make_session, monkey
     async with asyncio.timeout(5):
         await changed.wait()
     await session.close()
+
+
+def names_of(route):
+    return [broker.broker_name for broker in route.brokers]
+
+
+async def test_a_name_server_that_has_just_started_takes_nothing_away(world, make_session):
+    session = make_session(world.name_servers)
+    told = []
+    session.routes.on_change(told.append)
+    world.name_server.set_route("orders", {"broker-a": "127.0.0.1:2", "broker-b": "127.0.0.1:3"})
+    await session.routes.get("orders")
+    world.name_server.warming_up = True
+    world.name_server.set_route("orders", {"broker-b": "127.0.0.1:4", "broker-c": "127.0.0.1:5"})
+    early = await session.routes.refresh("orders")
+
+    assert names_of(early) == ["broker-a", "broker-b", "broker-c"]
+    assert early.broker("broker-b").read_address == "127.0.0.1:4"
+    assert not early.complete
+    world.name_server.warming_up = False
+    late = await session.routes.refresh("orders")
+    assert names_of(late) == ["broker-b", "broker-c"]
+    assert late.complete
+    assert list(map(names_of, told)) == [
+        ["broker-a", "broker-b"],
+        ["broker-a", "broker-b", "broker-c"],
+        ["broker-b", "broker-c"],
+    ]
+    await session.close()
+
+
+async def test_a_route_that_becomes_complete_without_a_change_is_not_told(world, make_session):
+    session = make_session(world.name_servers)
+    world.name_server.warming_up = True
+    assert not (await session.routes.get("orders")).complete
+    told = []
+    session.routes.on_change(told.append)
+    world.name_server.warming_up = False
+
+    assert (await session.routes.refresh("orders")).complete
+    assert told == []
+    await session.close()
+
+
+async def test_one_that_has_just_started_gives_way_to_one_that_knows(world, make_session):
+    second = await world.add_name_server()
+    second.warming_up = True
+    second.set_route("orders", {"broker-b": "127.0.0.1:2"})
+    session = make_session(second.address, world.name_servers, seed=1)
+    session.name_servers._current = 0
+
+    route = await session.name_servers.get_route("orders")
+
+    assert (names_of(route), route.complete) == (["broker-a"], True)
+    assert session.name_servers._in_turn()[0] == world.name_servers
+    world.name_server.warming_up = True
+    route = await session.name_servers.get_route("orders")
+    assert (names_of(route), route.complete) == (["broker-a", "broker-b"], False)
+    world.name_server.routes.clear()
+    route = await session.name_servers.get_route("orders")
+    assert (names_of(route), route.complete) == (["broker-b"], False)
+    await session.close()
+
+
+async def test_a_template_gives_way_also_to_a_route_that_is_not_complete(world, make_session):
+    session = make_session(world.name_servers)
+    world.name_server.warming_up = True
+    both = {"broker-a": "127.0.0.1:2", "broker-b": "127.0.0.1:3"}
+    world.name_server.set_route("TBW102", both)
+    assert names_of(await session.routes.get_for_send("new")) == ["broker-a", "broker-b"]
+    world.name_server.set_route("new", {"broker-a": "127.0.0.1:2"})
+
+    assert names_of(await session.routes.refresh("new")) == ["broker-a"]
+    await session.close()
+
+
+def test_routes_are_refreshed_as_often_as_documented():
+    assert _routes.REFRESH_INTERVAL_S == 30.0

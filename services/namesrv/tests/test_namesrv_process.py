@@ -71,8 +71,11 @@ class NameServer:
         )
         return (await self._registration.UnregisterBroker(request)).known
 
+    async def answer(self, topic="orders"):
+        return await self._routes.GetRoute(routing.GetRouteRequest(topic=topic))
+
     async def route(self, topic="orders"):
-        return (await self._routes.GetRoute(routing.GetRouteRequest(topic=topic))).route
+        return (await self.answer(topic)).route
 
     async def topics(self, **fields):
         return await self._routes.ListTopics(routing.ListTopicsRequest(**fields))
@@ -118,7 +121,7 @@ async def test_the_life_of_a_route(start):
     assert await refused(server.route()) == (
         grpc.StatusCode.NOT_FOUND,
         "ROUTE_NOT_FOUND",
-        {"topic": "orders"},
+        {"topic": "orders", "warming_up": "true"},
     )
     code, reason, _ = await refused(server.route("x" * 100_000))
     assert (code, reason) == (grpc.StatusCode.NOT_FOUND, "ROUTE_NOT_FOUND")
@@ -142,6 +145,27 @@ async def test_the_life_of_a_route(start):
     assert await server.unregister()
     assert not await server.unregister()
     assert [broker.broker_name for broker in (await server.route()).brokers] == ["broker-b"]
+
+
+async def test_answers_tell_that_the_name_server_has_just_started(start):
+    server = await start("--warm-up-s", "3600")
+    await server.register()
+    assert (await server.answer()).warming_up
+    assert (await server.topics()).warming_up
+    assert (await server.brokers()).warming_up
+
+
+async def test_a_name_server_that_is_warm_is_to_be_believed(start):
+    server = await start("--warm-up-s", "0")
+    assert await refused(server.route()) == (
+        grpc.StatusCode.NOT_FOUND,
+        "ROUTE_NOT_FOUND",
+        {"topic": "orders"},
+    )
+    await server.register()
+    assert not (await server.answer()).warming_up
+    assert not (await server.topics()).warming_up
+    assert not (await server.brokers()).warming_up
 
 
 async def test_a_silent_broker_is_found_by_the_scan(start):

@@ -96,6 +96,7 @@ async def test_a_caller_that_gives_up_leaves_disk_and_memory_equal(opened):
         ("n" * 256, "k", "v", "namespace"),
         ("n", "k" * 256, "v", "key"),
         ("n", "k", "ü" * 40_000, "value"),
+        ("ARIANE_WIPED_BROKERS", "k", "v", "namespace"),
     ],
 )
 async def test_limits(opened, namespace, key, value, field):
@@ -138,17 +139,36 @@ async def test_a_folder_is_for_one_name_server(opened, tmp_path, shown):
 
 
 @pytest.mark.parametrize(
-    "content", [{"key_values": 7}, {"key_values": {"n": 7}}, {"wiped_brokers": 7}]
+    "content",
+    [{"configTable": 7}, {"configTable": {"n": 7}}, {"configTable": {"ARIANE_WIPED_BROKERS": [7]}}],
 )
 async def test_a_file_of_something_else_refuses_the_start(opened, tmp_path, content):
     (tmp_path / "namesrv").mkdir()
-    (tmp_path / "namesrv" / "operator.json").write_text(json.dumps(content))
-    with pytest.raises(StartRefused, match=r"operator\.json does not hold"):
+    (tmp_path / "namesrv" / "kvConfig.json").write_text(json.dumps(content))
+    with pytest.raises(StartRefused, match=r"kvConfig\.json does not hold"):
         await opened()
 
 
 async def test_a_damaged_file_refuses_the_start(opened, tmp_path):
     (tmp_path / "namesrv").mkdir()
-    (tmp_path / "namesrv" / "operator.json").write_text("{")
+    (tmp_path / "namesrv" / "kvConfig.json").write_text("{")
     with pytest.raises(StartRefused, match="are damaged"):
         await opened()
+
+
+async def test_the_file_is_rocketmqs(opened, tmp_path):
+    path = tmp_path / "namesrv" / "kvConfig.json"
+    path.parent.mkdir()
+    path.write_text('{"configTable":{"ORDER_TOPIC_CONFIG":{"trades":"broker-a:4"},"empty":{}}}')
+    state = await opened()
+    assert state.value("ORDER_TOPIC_CONFIG", "trades") == "broker-a:4"
+    await state.put("other", "k", "v")
+    await state.wipe("broker-b")
+    assert json.loads(path.read_text()) == {
+        "configTable": {
+            "ORDER_TOPIC_CONFIG": {"trades": "broker-a:4"},
+            "other": {"k": "v"},
+            "ARIANE_WIPED_BROKERS": {"broker-b": "true"},
+        }
+    }
+    assert state.pairs("ARIANE_WIPED_BROKERS") == []

@@ -1,10 +1,11 @@
-"""The name servers: any of them is asked, none is trusted to live."""
+"""The name servers: any of them is asked, none is trusted to live, or to know all at its start."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import reduce
 from random import Random
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from grpc.aio import AioRpcError
 
@@ -30,7 +31,13 @@ from ariane_sdk.errors import (
 if TYPE_CHECKING:
     from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceAsyncStub
 
-Answer = TypeVar("Answer")
+
+class _Answer(Protocol):
+    @property
+    def warming_up(self) -> bool: ...
+
+
+Answer = TypeVar("Answer", bound=_Answer)
 
 
 def parse_addresses(text: str) -> tuple[str, ...]:
@@ -76,15 +83,19 @@ class NameServers:
     async def get_route(self, topic: str) -> Route:
         """Where a topic's queues are.
 
+        While all that answer have just started, it is what they know together, marked as not
+        complete.
+
         Raises:
             RouteNotFound: Those that answer know no broker of the topic.
             NameServersUnreachable: None answered.
         """
         request = GetRouteRequest(topic=topic)
-        response = await self._ask(
-            lambda stub: stub.GetRoute(request, timeout=self._timeout_s), ask_others=True
+        answers = await self._ask(lambda stub: stub.GetRoute(request, timeout=self._timeout_s))
+        first, *rest = (
+            Route.from_wire(answer.route, complete=not answer.warming_up) for answer in answers
         )
-        return Route.from_wire(response.route)
+        return reduce(Route.with_missing_of, rest, first)
 
     async def list_topics(self, cluster_name: str = "") -> list[str]:
         """All topics by name, or those of one cluster.
@@ -97,7 +108,9 @@ class NameServers:
             request = ListTopicsRequest(
                 page_size=PAGE_SIZE_MAX, page_token=token, cluster_name=cluster_name
             )
-            page = await self._ask(lambda stub: stub.ListTopics(request, timeout=self._timeout_s))
+            page, *_ = await self._ask(
+                lambda stub: stub.ListTopics(request, timeout=self._timeout_s)
+            )
             return page.topics, page.next_page_token
 
         return await collect_pages(fetch)
@@ -113,40 +126,45 @@ class NameServers:
             request = ListBrokersRequest(
                 page_size=PAGE_SIZE_MAX, page_token=token, cluster_name=cluster_name
             )
-            page = await self._ask(lambda stub: stub.ListBrokers(request, timeout=self._timeout_s))
+            page, *_ = await self._ask(
+                lambda stub: stub.ListBrokers(request, timeout=self._timeout_s)
+            )
             return page.brokers, page.next_page_token
 
         return await collect_pages(fetch)
 
     async def _ask(
-        self,
-        call: Callable[[RouteServiceAsyncStub], Awaitable[Answer]],
-        *,
-        ask_others: bool = False,
-    ) -> Answer:
-        """The answer of the first name server that gives one.
+        self, call: Callable[[RouteServiceAsyncStub], Awaitable[Answer]]
+    ) -> Sequence[Answer]:
+        """The answer of the first name server that is to be believed, alone.
+
+        One that has just started has not heard of every broker yet. While all that answer are such,
+        these are their answers, at least one. One that knows no route is a reason to ask another.
 
         Args:
             call: What to ask.
-            ask_others: Whether one that knows no route is a reason to ask another: a name server
-                that has just started has not heard of every broker yet.
         """
         failures: list[CallError] = []
         not_found: RouteNotFound | None = None
+        early: list[Answer] = []
         for address in self._in_turn():
             try:
                 answer = await call(self._connections.routes(address))
             except AioRpcError as rpc_error:
                 error = error_from_rpc(rpc_error, peer=f"name server {address}")
-                if isinstance(error, RouteNotFound) and ask_others:
+                if isinstance(error, RouteNotFound):
                     not_found = error
                 elif isinstance(error, ServiceUnavailable | DeadlinePassed):
                     failures.append(error)
                 else:
                     raise error from rpc_error
             else:
-                self._current = self._addresses.index(address)
-                return answer
+                if not answer.warming_up:
+                    self._current = self._addresses.index(address)
+                    return [answer]
+                early.append(answer)
+        if early:
+            return early
         if not_found is not None:
             raise not_found
         raise NameServersUnreachable(

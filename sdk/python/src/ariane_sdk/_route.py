@@ -61,12 +61,15 @@ class Route:
     Attributes:
         topic: The topic.
         brokers: The brokers that carry it, by cluster and name.
+        complete: Whether that is all of them. False while the name servers that were asked had
+            just started: then some may be missing.
         read_queues: The queues to read, sorted: the input of every allocation.
         write_queues: The queues to write, sorted.
     """
 
     topic: str
     brokers: tuple[BrokerRoute, ...]
+    complete: bool = field(default=True, compare=False)
     read_queues: tuple[MessageQueue, ...] = field(init=False)
     write_queues: tuple[MessageQueue, ...] = field(init=False)
 
@@ -108,10 +111,19 @@ class Route:
             )
             for broker in self.brokers
         )
-        return type(self)(topic, tuple(brokers))
+        return type(self)(topic, tuple(brokers), self.complete)
+
+    def with_missing_of(self, other: Self) -> Self:
+        """This route, with the brokers of another one that it lacks."""
+        known = {(broker.cluster_name, broker.broker_name) for broker in self.brokers}
+        missing = [b for b in other.brokers if (b.cluster_name, b.broker_name) not in known]
+        brokers = sorted(
+            (*self.brokers, *missing), key=lambda broker: (broker.cluster_name, broker.broker_name)
+        )
+        return replace(self, brokers=tuple(brokers))
 
     @classmethod
-    def from_wire(cls, route: route_pb2.Route) -> Self:
+    def from_wire(cls, route: route_pb2.Route, *, complete: bool = True) -> Self:
         """Take a route from an answer of a name server."""
         return cls(
             route.topic,
@@ -128,4 +140,5 @@ class Route:
                 )
                 for broker in route.brokers
             ),
+            complete,
         )

@@ -25,7 +25,10 @@ REFRESH_GAP_S_MIN: Final = 0.2
 
 
 class Routes:
-    """Routes by topic. A route once known stays until a name server tells a newer one."""
+    """Routes by topic. A route once known stays until a name server tells a newer one.
+
+    A name server that has just started adds to what is known and takes nothing away.
+    """
 
     def __init__(self, name_servers: NameServers, clock: Clock) -> None:
         """Know no route yet.
@@ -37,6 +40,7 @@ class Routes:
         self._name_servers = name_servers
         self._clock = clock
         self._routes: dict[str, Route] = {}
+        self._guessed: set[str] = set()
         self._asked_s: dict[str, float] = {}
         self._fetches: dict[str, asyncio.Task[Route]] = {}
         self._watches: dict[str, asyncio.Task[None]] = {}
@@ -99,7 +103,10 @@ class Routes:
                 raise
         self.watch(topic)
         # Its own may have come meanwhile.
-        return self._routes.setdefault(topic, route)
+        if topic not in self._routes:
+            self._routes[topic] = route
+            self._guessed.add(topic)
+        return self._routes[topic]
 
     def watch(self, topic: str) -> None:
         """Look for the route of a topic that has none of its own, until it comes.
@@ -152,9 +159,18 @@ class Routes:
             route = await self._name_servers.get_route(topic)
         finally:
             self._asked_s[topic] = self._clock.monotonic_s()
-        if route == self._routes.get(topic):
-            return self._routes[topic]
+        known = self._routes.get(topic)
+        guessed = topic in self._guessed
+        self._guessed.discard(topic)
+        if known is not None:
+            if not route.complete and not guessed:
+                # Name servers that have just started: what they lack is not gone.
+                route = route.with_missing_of(known)
+            if route == known and route.complete == known.complete:
+                return known
         self._routes[topic] = route
+        if route == known:
+            return route
         for listener in self._listeners:
             listener(route)
         return route

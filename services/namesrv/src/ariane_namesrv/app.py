@@ -18,6 +18,7 @@ from ariane_namesrv.registration_servicer import RegistrationServicer
 from ariane_namesrv.route_servicer import RouteServicer
 from ariane_namesrv.route_table import RouteTable
 from ariane_namesrv.settings import NamesrvSettings
+from ariane_namesrv.warm_up import WarmUp
 from ariane_servicekit import (
     Address,
     Clock,
@@ -38,6 +39,7 @@ class NamesrvApp:
     ) -> None:
         clock = clock or SystemClock()
         self.table = RouteTable(clock, brokers_max=settings.brokers_max)
+        self._warm_up = WarmUp(clock, settings.warm_up_s)
         self._operator = OperatorState(
             settings.data_path,
             key_values_bytes_max=settings.key_values_bytes_max,
@@ -60,7 +62,7 @@ class NamesrvApp:
             RpcService(
                 route_service_pb2.DESCRIPTOR.services_by_name["RouteService"],
                 route_service_pb2_grpc.add_RouteServiceServicer_to_server,
-                RouteServicer(self.table, self._operator),
+                RouteServicer(self.table, self._operator, is_warming_up=self._warm_up.lasts),
             ),
             RpcService(
                 maintenance_service_pb2.DESCRIPTOR.services_by_name["MaintenanceService"],
@@ -74,7 +76,8 @@ class NamesrvApp:
         await self._operator.open()
 
     async def serve_started(self, _address: Address) -> None:
-        """Begin to look for silent brokers."""
+        """Begin to look for silent brokers, and to know those that live."""
+        self._warm_up.begin()
         self._expiry.start()
 
     async def drain(self) -> None:

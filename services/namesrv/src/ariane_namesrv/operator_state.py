@@ -1,9 +1,12 @@
 """What operators decided, kept on disk: key values, and brokers whose write permission is wiped.
 
-One JSON object, ``operator.json``, replaced whole with each change::
+One JSON object, ``kvConfig.json``, replaced whole with each change, in RocketMQ's shape::
 
-    {"key_values": {"ORDER_TOPIC_CONFIG": {"trades": "broker-a:4;broker-b:4"}},
-     "wiped_brokers": ["broker-b"]}
+    {"configTable": {"ORDER_TOPIC_CONFIG": {"trades": "broker-a:4;broker-b:4"},
+                     "ARIANE_WIPED_BROKERS": {"broker-b": "true"}}}
+
+RocketMQ keeps no wipes: its own last until the broker registers again. Ours stand in a namespace of
+their own, so that a RocketMQ name server that is given the file carries them along unseen.
 
 A change is on disk before it is seen: what a caller was told holds after a crash.
 """
@@ -23,8 +26,11 @@ from ariane_servicekit.files import FolderLock, JsonFile
 ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 """Namespace of the order of brokers for topics whose global order matters. RocketMQ's name."""
 
-FILE_NAME: Final = "operator.json"
-"""In the data folder."""
+WIPED_NAMESPACE: Final = "ARIANE_WIPED_BROKERS"
+"""Namespace of the file that holds wiped brokers; nobody puts a key there."""
+
+FILE_NAME: Final = "kvConfig.json"
+"""In the data folder. RocketMQ's name."""
 
 NAME_LENGTH_MAX: Final = 255
 """Characters of a namespace or key."""
@@ -124,6 +130,8 @@ class OperatorState:
             ServiceError: FIELD_INVALID for a name or value beyond its limit.
         """
         _check_name("namespace", namespace)
+        if namespace == WIPED_NAMESPACE:
+            raise field_invalid("namespace", "is the name server's own", namespace)
         _check_name("key", key)
         if len(value.encode()) > VALUE_BYTES_MAX:
             raise field_invalid("value", f"must be at most {VALUE_BYTES_MAX} bytes")
@@ -171,11 +179,7 @@ class OperatorState:
             if self._file is None:
                 feature = "a change that must outlive the name server, which has no --data-path,"
                 raise feature_not_available(feature)
-            content = {
-                "key_values": changed.key_values,
-                "wiped_brokers": sorted(changed.wiped_brokers),
-            }
-            await asyncio.to_thread(self._file.save, content)
+            await asyncio.to_thread(self._file.save, _write_decisions(changed))
             self._take(changed)
             return True
 
@@ -189,10 +193,18 @@ def _check_name(field_name: str, name: str) -> None:
         raise field_invalid(field_name, f"must have 1 to {NAME_LENGTH_MAX} characters")
 
 
+def _write_decisions(decisions: _Decisions) -> dict[str, Any]:
+    table: dict[str, Mapping[str, str]] = dict(decisions.key_values)
+    if decisions.wiped_brokers:
+        table[WIPED_NAMESPACE] = dict.fromkeys(sorted(decisions.wiped_brokers), "true")
+    return {"configTable": table}
+
+
 def _read_decisions(content: Mapping[str, Any]) -> _Decisions:
     key_values = {
         namespace: {str(key): str(value) for key, value in pairs.items()}
-        for namespace, pairs in content.get("key_values", {}).items()
+        for namespace, pairs in content.get("configTable", {}).items()
         if pairs
     }
-    return _Decisions(key_values, frozenset(map(str, content.get("wiped_brokers", ()))))
+    wiped = key_values.pop(WIPED_NAMESPACE, {})
+    return _Decisions(key_values, frozenset(wiped))

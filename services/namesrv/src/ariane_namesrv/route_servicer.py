@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from grpc.aio import ServicerContext
@@ -26,9 +27,12 @@ from ariane_servicekit import ServiceError, field_invalid, take_page
 class RouteServicer(RouteServiceServicer):
     """Routes, topics and brokers, as the contract describes them."""
 
-    def __init__(self, table: RouteTable, operator: OperatorState) -> None:
+    def __init__(
+        self, table: RouteTable, operator: OperatorState, *, is_warming_up: Callable[[], bool]
+    ) -> None:
         self._table = table
         self._operator = operator
+        self._is_warming_up = is_warming_up
 
     @override
     async def GetRoute(
@@ -38,14 +42,12 @@ class RouteServicer(RouteServiceServicer):
             raise field_invalid("topic", "is required")
         brokers = self._table.route(request.topic)
         if not brokers:
-            raise ServiceError(
-                ErrorReason.ERROR_REASON_ROUTE_NOT_FOUND,
-                f"no live broker carries topic {request.topic!r}; create it, or wait until its "
-                "broker has registered",
-                {"topic": request.topic},
-            )
+            raise self._route_not_found(request.topic)
         queue_order = self._operator.value(ORDER_NAMESPACE, request.topic)
-        return GetRouteResponse(route=write_route(request.topic, brokers, queue_order))
+        return GetRouteResponse(
+            route=write_route(request.topic, brokers, queue_order),
+            warming_up=self._is_warming_up(),
+        )
 
     @override
     async def ListTopics(
@@ -58,7 +60,11 @@ class RouteServicer(RouteServiceServicer):
             page_token=request.page_token,
             scope=f"topics of {request.cluster_name}",
         )
-        return ListTopicsResponse(topics=page.entries, next_page_token=page.next_page_token)
+        return ListTopicsResponse(
+            topics=page.entries,
+            next_page_token=page.next_page_token,
+            warming_up=self._is_warming_up(),
+        )
 
     @override
     async def ListBrokers(
@@ -75,4 +81,16 @@ class RouteServicer(RouteServiceServicer):
         return ListBrokersResponse(
             brokers=[write_liveness(entry, is_wiped=is_wiped) for entry in page.entries],
             next_page_token=page.next_page_token,
+            warming_up=self._is_warming_up(),
         )
+
+    def _route_not_found(self, topic: str) -> ServiceError:
+        message = (
+            f"no live broker carries topic {topic!r}; create it, or wait until its broker has "
+            "registered"
+        )
+        metadata = {"topic": topic}
+        if self._is_warming_up():
+            message += ", since this name server has just started"
+            metadata["warming_up"] = "true"
+        return ServiceError(ErrorReason.ERROR_REASON_ROUTE_NOT_FOUND, message, metadata)

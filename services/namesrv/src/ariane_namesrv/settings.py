@@ -24,8 +24,8 @@ class NamesrvSettings(ServiceSettings):
     data_path: Path | None = Field(
         None,
         description="Folder that keeps what operators decide: key values, wiped write "
-        "permissions. Unset: such changes are refused, since a restart would lose them. Routes are "
-        "never on disk.",
+        "permissions, in RocketMQ's kvConfig.json. Unset: such changes are refused, since a "
+        "restart would lose them. Routes are never on disk.",
     )
     silence_s_max: float = Field(
         120,
@@ -45,6 +45,13 @@ class NamesrvSettings(ServiceSettings):
         gt=0,
         description="Seconds between heartbeats that brokers are asked for; less for a broker "
         "whose own silence limit is shorter than three of them.",
+    )
+    warm_up_s: float = Field(
+        45,
+        ge=0,
+        description="Seconds after the start in which answers say that brokers may be missing, so "
+        "that clients keep what they knew. One heartbeat interval of 30 s and the longest pause of "
+        "15 s between tries of a broker: by then every living one has registered.",
     )
     brokers_max: int = Field(
         1000,

@@ -48,6 +48,9 @@ class GetRouteResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ROUTE_FIELD_NUMBER: _builtins.int
+    WARMING_UP_FIELD_NUMBER: _builtins.int
+    warming_up: _builtins.bool
+    """Whether brokers may be missing because the name server has just started."""
     @_builtins.property
     def route(self) -> _route_pb2.Route:
         """The route; at least one broker."""
@@ -56,10 +59,11 @@ class GetRouteResponse(_message.Message):
         self,
         *,
         route: _route_pb2.Route | None = ...,
+        warming_up: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["route", b"route"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["route", b"route"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["route", b"route", "warming_up", b"warming_up"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -103,8 +107,11 @@ class ListTopicsResponse(_message.Message):
 
     TOPICS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    WARMING_UP_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Empty at the end."""
+    warming_up: _builtins.bool
+    """Whether topics may be missing because the name server has just started."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Names, sorted."""
@@ -114,10 +121,11 @@ class ListTopicsResponse(_message.Message):
         *,
         topics: _abc.Iterable[_builtins.str] | None = ...,
         next_page_token: _builtins.str = ...,
+        warming_up: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "topics", b"topics", "warming_up", b"warming_up"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -161,8 +169,11 @@ class ListBrokersResponse(_message.Message):
 
     BROKERS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    WARMING_UP_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Empty at the end."""
+    warming_up: _builtins.bool
+    """Whether brokers may be missing because the name server has just started."""
     @_builtins.property
     def brokers(self) -> _containers.RepeatedCompositeFieldContainer[_route_pb2.BrokerLiveness]:
         """Brokers, sorted by cluster, name and id."""
@@ -172,10 +183,11 @@ class ListBrokersResponse(_message.Message):
         *,
         brokers: _abc.Iterable[_route_pb2.BrokerLiveness] | None = ...,
         next_page_token: _builtins.str = ...,
+        warming_up: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "next_page_token", b"next_page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "next_page_token", b"next_page_token", "warming_up", b"warming_up"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -27,6 +27,11 @@ if _version_not_supported:
 
 class RouteServiceStub(object):
     """Where topics are. Clients ask any name server, refresh every 30 s and on a routing error.
+
+    A name server that has just started warms up: brokers tell it of themselves within one interval
+    of heartbeats, and until that has passed some may be missing from its answers. It says so in each
+    of them, and in the metadata "warming_up" of ROUTE_NOT_FOUND. A client asks another name server
+    then, or keeps what it knew besides; it never concludes that a topic or broker is gone.
     """
 
     def __init__(self, channel):
@@ -54,6 +59,11 @@ class RouteServiceStub(object):
 
 class RouteServiceServicer(object):
     """Where topics are. Clients ask any name server, refresh every 30 s and on a routing error.
+
+    A name server that has just started warms up: brokers tell it of themselves within one interval
+    of heartbeats, and until that has passed some may be missing from its answers. It says so in each
+    of them, and in the metadata "warming_up" of ROUTE_NOT_FOUND. A client asks another name server
+    then, or keeps what it knew besides; it never concludes that a topic or broker is gone.
     """
 
     def GetRoute(self, request, context):
@@ -108,6 +118,11 @@ def add_RouteServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class RouteService(object):
     """Where topics are. Clients ask any name server, refresh every 30 s and on a routing error.
+
+    A name server that has just started warms up: brokers tell it of themselves within one interval
+    of heartbeats, and until that has passed some may be missing from its answers. It says so in each
+    of them, and in the metadata "warming_up" of ROUTE_NOT_FOUND. A client asks another name server
+    then, or keeps what it knew besides; it never concludes that a topic or broker is gone.
     """
 
     @staticmethod

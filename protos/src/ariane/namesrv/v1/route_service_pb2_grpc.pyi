@@ -27,7 +27,13 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class RouteServiceStub:
-    """Where topics are. Clients ask any name server, refresh every 30 s and on a routing error."""
+    """Where topics are. Clients ask any name server, refresh every 30 s and on a routing error.
+
+    A name server that has just started warms up: brokers tell it of themselves within one interval
+    of heartbeats, and until that has passed some may be missing from its answers. It says so in each
+    of them, and in the metadata "warming_up" of ROUTE_NOT_FOUND. A client asks another name server
+    then, or keeps what it knew besides; it never concludes that a topic or broker is gone.
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -48,7 +54,13 @@ class RouteServiceStub:
 
 @_typing.type_check_only
 class RouteServiceAsyncStub(RouteServiceStub):
-    """Where topics are. Clients ask any name server, refresh every 30 s and on a routing error."""
+    """Where topics are. Clients ask any name server, refresh every 30 s and on a routing error.
+
+    A name server that has just started warms up: brokers tell it of themselves within one interval
+    of heartbeats, and until that has passed some may be missing from its answers. It says so in each
+    of them, and in the metadata "warming_up" of ROUTE_NOT_FOUND. A client asks another name server
+    then, or keeps what it knew besides; it never concludes that a topic or broker is gone.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetRoute: _aio.UnaryUnaryMultiCallable[_route_service_pb2.GetRouteRequest, _route_service_pb2.GetRouteResponse]  # type: ignore[assignment]
@@ -65,7 +77,13 @@ class RouteServiceAsyncStub(RouteServiceStub):
     """
 
 class RouteServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Where topics are. Clients ask any name server, refresh every 30 s and on a routing error."""
+    """Where topics are. Clients ask any name server, refresh every 30 s and on a routing error.
+
+    A name server that has just started warms up: brokers tell it of themselves within one interval
+    of heartbeats, and until that has passed some may be missing from its answers. It says so in each
+    of them, and in the metadata "warming_up" of ROUTE_NOT_FOUND. A client asks another name server
+    then, or keeps what it knew besides; it never concludes that a topic or broker is gone.
+    """
 
     @_abc_1.abstractmethod
     def GetRoute(
