@@ -130,11 +130,12 @@ async def test_a_killed_member_leaves_its_queues_to_the_others(fragile_cluster):
     async with member(second) as survivor, Producer(fragile_cluster.name_servers) as producer:
         await survivor.wait_assigned()
         # What a killed process does: its connections end, and nothing is said or stored.
-        for task in doomed._tasks:
+        for task in doomed._life._tasks:
             task.cancel()
-        for work in doomed._owned._works.values():
-            work.cancel()
-        await doomed._session.connections.close()
+        for work in doomed._life.owned.works():
+            for task in work._tasks:
+                task.cancel()
+        await doomed._life.session.connections.close()
         await asyncio.gather(*(producer.send(message(number)) for number in range(100)))
         await asyncio.wait_for(second.wait(100), 30)
         assert len(survivor.assignment) == 4

@@ -148,7 +148,7 @@ async def test_tags_are_filtered(topic, producer, make_consumer):
 
 
 def lags_of(consumer):
-    return [work.window.message_count for work in consumer._owned._works.values()]
+    return [work.window.message_count for work in consumer._life.owned._works.values()]
 
 
 async def test_two_members_share_and_hand_over(topic, producer, make_consumer):

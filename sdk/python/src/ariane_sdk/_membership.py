@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ariane.broker.v1.client_service_pb2 import (
+    CONSUME_MODEL_BROADCASTING,
     CONSUME_MODEL_CLUSTERING,
     GroupMember,
     Membership,
@@ -41,14 +42,17 @@ def membership_of(
     strategy: AllocationStrategy,
     *,
     ordered: bool,
+    broadcasting: bool = False,
+    zone: str = "",
 ) -> Membership:
     """What a consumer says of its part in a group."""
     return Membership(
         consumer_group=group,
-        model=CONSUME_MODEL_CLUSTERING,
+        model=CONSUME_MODEL_BROADCASTING if broadcasting else CONSUME_MODEL_CLUSTERING,
         subscriptions=[filters[topic].to_wire(topic) for topic in sorted(filters)],
         ordered=ordered,
         strategy=strategy.name,
+        zone=zone,
     )
 
 

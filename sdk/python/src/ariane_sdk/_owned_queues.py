@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from typing import Final
 
 from ariane_sdk._clock import Clock
-from ariane_sdk._listener import Deliver
 from ariane_sdk._log import logger
 from ariane_sdk._message import MessageQueue
+from ariane_sdk._offset_keeping import OffsetKeeping
+from ariane_sdk._owned_queue import MakeOwned, OwnedQueue
 from ariane_sdk._pull_loop import PullLoop
-from ariane_sdk._queue_work import QueueWork
 from ariane_sdk._route import BrokerRoute
 from ariane_sdk._session import Session
 from ariane_sdk._settings import ConsumerSettings
@@ -37,8 +37,8 @@ class OwnedQueues:
         client_id: str,
         filters: Mapping[str, TagFilter],
         start: StartPosition,
-        deliver: Deliver,
-        batch_size: int,
+        keeping: OffsetKeeping,
+        make_owned: MakeOwned,
         settings: ConsumerSettings,
         clock: Clock,
     ) -> None:
@@ -50,8 +50,8 @@ class OwnedQueues:
             client_id: The consumer.
             filters: What is wanted of each topic.
             start: Where the group begins in a queue that it has never consumed.
-            deliver: Hands messages to the listener.
-            batch_size: Messages in one delivery, at most.
+            keeping: Keeps offsets.
+            make_owned: Makes what a queue is handed out by.
             settings: How the consumer behaves.
             clock: Paces repeats.
         """
@@ -64,13 +64,13 @@ class OwnedQueues:
         self._start = start
         self._born = datetime.fromtimestamp(clock.now_ms() / 1000, UTC)
         self._first_queues: dict[str, Collection[MessageQueue]] = {}
-        self._deliver = deliver
-        self._batch_size = batch_size
+        self._keeping = keeping
+        self._make_owned = make_owned
         self._settings = settings
         self._clock = clock
         self._wanted: set[MessageQueue] = set()
         self._acquiring: set[MessageQueue] = set()
-        self._works: dict[MessageQueue, QueueWork] = {}
+        self._works: dict[MessageQueue, OwnedQueue] = {}
         self._releases: dict[MessageQueue, asyncio.Task[None]] = {}
         self._acquisitions: set[asyncio.Task[None]] = set()
         self._pull_loops: dict[str, PullLoop] = {}
@@ -85,10 +85,22 @@ class OwnedQueues:
     def facts(self) -> dict[str, str]:
         """What operators may want to know."""
         return {
-            str(queue): f"consumer offset {work.window.consumer_offset},"
+            str(queue): f"consumer offset {work.done_offset},"
             f" {work.window.message_count} messages in {work.window.size_bytes} bytes waiting"
             for queue, work in sorted(self._works.items())
         }
+
+    def find(self, queue: MessageQueue) -> OwnedQueue | None:
+        """A queue in work."""
+        return self._works.get(queue)
+
+    def works(self) -> Iterable[OwnedQueue]:
+        """All queues in work."""
+        return self._works.values()
+
+    def look_again(self, queue: MessageQueue) -> None:
+        """A queue may be pulled elsewhere, or again."""
+        self._pull_loop(queue.broker_name).look_again()
 
     async def wait_acquired(self) -> None:
         """Wait until no queue is being taken over."""
@@ -144,7 +156,7 @@ class OwnedQueues:
         """
         by_broker: dict[str, dict[MessageQueue, int]] = defaultdict(dict)
         for queue, work in self._works.items():
-            consumer_offset = work.window.consumer_offset
+            consumer_offset = work.done_offset
             if durable or consumer_offset != work.stored_offset:
                 by_broker[queue.broker_name][queue] = consumer_offset
         failures = [
@@ -184,9 +196,7 @@ class OwnedQueues:
         self, broker_name: str, offsets: Mapping[MessageQueue, int], durable: bool
     ) -> None:
         broker = self._broker(broker_name, next(iter(offsets)).topic)
-        refused = await self._calls.store_offsets(
-            broker, self._group, offsets, client_id=self._client_id, durable=durable
-        )
+        refused = await self._keeping.store(broker, offsets, durable=durable)
         for queue, error in refused.items():
             logger.warning("the offset of %s is not stored: %s", queue, error)
         for queue, consumer_offset in offsets.items():
@@ -218,11 +228,11 @@ class OwnedQueues:
     async def _begin(self, broker_name: str, queues: Sequence[MessageQueue]) -> None:
         broker = self._broker(broker_name, queues[0].topic)
         start = {queue: self._start_of(queue) for queue in queues}
-        offsets, stored = await begin_offsets(self._calls, broker, self._group, queues, start)
+        offsets, stored = await begin_offsets(self._calls, self._keeping, broker, queues, start)
         first = {queue: offset for queue, offset in offsets.items() if queue not in stored}
         if first:
             # "The next to come" means from now on, also for a successor of this process.
-            await self._calls.store_offsets(broker, self._group, first, client_id=self._client_id)
+            await self._keeping.store(broker, first)
         for queue, begin_offset in offsets.items():
             if queue in self._wanted and queue not in self._works:
                 self._start_work(queue, begin_offset)
@@ -239,14 +249,7 @@ class OwnedQueues:
 
     def _start_work(self, queue: MessageQueue, begin_offset: int) -> None:
         loop = self._pull_loop(queue.broker_name)
-        work = QueueWork(
-            queue,
-            begin_offset,
-            deliver=self._deliver,
-            batch_size=self._batch_size,
-            settings=self._settings,
-            on_room=loop.look_again,
-        )
+        work = self._make_owned(queue, begin_offset, loop.look_again)
         work.stored_offset = begin_offset
         self._works[queue] = work
         work.start()
@@ -259,16 +262,14 @@ class OwnedQueues:
         self._releases[queue] = task
         task.add_done_callback(lambda _: self._releases.pop(queue, None))
 
-    async def _release(self, work: QueueWork, *, store: bool) -> None:
+    async def _release(self, work: OwnedQueue, *, store: bool) -> None:
         consumer_offset = await work.release(self._settings.release_timeout_s)
         if not store or consumer_offset == work.stored_offset:
             return
         queue = work.queue
         try:
             broker = self._broker(queue.broker_name, queue.topic)
-            await self._calls.store_offsets(
-                broker, self._group, {queue: consumer_offset}, client_id=self._client_id
-            )
+            await self._keeping.store(broker, {queue: consumer_offset})
         except CallError as error:
             logger.warning("the last offset of %s is not stored: %s", queue, error)
 

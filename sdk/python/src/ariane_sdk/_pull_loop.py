@@ -23,7 +23,7 @@ from ariane_sdk._clock import Clock
 from ariane_sdk._connections import Connections
 from ariane_sdk._log import logger
 from ariane_sdk._message import MessageQueue, ReceivedMessage
-from ariane_sdk._queue_work import QueueWork
+from ariane_sdk._owned_queue import OwnedQueue
 from ariane_sdk._settings import ConsumerSettings
 from ariane_sdk._status import error_from_rpc, error_from_status
 from ariane_sdk._tag_filter import TagFilter
@@ -87,7 +87,7 @@ class PullLoop:
         self._settings = settings
         self._clock = clock
         self._on_trouble = on_trouble
-        self._works: dict[tuple[str, int], QueueWork] = {}
+        self._works: dict[tuple[str, int], OwnedQueue] = {}
         self._asked: dict[tuple[str, int], int] = {}
         self._call: UnaryUnaryCall[PullRecordsRequest, PullRecordsResponse] | None = None
         self._interrupt: asyncio.TimerHandle | None = None
@@ -95,7 +95,7 @@ class PullLoop:
         self._failure_count = 0
         self._task = start_task(loop_for_ever(self._turn, clock), f"pull-{broker_name}")
 
-    def add(self, work: QueueWork) -> None:
+    def add(self, work: OwnedQueue) -> None:
         """Pull this queue too."""
         self._works[work.queue.topic, work.queue.queue_id] = work
         self.look_again()
@@ -131,7 +131,7 @@ class PullLoop:
         ):
             self._call.cancel()
 
-    def _is_ready(self, work: QueueWork) -> bool:
+    def _is_ready(self, work: OwnedQueue) -> bool:
         return work.wants_records and work.not_before_s <= self._clock.monotonic_s()
 
     async def _turn(self) -> None:
@@ -155,7 +155,7 @@ class PullLoop:
                 # Decoding takes time: others have their turn between queues.
                 await asyncio.sleep(0)
 
-    def _next_ready(self) -> dict[tuple[str, int], QueueWork]:
+    def _next_ready(self) -> dict[tuple[str, int], OwnedQueue]:
         """The queues of the next pull; where one pull cannot name all of them, they take turns."""
         ready = {key: work for key, work in self._works.items() if self._is_ready(work)}
         if len(ready) <= POSITIONS_PER_PULL_MAX:
@@ -176,7 +176,9 @@ class PullLoop:
         except TimeoutError:
             pass
 
-    async def _pull(self, ready: Mapping[tuple[str, int], QueueWork]) -> PullRecordsResponse | None:
+    async def _pull(
+        self, ready: Mapping[tuple[str, int], OwnedQueue]
+    ) -> PullRecordsResponse | None:
         """The answer to one pull; nothing if it was interrupted."""
         address = self._address()
         if not address:
@@ -204,7 +206,7 @@ class PullLoop:
                 self._interrupt.cancel()
                 self._interrupt = None
 
-    def _request(self, ready: Mapping[tuple[str, int], QueueWork]) -> PullRecordsRequest:
+    def _request(self, ready: Mapping[tuple[str, int], OwnedQueue]) -> PullRecordsRequest:
         settings = self._settings
         topics = {topic for topic, _ in ready}
         return PullRecordsRequest(
@@ -262,7 +264,7 @@ class PullLoop:
             return messages
         return (message for message in messages if tag_filter.matches(message.tag))
 
-    def _move_into_range(self, work: QueueWork, records: QueueRecords) -> None:
+    def _move_into_range(self, work: OwnedQueue, records: QueueRecords) -> None:
         """Go on where the broker still has, or will have, something.
 
         Below the range: retention has deleted what comes next, so the oldest that is kept does.
@@ -281,7 +283,7 @@ class PullLoop:
         )
         work.window.put((), next_offset)
 
-    def _queue_failed(self, work: QueueWork, error: CallError) -> None:
+    def _queue_failed(self, work: OwnedQueue, error: CallError) -> None:
         """One queue was not read; the others were."""
         logger.warning("%s cannot be pulled: %s", work.queue, error)
         delay_s = self._settings.reconnect_delay_s_max
@@ -290,7 +292,9 @@ class PullLoop:
         asyncio.get_running_loop().call_later(delay_s, self.look_again)
         self._on_trouble(work.queue.topic, error)
 
-    async def _back_off(self, error: CallError, ready: Mapping[tuple[str, int], QueueWork]) -> None:
+    async def _back_off(
+        self, error: CallError, ready: Mapping[tuple[str, int], OwnedQueue]
+    ) -> None:
         """The call failed as a whole: wait before the next, longer each time."""
         logger.info("broker %s cannot be pulled from: %s", self.broker_name, error)
         for topic in _topics(ready):
@@ -303,5 +307,5 @@ class PullLoop:
         await self._clock.sleep(max(delay_s, error.retry_after_s))
 
 
-def _topics(ready: Mapping[tuple[str, int], QueueWork]) -> Sequence[str]:
+def _topics(ready: Mapping[tuple[str, int], OwnedQueue]) -> Sequence[str]:
     return sorted({topic for topic, _ in ready})

@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping
 from random import Random
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
-from ariane.broker.v1.client_service_pb2 import AttachResponse
 from ariane_sdk._allocation import AllocationStrategy, Averaging
-from ariane_sdk._attachment import Attachment
-from ariane_sdk._client_id import new_client_id
 from ariane_sdk._clock import Clock, SystemClock, new_random
-from ariane_sdk._fork import ForkGuard
-from ariane_sdk._limits import checked_group, checked_topic
+from ariane_sdk._consumer_life import (
+    ConsumerLife,
+    ConsumerPlan,
+    Model,
+    checked_model,
+    filters_of,
+)
+from ariane_sdk._limits import checked_group
 from ariane_sdk._listener import Listener, ListenerCalls
-from ariane_sdk._log import logger
-from ariane_sdk._membership import GroupView, membership_of
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._name_servers import parse_addresses
-from ariane_sdk._owned_queues import OwnedQueues
-from ariane_sdk._route import Route
-from ariane_sdk._session import Session
+from ariane_sdk._queue_work import QueueWork
 from ariane_sdk._settings import ConsumerSettings
 from ariane_sdk._start_position import StartPosition, checked_start
-from ariane_sdk._tag_filter import TagFilter
-from ariane_sdk._tasks import loop_for_ever, start_task
-from ariane_sdk.errors import CallError, ClientNotRunning, IllegalArgument, RouteNotFound
-
-GOODBYE_TIMEOUT_S: Final = 1.0
-"""How long a broker may take to end the stream of a consumer that leaves."""
+from ariane_sdk.errors import IllegalArgument
 
 
 class PushConsumer:
@@ -67,6 +59,7 @@ class PushConsumer:
         listener: Listener,
         start: StartPosition = "latest",
         batch_size: int = 32,
+        model: Model = "clustering",
         ordered: bool = False,
         strategy: AllocationStrategy | None = None,
         settings: ConsumerSettings | None = None,
@@ -83,6 +76,8 @@ class PushConsumer:
                 threads.
             start: Where the group begins in a queue that it has never consumed.
             batch_size: Messages for one call of the listener, at most.
+            model: "clustering": each message to one member, offsets in the brokers.
+                "broadcasting": each message to every member, offsets in a file of this client.
             ordered: Whether the broker's queue locks are wanted, which keep two members from
                 having one queue even for a moment. Not available yet.
             strategy: How members share queues; averaging if not given.
@@ -103,48 +98,39 @@ class PushConsumer:
             raise IllegalArgument("at least one subscription is needed")
         if batch_size < 1:
             raise IllegalArgument("batch_size is at least 1")
-        self._addresses = parse_addresses(name_servers)
-        self._group = checked_group(group)
-        self._filters = {
-            checked_topic(topic): TagFilter.parse(expression)
-            for topic, expression in subscriptions.items()
-        }
+        settings = settings or ConsumerSettings()
+        if settings.queue_concurrency < 1:
+            raise IllegalArgument("queue_concurrency is at least 1")
+        self._plan = ConsumerPlan(
+            addresses=parse_addresses(name_servers),
+            group=checked_group(group),
+            filters=filters_of(subscriptions),
+            start=checked_start(start),
+            model=checked_model(model),
+            strategy=strategy or Averaging(),
+            settings=settings,
+            clock=clock or SystemClock(),
+            random=random or new_random(),
+        )
         self._listener = listener
-        self._start_position = checked_start(start)
         self._batch_size = batch_size
-        self._strategy = strategy or Averaging()
-        self._settings = settings or ConsumerSettings()
-        self._clock = clock or SystemClock()
-        self._random = random or new_random()
-        self._fork_guard = ForkGuard()
-        self._client_id = new_client_id(self._random)
-        self._session: Session | None = None
-        self._attachments: dict[str, Attachment] = {}
-        self._tasks: list[asyncio.Task[None]] = []
-        self._farewells: set[asyncio.Task[None]] = set()
-        self._rebalance_wanted = asyncio.Event()
-        self._assigned = asyncio.Event()
-        self._stopped = asyncio.Event()
-        self._stopping = False
-        self._failure: CallError | None = None
-        self._group_view: GroupView
-        self._listener_calls: ListenerCalls
-        self._owned: OwnedQueues
+        self._life = ConsumerLife(self._plan)
+        self._listener_calls: ListenerCalls | None = None
 
     @property
     def group(self) -> str:
         """The consumer group."""
-        return self._group
+        return self._plan.group
 
     @property
     def client_id(self) -> str:
         """The id under which brokers know this member."""
-        return self._client_id
+        return self._life.client_id
 
     @property
     def assignment(self) -> frozenset[MessageQueue]:
         """The queues that this member has now."""
-        return self._owned.queues if self._session is not None else frozenset()
+        return self._life.assignment
 
     async def start(self) -> None:
         """Attach to the brokers of all topics, and begin to consume.
@@ -155,73 +141,37 @@ class PushConsumer:
             ClientNotRunning: It was started before.
             NameServersUnreachable: None answered.
             GroupRefused: Other members of the group have other subscriptions.
+            OffsetFileDamaged: The offsets of a broadcasting consumer cannot be read.
+            OffsetFileInUse: Another broadcasting consumer has them.
             CallError: No broker lets the consumer in.
         """
-        self._fork_guard.check()
-        if self._session is not None:
-            raise ClientNotRunning("a consumer is started once; make another one")
-        session = Session(
-            self._addresses,
-            timeout_s=self._settings.call_timeout_s,
-            clock=self._clock,
-            random=self._random,
-        )
-        self._session = session
-        session.routes.on_change(lambda _: self._rebalance_wanted.set())
-        self._group_view = GroupView(
-            session.calls, group=self._group, client_id=self._client_id, strategy=self._strategy
-        )
-        self._listener_calls = ListenerCalls(
-            self._listener, threads=self._settings.listener_threads
-        )
-        self._owned = OwnedQueues(
-            session,
-            group=self._group,
-            client_id=self._client_id,
-            filters=self._filters,
-            start=self._start_position,
-            deliver=self._listener_calls.deliver,
-            batch_size=self._batch_size,
-            settings=self._settings,
-            clock=self._clock,
-        )
+        settings = self._plan.settings
+        calls = ListenerCalls(self._listener, threads=settings.listener_threads)
+        self._listener_calls = calls
+
+        def make_work(
+            queue: MessageQueue, begin_offset: int, on_room: Callable[[], None]
+        ) -> QueueWork:
+            return QueueWork(
+                queue,
+                begin_offset,
+                deliver=calls.deliver,
+                batch_size=self._batch_size,
+                settings=settings,
+                on_room=on_room,
+            )
+
         try:
-            await asyncio.gather(*(self._learn_route(session, topic) for topic in self._filters))
-            routes = self._known_routes(session)
-            self._attach(session, routes)
-            if routes:
-                await self._wait_attached()
+            await self._life.start(make_work)
         except BaseException:
-            await self.stop()
+            calls.close()
             raise
-        session.routes.start()
-        self._rebalance_wanted.set()
-        rebalance = partial(self._rebalance_when_wanted, session)
-        self._tasks = [
-            start_task(loop_for_ever(rebalance, self._clock), "rebalance"),
-            start_task(self._owned.store_loop(), "store-offsets"),
-        ]
 
     async def stop(self) -> None:
         """Finish what the listener has, store offsets, leave the group, and disconnect."""
-        if self._session is None:
-            return
-        if self._stopping:
-            await self._stopped.wait()
-            return
-        self._stopping = True
-        self._owned.deliver_nothing_new()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._owned.close()
-        self._listener_calls.close()
-        await asyncio.gather(
-            *(attachment.close(GOODBYE_TIMEOUT_S) for attachment in self._attachments.values()),
-            *self._farewells,
-        )
-        await self._session.close()
-        self._stopped.set()
+        await self._life.stop()
+        if self._listener_calls is not None:
+            self._listener_calls.close()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -241,9 +191,7 @@ class PushConsumer:
         Raises:
             CallError: The group does not let this member in any longer.
         """
-        await self._stopped.wait()
-        if self._failure is not None:
-            raise self._failure
+        await self._life.wait_stopped()
 
     async def wait_assigned(self) -> None:
         """Wait until the queues that fall to this member are being pulled; there may be none.
@@ -251,118 +199,17 @@ class PushConsumer:
         Raises:
             CallError: The group does not let this member in any longer.
         """
-        await self._assigned.wait()
-        await self._owned.wait_acquired()
-        if self._failure is not None:
-            raise self._failure
+        await self._life.wait_assigned()
 
-    async def store_offsets(self) -> None:
-        """Store now how far this member has come, and wait until that is on the brokers' disks.
+    async def store_offsets(self, *, durable: bool = True) -> None:
+        """Store now how far this member has come.
+
+        Args:
+            durable: Whether to wait until that is on a disk; otherwise it is within 5 s.
 
         Raises:
+            ClientNotRunning: It does not run.
             CallError: A broker did not store them.
         """
-        await self._owned.store(durable=True)
-
-    async def _learn_route(self, session: Session, topic: str) -> None:
-        try:
-            await session.routes.get(topic)
-        except RouteNotFound as error:
-            logger.warning("group %s waits for topic %s: %s", self._group, topic, error)
-            session.routes.watch(topic)
-
-    def _known_routes(self, session: Session) -> Sequence[Route]:
-        routes = map(session.routes.cached, self._filters)
-        return [route for route in routes if route is not None]
-
-    def _attach(self, session: Session, routes: Iterable[Route]) -> None:
-        """Be attached to every broker of the topics, where it is now, and to no other."""
-        wanted = {
-            broker.broker_name: broker.read_address
-            for route in routes
-            for broker in route.brokers
-            if broker.read_address
-        }
-        for name, attachment in list(self._attachments.items()):
-            if wanted.get(name) != attachment.address:
-                del self._attachments[name]
-                farewell = start_task(attachment.close(GOODBYE_TIMEOUT_S), f"farewell-{name}")
-                self._farewells.add(farewell)
-                farewell.add_done_callback(self._farewells.discard)
-        membership = membership_of(self._group, self._filters, self._strategy, ordered=False)
-        for name, address in wanted.items():
-            if name not in self._attachments:
-                self._attachments[name] = Attachment(
-                    name,
-                    address,
-                    session.connections,
-                    client_id=self._client_id,
-                    membership=membership,
-                    settings=self._settings,
-                    clock=self._clock,
-                    on_notice=self._hear,
-                    on_fatal=self._fail,
-                    facts=self._owned.facts,
-                )
-
-    async def _wait_attached(self) -> None:
-        """Wait until every broker has been tried, and one at least has let the consumer in."""
-        attachments = list(self._attachments.values())
-        try:
-            async with asyncio.timeout(self._settings.call_timeout_s):
-                await asyncio.gather(*(attachment.wait_tried() for attachment in attachments))
-        except TimeoutError:
-            pass  # A broker that says nothing at all is one that is not there.
-        if self._failure is not None:
-            raise self._failure
-        if any(attachment.attached for attachment in attachments):
-            return
-        errors = [a.error for a in attachments if a.error is not None]
-        raise errors[0] if errors else CallError("no broker of the topics has an address")
-
-    def _hear(self, response: AttachResponse) -> None:
-        kind = response.WhichOneof("content")
-        if kind in ("accepted", "membership_changed"):
-            self._rebalance_wanted.set()
-        elif kind == "offsets_reset" and response.offsets_reset.consumer_group == self._group:
-            self._owned.forget(response.offsets_reset.topic)
-            self._rebalance_wanted.set()
-
-    def _fail(self, error: CallError) -> None:
-        """Nothing can be done but to stop; whoever waits is told."""
-        if self._failure is None:
-            self._failure = error
-            logger.error("group %s does not let this member in: %s", self._group, error)
-            self._assigned.set()
-            self._stopped.set()
-
-    async def _rebalance_when_wanted(self, session: Session) -> None:
-        """One round of the loop: wait until told or long enough, then divide the queues anew."""
-        try:
-            async with asyncio.timeout(self._settings.rebalance_interval_s):
-                await self._rebalance_wanted.wait()
-        except TimeoutError:
-            pass
-        self._rebalance_wanted.clear()
-        try:
-            await self._rebalance(session)
-        except CallError as error:
-            logger.info("group %s keeps its assignment: %s", self._group, error)
-            self._rebalance_wanted.set()
-        await self._clock.sleep(self._settings.rebalance_gap_s_min)
-
-    async def _rebalance(self, session: Session) -> None:
-        """Own what falls to this member, and nothing else; keep all when nobody can tell."""
-        routes = self._known_routes(session)
-        self._attach(session, routes)
-        shares = await asyncio.gather(*map(self._group_view.share_of, routes))
-        wanted: set[MessageQueue] = set()
-        shared = False
-        for share in shares:
-            if share is None:
-                self._rebalance_wanted.set()
-                return
-            wanted.update(share.queues)
-            shared = shared or share.member_count > 1
-        self._owned.change_to(wanted, handover_s=self._settings.handover_s if shared else 0.0)
-        self._assigned.set()
+        self._life.check_running()
+        await self._life.owned.store(durable=durable)

@@ -18,10 +18,11 @@ TURN_MESSAGES: Final = 256
 
 
 class QueueWork:
-    """Delivers the messages of one queue one batch after the other, in order.
+    """Delivers the messages of one queue: one batch after the other, or several at once.
 
-    A batch whose listener fails is delivered again, after a delay that grows; what is behind it in
-    the queue waits.
+    A batch whose listener fails is delivered again, after a delay that grows. One at a time, what
+    is behind it in the queue waits; several at a time, the others go on until the span of what is
+    unfinished reaches its limit.
 
     Attributes:
         queue: The queue.
@@ -60,7 +61,7 @@ class QueueWork:
         self._on_room = on_room
         self._arrived = asyncio.Event()
         self._released = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     @property
     def released(self) -> bool:
@@ -76,9 +77,17 @@ class QueueWork:
             span_max=self._settings.queue_span_max,
         )
 
+    @property
+    def done_offset(self) -> int:
+        """The smallest offset that the listener is not done with."""
+        return self.window.consumer_offset
+
     def start(self) -> None:
         """Start delivering."""
-        self._task = start_task(self._run(), f"queue-{self.queue}")
+        self._tasks = [
+            start_task(self._run(), f"queue-{self.queue}")
+            for _ in range(self._settings.queue_concurrency)
+        ]
 
     def wake(self) -> None:
         """Look into the window: something arrived."""
@@ -101,17 +110,13 @@ class QueueWork:
             The consumer offset to be stored.
         """
         self.deliver_nothing_new()
-        if self._task is not None:
-            done, _ = await asyncio.wait((self._task,), timeout=timeout_s)
-            if not done:
+        if self._tasks:
+            _, busy = await asyncio.wait(self._tasks, timeout=timeout_s)
+            if busy:
                 logger.warning("the listener is still busy with %s; not waiting", self.queue)
-                self._task.cancel()
+            for task in busy:
+                task.cancel()
         return self.window.consumer_offset
-
-    def cancel(self) -> None:
-        """Stop at once."""
-        if self._task is not None:
-            self._task.cancel()
 
     async def _run(self) -> None:
         since_turn = 0

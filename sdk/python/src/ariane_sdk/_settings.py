@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from ariane_sdk._limits import BODY_BYTES_MAX
 
@@ -44,7 +45,7 @@ class ProducerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerSettings:
-    """How a push consumer behaves.
+    """How a consumer behaves.
 
     Attributes:
         call_timeout_s: How long a call other than a held pull may take, in seconds.
@@ -62,12 +63,19 @@ class ConsumerSettings:
         offset_store_interval_s: How often consumer offsets are stored.
         release_timeout_s: How long a queue that is given up, or a consumer that stops, waits for
             the listener.
+        queue_concurrency: Deliveries of one queue that a listener has at once. With 1 the messages
+            of a queue come in order; with more, the offset that is stored is the smallest that is
+            unfinished.
         listener_threads: Threads for a listener that is a plain function.
         redelivery_delay_s_min: Delay before a batch is delivered again after its listener failed;
             it doubles each time.
         redelivery_delay_s_max: Upper bound of that delay.
         reconnect_delay_s_min: Delay before a broker is tried again; it doubles each time.
         reconnect_delay_s_max: Upper bound of that delay.
+        zone: The machine room of this consumer, told to the group; may be empty.
+        instance_name: Tells broadcasting consumers of one host apart that have the same group.
+        local_offsets_path: Folder for the offsets of broadcasting consumers;
+            ``~/.ariane_offsets`` if not given.
     """
 
     call_timeout_s: float = 3.0
@@ -79,11 +87,15 @@ class ConsumerSettings:
     queue_span_max: int = 2000
     rebalance_interval_s: float = 20.0
     rebalance_gap_s_min: float = 1.0
-    handover_s: float = 1.0
+    handover_s: float = 1.5
     offset_store_interval_s: float = 5.0
     release_timeout_s: float = 10.0
+    queue_concurrency: int = 1
     listener_threads: int = 20
     redelivery_delay_s_min: float = 1.0
     redelivery_delay_s_max: float = 60.0
     reconnect_delay_s_min: float = 0.1
     reconnect_delay_s_max: float = 2.0
+    zone: str = ""
+    instance_name: str = "default"
+    local_offsets_path: Path | None = None

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 from ariane.broker.v1.pull_service_pb2 import TIME_BOUNDARY_LOWER
 from ariane_sdk._broker_calls import BrokerCalls
 from ariane_sdk._message import MessageQueue
+from ariane_sdk._offset_keeping import OffsetKeeping
 from ariane_sdk._route import BrokerRoute
 from ariane_sdk.errors import IllegalArgument
 
@@ -32,8 +33,8 @@ def checked_start(start: StartPosition) -> StartPosition:
 
 async def begin_offsets(
     calls: BrokerCalls,
+    keeping: OffsetKeeping,
     broker: BrokerRoute,
-    group: str,
     queues: Sequence[MessageQueue],
     start: Mapping[MessageQueue, StartPosition],
 ) -> tuple[dict[MessageQueue, int], set[MessageQueue]]:
@@ -43,8 +44,8 @@ async def begin_offsets(
 
     Args:
         calls: Asks the broker.
+        keeping: Knows the stored offsets.
         broker: The broker.
-        group: The consumer group.
         queues: The queues.
         start: Where to begin in each queue if it has no stored offset.
 
@@ -55,11 +56,11 @@ async def begin_offsets(
     Raises:
         CallError: The broker did not tell.
     """
-    offsets = await calls.stored_offsets(broker, group, queues)
+    offsets = await keeping.load(broker, queues)
     stored = set(offsets)
     missing = [queue for queue in queues if queue not in stored]
     for topic, position in {(queue.topic, start[queue]) for queue in missing}:
-        found = await _start_offsets(calls, broker, topic, position)
+        found = await start_offsets(calls, broker, topic, position)
         offsets |= {
             queue: found[queue]
             for queue in missing
@@ -68,9 +69,14 @@ async def begin_offsets(
     return offsets, stored
 
 
-async def _start_offsets(
+async def start_offsets(
     calls: BrokerCalls, broker: BrokerRoute, topic: str, start: StartPosition
 ) -> dict[MessageQueue, int]:
+    """The queue offset that a start position means, for all queues of a topic on a broker.
+
+    Raises:
+        CallError: The broker did not tell.
+    """
     if isinstance(start, datetime):
         return await calls.queue_offsets_at(broker, topic, start, TIME_BOUNDARY_LOWER)
     bounds = await calls.queue_bounds(broker, topic)

@@ -6,6 +6,8 @@
     +-- ClientNotRunning            used before it was started, or after it was closed
     +-- ClientForked                made in a parent process
     +-- SendBufferFull              `send_nowait` found no room
+    +-- OffsetFileDamaged           the offsets of a broadcasting consumer cannot be read
+    +-- OffsetFileInUse             another consumer uses that file
     +-- IllegalArgument (ValueError)
     |   +-- NameIllegal             a topic or group name outside the rules
     |   +-- MessageIllegal          a message that breaks a rule; it never left the client
@@ -110,6 +112,18 @@ class SendBufferFull(ArianeError):
     """``send_nowait`` found no room; ``wait_for_room`` waits for some."""
 
     reason = "SEND_BUFFER_FULL"
+
+
+class OffsetFileDamaged(ArianeError):
+    """The file with the offsets of a broadcasting consumer cannot be read, nor the one before."""
+
+    reason = "OFFSET_FILE_DAMAGED"
+
+
+class OffsetFileInUse(ArianeError):
+    """Another consumer of this host keeps its offsets in the same file."""
+
+    reason = "OFFSET_FILE_IN_USE"
 
 
 class IllegalArgument(ArianeError, ValueError):

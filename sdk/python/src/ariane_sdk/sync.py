@@ -23,6 +23,7 @@ from ariane_sdk import _cluster_client, _producer, _push_consumer, _queue_reader
 from ariane_sdk._allocation import AllocationStrategy, Averaging
 from ariane_sdk._blocking import BlockingClient, ClosingClient, blocking, blocking_iterator
 from ariane_sdk._cluster_client import GroupMember, LiveBroker, QueueLag
+from ariane_sdk._consumer_life import Model
 from ariane_sdk._listener import Listener
 from ariane_sdk._message import (
     AcknowledgedLevel,
@@ -130,6 +131,7 @@ class PushConsumer(BlockingClient[_push_consumer.PushConsumer]):
         listener: Listener,
         start: StartPosition = "latest",
         batch_size: int = 32,
+        model: Model = "clustering",
         ordered: bool = False,
         strategy: AllocationStrategy | None = None,
         settings: ConsumerSettings | None = None,
@@ -143,6 +145,7 @@ class PushConsumer(BlockingClient[_push_consumer.PushConsumer]):
                 listener=listener,
                 start=start,
                 batch_size=batch_size,
+                model=model,
                 ordered=ordered,
                 strategy=strategy,
                 settings=settings,

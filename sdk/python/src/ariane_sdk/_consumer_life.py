@@ -1,0 +1,394 @@
+"""What push and pull consumers share: routes, attachments, the rebalance, and the queues owned."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final, Literal, TypeAlias
+
+from ariane.broker.v1.client_service_pb2 import AttachResponse
+from ariane_sdk._allocation import AllocationStrategy
+from ariane_sdk._attachment import Attachment
+from ariane_sdk._client_id import new_client_id
+from ariane_sdk._clock import Clock
+from ariane_sdk._fork import ForkGuard
+from ariane_sdk._limits import checked_topic
+from ariane_sdk._log import logger
+from ariane_sdk._membership import GroupView, membership_of
+from ariane_sdk._message import MessageQueue
+from ariane_sdk._offset_file import OffsetFile
+from ariane_sdk._offset_keeping import BrokerOffsets, OffsetKeeping
+from ariane_sdk._owned_queue import MakeOwned
+from ariane_sdk._owned_queues import OwnedQueues
+from ariane_sdk._route import Route
+from ariane_sdk._session import Session
+from ariane_sdk._settings import ConsumerSettings
+from ariane_sdk._start_position import StartPosition
+from ariane_sdk._tag_filter import TagFilter
+from ariane_sdk._tasks import loop_for_ever, start_task
+from ariane_sdk.errors import CallError, ClientNotRunning, IllegalArgument, RouteNotFound
+
+GOODBYE_TIMEOUT_S: Final = 1.0
+"""How long a broker may take to end the stream of a consumer that leaves."""
+
+Model: TypeAlias = Literal["clustering", "broadcasting"]
+"""Each message to one member of the group, or to every member."""
+
+
+def checked_model(model: Model) -> Model:
+    """Return a model if it is one.
+
+    Raises:
+        IllegalArgument: It is none.
+    """
+    if model not in ("clustering", "broadcasting"):
+        raise IllegalArgument(f'model {model!r}: "clustering" or "broadcasting"')
+    return model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerPlan:
+    """What a consumer is to be, checked.
+
+    Attributes:
+        addresses: "host:port" of each name server.
+        group: The consumer group.
+        filters: What is wanted of each topic; a consumer whose queues are assigned by hand adds
+            to it.
+        start: Where the group begins in a queue that it has never consumed.
+        model: Each message to one member, or to every member.
+        strategy: How members share queues.
+        settings: How the consumer behaves.
+        clock: Paces everything.
+        random: Chance.
+    """
+
+    addresses: Sequence[str]
+    group: str
+    filters: dict[str, TagFilter]
+    start: StartPosition
+    model: Model
+    strategy: AllocationStrategy
+    settings: ConsumerSettings
+    clock: Clock
+    random: Random
+
+
+class ConsumerLife:
+    """A consumer between start and stop.
+
+    Attributes:
+        plan: What it is to be.
+        client_id: The id under which brokers know it.
+        failure: Why the group does not let it in any longer.
+        stopped: Set when it has stopped, or cannot go on.
+        owned: Its queues; there are none before it starts.
+        session: Its connections; there are none before it starts.
+    """
+
+    owned: OwnedQueues
+    session: Session
+
+    def __init__(self, plan: ConsumerPlan) -> None:
+        """Connect to nothing yet.
+
+        Args:
+            plan: What the consumer is to be.
+        """
+        self.plan = plan
+        self.client_id = new_client_id(plan.random)
+        self.failure: CallError | None = None
+        self.stopped = asyncio.Event()
+        self._fork_guard = ForkGuard()
+        self._started = False
+        self._stopping = False
+        self._offset_file: OffsetFile | None = None
+        self._attachments: dict[str, Attachment] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._farewells: set[asyncio.Task[None]] = set()
+        self._rebalance_wanted = asyncio.Event()
+        self._assigned = asyncio.Event()
+        self._group_view: GroupView
+
+    @property
+    def assignment(self) -> frozenset[MessageQueue]:
+        """The queues that this consumer has now."""
+        return self.owned.queues if self._started else frozenset()
+
+    def check_running(self) -> None:
+        """Refuse to serve a consumer that does not run.
+
+        Raises:
+            ClientNotRunning: It was not started, or has stopped.
+            ClientForked: It was made in a parent process.
+            CallError: The group does not let it in any longer.
+        """
+        self._fork_guard.check()
+        if self.failure is not None:
+            raise self.failure
+        if not self._started or self._stopping:
+            raise ClientNotRunning("the consumer is not running: start it, or use `async with`")
+
+    async def start(self, make_owned: MakeOwned, *, by_hand: bool = False) -> None:
+        """Attach to the brokers of all topics, and begin to consume.
+
+        Args:
+            make_owned: Makes what a queue is handed out by.
+            by_hand: Whether queues are assigned by ``assign``, without being a member.
+
+        Raises:
+            ClientNotRunning: It was started before.
+            NameServersUnreachable: None answered.
+            GroupRefused: Other members of the group have other subscriptions.
+            OffsetFileDamaged: The file of a broadcasting consumer cannot be read.
+            CallError: No broker lets the consumer in.
+        """
+        self._fork_guard.check()
+        if self._started:
+            raise ClientNotRunning("a consumer is started once; make another one")
+        plan = self.plan
+        keeping_file = self._open_offset_file()
+        self._started = True
+        self.session = session = Session(
+            plan.addresses,
+            timeout_s=plan.settings.call_timeout_s,
+            clock=plan.clock,
+            random=plan.random,
+        )
+        session.routes.on_change(lambda _: self._rebalance_wanted.set())
+        self._group_view = GroupView(
+            session.calls,
+            group=plan.group,
+            client_id=self.client_id,
+            strategy=plan.strategy,
+        )
+        keeping: OffsetKeeping = keeping_file or BrokerOffsets(
+            session.calls, group=plan.group, client_id=self.client_id
+        )
+        self.owned = OwnedQueues(
+            session,
+            group=plan.group,
+            client_id=self.client_id,
+            filters=plan.filters,
+            start=plan.start,
+            keeping=keeping,
+            make_owned=make_owned,
+            settings=plan.settings,
+            clock=plan.clock,
+        )
+        try:
+            if not by_hand:
+                await self._join()
+        except BaseException:
+            await self.stop()
+            raise
+        session.routes.start()
+        self._tasks.append(start_task(self.owned.store_loop(), "store-offsets"))
+        if not by_hand:
+            self._rebalance_wanted.set()
+            rebalance = loop_for_ever(self._rebalance_when_wanted, plan.clock)
+            self._tasks.append(start_task(rebalance, "rebalance"))
+
+    async def assign(self, queues: Iterable[MessageQueue]) -> None:
+        """Own these queues and no others, whatever members of the group do.
+
+        Raises:
+            RouteNotFound: No live broker carries a topic.
+            NameServersUnreachable: None answered.
+        """
+        wanted = set(queues)
+        topics = {queue.topic for queue in wanted}
+        await asyncio.gather(*map(self.session.routes.get, topics))
+        self.owned.change_to(wanted, handover_s=0.0)
+        self._assigned.set()
+        await self.owned.wait_acquired()
+
+    async def stop(self) -> None:
+        """Finish what is in work, store offsets, leave the group, and disconnect."""
+        if not self._started:
+            return
+        if self._stopping:
+            await self.stopped.wait()
+            return
+        self._stopping = True
+        self.owned.deliver_nothing_new()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.owned.close()
+        await asyncio.gather(
+            *(attachment.close(GOODBYE_TIMEOUT_S) for attachment in self._attachments.values()),
+            *self._farewells,
+        )
+        await self.session.close()
+        if self._offset_file is not None:
+            self._offset_file.close()
+        self.stopped.set()
+
+    async def wait_stopped(self) -> None:
+        """Wait until somebody calls ``stop``.
+
+        Raises:
+            CallError: The group does not let this member in any longer.
+        """
+        await self.stopped.wait()
+        if self.failure is not None:
+            raise self.failure
+
+    async def wait_assigned(self) -> None:
+        """Wait until the queues that fall to this member are being pulled; there may be none.
+
+        Raises:
+            CallError: The group does not let this member in any longer.
+        """
+        await self._assigned.wait()
+        await self.owned.wait_acquired()
+        if self.failure is not None:
+            raise self.failure
+
+    def _open_offset_file(self) -> OffsetFile | None:
+        if self.plan.model == "clustering":
+            return None
+        settings = self.plan.settings
+        self._offset_file = OffsetFile.open(
+            settings.local_offsets_path, settings.instance_name, self.plan.group
+        )
+        return self._offset_file
+
+    async def _join(self) -> None:
+        await asyncio.gather(*map(self._learn_route, self.plan.filters))
+        routes = self._known_routes()
+        self._attach(routes)
+        if routes:
+            await self._wait_attached()
+
+    async def _learn_route(self, topic: str) -> None:
+        try:
+            await self.session.routes.get(topic)
+        except RouteNotFound as error:
+            logger.warning("group %s waits for topic %s: %s", self.plan.group, topic, error)
+            self.session.routes.watch(topic)
+
+    def _known_routes(self) -> Sequence[Route]:
+        routes = map(self.session.routes.cached, self.plan.filters)
+        return [route for route in routes if route is not None]
+
+    def _attach(self, routes: Iterable[Route]) -> None:
+        """Be attached to every broker of the topics, where it is now, and to no other."""
+        plan = self.plan
+        wanted = {
+            broker.broker_name: broker.read_address
+            for route in routes
+            for broker in route.brokers
+            if broker.read_address
+        }
+        for name, attachment in list(self._attachments.items()):
+            if wanted.get(name) != attachment.address:
+                del self._attachments[name]
+                farewell = start_task(attachment.close(GOODBYE_TIMEOUT_S), f"farewell-{name}")
+                self._farewells.add(farewell)
+                farewell.add_done_callback(self._farewells.discard)
+        membership = membership_of(
+            plan.group,
+            plan.filters,
+            plan.strategy,
+            ordered=False,
+            broadcasting=plan.model == "broadcasting",
+            zone=plan.settings.zone,
+        )
+        for name in wanted.keys() - self._attachments.keys():
+            self._attachments[name] = Attachment(
+                name,
+                wanted[name],
+                self.session.connections,
+                client_id=self.client_id,
+                membership=membership,
+                settings=plan.settings,
+                clock=plan.clock,
+                on_notice=self._hear,
+                on_fatal=self._fail,
+                facts=self.owned.facts,
+            )
+
+    async def _wait_attached(self) -> None:
+        """Wait until every broker has been tried, and one at least has let the consumer in."""
+        attachments = list(self._attachments.values())
+        try:
+            async with asyncio.timeout(self.plan.settings.call_timeout_s):
+                await asyncio.gather(*(attachment.wait_tried() for attachment in attachments))
+        except TimeoutError:
+            pass  # A broker that says nothing at all is one that is not there.
+        if self.failure is not None:
+            raise self.failure
+        if any(attachment.attached for attachment in attachments):
+            return
+        errors = [a.error for a in attachments if a.error is not None]
+        raise errors[0] if errors else CallError("no broker of the topics has an address")
+
+    def _hear(self, response: AttachResponse) -> None:
+        kind = response.WhichOneof("content")
+        if kind in ("accepted", "membership_changed"):
+            self._rebalance_wanted.set()
+        elif kind == "offsets_reset" and response.offsets_reset.consumer_group == self.plan.group:
+            self.owned.forget(response.offsets_reset.topic)
+            self._rebalance_wanted.set()
+
+    def _fail(self, error: CallError) -> None:
+        """Nothing can be done but to stop; whoever waits is told."""
+        if self.failure is None:
+            self.failure = error
+            logger.error("group %s does not let this member in: %s", self.plan.group, error)
+            self._assigned.set()
+            self.stopped.set()
+
+    async def _rebalance_when_wanted(self) -> None:
+        """One round of the loop: wait until told or long enough, then divide the queues anew."""
+        settings = self.plan.settings
+        try:
+            async with asyncio.timeout(settings.rebalance_interval_s):
+                await self._rebalance_wanted.wait()
+        except TimeoutError:
+            pass
+        self._rebalance_wanted.clear()
+        try:
+            await self._rebalance()
+        except CallError as error:
+            logger.info("group %s keeps its assignment: %s", self.plan.group, error)
+            self._rebalance_wanted.set()
+        await self.plan.clock.sleep(settings.rebalance_gap_s_min)
+
+    async def _rebalance(self) -> None:
+        """Own what falls to this member, and nothing else; keep all when nobody can tell."""
+        routes = self._known_routes()
+        self._attach(routes)
+        if self.plan.model == "broadcasting":
+            everything = (queue for route in routes for queue in route.read_queues)
+            self.owned.change_to(everything, handover_s=0.0)
+            self._assigned.set()
+            return
+        shares = await asyncio.gather(*map(self._group_view.share_of, routes))
+        wanted: set[MessageQueue] = set()
+        shared = False
+        for share in shares:
+            if share is None:
+                self._rebalance_wanted.set()
+                return
+            wanted.update(share.queues)
+            shared = shared or share.member_count > 1
+        handover_s = self.plan.settings.handover_s if shared else 0.0
+        self.owned.change_to(wanted, handover_s=handover_s)
+        self._assigned.set()
+
+
+def filters_of(subscriptions: Mapping[str, str]) -> dict[str, TagFilter]:
+    """The filters of subscriptions.
+
+    Raises:
+        IllegalArgument: A topic or an expression is none.
+    """
+    return {
+        checked_topic(topic): TagFilter.parse(expression)
+        for topic, expression in subscriptions.items()
+    }

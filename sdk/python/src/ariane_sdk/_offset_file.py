@@ -1,0 +1,209 @@
+"""The offsets of a broadcasting consumer: a file of the client, laid out as RocketMQ's is.
+
+::
+
+    ~/.ariane_offsets/<host>@<instance>/<group>/offsets.json       the newest
+                                                offsets.json.bak   the one before
+                                                offsets.lock       held while in use
+
+    {"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"orders"}:12}}
+
+RocketMQ writes queues as keys without quoting them (its JSON library does), which is no JSON; the
+same is written here, and read with or without blanks. A file is replaced whole: written beside,
+forced to disk, renamed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Final, Self
+
+from ariane_sdk._log import logger
+from ariane_sdk._message import MessageQueue
+from ariane_sdk._route import BrokerRoute
+from ariane_sdk.errors import CallError, OffsetFileDamaged, OffsetFileInUse
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - only where files cannot be locked so.
+    fcntl = None  # type: ignore[assignment]
+
+FOLDER_DEFAULT: Final = ".ariane_offsets"
+FILE_NAME: Final = "offsets.json"
+
+_ENTRY = r'\{[^{}]*\}\s*:\s*"?-?\d+"?'
+_TABLE: Final = re.compile(
+    rf'\s*\{{\s*"offsetTable"\s*:\s*\{{\s*((?:{_ENTRY}\s*(?:,\s*{_ENTRY}\s*)*)?)\}}\s*\}}\s*'
+)
+_QUEUE_AND_OFFSET: Final = re.compile(r'(\{[^{}]*\})\s*:\s*"?(-?\d+)"?')
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9@._-]")
+
+
+class OffsetFile:
+    """Keeps consumer offsets of one group of this client in a file.
+
+    Attributes:
+        path: The file.
+    """
+
+    def __init__(self, path: Path, lock: IO[bytes], offsets: dict[MessageQueue, int]) -> None:
+        self.path = path
+        self._lock = lock
+        self._offsets = offsets
+        self._writing = asyncio.Lock()
+
+    @classmethod
+    def open(cls, folder: Path | None, instance_name: str, group: str) -> Self:
+        """Open the file of a group, or begin a new one.
+
+        Args:
+            folder: Below which files are; ``~/.ariane_offsets`` if nothing.
+            instance_name: Tells consumers of one host apart that have the same group.
+            group: The consumer group.
+
+        Raises:
+            OffsetFileDamaged: The file and the one before cannot be read.
+            OffsetFileInUse: Another consumer uses it.
+        """
+        host = socket.gethostname().partition(".")[0] or "localhost"
+        client = _UNSAFE.sub("_", f"{host}@{instance_name}")
+        path = (folder or Path.home() / FOLDER_DEFAULT) / client / _UNSAFE.sub("_", group)
+        path.mkdir(parents=True, exist_ok=True)
+        path /= FILE_NAME
+        lock = _lock(path)
+        try:
+            return cls(path, lock, _load(path))
+        except BaseException:
+            lock.close()
+            raise
+
+    async def load(
+        self,
+        broker: BrokerRoute,  # noqa: ARG002 - as the protocol has it; the file has all brokers.
+        queues: Sequence[MessageQueue],
+    ) -> dict[MessageQueue, int]:
+        """The offsets that the file has."""
+        return {queue: self._offsets[queue] for queue in queues if queue in self._offsets}
+
+    async def store(
+        self,
+        broker: BrokerRoute,  # noqa: ARG002 - as the protocol has it; the file has all brokers.
+        offsets: Mapping[MessageQueue, int],
+        *,
+        durable: bool = False,  # noqa: ARG002 - every store is forced to disk.
+    ) -> dict[MessageQueue, CallError]:
+        """Replace the file by one with these offsets.
+
+        Raises:
+            CallError: The disk did not take it; the file is as it was.
+        """
+        async with self._writing:
+            table = {**self._offsets, **offsets}
+            try:
+                await asyncio.to_thread(_replace, self.path, table)
+            except OSError as error:
+                raise CallError(
+                    f"{self.path} cannot be written: {error}", retriable=True
+                ) from error
+            self._offsets = table
+        return {}
+
+    def close(self) -> None:
+        """Let others use the file."""
+        self._lock.close()
+
+
+def encode_offsets(offsets: Mapping[MessageQueue, int]) -> str:
+    """The text of a file."""
+    entries = (
+        json.dumps(
+            {"brokerName": queue.broker_name, "queueId": queue.queue_id, "topic": queue.topic},
+            separators=(",", ":"),
+            ensure_ascii=False,
+        )
+        + f":{offset}"
+        for queue, offset in sorted(offsets.items())
+    )
+    return '{"offsetTable":{' + ",".join(entries) + "}}"
+
+
+def decode_offsets(text: str) -> dict[MessageQueue, int]:
+    """The offsets of a file, ours or RocketMQ's.
+
+    Raises:
+        ValueError: The text is none.
+    """
+    table = _TABLE.fullmatch(text)
+    if table is None:
+        raise ValueError("no table of offsets, or cut short")
+    offsets = {}
+    for encoded, offset in _QUEUE_AND_OFFSET.findall(table[1]):
+        queue = json.loads(encoded)
+        try:
+            key = MessageQueue(queue["topic"], queue["brokerName"], int(queue["queueId"]))
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{encoded} is no queue") from error
+        offsets[key] = int(offset)
+    return offsets
+
+
+def _lock(path: Path) -> IO[bytes]:
+    lock = path.with_name("offsets.lock").open("wb")
+    if fcntl is not None:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.close()
+            raise OffsetFileInUse(
+                f"another consumer uses {path}: give each its own instance_name"
+            ) from None
+    return lock
+
+
+def _load(path: Path) -> dict[MessageQueue, int]:
+    """The newest generation that can be read; nothing only if there was never any."""
+    backup = path.with_name(path.name + ".bak")
+    troubles = []
+    for generation in (path, backup):
+        try:
+            offsets = decode_offsets(generation.read_text("utf-8"))
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError) as error:
+            troubles.append(f"{generation}: {error}")
+            logger.warning("offsets cannot be read from %s: %s", generation, error)
+        else:
+            if troubles:
+                logger.warning("going on with the offsets before, of %s", generation)
+                # The next store makes the file the one before; this one must not become that.
+                path.replace(path.with_name(path.name + ".damaged"))
+            return offsets
+    if troubles:
+        raise OffsetFileDamaged(
+            f"{'; '.join(troubles)}. Without it the consumer would begin anew: repair the file, or"
+            f" delete {path} and {backup.name} to let `start` decide"
+        )
+    return {}
+
+
+def _replace(path: Path, offsets: Mapping[MessageQueue, int]) -> None:
+    fresh = path.with_name(path.name + ".tmp")
+    with fresh.open("w", encoding="utf-8") as file:
+        file.write(encode_offsets(offsets))
+        file.flush()
+        os.fsync(file.fileno())
+    with suppress(FileNotFoundError):
+        path.replace(path.with_name(path.name + ".bak"))
+    fresh.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,73 @@
+"""Where the offsets of a consumer are kept: in the brokers, or in a file of the client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from ariane_sdk._broker_calls import BrokerCalls
+from ariane_sdk._message import MessageQueue
+from ariane_sdk._route import BrokerRoute
+from ariane_sdk.errors import CallError
+
+
+class OffsetKeeping(Protocol):
+    """Keeps consumer offsets of one group."""
+
+    async def load(
+        self, broker: BrokerRoute, queues: Sequence[MessageQueue]
+    ) -> dict[MessageQueue, int]:
+        """The offsets that are kept for queues of a broker; others are left out.
+
+        Raises:
+            CallError: Nobody can tell now.
+        """
+        ...
+
+    async def store(
+        self, broker: BrokerRoute, offsets: Mapping[MessageQueue, int], *, durable: bool = False
+    ) -> dict[MessageQueue, CallError]:
+        """Keep offsets of queues of a broker.
+
+        Args:
+            broker: The broker.
+            offsets: The next queue offset to be consumed, by queue.
+            durable: Whether to return only once they are on a disk.
+
+        Returns:
+            Why some were refused; empty when all are kept.
+
+        Raises:
+            CallError: None may be kept.
+        """
+        ...
+
+
+class BrokerOffsets:
+    """Offsets of a clustering group: each broker keeps those of its queues."""
+
+    def __init__(self, calls: BrokerCalls, *, group: str, client_id: str) -> None:
+        """Keep nothing here.
+
+        Args:
+            calls: Asks the brokers.
+            group: The consumer group.
+            client_id: The consumer.
+        """
+        self._calls = calls
+        self._group = group
+        self._client_id = client_id
+
+    async def load(
+        self, broker: BrokerRoute, queues: Sequence[MessageQueue]
+    ) -> dict[MessageQueue, int]:
+        """The offsets that the broker keeps."""
+        return await self._calls.stored_offsets(broker, self._group, queues)
+
+    async def store(
+        self, broker: BrokerRoute, offsets: Mapping[MessageQueue, int], *, durable: bool = False
+    ) -> dict[MessageQueue, CallError]:
+        """Have the broker keep offsets."""
+        return await self._calls.store_offsets(
+            broker, self._group, offsets, client_id=self._client_id, durable=durable
+        )

@@ -1,0 +1,135 @@
+"""The file of a broadcasting consumer: RocketMQ's layout, two generations, one user."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ariane_sdk import MessageQueue, errors
+from ariane_sdk._offset_file import OffsetFile, decode_offsets, encode_offsets
+
+QUEUE = MessageQueue("orders", "broker-a", 0)
+OTHER = MessageQueue("orders", "broker-b", 3)
+
+# What fastjson 1.2 writes for LocalFileOffsetStore, compact and pretty.
+ROCKETMQ_COMPACT = (
+    '{"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"orders"}:12,'
+    '{"brokerName":"broker-b","queueId":3,"topic":"orders"}:7}}'
+)
+ROCKETMQ_PRETTY = """{
+\t"offsetTable":{{
+\t\t\t"brokerName":"broker-a",
+\t\t\t"queueId":0,
+\t\t\t"topic":"orders"
+\t\t}:12,{
+\t\t\t"brokerName":"broker-b",
+\t\t\t"queueId":3,
+\t\t\t"topic":"orders"
+\t\t}:7
+\t}
+}"""
+
+queues = st.builds(
+    MessageQueue,
+    st.from_regex(r"[A-Za-z0-9_%-]{1,20}", fullmatch=True),
+    st.from_regex(r"[A-Za-z0-9_-]{1,20}", fullmatch=True),
+    st.integers(0, 1000),
+)
+
+
+@pytest.mark.parametrize("text", [ROCKETMQ_COMPACT, ROCKETMQ_PRETTY])
+def test_files_of_rocketmq_are_read(text):
+    assert decode_offsets(text) == {QUEUE: 12, OTHER: 7}
+
+
+def test_files_are_written_as_rocketmq_writes_them():
+    assert encode_offsets({OTHER: 7, QUEUE: 12}) == ROCKETMQ_COMPACT
+
+
+@given(st.dictionaries(queues, st.integers(0, 1 << 62)))
+def test_what_is_written_is_read(offsets):
+    assert decode_offsets(encode_offsets(offsets)) == offsets
+
+
+@given(st.integers(0, len(ROCKETMQ_COMPACT) - 1))
+def test_a_file_that_is_cut_short_is_none(length):
+    with pytest.raises(ValueError, match=r"cut short|no queue|Expecting"):
+        decode_offsets(ROCKETMQ_COMPACT[:length])
+
+
+async def test_offsets_outlive_the_consumer(tmp_path):
+    file = OffsetFile.open(tmp_path, "i", "billing")
+    assert await file.load(None, [QUEUE]) == {}
+    await file.store(None, {QUEUE: 5})
+    await file.store(None, {OTHER: 6})
+    file.close()
+
+    again = OffsetFile.open(tmp_path, "i", "billing")
+    assert await again.load(None, [QUEUE, OTHER]) == {QUEUE: 5, OTHER: 6}
+    assert again.path.parent.name == "billing"
+    assert again.path.parent.parent.name.endswith("@i")
+    again.close()
+
+
+async def test_a_damaged_file_gives_way_to_the_one_before_and_never_replaces_it(tmp_path, caplog):
+    file = OffsetFile.open(tmp_path, "i", "billing")
+    await file.store(None, {QUEUE: 5})
+    await file.store(None, {QUEUE: 9})
+    file.close()
+    file.path.write_text('{"offsetTable":{{"brok')
+
+    again = OffsetFile.open(tmp_path, "i", "billing")
+    assert await again.load(None, [QUEUE]) == {QUEUE: 5}
+    assert "offsets.json" in caplog.text
+    assert not again.path.exists()
+    again.close()
+
+    third = OffsetFile.open(tmp_path, "i", "billing")
+    assert await third.load(None, [QUEUE]) == {QUEUE: 5}
+    third.close()
+
+
+async def test_nothing_begins_anew_when_both_are_damaged(tmp_path):
+    file = OffsetFile.open(tmp_path, "i", "billing")
+    await file.store(None, {QUEUE: 5})
+    await file.store(None, {QUEUE: 9})
+    file.close()
+    for generation in file.path.parent.glob("offsets.json*"):
+        generation.write_text("")
+
+    with pytest.raises(errors.OffsetFileDamaged, match="let `start` decide"):
+        OffsetFile.open(tmp_path, "i", "billing")
+
+
+async def test_a_disk_that_refuses_is_an_error_and_loses_nothing(tmp_path, monkeypatch):
+    file = OffsetFile.open(tmp_path, "i", "billing")
+    await file.store(None, {QUEUE: 5})
+
+    def refuse(_descriptor):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ariane_sdk._offset_file.os.fsync", refuse)
+        with pytest.raises(errors.CallError, match="No space left"):
+            await file.store(None, {QUEUE: 6})
+    file.close()
+
+    again = OffsetFile.open(tmp_path, "i", "billing")
+    assert await again.load(None, [QUEUE]) == {QUEUE: 5}
+    again.close()
+
+
+def test_two_consumers_do_not_share_a_file(tmp_path):
+    file = OffsetFile.open(tmp_path, "i", "billing")
+    with pytest.raises(errors.OffsetFileInUse):
+        OffsetFile.open(tmp_path, "i", "billing")
+    OffsetFile.open(tmp_path, "other", "billing").close()
+    file.close()
+    OffsetFile.open(tmp_path, "i", "billing").close()
+
+
+def test_names_never_become_paths(tmp_path):
+    file = OffsetFile.open(tmp_path, "../../up", "billing")
+    file.close()
+
+    assert tmp_path in file.path.parents
+    assert ".." not in file.path.parts
