@@ -183,12 +183,19 @@ _ROWS: Final = (
     ErrorRow(
         ErrorReason.ERROR_REASON_SEQUENCE_GAP,
         StatusCode.FAILED_PRECONDITION,
-        "Send the missing batch first, or start a new producer.",
+        "Send the missing batch first, or begin anew with a larger epoch and sequence 0. What was "
+        "sent for the first time is surely not stored.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_SEQUENCE_PASSED,
+        StatusCode.ALREADY_EXISTS,
+        "Do not send it again: look for the messages, or accept that they may be stored.",
+        outcome_unknown=True,
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_PRODUCER_FENCED,
         StatusCode.FAILED_PRECONDITION,
-        "Stop this producer: a newer one took over.",
+        "Stop this producer, or begin anew with a producer id of its own: a newer one took over.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_BROKER_NOT_PRIMARY,

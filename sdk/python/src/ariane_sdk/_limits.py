@@ -59,6 +59,7 @@ RESERVED_PROPERTIES: Final = frozenset(
         "TRAN_PREPARED_QUEUE_OFFSET",
         "TTL",
         "WAIT",
+        "__PSEQ#",
         "__transactionId__",
     }
 )

@@ -85,6 +85,7 @@ REASON_ROWS: Final[Mapping[str, ReasonRow]] = {
     "REPLICATION_UNCONFIRMED": ReasonRow(CallError, outcome_unknown=True),
     "SEQUENCE_GAP": ReasonRow(CallError),
     "PRODUCER_FENCED": ReasonRow(CallError),
+    "SEQUENCE_PASSED": ReasonRow(CallError, outcome_unknown=True),
     "BROKER_NOT_PRIMARY": ReasonRow(ServiceUnavailable),
     "QUEUE_OFFSET_OUT_OF_RANGE": ReasonRow(QueueOffsetOutOfRange),
     "RECORD_CORRUPTED": ReasonRow(RecordDamaged),

@@ -20,6 +20,7 @@ from ariane_record.layout import (
 )
 from ariane_record.message import RecordFields, decode_record, encode_record, record_checksum_ok
 from ariane_record.names import check_group_name, check_topic_name, is_system_topic
+from ariane_record.producer_sequence import ProducerSequence, StoredSequence
 from ariane_record.properties import decode_properties, encode_properties
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Host",
     "IllegalName",
     "IllegalProperty",
+    "ProducerSequence",
     "PropertyName",
     "QueueOffset",
     "RecordBlock",
@@ -38,6 +40,7 @@ __all__ = [
     "RecordError",
     "RecordFields",
     "RecordTooLarge",
+    "StoredSequence",
     "SystemFlag",
     "check_group_name",
     "check_topic_name",

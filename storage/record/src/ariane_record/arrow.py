@@ -67,6 +67,7 @@ OWN_COLUMNS: Final = frozenset(
         PropertyName.MESSAGE_GROUP,
         PropertyName.DELIVERY_TIME_MS,
         PropertyName.CHECKSUM,
+        PropertyName.PRODUCER_SEQUENCE,
     }
 )
 """Properties that the column ``properties`` leaves out."""

@@ -42,6 +42,12 @@ from ariane_record.layout import (
     PropertyName,
 )
 from ariane_record.message import EMPTY_HOST, RecordFields, encode_record
+from ariane_record.producer_sequence import (
+    EMPTY_SEQUENCE,
+    SEQUENCE_BYTES,
+    ProducerSequence,
+    encode_sequence,
+)
 
 KEYS_MAX: Final = 255
 """Keys of one message in the index, its unique id included."""
@@ -56,9 +62,13 @@ OWN_ARGUMENTS: Final = frozenset(
         PropertyName.UNIQUE_ID,
         PropertyName.MESSAGE_GROUP,
         PropertyName.CHECKSUM,
+        PropertyName.PRODUCER_SEQUENCE,
     }
 )
 """Properties that are arguments of their own, so that no column can contradict its record."""
+
+_PROPERTIES_PART: Final = 4
+"""Which of the parts of the first record are its properties."""
 
 _OWN_OR_EMPTY: Final = OWN_ARGUMENTS | {""}
 _NAME_END: Final = "\x01"
@@ -115,6 +125,7 @@ class BlockEncoder:
         "_keys",
         "_magic",
         "_parts",
+        "_sequenced",
         "_sizes",
         "_tags",
         "_topic_part",
@@ -123,12 +134,13 @@ class BlockEncoder:
         "topic",
     )
 
-    def __init__(self, topic: str, *, size_bytes_max: int) -> None:
+    def __init__(self, topic: str, *, size_bytes_max: int, sequenced: bool = False) -> None:
         """Start an empty block.
 
         Args:
             topic: Name of the topic; more than 127 bytes make V2 records.
             size_bytes_max: Bytes that a block may take.
+            sequenced: Whether each block gets a producer sequence when it is finished.
 
         Raises:
             RecordTooLarge: The topic does not fit into its length field.
@@ -140,6 +152,7 @@ class BlockEncoder:
         self.topic = topic
         self.size_bytes_max = size_bytes_max
         self.size_bytes = 0
+        self._sequenced = sequenced
         self._magic = MAGIC_V2 if version_2 else MAGIC_V1
         self._topic_part = len(encoded).to_bytes(2 if version_2 else 1, "big") + encoded
         self._fixed_bytes = HEADER_BYTES + len(self._topic_part) + 2
@@ -198,6 +211,8 @@ class BlockEncoder:
             RecordTooLarge: The record fits into no block, or its properties into no record.
         """
         encoded = _encode_pairs(properties, keys, tag, unique_id, message_group)
+        if self._sequenced and not self._sizes:
+            encoded = EMPTY_SEQUENCE + encoded
         if type(body) is not bytes:
             body = bytes(memoryview(body))
         body_length = len(body)
@@ -229,8 +244,22 @@ class BlockEncoder:
         self.size_bytes = size_bytes
         return size
 
-    def finish(self) -> RecordBlock:
-        """The block of everything added so far; the encoder starts the next one, empty."""
+    def finish(self, sequence: ProducerSequence | None = None) -> RecordBlock:
+        """The block of everything added so far; the encoder starts the next one, empty.
+
+        Args:
+            sequence: Where the block stands in the stream of its producer; for a sequenced
+                encoder, and only for such a one.
+
+        Raises:
+            ValueError: There is no room for a sequence, or none for the room.
+        """
+        if self._sequenced is (sequence is None):
+            raise ValueError("a sequenced encoder, and no other, finishes with a sequence")
+        if sequence is not None and self._sizes:
+            encoded = encode_sequence(sequence, len(self._sizes), self.size_bytes)
+            properties = self._parts[_PROPERTIES_PART]
+            self._parts[_PROPERTIES_PART] = encoded + properties[SEQUENCE_BYTES:]
         records = b"".join(self._parts)
         count = len(self._sizes)
         block = RecordBlock(
@@ -315,7 +344,8 @@ def _illegal_pair(properties: Mapping[str, str]) -> IllegalProperty:
 def encode_block(topic: str, messages: Sequence[RecordFields]) -> RecordBlock:
     """A block of messages that are already at hand as fields: forwarded, retried, delayed ones.
 
-    Hosts are left to the broker, as in every block; all other fields are kept as they are.
+    Hosts are left to the broker, as in every block, and a producer sequence says where the
+    original is stored, so copies do not have it; all other fields are kept as they are.
 
     Args:
         topic: The topic of the block; it takes the place of the messages' own.
@@ -326,7 +356,15 @@ def encode_block(topic: str, messages: Sequence[RecordFields]) -> RecordBlock:
         RecordTooLarge: Topic, properties or number of keys do not fit into a record.
     """
     records = [
-        encode_record(replace(message, topic=topic, born_host=EMPTY_HOST, store_host=EMPTY_HOST))
+        encode_record(
+            replace(
+                message,
+                topic=topic,
+                properties=_without_sequence(message.properties),
+                born_host=EMPTY_HOST,
+                store_host=EMPTY_HOST,
+            )
+        )
         for message in messages
     ]
     keys_of_each = [
@@ -346,3 +384,10 @@ def encode_block(topic: str, messages: Sequence[RecordFields]) -> RecordBlock:
         key_hashes=key_hashes(topic, [key for keys in keys_of_each for key in keys]),
         crc32=crc32_of(joined),
     )
+
+
+def _without_sequence(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties of a copy."""
+    kept = dict(properties)
+    kept.pop(PropertyName.PRODUCER_SEQUENCE, None)
+    return kept

@@ -61,11 +61,12 @@ class MessageView:
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """All properties, those of the system included, the checksum of the record excepted."""
+        """All properties, those of the system included, not those of the stored record only."""
         properties = self._properties
         if properties is None:
             properties = decode_properties(self._encoded_properties)
             properties.pop(PropertyName.CHECKSUM, None)
+            properties.pop(PropertyName.PRODUCER_SEQUENCE, None)
             self._properties = properties
         return properties
 

@@ -90,7 +90,8 @@ class AppendBatch(_message.Message):
     @_builtins.property
     def sequence(self) -> Global___ProducerSequence:
         """Makes the batch idempotent: a batch that is stored already is answered with its first result.
-        Absent: every arrival is stored.
+        The first record says the same in its first property, `__PSEQ#` (docs/formats.md), so that the
+        broker still knows it after a crash. Absent: every arrival is stored.
         """
 
     def __init__(
@@ -124,9 +125,11 @@ class ProducerSequence(_message.Message):
     PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
     FIRST_SEQUENCE_FIELD_NUMBER: _builtins.int
     producer_id: _builtins.int
-    """Who sends: drawn once by the producer."""
+    """Who sends: drawn once by the producer, at random, 1 or more."""
     producer_epoch: _builtins.int
-    """Grows when another process takes over the producer's id; older ones are fenced."""
+    """Grows when the stream begins anew at 0: another process took over the producer's id, or a batch
+    was given up without knowing whether it is stored. Older epochs are fenced in this queue.
+    """
     first_sequence: _builtins.int
     """Number of the batch's first message in this queue, from 0; the next batch goes on behind."""
     def __init__(
@@ -272,8 +275,11 @@ class SendMessagesResponse(_message.Message):
 
     MESSAGES_FIELD_NUMBER: _builtins.int
     ACKNOWLEDGED_LEVEL_FIELD_NUMBER: _builtins.int
+    DUPLICATE_FIELD_NUMBER: _builtins.int
     acknowledged_level: _message_pb2.AcknowledgedLevel.ValueType
     """How safe they are now."""
+    duplicate: _builtins.bool
+    """Whether these messages had been stored before and were not stored again."""
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___SentMessage]:
         """One entry for each message, in order."""
@@ -283,10 +289,11 @@ class SendMessagesResponse(_message.Message):
         *,
         messages: _abc.Iterable[Global___SentMessage] | None = ...,
         acknowledged_level: _message_pb2.AcknowledgedLevel.ValueType = ...,
+        duplicate: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged_level", b"acknowledged_level", "messages", b"messages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged_level", b"acknowledged_level", "duplicate", b"duplicate", "messages", b"messages"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -84,6 +84,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """A newer producer took over this producer's id; `epoch`. FAILED_PRECONDITION."""
     ERROR_REASON_BROKER_NOT_PRIMARY: _ErrorReason.ValueType  # 49
     """This broker is no primary and takes no messages; `primary`. FAILED_PRECONDITION."""
+    ERROR_REASON_SEQUENCE_PASSED: _ErrorReason.ValueType  # 50
+    """Numbers of the batch were used before, and it is none of the last batches whose results are
+    still known; `expected`, `actual`. All of it, or a part, is stored. ALREADY_EXISTS.
+    """
     ERROR_REASON_QUEUE_OFFSET_OUT_OF_RANGE: _ErrorReason.ValueType  # 60
     """The queue offset lies outside what is kept; `queue_offset`, `min`, `max`. OUT_OF_RANGE."""
     ERROR_REASON_RECORD_CORRUPTED: _ErrorReason.ValueType  # 61
@@ -251,6 +255,10 @@ ERROR_REASON_PRODUCER_FENCED: ErrorReason.ValueType  # 48
 """A newer producer took over this producer's id; `epoch`. FAILED_PRECONDITION."""
 ERROR_REASON_BROKER_NOT_PRIMARY: ErrorReason.ValueType  # 49
 """This broker is no primary and takes no messages; `primary`. FAILED_PRECONDITION."""
+ERROR_REASON_SEQUENCE_PASSED: ErrorReason.ValueType  # 50
+"""Numbers of the batch were used before, and it is none of the last batches whose results are
+still known; `expected`, `actual`. All of it, or a part, is stored. ALREADY_EXISTS.
+"""
 ERROR_REASON_QUEUE_OFFSET_OUT_OF_RANGE: ErrorReason.ValueType  # 60
 """The queue offset lies outside what is kept; `queue_offset`, `min`, `max`. OUT_OF_RANGE."""
 ERROR_REASON_RECORD_CORRUPTED: ErrorReason.ValueType  # 61
