@@ -11,7 +11,11 @@ from ariane_servicekit.calls import Call
 from ariane_servicekit.errors import ServiceError
 from ariane_servicekit.interceptor import Proceed
 
-ALWAYS_OPEN: Final = ("/grpc.health.", "/grpc.reflection.")
+ALWAYS_OPEN: Final = (
+    "/grpc.health.",
+    "/grpc.reflection.",
+    "/ariane.common.v1.ProcessService/",
+)
 """Methods with these beginnings are answered in every phase, and beyond the limit of calls."""
 
 
@@ -33,9 +37,13 @@ class Admission:
     def __init__(self, *, concurrent_calls_max: int, open_while_draining: Collection[str]) -> None:
         self.phase = Phase.STARTING
         self.call_count = 0
-        """Calls in work now, health and reflection left out."""
+        """Calls in work now, those that are always open left out."""
         self._call_count_max = concurrent_calls_max
         self._open_while_draining = frozenset(open_while_draining)
+
+    def change_call_count_max(self, call_count_max: int) -> None:
+        """Take or refuse from now on by another limit; calls in work are not ended."""
+        self._call_count_max = call_count_max
 
     async def __call__(self, call: Call, proceed: Proceed) -> Any:
         """Refuse the call, or count it for as long as it is in work."""

@@ -35,7 +35,9 @@ from ariane_servicekit.clock import SystemClock
 from ariane_servicekit.error_status import ErrorTranslator
 from ariane_servicekit.errors import SettingsError, StartRefused
 from ariane_servicekit.health import HealthServicer
+from ariane_servicekit.live_settings import LiveSettings
 from ariane_servicekit.logs import configure_logs, get_logger
+from ariane_servicekit.process_servicer import ProcessServicer, process_rpc_service
 from ariane_servicekit.server import bind, build_server
 from ariane_servicekit.service import Compose, ExitStatus, Service, SettingsT, StopRequest
 from ariane_servicekit.settings import ServiceSettings
@@ -126,15 +128,23 @@ class _Life:
             interval_s=OPEN_DOOR_WARNING_S,
             clock=SystemClock(),
         )
-        self._health = HealthServicer(rpc.descriptor.full_name for rpc in service.rpc_services)
         self._admission = Admission(
             concurrent_calls_max=settings.concurrent_calls_max,
             open_while_draining=service.open_while_draining,
         )
+        clock = SystemClock()
+        live_settings = LiveSettings(
+            settings, {"concurrent_calls_max": self._admission.change_call_count_max}
+        )
+        self._process = ProcessServicer(
+            settings.service_name, live_settings, clock, lambda: self._admission.phase
+        )
+        rpc_services = (*service.rpc_services, process_rpc_service(self._process))
+        self._health = HealthServicer(rpc.descriptor.full_name for rpc in rpc_services)
         self._telemetry = Telemetry(settings.service_name)
         self._server = build_server(
             settings,
-            service.rpc_services,
+            rpc_services,
             health=self._health,
             admission=self._admission,
             translator=ErrorTranslator(service.error_rules),
@@ -143,6 +153,7 @@ class _Life:
 
     async def live(self, announce: Callable[[Address], None]) -> None:
         address = bind(self._server, self._settings.listen)
+        self._process.listens_on(str(address))
         await self._server.start()
         if not address.is_loopback:
             self._warning.start(at_once=True)

@@ -20,7 +20,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PrivateAttr,
+    model_validator,
+)
 
 from ariane_servicekit.addresses import Address
 from ariane_servicekit.logs import LogFormat, LogLevel
@@ -61,6 +69,8 @@ class ServiceSettings(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", validate_default=True, arbitrary_types_allowed=True
     )
+
+    _sources: Mapping[str, str] = PrivateAttr(default_factory=dict)
 
     service_name: ClassVar[str] = ""
     """Names the service in environment (upper case), logs and metrics."""
@@ -155,3 +165,22 @@ class ServiceSettings(BaseModel):
     def shown(self) -> Mapping[str, Any]:
         """Return all values as plain JSON, secrets masked, for logs and administration."""
         return self.model_dump(mode="json", fallback=str)
+
+    def source_of(self, name: str) -> str:
+        """Return where a setting comes from: default, file, environment or flag."""
+        return self._sources.get(name, "default")
+
+    def from_sources(self, sources: Mapping[str, str]) -> Self:
+        """Remember where the values that are no defaults come from; return itself."""
+        self._sources = sources
+        return self
+
+    def with_value(self, name: str, text: str) -> Self:
+        """Return these settings with one other value, checked as at the start.
+
+        Raises:
+            pydantic.ValidationError: The value is illegal, alone or beside the others.
+        """
+        values = {other: getattr(self, other) for other in type(self).model_fields}
+        changed = type(self).model_validate({**values, name: text})
+        return changed.from_sources(self._sources)

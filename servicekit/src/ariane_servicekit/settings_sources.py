@@ -71,8 +71,13 @@ def load_settings(
             return environment_name(settings_class, name)
         return f"{name} in {config_path}" if name in from_file else flag_of(name)
 
+    sources = {
+        **dict.fromkeys(from_file, "file"),
+        **dict.fromkeys(from_environment, "environment"),
+        **dict.fromkeys(flags, "flag"),
+    }
     try:
-        return settings_class.model_validate(values)
+        return settings_class.model_validate(values).from_sources(sources)
     except ValidationError as error:
         raise SettingsError(_one_line(error.errors()[0], place)) from None
 

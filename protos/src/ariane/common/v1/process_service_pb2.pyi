@@ -60,6 +60,7 @@ class ProcessState(_message.Message):
     INCARNATION_FIELD_NUMBER: _builtins.int
     START_TIME_FIELD_NUMBER: _builtins.int
     STAGE_FIELD_NUMBER: _builtins.int
+    CURRENT_TIME_FIELD_NUMBER: _builtins.int
     service: _builtins.str
     """What it is: "namesrv", "broker", "filter", "txn-checker" or "admin"."""
     version: _builtins.str
@@ -74,6 +75,10 @@ class ProcessState(_message.Message):
     def start_time(self) -> _timestamp_pb2.Timestamp:
         """When it started."""
 
+    @_builtins.property
+    def current_time(self) -> _timestamp_pb2.Timestamp:
+        """What its clock says now; tells how far clocks are apart."""
+
     def __init__(
         self,
         *,
@@ -83,10 +88,11 @@ class ProcessState(_message.Message):
         incarnation: _builtins.str = ...,
         start_time: _timestamp_pb2.Timestamp | None = ...,
         stage: Global___ProcessStage.ValueType = ...,
+        current_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["start_time", b"start_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["current_time", b"current_time", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "incarnation", b"incarnation", "service", b"service", "stage", b"stage", "start_time", b"start_time", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "current_time", b"current_time", "incarnation", b"incarnation", "service", b"service", "stage", b"stage", "start_time", b"start_time", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -27,7 +27,8 @@ if _version_not_supported:
 
 class ProcessServiceStub(object):
     """What every process of the cluster tells about itself, whichever service it is. Served beside
-    health and reflection by all of them.
+    health and reflection by all of them, also while the process starts, drains, or has as many calls
+    in work as it may.
     """
 
     def __init__(self, channel):
@@ -55,7 +56,8 @@ class ProcessServiceStub(object):
 
 class ProcessServiceServicer(object):
     """What every process of the cluster tells about itself, whichever service it is. Served beside
-    health and reflection by all of them.
+    health and reflection by all of them, also while the process starts, drains, or has as many calls
+    in work as it may.
     """
 
     def GetProcessState(self, request, context):
@@ -110,7 +112,8 @@ def add_ProcessServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class ProcessService(object):
     """What every process of the cluster tells about itself, whichever service it is. Served beside
-    health and reflection by all of them.
+    health and reflection by all of them, also while the process starts, drains, or has as many calls
+    in work as it may.
     """
 
     @staticmethod

@@ -28,7 +28,8 @@ GRPC_VERSION: str
 
 class ProcessServiceStub:
     """What every process of the cluster tells about itself, whichever service it is. Served beside
-    health and reflection by all of them.
+    health and reflection by all of them, also while the process starts, drains, or has as many calls
+    in work as it may.
     """
 
     @_typing.overload
@@ -50,7 +51,8 @@ class ProcessServiceStub:
 @_typing.type_check_only
 class ProcessServiceAsyncStub(ProcessServiceStub):
     """What every process of the cluster tells about itself, whichever service it is. Served beside
-    health and reflection by all of them.
+    health and reflection by all of them, also while the process starts, drains, or has as many calls
+    in work as it may.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -68,7 +70,8 @@ class ProcessServiceAsyncStub(ProcessServiceStub):
 
 class ProcessServiceServicer(metaclass=_abc_1.ABCMeta):
     """What every process of the cluster tells about itself, whichever service it is. Served beside
-    health and reflection by all of them.
+    health and reflection by all of them, also while the process starts, drains, or has as many calls
+    in work as it may.
     """
 
     @_abc_1.abstractmethod
