@@ -4,11 +4,12 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from ariane.broker.v1 import broker_service_pb2 as broker_pb
-from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import receive_service_pb2 as receive_pb
 from ariane.broker.v1 import retry_service_pb2 as retry_pb
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
+from ariane.common.v1 import process_service_pb2 as process_pb
+from ariane.common.v1.process_service_pb2_grpc import ProcessServiceStub
 from ariane_broker.settings import BrokerSettings
 from ariane_servicekit import settings_reference
 from ariane_servicekit.testing import contract_services
@@ -67,9 +68,6 @@ EMPTY_ROOMS = (
     ("receives", "ChangeInvisibleDuration", receive_pb.ChangeInvisibleDurationRequest()),
     ("retries", "ReturnMessage", retry_pb.ReturnMessageRequest()),
     ("sends", "RecallMessage", send_pb.RecallMessageRequest()),
-    ("clients", "GetClientState", client_pb.GetClientStateRequest()),
-    ("clients", "LockQueues", client_pb.LockQueuesRequest()),
-    ("clients", "UnlockQueues", client_pb.UnlockQueuesRequest()),
     ("transactions", "EndTransaction", transaction_pb.EndTransactionRequest()),
     ("transactions", "CheckTransaction", transaction_pb.CheckTransactionRequest()),
     ("transactions", "ListHalfMessages", transaction_pb.ListHalfMessagesRequest()),
@@ -87,17 +85,15 @@ async def test_empty_rooms_say_so(broker, refused):
         assert failure.metadata["feature"]
 
 
-async def test_settings_are_listed(broker, refused):
-    response = await broker.broker.ListSettings(broker_pb.ListSettingsRequest())
+async def test_settings_are_listed_by_the_process(broker):
+    stub = ProcessServiceStub(broker.channel)
+    response = await stub.ListProcessSettings(process_pb.ListProcessSettingsRequest())
     rows = {row.name: row for row in settings_reference(BrokerSettings)}
     listed = {setting.name: setting for setting in response.settings}
     assert list(listed) == sorted(rows)
     assert listed["flush_mode"].value == "async"
     assert listed["default_queue_count"].default_value == "4"
     assert all(setting.description for setting in response.settings)
-    for name in ("flush_mode", "no_such"):
-        call = broker.broker.UpdateSetting(broker_pb.UpdateSettingRequest(name=name, value="1"))
-        assert (await refused(call)).reason == "SETTING_INVALID"
 
 
 async def test_the_state_of_a_new_broker(broker):

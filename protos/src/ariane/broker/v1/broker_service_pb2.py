@@ -28,7 +28,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%ariane/broker/v1/broker_service.proto\x12\x10\x61riane.broker.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1d\x61riane/namesrv/v1/route.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x17\n\x15GetBrokerStateRequest\"\xa0\x02\n\x16GetBrokerStateResponse\x12\x33\n\x08identity\x18\x01 \x01(\x0b\x32!.ariane.namesrv.v1.BrokerIdentity\x12\x0f\n\x07version\x18\x02 \x01(\t\x12.\n\nstart_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08writable\x18\x04 \x01(\x08\x12+\n\x05store\x18\x05 \x01(\x0b\x32\x1c.ariane.broker.v1.StoreState\x12\x36\n\nstatistics\x18\x06 \x01(\x0b\x32\".ariane.broker.v1.BrokerStatistics\x12\x19\n\x11recovery_findings\x18\x07 \x03(\t\"\xd0\x01\n\nStoreState\x12\x1d\n\x15min_commit_log_offset\x18\x01 \x01(\x03\x12\x1d\n\x15max_commit_log_offset\x18\x02 \x01(\x03\x12!\n\x19\x66lushed_commit_log_offset\x18\x03 \x01(\x03\x12#\n\x1b\x63onfirmed_commit_log_offset\x18\x04 \x01(\x03\x12\x17\n\x0f\x64isk_used_ratio\x18\x05 \x01(\x01\x12\x0f\n\x07refusal\x18\x06 \x01(\t\x12\x12\n\nflush_mode\x18\x07 \x01(\t\"\xf9\x01\n\x10\x42rokerStatistics\x12\x1c\n\x14stored_message_count\x18\x01 \x01(\x03\x12\x14\n\x0cstored_bytes\x18\x02 \x01(\x03\x12\x1c\n\x14pulled_message_count\x18\x03 \x01(\x03\x12\x14\n\x0cpulled_bytes\x18\x04 \x01(\x03\x12\x1a\n\x12stored_batch_count\x18\x05 \x01(\x03\x12\x17\n\x0fheld_pull_count\x18\x06 \x01(\x05\x12\x14\n\x0c\x63lient_count\x18\x07 \x01(\x05\x12\x32\n\x0f\x61ppend_duration\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\"<\n\x13ListSettingsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"\\\n\x14ListSettingsResponse\x12+\n\x08settings\x18\x01 \x03(\x0b\x32\x19.ariane.broker.v1.Setting\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"q\n\x07Setting\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\x0c\n\x04type\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x04 \x01(\t\x12\x0f\n\x07\x64ynamic\x18\x05 \x01(\x08\x12\x15\n\rdefault_value\x18\x06 \x01(\t\"3\n\x14UpdateSettingRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"C\n\x15UpdateSettingResponse\x12*\n\x07setting\x18\x01 \x01(\x0b\x32\x19.ariane.broker.v1.Setting\"&\n\x12\x44rainBrokerRequest\x12\x10\n\x08\x64raining\x18\x01 \x01(\x08\"\'\n\x13\x44rainBrokerResponse\x12\x10\n\x08writable\x18\x01 \x01(\x08\x32\xb9\x03\n\rBrokerService\x12m\n\x0eGetBrokerState\x12\'.ariane.broker.v1.GetBrokerStateRequest\x1a(.ariane.broker.v1.GetBrokerStateResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x04\x12g\n\x0cListSettings\x12%.ariane.broker.v1.ListSettingsRequest\x1a&.ariane.broker.v1.ListSettingsResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x04\x12j\n\rUpdateSetting\x12&.ariane.broker.v1.UpdateSettingRequest\x1a\'.ariane.broker.v1.UpdateSettingResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x04\x12\x64\n\x0b\x44rainBroker\x12$.ariane.broker.v1.DrainBrokerRequest\x1a%.ariane.broker.v1.DrainBrokerResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%ariane/broker/v1/broker_service.proto\x12\x10\x61riane.broker.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1d\x61riane/namesrv/v1/route.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x17\n\x15GetBrokerStateRequest\"\xa0\x02\n\x16GetBrokerStateResponse\x12\x33\n\x08identity\x18\x01 \x01(\x0b\x32!.ariane.namesrv.v1.BrokerIdentity\x12\x0f\n\x07version\x18\x02 \x01(\t\x12.\n\nstart_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08writable\x18\x04 \x01(\x08\x12+\n\x05store\x18\x05 \x01(\x0b\x32\x1c.ariane.broker.v1.StoreState\x12\x36\n\nstatistics\x18\x06 \x01(\x0b\x32\".ariane.broker.v1.BrokerStatistics\x12\x19\n\x11recovery_findings\x18\x07 \x03(\t\"\xd0\x01\n\nStoreState\x12\x1d\n\x15min_commit_log_offset\x18\x01 \x01(\x03\x12\x1d\n\x15max_commit_log_offset\x18\x02 \x01(\x03\x12!\n\x19\x66lushed_commit_log_offset\x18\x03 \x01(\x03\x12#\n\x1b\x63onfirmed_commit_log_offset\x18\x04 \x01(\x03\x12\x17\n\x0f\x64isk_used_ratio\x18\x05 \x01(\x01\x12\x0f\n\x07refusal\x18\x06 \x01(\t\x12\x12\n\nflush_mode\x18\x07 \x01(\t\"\xf9\x01\n\x10\x42rokerStatistics\x12\x1c\n\x14stored_message_count\x18\x01 \x01(\x03\x12\x14\n\x0cstored_bytes\x18\x02 \x01(\x03\x12\x1c\n\x14pulled_message_count\x18\x03 \x01(\x03\x12\x14\n\x0cpulled_bytes\x18\x04 \x01(\x03\x12\x1a\n\x12stored_batch_count\x18\x05 \x01(\x03\x12\x17\n\x0fheld_pull_count\x18\x06 \x01(\x05\x12\x14\n\x0c\x63lient_count\x18\x07 \x01(\x05\x12\x32\n\x0f\x61ppend_duration\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\"&\n\x12\x44rainBrokerRequest\x12\x10\n\x08\x64raining\x18\x01 \x01(\x08\"\'\n\x13\x44rainBrokerResponse\x12\x10\n\x08writable\x18\x01 \x01(\x08\x32\xe4\x01\n\rBrokerService\x12m\n\x0eGetBrokerState\x12\'.ariane.broker.v1.GetBrokerStateRequest\x1a(.ariane.broker.v1.GetBrokerStateResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x04\x12\x64\n\x0b\x44rainBroker\x12$.ariane.broker.v1.DrainBrokerRequest\x1a%.ariane.broker.v1.DrainBrokerResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,10 +37,6 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_BROKERSERVICE'].methods_by_name['GetBrokerState']._loaded_options = None
   _globals['_BROKERSERVICE'].methods_by_name['GetBrokerState']._serialized_options = b'\312\363\030\004\010\007\020\004'
-  _globals['_BROKERSERVICE'].methods_by_name['ListSettings']._loaded_options = None
-  _globals['_BROKERSERVICE'].methods_by_name['ListSettings']._serialized_options = b'\312\363\030\004\010\010\020\004'
-  _globals['_BROKERSERVICE'].methods_by_name['UpdateSetting']._loaded_options = None
-  _globals['_BROKERSERVICE'].methods_by_name['UpdateSetting']._serialized_options = b'\312\363\030\004\010\005\020\004'
   _globals['_BROKERSERVICE'].methods_by_name['DrainBroker']._loaded_options = None
   _globals['_BROKERSERVICE'].methods_by_name['DrainBroker']._serialized_options = b'\312\363\030\004\010\005\020\004'
   _globals['_GETBROKERSTATEREQUEST']._serialized_start=186
@@ -51,20 +47,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STORESTATE']._serialized_end=711
   _globals['_BROKERSTATISTICS']._serialized_start=714
   _globals['_BROKERSTATISTICS']._serialized_end=963
-  _globals['_LISTSETTINGSREQUEST']._serialized_start=965
-  _globals['_LISTSETTINGSREQUEST']._serialized_end=1025
-  _globals['_LISTSETTINGSRESPONSE']._serialized_start=1027
-  _globals['_LISTSETTINGSRESPONSE']._serialized_end=1119
-  _globals['_SETTING']._serialized_start=1121
-  _globals['_SETTING']._serialized_end=1234
-  _globals['_UPDATESETTINGREQUEST']._serialized_start=1236
-  _globals['_UPDATESETTINGREQUEST']._serialized_end=1287
-  _globals['_UPDATESETTINGRESPONSE']._serialized_start=1289
-  _globals['_UPDATESETTINGRESPONSE']._serialized_end=1356
-  _globals['_DRAINBROKERREQUEST']._serialized_start=1358
-  _globals['_DRAINBROKERREQUEST']._serialized_end=1396
-  _globals['_DRAINBROKERRESPONSE']._serialized_start=1398
-  _globals['_DRAINBROKERRESPONSE']._serialized_end=1437
-  _globals['_BROKERSERVICE']._serialized_start=1440
-  _globals['_BROKERSERVICE']._serialized_end=1881
+  _globals['_DRAINBROKERREQUEST']._serialized_start=965
+  _globals['_DRAINBROKERREQUEST']._serialized_end=1003
+  _globals['_DRAINBROKERRESPONSE']._serialized_start=1005
+  _globals['_DRAINBROKERRESPONSE']._serialized_end=1044
+  _globals['_BROKERSERVICE']._serialized_start=1047
+  _globals['_BROKERSERVICE']._serialized_end=1275
 # @@protoc_insertion_point(module_scope)

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class BrokerServiceStub(object):
-    """The broker itself, for operators.
+    """The broker itself, for operators. Its settings are those of its process: see ProcessService.
     """
 
     def __init__(self, channel):
@@ -40,16 +40,6 @@ class BrokerServiceStub(object):
                 request_serializer=ariane_dot_broker_dot_v1_dot_broker__service__pb2.GetBrokerStateRequest.SerializeToString,
                 response_deserializer=ariane_dot_broker_dot_v1_dot_broker__service__pb2.GetBrokerStateResponse.FromString,
                 _registered_method=True)
-        self.ListSettings = channel.unary_unary(
-                '/ariane.broker.v1.BrokerService/ListSettings',
-                request_serializer=ariane_dot_broker_dot_v1_dot_broker__service__pb2.ListSettingsRequest.SerializeToString,
-                response_deserializer=ariane_dot_broker_dot_v1_dot_broker__service__pb2.ListSettingsResponse.FromString,
-                _registered_method=True)
-        self.UpdateSetting = channel.unary_unary(
-                '/ariane.broker.v1.BrokerService/UpdateSetting',
-                request_serializer=ariane_dot_broker_dot_v1_dot_broker__service__pb2.UpdateSettingRequest.SerializeToString,
-                response_deserializer=ariane_dot_broker_dot_v1_dot_broker__service__pb2.UpdateSettingResponse.FromString,
-                _registered_method=True)
         self.DrainBroker = channel.unary_unary(
                 '/ariane.broker.v1.BrokerService/DrainBroker',
                 request_serializer=ariane_dot_broker_dot_v1_dot_broker__service__pb2.DrainBrokerRequest.SerializeToString,
@@ -58,27 +48,11 @@ class BrokerServiceStub(object):
 
 
 class BrokerServiceServicer(object):
-    """The broker itself, for operators.
+    """The broker itself, for operators. Its settings are those of its process: see ProcessService.
     """
 
     def GetBrokerState(self, request, context):
         """Tells how the broker is.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def ListSettings(self, request, context):
-        """Lists the broker's settings with type, range and whether they may change while it runs.
-        Errors: PAGE_TOKEN_INVALID.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def UpdateSetting(self, request, context):
-        """Changes a setting that may change while the broker runs.
-        Errors: SETTING_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -99,16 +73,6 @@ def add_BrokerServiceServicer_to_server(servicer, server):
                     request_deserializer=ariane_dot_broker_dot_v1_dot_broker__service__pb2.GetBrokerStateRequest.FromString,
                     response_serializer=ariane_dot_broker_dot_v1_dot_broker__service__pb2.GetBrokerStateResponse.SerializeToString,
             ),
-            'ListSettings': grpc.unary_unary_rpc_method_handler(
-                    servicer.ListSettings,
-                    request_deserializer=ariane_dot_broker_dot_v1_dot_broker__service__pb2.ListSettingsRequest.FromString,
-                    response_serializer=ariane_dot_broker_dot_v1_dot_broker__service__pb2.ListSettingsResponse.SerializeToString,
-            ),
-            'UpdateSetting': grpc.unary_unary_rpc_method_handler(
-                    servicer.UpdateSetting,
-                    request_deserializer=ariane_dot_broker_dot_v1_dot_broker__service__pb2.UpdateSettingRequest.FromString,
-                    response_serializer=ariane_dot_broker_dot_v1_dot_broker__service__pb2.UpdateSettingResponse.SerializeToString,
-            ),
             'DrainBroker': grpc.unary_unary_rpc_method_handler(
                     servicer.DrainBroker,
                     request_deserializer=ariane_dot_broker_dot_v1_dot_broker__service__pb2.DrainBrokerRequest.FromString,
@@ -123,7 +87,7 @@ def add_BrokerServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class BrokerService(object):
-    """The broker itself, for operators.
+    """The broker itself, for operators. Its settings are those of its process: see ProcessService.
     """
 
     @staticmethod
@@ -143,60 +107,6 @@ class BrokerService(object):
             '/ariane.broker.v1.BrokerService/GetBrokerState',
             ariane_dot_broker_dot_v1_dot_broker__service__pb2.GetBrokerStateRequest.SerializeToString,
             ariane_dot_broker_dot_v1_dot_broker__service__pb2.GetBrokerStateResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def ListSettings(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/ariane.broker.v1.BrokerService/ListSettings',
-            ariane_dot_broker_dot_v1_dot_broker__service__pb2.ListSettingsRequest.SerializeToString,
-            ariane_dot_broker_dot_v1_dot_broker__service__pb2.ListSettingsResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def UpdateSetting(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/ariane.broker.v1.BrokerService/UpdateSetting',
-            ariane_dot_broker_dot_v1_dot_broker__service__pb2.UpdateSettingRequest.SerializeToString,
-            ariane_dot_broker_dot_v1_dot_broker__service__pb2.UpdateSettingResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class BrokerServiceStub:
-    """The broker itself, for operators."""
+    """The broker itself, for operators. Its settings are those of its process: see ProcessService."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -35,37 +35,21 @@ class BrokerServiceStub:
     def __new__(cls, channel: _aio.Channel) -> BrokerServiceAsyncStub: ...
     GetBrokerState: _grpc.UnaryUnaryMultiCallable[_broker_service_pb2.GetBrokerStateRequest, _broker_service_pb2.GetBrokerStateResponse]
     """Tells how the broker is."""
-    ListSettings: _grpc.UnaryUnaryMultiCallable[_broker_service_pb2.ListSettingsRequest, _broker_service_pb2.ListSettingsResponse]
-    """Lists the broker's settings with type, range and whether they may change while it runs.
-    Errors: PAGE_TOKEN_INVALID.
-    """
-    UpdateSetting: _grpc.UnaryUnaryMultiCallable[_broker_service_pb2.UpdateSettingRequest, _broker_service_pb2.UpdateSettingResponse]
-    """Changes a setting that may change while the broker runs.
-    Errors: SETTING_INVALID.
-    """
     DrainBroker: _grpc.UnaryUnaryMultiCallable[_broker_service_pb2.DrainBrokerRequest, _broker_service_pb2.DrainBrokerResponse]
     """Makes the broker take no more messages while it still serves readers; or ends that."""
 
 @_typing.type_check_only
 class BrokerServiceAsyncStub(BrokerServiceStub):
-    """The broker itself, for operators."""
+    """The broker itself, for operators. Its settings are those of its process: see ProcessService."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetBrokerState: _aio.UnaryUnaryMultiCallable[_broker_service_pb2.GetBrokerStateRequest, _broker_service_pb2.GetBrokerStateResponse]  # type: ignore[assignment]
     """Tells how the broker is."""
-    ListSettings: _aio.UnaryUnaryMultiCallable[_broker_service_pb2.ListSettingsRequest, _broker_service_pb2.ListSettingsResponse]  # type: ignore[assignment]
-    """Lists the broker's settings with type, range and whether they may change while it runs.
-    Errors: PAGE_TOKEN_INVALID.
-    """
-    UpdateSetting: _aio.UnaryUnaryMultiCallable[_broker_service_pb2.UpdateSettingRequest, _broker_service_pb2.UpdateSettingResponse]  # type: ignore[assignment]
-    """Changes a setting that may change while the broker runs.
-    Errors: SETTING_INVALID.
-    """
     DrainBroker: _aio.UnaryUnaryMultiCallable[_broker_service_pb2.DrainBrokerRequest, _broker_service_pb2.DrainBrokerResponse]  # type: ignore[assignment]
     """Makes the broker take no more messages while it still serves readers; or ends that."""
 
 class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
-    """The broker itself, for operators."""
+    """The broker itself, for operators. Its settings are those of its process: see ProcessService."""
 
     @_abc_1.abstractmethod
     def GetBrokerState(
@@ -74,26 +58,6 @@ class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_broker_service_pb2.GetBrokerStateResponse, _abc.Awaitable[_broker_service_pb2.GetBrokerStateResponse]]:
         """Tells how the broker is."""
-
-    @_abc_1.abstractmethod
-    def ListSettings(
-        self,
-        request: _broker_service_pb2.ListSettingsRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_broker_service_pb2.ListSettingsResponse, _abc.Awaitable[_broker_service_pb2.ListSettingsResponse]]:
-        """Lists the broker's settings with type, range and whether they may change while it runs.
-        Errors: PAGE_TOKEN_INVALID.
-        """
-
-    @_abc_1.abstractmethod
-    def UpdateSetting(
-        self,
-        request: _broker_service_pb2.UpdateSettingRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_broker_service_pb2.UpdateSettingResponse, _abc.Awaitable[_broker_service_pb2.UpdateSettingResponse]]:
-        """Changes a setting that may change while the broker runs.
-        Errors: SETTING_INVALID.
-        """
 
     @_abc_1.abstractmethod
     def DrainBroker(

@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from grpc import aio
 
@@ -14,7 +13,6 @@ from ariane.broker.v1.broker_service_pb2_grpc import BrokerServiceServicer
 from ariane_broker.announcement import BrokerAnnouncement
 from ariane_broker.broker_drain import BrokerDrain
 from ariane_broker.client_table import ClientTable
-from ariane_broker.errors import setting_invalid
 from ariane_broker.held_requests import HeldRequests
 from ariane_broker.owned_store import OwnedStore
 from ariane_broker.recovery_findings import recovery_findings
@@ -23,9 +21,6 @@ from ariane_broker.state_files import BrokerState
 from ariane_broker.statistics import BrokerStatistics
 from ariane_broker.store_keeping import StoreKeeping
 from ariane_broker.wire_time import span_of, time_of
-from ariane_servicekit import SettingRow, settings_reference, take_page
-
-_SETTINGS_DEFAULT: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,29 +80,6 @@ class BrokerServicer(BrokerServiceServicer):
             recovery_findings=[*recovery_findings(parts.store.recovery), *parts.state.findings],
         )
 
-    async def ListSettings(
-        self, request: broker_pb.ListSettingsRequest, context: aio.ServicerContext[Any, Any]
-    ) -> broker_pb.ListSettingsResponse:
-        """List settings by name."""
-        page = take_page(
-            sorted(settings_reference(BrokerSettings), key=lambda row: row.name),
-            lambda row: (row.name,),
-            page_size=request.page_size or _SETTINGS_DEFAULT,
-            page_token=request.page_token,
-            scope="settings",
-        )
-        return broker_pb.ListSettingsResponse(
-            settings=self._setting_messages(page.entries), next_page_token=page.next_page_token
-        )
-
-    async def UpdateSetting(
-        self, request: broker_pb.UpdateSettingRequest, context: aio.ServicerContext[Any, Any]
-    ) -> broker_pb.UpdateSettingResponse:
-        """Refuse: no setting of the broker changes while it runs yet."""
-        names = {row.name for row in settings_reference(BrokerSettings)}
-        rule = "may not change while the broker runs" if request.name in names else "is not known"
-        raise setting_invalid(request.name, rule)
-
     async def DrainBroker(
         self, request: broker_pb.DrainBrokerRequest, context: aio.ServicerContext[Any, Any]
     ) -> broker_pb.DrainBrokerResponse:
@@ -140,17 +112,3 @@ class BrokerServicer(BrokerServiceServicer):
             client_count=len(self._parts.clients),
             append_duration=span_of(statistics.append_seconds),
         )
-
-    def _setting_messages(self, rows: Sequence[SettingRow]) -> list[broker_pb.Setting]:
-        values = self._parts.settings.shown()
-        return [
-            broker_pb.Setting(
-                name=row.name,
-                value=str(values[row.name]),
-                type=row.type,
-                description=row.description,
-                dynamic=False,
-                default_value=row.default,
-            )
-            for row in rows
-        ]
