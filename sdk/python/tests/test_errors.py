@@ -4,10 +4,12 @@ from google.protobuf.duration_pb2 import Duration
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from grpc import StatusCode
-from grpc.aio import AioRpcError, Metadata
+from grpc.aio import AioRpcError, Metadata, insecure_channel
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
-from ariane_sdk import error_from_rpc, errors
+from ariane.namesrv.v1.route_service_pb2 import GetRouteRequest
+from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
+from ariane_sdk import ClusterClient, error_from_rpc, errors
 from ariane_sdk._status import (
     ERROR_DOMAIN,
     REASON_ROWS,
@@ -145,3 +147,27 @@ def test_the_tree_in_the_docstring_is_the_tree():
     }
 
     assert drawn | {"ArianeError"} == defined
+
+
+async def test_a_request_beyond_the_limit_says_what_to_do(cluster):
+    """gRPC refuses it before a service could give a reason: its words must stay known."""
+    async with ClusterClient(cluster.name_servers) as client:
+        with pytest.raises(errors.RequestTooLarge, match="receive_bytes_max") as caught:
+            await client.route("x" * (6 << 20))
+
+    assert caught.value.metadata["limit_bytes"] == str(5 << 20)
+    assert int(caught.value.metadata["size_bytes"]) > 6 << 20
+    assert not caught.value.outcome_unknown
+    assert not caught.value.retriable
+
+
+async def test_metadata_beyond_the_limit_says_what_to_do(cluster):
+    async with insecure_channel(cluster.name_servers) as channel:
+        with pytest.raises(AioRpcError) as refused:
+            await RouteServiceStub(channel).GetRoute(
+                GetRouteRequest(topic="orders"), metadata=(("x", "v" * 17_000),)
+            )
+    error = error_from_rpc(refused.value, peer="name server")
+
+    assert isinstance(error, errors.RequestTooLarge)
+    assert "metadata_bytes_max" in str(error)

@@ -6,6 +6,7 @@ from a service of ours but from gRPC itself, and only its code is known.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -27,6 +28,7 @@ from ariane_sdk.errors import (
     QueueNotFound,
     QueueOffsetOutOfRange,
     RecordDamaged,
+    RequestTooLarge,
     RouteNotFound,
     ServiceUnavailable,
     TopicExists,
@@ -42,6 +44,13 @@ _DETAILS_KEY: Final = "grpc-status-details-bin"
 # gRPC gives a call that never left the client the same code as one whose connection broke: only
 # this text tells them apart. Where it is missing the outcome is taken as unknown, which is safe.
 _NEVER_SENT_TEXTS: Final = ("failed to connect to all addresses", "DNS resolution failed")
+
+
+# What gRPC itself refuses never reaches a service, so that no reason comes with it.
+_REQUEST_LIMIT: Final = re.compile(
+    r"SERVER: Received message larger than max \((?P<size_bytes>\d+) vs\. (?P<limit_bytes>\d+)\)"
+)
+_METADATA_LIMIT_TEXT: Final = "received metadata size exceeds"
 
 
 class ReasonRow(NamedTuple):
@@ -169,6 +178,10 @@ def error_from_rpc(error: AioRpcError, *, peer: str) -> CallError:
             except DecodeError:
                 break
     code, details = error.code(), error.details() or ""
+    if code is StatusCode.RESOURCE_EXHAUSTED:
+        too_large = _too_large(details, peer)
+        if too_large is not None:
+            return too_large
     never_sent = code is StatusCode.UNAVAILABLE and any(t in details for t in _NEVER_SENT_TEXTS)
     return _error_from_code(code, details, peer, never_sent=never_sent)
 
@@ -202,6 +215,25 @@ def error_from_status(status: Status, *, peer: str) -> CallError:
         retry_after_s=retry_after_s,
         metadata=dict(info.metadata),
     )
+
+
+def _too_large(details: str, peer: str) -> RequestTooLarge | None:
+    """The error for a request that gRPC refused before the service saw it."""
+    found = _REQUEST_LIMIT.search(details)
+    if found is not None:
+        return RequestTooLarge(
+            f"{peer}: the request has {found['size_bytes']} bytes and the service takes "
+            f"{found['limit_bytes']}; send less in one call, or raise its receive_bytes_max",
+            metadata=found.groupdict(),
+        )
+    if _METADATA_LIMIT_TEXT in details:
+        # gRPC says the same of an answer's metadata: then the call has been worked on.
+        return RequestTooLarge(
+            f"{peer}: too much metadata in the call ({details}); send less, or raise the "
+            "service's metadata_bytes_max",
+            outcome_unknown=True,
+        )
+    return None
 
 
 def _error_from_code(

@@ -29,6 +29,7 @@
         +-- GroupNotFound
         +-- GroupRefused            the group does not let this member in
         +-- ConsumerOffsetRefused   some consumer offsets were not stored
+        +-- RequestTooLarge         more than the service takes in one call
         +-- AccessDenied            credentials or rights are missing
         +-- FeatureNotAvailable     the service does not do this yet
 
@@ -295,6 +296,16 @@ class ConsumerOffsetRefused(CallError):
         reasons = "; ".join(f"{queue}: {error}" for queue, error in refused.items())
         super().__init__(f"consumer offsets were refused: {reasons}")
         self.refused = refused
+
+
+class RequestTooLarge(CallError):
+    """More bytes, or more metadata, than the service takes in one call.
+
+    Send less in one call. What a service takes is its settings ``receive_bytes_max`` and
+    ``metadata_bytes_max``.
+    """
+
+    reason = "REQUEST_TOO_LARGE"
 
 
 class AccessDenied(CallError):

@@ -85,12 +85,9 @@ class RouteServicer(RouteServiceServicer):
         )
 
     def _route_not_found(self, topic: str) -> ServiceError:
-        message = (
-            f"no live broker carries topic {topic!r}; create it, or wait until its broker has "
-            "registered"
-        )
+        message = f"no live broker carries topic {topic!r}"
         metadata = {"topic": topic}
         if self._is_warming_up():
-            message += ", since this name server has just started"
+            message += ", but this name server has just started and may not know all yet"
             metadata["warming_up"] = "true"
         return ServiceError(ErrorReason.ERROR_REASON_ROUTE_NOT_FOUND, message, metadata)
