@@ -3,8 +3,16 @@
 import ariane_sdk._before_grpc  # noqa: F401 - it must come before whatever imports gRPC.
 
 # isort: split
-from ariane_sdk._allocation import AllocationStrategy, Averaging
+from ariane_sdk._allocation import (
+    AllocationStrategy,
+    Averaging,
+    CircularAveraging,
+    Configured,
+    GroupFacts,
+)
 from ariane_sdk._cluster_client import ClusterClient, GroupMember, LiveBroker, QueueLag
+from ariane_sdk._consistent_hash import ConsistentHash
+from ariane_sdk._machine_room import MachineRoom, MachineRoomNearby
 from ariane_sdk._message import (
     AcknowledgedLevel,
     Message,
@@ -18,16 +26,23 @@ from ariane_sdk._queue_reader import QueueReader, TimeBoundary
 from ariane_sdk._route import BrokerRoute, Route
 from ariane_sdk._settings import ConsumerSettings, ProducerSettings
 from ariane_sdk._status import error_from_rpc
+from ariane_sdk._sticky import Sticky
 
 __all__ = [
     "AcknowledgedLevel",
     "AllocationStrategy",
     "Averaging",
     "BrokerRoute",
+    "CircularAveraging",
     "ClusterClient",
+    "Configured",
+    "ConsistentHash",
     "ConsumerSettings",
+    "GroupFacts",
     "GroupMember",
     "LiveBroker",
+    "MachineRoom",
+    "MachineRoomNearby",
     "Message",
     "MessageQueue",
     "Producer",
@@ -38,6 +53,7 @@ __all__ = [
     "ReceivedMessage",
     "Route",
     "SendResult",
+    "Sticky",
     "TimeBoundary",
     "error_from_rpc",
 ]

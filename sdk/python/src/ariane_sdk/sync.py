@@ -20,11 +20,19 @@ from types import TracebackType
 from typing import Self
 
 from ariane_sdk import _cluster_client, _producer, _push_consumer, _queue_reader
-from ariane_sdk._allocation import AllocationStrategy, Averaging
+from ariane_sdk._allocation import (
+    AllocationStrategy,
+    Averaging,
+    CircularAveraging,
+    Configured,
+    GroupFacts,
+)
 from ariane_sdk._blocking import BlockingClient, ClosingClient, blocking, blocking_iterator
 from ariane_sdk._cluster_client import GroupMember, LiveBroker, QueueLag
+from ariane_sdk._consistent_hash import ConsistentHash
 from ariane_sdk._consumer_life import Model
 from ariane_sdk._listener import Listener
+from ariane_sdk._machine_room import MachineRoom, MachineRoomNearby
 from ariane_sdk._message import (
     AcknowledgedLevel,
     Message,
@@ -38,6 +46,7 @@ from ariane_sdk._settings import ConsumerSettings, ProducerSettings
 from ariane_sdk._start_position import StartPosition
 from ariane_sdk._stateless_client import CALL_TIMEOUT_S
 from ariane_sdk._status import error_from_rpc
+from ariane_sdk._sticky import Sticky
 from ariane_sdk._topic_lane import QueueSelector
 from ariane_sdk.errors import ClientNotRunning
 
@@ -46,10 +55,16 @@ __all__ = [
     "AllocationStrategy",
     "Averaging",
     "BrokerRoute",
+    "CircularAveraging",
     "ClusterClient",
+    "Configured",
+    "ConsistentHash",
     "ConsumerSettings",
+    "GroupFacts",
     "GroupMember",
     "LiveBroker",
+    "MachineRoom",
+    "MachineRoomNearby",
     "Message",
     "MessageQueue",
     "Producer",
@@ -60,6 +75,7 @@ __all__ = [
     "ReceivedMessage",
     "Route",
     "SendResult",
+    "Sticky",
     "TimeBoundary",
     "error_from_rpc",
 ]
