@@ -53,6 +53,10 @@ class VirtualClock:
         while self._sleepers and self._sleepers[0][0] <= self._elapsed_s:
             self._wake_next()
 
+    def jump(self, seconds: float) -> None:
+        """Move wall-clock time alone, as whoever sets the machine's clock does."""
+        self._begin_ms += round(seconds * 1000)
+
     async def elapse(self, seconds: float) -> None:
         """Move time from sleeper to sleeper, letting each run before time goes on."""
         end_s = self._elapsed_s + seconds

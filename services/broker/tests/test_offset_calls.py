@@ -5,7 +5,6 @@ import json
 
 import pytest
 
-from ariane.broker.v1 import group_service_pb2 as group_pb
 from ariane.broker.v1 import offset_service_pb2 as offset_pb
 
 
@@ -65,7 +64,6 @@ async def test_offsets_are_refused_one_by_one(broker, reason_of):
         ({"queue_id": -1, "queue_offset": 0}, "FIELD_INVALID"),
         ({"queue_id": 0, "queue_offset": -1}, "FIELD_INVALID"),
         ({"queue_id": 0}, "FIELD_INVALID"),
-        ({"queue_id": 0, "queue_offset": 0, "lock_epoch": 1}, "FEATURE_NOT_AVAILABLE"),
     ],
 )
 async def test_senseless_offsets_store_nothing(broker, refused, offset, reason):
@@ -132,16 +130,14 @@ async def test_resets(broker, refused):
 async def test_a_clone_has_the_same_offsets(broker, refused):
     await broker.create_topic("orders")
     await broker.store("orders", [b"a", b"b"])
+    missing = offset_pb.CloneConsumerOffsetsRequest(
+        consumer_group="group", target_consumer_group="copy", topic="orders"
+    )
+    call = broker.offsets.CloneConsumerOffsets(missing)
+    assert (await refused(call)).reason == "GROUP_NOT_FOUND"
     await broker.store_offset("group", "orders", 0, 2)
     request = offset_pb.CloneConsumerOffsetsRequest(
         consumer_group="group", target_consumer_group="copy", topic="orders"
-    )
-    call = broker.offsets.CloneConsumerOffsets(request)
-    assert (await refused(call)).reason == "GROUP_NOT_FOUND"
-    await broker.groups.CreateConsumerGroup(
-        group_pb.CreateConsumerGroupRequest(
-            group={"consumer_group": "copy", "consume_enabled": True}
-        )
     )
     await broker.offsets.CloneConsumerOffsets(request)
     assert await broker.known_offset("copy", "orders") == 2
@@ -173,3 +169,51 @@ async def test_lags(broker):
     assert found[0].max_queue_offset == 3
     assert len((await lags(consumer_group="b-group")).lags) == 1
     assert len((await lags(topic="bills")).lags) == 0
+
+
+async def test_a_reset_is_not_undone_by_who_began_before_it(broker, reason_of):
+    await broker.create_topic("orders")
+    await broker.store("orders", [b"a", b"b", b"c"])
+    await broker.store_offset("group", "orders", 0, 1)
+
+    async def store(offset, **epochs):
+        wanted = offset_pb.QueueConsumerOffset(topic="orders", queue_offset=offset, **epochs)
+        request = offset_pb.StoreConsumerOffsetsRequest(consumer_group="group", offsets=[wanted])
+        refused = (await broker.offsets.StoreConsumerOffsets(request)).refused
+        return [reason_of(entry.error) for entry in refused]
+
+    async def reset_epoch():
+        request = offset_pb.GetConsumerOffsetsRequest(
+            consumer_group="group", queues=[{"topic": "orders"}]
+        )
+        return (await broker.offsets.GetConsumerOffsets(request)).offsets[0].reset_epoch
+
+    assert await reset_epoch() == 0
+    assert await store(2, reset_epoch=0) == []
+    await reset(broker, earliest=True)
+    assert await reset_epoch() == 1
+    assert await store(3, reset_epoch=0) == ["CONSUMER_OFFSET_RESET"]
+    assert await broker.known_offset("group", "orders") == 0
+    assert await store(3, reset_epoch=1) == []
+
+
+async def test_resets_are_counted_over_a_restart(running, tmp_path):
+    async with running() as broker:
+        await broker.create_topic("orders")
+        await broker.store_offset("group", "orders", 0, 0)
+        await reset(broker, earliest=True)
+        await reset(broker, earliest=True)
+    content = json.loads((tmp_path / "store/config/consumerOffset.json").read_text())
+    assert content["resetTable"] == {"orders@group": {"0": 2}}
+    async with running() as broker:
+        request = offset_pb.GetConsumerOffsetsRequest(consumer_group="group")
+        assert (await broker.offsets.GetConsumerOffsets(request)).offsets[0].reset_epoch == 2
+
+
+async def test_the_backlog_counts_what_is_kept(broker):
+    await broker.create_topic("orders")
+    await broker.store("orders", [b"a", b"b", b"c"])
+    await broker.store_offset("group", "orders", 0, 1)
+    request = offset_pb.ListConsumerLagsRequest(consumer_group="group")
+    (lag,) = (await broker.offsets.ListConsumerLags(request)).lags
+    assert (lag.consumer_offset, lag.max_queue_offset, lag.message_count) == (1, 3, 2)

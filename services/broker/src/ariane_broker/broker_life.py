@@ -28,6 +28,7 @@ from ariane_storage.errors import StorageError, StorePoisoned
 OPEN_WHILE_DRAINING: Final = frozenset(
     {
         "/ariane.broker.v1.BrokerService/GetBrokerState",
+        "/ariane.broker.v1.ClientService/UnlockQueues",
         "/ariane.broker.v1.OffsetService/StoreConsumerOffsets",
     }
 )

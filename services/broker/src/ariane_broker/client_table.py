@@ -16,7 +16,8 @@ from types import MappingProxyType
 from typing import Final, Protocol, TypeAlias
 
 from ariane_broker.errors import client_id_taken, subscription_conflict
-from ariane_broker.subscription import Subscription
+from ariane_broker.subscription import ALL_MESSAGES, FilterExpression, Subscription
+from ariane_record.names import retry_topic
 
 CLIENT_ID_LENGTH_MAX: Final = 255
 
@@ -56,13 +57,14 @@ class Membership:
             return f"shares queues by {self.strategy!r} and not {other.strategy!r}"
         if self.ordered != other.ordered:
             return "differs in whether queues are consumed in order"
-        own, others = self._wanted(), other._wanted()
+        own, others = self.wanted(), other.wanted()
         for topic in sorted(own.keys() | others.keys()):
             if own.get(topic) != others.get(topic):
                 return f"wants other messages of topic {topic!r}"
         return ""
 
-    def _wanted(self) -> dict[str, object]:
+    def wanted(self) -> dict[str, object]:
+        """What is wanted of each topic, in a form in which the same is equal."""
         return {
             subscription.topic: subscription.filter.meaning() for subscription in self.subscriptions
         }
@@ -96,7 +98,16 @@ class HeartbeatHeard:
     """The answer to a heartbeat."""
 
 
-Notice: TypeAlias = MembershipChanged | OffsetsReset | BrokerDraining | HeartbeatHeard
+@dataclass(frozen=True, slots=True)
+class ClientStateAsked:
+    """Tell your state."""
+
+    question_id: str
+
+
+Notice: TypeAlias = (
+    MembershipChanged | OffsetsReset | BrokerDraining | HeartbeatHeard | ClientStateAsked
+)
 
 
 class Outbox:
@@ -158,6 +169,7 @@ class AttachedClient:
         last_heard_ms: When it was last heard of.
         last_heard: The same by a clock that never goes back, in seconds.
         outbox: What it is to be told.
+        wanted: What each of its groups wants of each topic, to compare pulls with.
     """
 
     client_id: str
@@ -170,6 +182,7 @@ class AttachedClient:
     last_heard_ms: int
     last_heard: float
     outbox: Outbox = field(default_factory=Outbox)
+    wanted: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,18 +204,56 @@ class Hello:
     memberships: tuple[Membership, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class ConflictSide:
+    """One side of a conflict.
+
+    Attributes:
+        client_id: The client.
+        address: As the broker sees it; empty when it is not attached.
+        membership: What it wants.
+    """
+
+    client_id: str
+    address: str
+    membership: Membership
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Two members of a group that do not want the same.
+
+    Attributes:
+        member: Who was there.
+        newcomer: Who differs.
+        difference: How the newcomer differs, for humans.
+    """
+
+    member: ConflictSide
+    newcomer: ConflictSide
+    difference: str
+
+
 class ClientTable:
     """All attached clients."""
 
-    def __init__(self, clock: Clock, *, flags_conflicts: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        flags_conflicts: Callable[[str], bool],
+        on_conflict: Callable[[Conflict, bool], None] = lambda _conflict, _refused: None,
+    ) -> None:
         """Start without clients.
 
         Args:
             clock: For last signs of life.
             flags_conflicts: Whether a group lets in members whose subscription differs.
+            on_conflict: Told of each conflict, and whether the newcomer is refused.
         """
         self._clock = clock
         self._flags_conflicts = flags_conflicts
+        self._on_conflict = on_conflict
         self._clients: dict[str, AttachedClient] = {}
         self._members: dict[str, dict[str, AttachedClient]] = {}
 
@@ -212,6 +263,15 @@ class ClientTable:
     def all(self) -> list[AttachedClient]:
         """All clients by id."""
         return [self._clients[client_id] for client_id in sorted(self._clients)]
+
+    def find(self, client_id: str) -> AttachedClient | None:
+        """The client, or None when it is not attached here."""
+        return self._clients.get(client_id)
+
+    def membership(self, consumer_group: str, client_id: str) -> Membership | None:
+        """A client's part in a group, or None when it has none."""
+        client = self._clients.get(client_id)
+        return None if client is None else client.memberships.get(consumer_group)
 
     def members(self, consumer_group: str) -> list[AttachedClient]:
         """The members of a group by client id."""
@@ -227,7 +287,7 @@ class ClientTable:
         """
         if hello.client_id in self._clients:
             raise client_id_taken(hello.client_id)
-        self._check_agreement(hello.client_id, hello.memberships)
+        self._check_agreement(hello.client_id, address, hello.memberships)
         now_ms = self._clock.now_ms()
         client = AttachedClient(
             client_id=hello.client_id,
@@ -257,7 +317,7 @@ class ClientTable:
         Raises:
             ServiceError: SUBSCRIPTION_CONFLICT. Then nothing has changed.
         """
-        self._check_agreement(client.client_id, memberships)
+        self._check_agreement(client.client_id, client.address, memberships)
         self._join(client, memberships)
 
     def detach(self, client: AttachedClient) -> None:
@@ -282,6 +342,12 @@ class ClientTable:
             member.outbox.put(notice)
         return len(members)
 
+    def tell_others(self, consumer_group: str, client_id: str) -> None:
+        """Have all other members of a group look again at what they may own."""
+        for member in self._members.get(consumer_group, {}).values():
+            if member.client_id != client_id:
+                member.outbox.put(MembershipChanged(consumer_group))
+
     def tell_all(self, notice: Notice) -> None:
         """Put a notice into the outbox of each client."""
         for client in self._clients.values():
@@ -292,22 +358,83 @@ class ClientTable:
         for client in self._clients.values():
             client.outbox.close()
 
-    def _check_agreement(self, client_id: str, memberships: Iterable[Membership]) -> None:
-        for membership in memberships:
-            group = membership.consumer_group
-            if self._flags_conflicts(group):
+    def check_pull(
+        self,
+        consumer_group: str,
+        client_id: str,
+        topics: Iterable[str],
+        filters: Mapping[str, FilterExpression],
+    ) -> None:
+        """Refuse a pull that wants other messages than the group's members do.
+
+        A client that is attached is compared with what it said itself, any other with the member
+        that has been there for longest.
+
+        Raises:
+            ServiceError: SUBSCRIPTION_CONFLICT.
+        """
+        members = self._members.get(consumer_group)
+        if not members:
+            return
+        member = members.get(client_id) or next(iter(members.values()))
+        wanted = member.wanted[consumer_group]
+        for topic in topics:
+            expression = filters.get(topic, ALL_MESSAGES)
+            if wanted.get(topic) == expression.meaning() or topic == retry_topic(consumer_group):
                 continue
-            for member in self._members.get(group, {}).values():
-                if member.client_id == client_id:
-                    continue
-                difference = membership.difference(member.memberships[group])
-                if difference:
-                    raise subscription_conflict(group, member.client_id, difference)
+            subscriptions = tuple(Subscription(name, filters[name]) for name in sorted(filters))
+            pulled = Membership(consumer_group=consumer_group, subscriptions=subscriptions)
+            conflict = Conflict(
+                _side(member, consumer_group),
+                ConflictSide(client_id, "", pulled),
+                f"pulls other messages of topic {topic!r}",
+            )
+            self._tell_conflict(conflict)
+
+    def conflicts(self) -> list[Conflict]:
+        """Members that are let in although they differ from the one that has been there longest."""
+        found = []
+        for group, members in self._members.items():
+            first, *others = members.values()
+            for other in others:
+                conflict = self._conflict(first, _side(other, group))
+                if conflict is not None:
+                    found.append(conflict)
+        return found
+
+    def _check_agreement(
+        self, client_id: str, address: str, memberships: Iterable[Membership]
+    ) -> None:
+        for membership in memberships:
+            newcomer = ConflictSide(client_id, address, membership)
+            for member in self._members.get(membership.consumer_group, {}).values():
+                conflict = self._conflict(member, newcomer)
+                if conflict is not None and member.client_id != client_id:
+                    self._tell_conflict(conflict)
+                    break
+
+    def _conflict(self, member: AttachedClient, newcomer: ConflictSide) -> Conflict | None:
+        group = newcomer.membership.consumer_group
+        difference = newcomer.membership.difference(member.memberships[group])
+        return Conflict(_side(member, group), newcomer, difference) if difference else None
+
+    def _tell_conflict(self, conflict: Conflict) -> None:
+        """Refuse the newcomer, unless its group lets it in.
+
+        Raises:
+            ServiceError: SUBSCRIPTION_CONFLICT.
+        """
+        group = conflict.newcomer.membership.consumer_group
+        refused = not self._flags_conflicts(group)
+        self._on_conflict(conflict, refused)
+        if refused:
+            raise subscription_conflict(group, conflict.member.client_id, conflict.difference)
 
     def _join(self, client: AttachedClient, memberships: tuple[Membership, ...]) -> None:
         before = client.memberships
         after = {membership.consumer_group: membership for membership in memberships}
         client.memberships = MappingProxyType(after)
+        client.wanted = {group: membership.wanted() for group, membership in after.items()}
         for group in sorted(before.keys() | after.keys()):
             if before.get(group) == after.get(group):
                 continue
@@ -321,3 +448,7 @@ class ClientTable:
                     member.outbox.put(MembershipChanged(group))
             if not members:
                 del self._members[group]
+
+
+def _side(client: AttachedClient, consumer_group: str) -> ConflictSide:
+    return ConflictSide(client.client_id, client.address, client.memberships[consumer_group])

@@ -4,13 +4,17 @@
 
     {"dataVersion": {...}, "offsetTable": {"orders@billing": {0: 12, 1: 30}}}
 
+and one key of our own, ``resetTable``, which RocketMQ skips: how often each offset was set anew. It
+has the shape of ``offsetTable`` and lies in the same file, so that a reset and its count are on the
+disk together.
+
 What is not known is absent, never zero: a consumer that finds no offset decides by its own start
 position. Parts of the file that are RocketMQ's alone are kept as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from ariane_broker.data_version import DataVersion
@@ -45,6 +49,7 @@ class ConsumerOffsets:
         """
         self._now_ms = now_ms
         self._groups: dict[str, dict[QueueKey, ConsumerOffset]] = {}
+        self._resets: dict[str, dict[QueueKey, int]] = {}
         self._version = DataVersion()
         self._foreign: dict[str, Any] = {}
 
@@ -69,13 +74,26 @@ class ConsumerOffsets:
         """Set where the group stands; forwards or back, as it says."""
         self._groups.setdefault(consumer_group, {})[queue] = offset
 
+    def reset(self, consumer_group: str, queue: QueueKey, offset: ConsumerOffset) -> None:
+        """Set where the group stands anew: what its members did before counts no more."""
+        self.put(consumer_group, queue, offset)
+        resets = self._resets.setdefault(consumer_group, {})
+        resets[queue] = resets.get(queue, 0) + 1
+
+    def reset_epoch(self, consumer_group: str, queue: QueueKey) -> int:
+        """How often the group's offset of the queue was set anew."""
+        return self._resets.get(consumer_group, {}).get(queue, 0)
+
     def remove_group(self, consumer_group: str) -> bool:
         """Forget a group; whether it was known."""
+        self._resets.pop(consumer_group, None)
         return self._groups.pop(consumer_group, None) is not None
 
     def remove_topic(self, topic: str) -> bool:
         """Forget a topic in all groups; whether any knew it."""
         known = False
+        for group, resets in self._resets.items():
+            self._resets[group] = {q: count for q, count in resets.items() if q.topic != topic}
         for group, offsets in list(self._groups.items()):
             kept = {queue: offset for queue, offset in offsets.items() if queue.topic != topic}
             known = known or len(kept) < len(offsets)
@@ -88,12 +106,12 @@ class ConsumerOffsets:
     def document(self) -> dict[str, Any]:
         """The file as it is to be written now."""
         self._version = self._version.next(self._now_ms())
-        table: dict[str, dict[str, int]] = {}
-        for group in sorted(self._groups):
-            for queue, offset in sorted(self._groups[group].items()):
-                key = f"{queue.topic}{_TOPIC_END}{group}"
-                table.setdefault(key, {})[str(queue.queue_id)] = offset
-        own = {"dataVersion": self._version.document(), "offsetTable": table}
+        own: dict[str, Any] = {
+            "dataVersion": self._version.document(),
+            "offsetTable": _table(self._groups),
+        }
+        if resets := _table(self._resets):
+            own["resetTable"] = resets
         return self._foreign | own
 
     def load(self, document: Mapping[str, Any]) -> None:
@@ -104,10 +122,34 @@ class ConsumerOffsets:
         """
         self._version = DataVersion.from_document(document.get("dataVersion") or {})
         self._foreign = dict(document)
+        self._foreign.pop("resetTable", None)
         self._groups = {}
-        for key, queues in document["offsetTable"].items():
-            topic, separator, group = key.rpartition(_TOPIC_END)
-            if not separator:
-                raise ValueError(f"offsetTable: {key!r} is not topic@group")
-            for queue_id, offset in queues.items():
-                self.put(group, QueueKey(topic, int(queue_id)), ConsumerOffset(int(offset)))
+        for group, queue, offset in _entries(document["offsetTable"]):
+            self.put(group, queue, ConsumerOffset(offset))
+        self._resets = {}
+        for group, queue, count in _entries(document.get("resetTable") or {}):
+            self._resets.setdefault(group, {})[queue] = count
+
+
+def _table(groups: Mapping[str, Mapping[QueueKey, int]]) -> dict[str, dict[str, int]]:
+    """Numbers by topic and group, then by queue."""
+    table: dict[str, dict[str, int]] = {}
+    for group in sorted(groups):
+        for queue, number in sorted(groups[group].items()):
+            key = f"{queue.topic}{_TOPIC_END}{group}"
+            table.setdefault(key, {})[str(queue.queue_id)] = number
+    return table
+
+
+def _entries(table: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[str, QueueKey, int]]:
+    """Group, queue and number of all entries of such a table.
+
+    Raises:
+        ValueError: A key has another shape.
+    """
+    for key, queues in table.items():
+        topic, separator, group = key.rpartition(_TOPIC_END)
+        if not separator:
+            raise ValueError(f"{key!r} is not topic@group")
+        for queue_id, number in queues.items():
+            yield group, QueueKey(topic, int(queue_id)), int(number)

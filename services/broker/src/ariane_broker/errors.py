@@ -10,7 +10,9 @@ here, so that its text and the values in its metadata are the same wherever it c
     +-- by message              message_too_large, message_illegal, block_corrupted,
     |                           flush_unconfirmed, message_not_found
     +-- by group or client      group_name_illegal, group_not_found, group_exists, group_disabled,
-    |                           client_id_taken, subscription_conflict
+    |                           client_id_taken, client_not_attached, subscription_conflict,
+    |                           queue_locked, queue_lock_fenced, consumer_offset_reset,
+    |                           client_silent
     +-- by pull                 queue_offset_out_of_range, filter_expression_invalid,
     |                           held_pulls_exhausted
     +-- by broker               broker_draining, store_poisoned, setting_invalid
@@ -202,6 +204,52 @@ def subscription_conflict(consumer_group: str, member: str, difference: str) -> 
         ErrorReason.ERROR_REASON_SUBSCRIPTION_CONFLICT,
         f"group {consumer_group!r}: {difference} than member {member!r}",
         {"consumer_group": consumer_group, "member": member},
+    )
+
+
+def client_not_attached(client_id: str, what: str) -> ServiceError:
+    """The client is not attached, or not as what it would have to be."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_CLIENT_NOT_ATTACHED,
+        f"client {client_id!r} is not attached here{what}",
+        {"client_id": client_id},
+    )
+
+
+def client_silent(client_id: str, wait_seconds: float) -> ServiceError:
+    """The client lives, but did not answer in time."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_DEADLINE_PASSED,
+        f"client {client_id!r} did not tell its state within {wait_seconds:g} s",
+        {"client_id": client_id},
+    )
+
+
+def queue_locked(topic: str, queue_id: int, owner: str, epoch: int) -> ServiceError:
+    """Another member owns the queue's lock, and the caller has none."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_QUEUE_LOCKED,
+        f"topic {topic!r}, queue {queue_id}: consumed in order by {owner!r} under a lock",
+        {"topic": topic, "queue_id": queue_id, "owner": owner, "epoch": epoch},
+    )
+
+
+def queue_lock_fenced(topic: str, queue_id: int, epoch: int, latest: int) -> ServiceError:
+    """The caller's lock is dead, or another member has locked the queue since."""
+    state = f"lock {latest} came after it" if latest else "it was not renewed in time"
+    return ServiceError(
+        ErrorReason.ERROR_REASON_QUEUE_LOCK_FENCED,
+        f"topic {topic!r}, queue {queue_id}: lock {epoch} is not held any longer: {state}",
+        {"topic": topic, "queue_id": queue_id, "epoch": latest},
+    )
+
+
+def consumer_offset_reset(topic: str, queue_id: int, epoch: int) -> ServiceError:
+    """The offset was set anew since the caller read it."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_CONSUMER_OFFSET_RESET,
+        f"topic {topic!r}, queue {queue_id}: the offset was set anew since it was read",
+        {"topic": topic, "queue_id": queue_id, "epoch": epoch},
     )
 
 

@@ -9,12 +9,13 @@ from typing import Protocol
 from ariane_broker.client_table import ClientTable, OffsetsReset
 from ariane_broker.consumer_groups import ConsumerGroups
 from ariane_broker.consumer_offsets import ConsumerOffsets, GroupOffset, QueueKey
-from ariane_broker.errors import queue_offset_out_of_range
+from ariane_broker.errors import consumer_offset_reset, queue_offset_out_of_range
 from ariane_broker.group_changes import GroupChanges, check_user_group
+from ariane_broker.queue_locks import QueueLocks
 from ariane_broker.readable_topics import readable_queue
 from ariane_broker.topic_table import TopicTable
 from ariane_record import ConsumerOffset
-from ariane_servicekit.errors import ServiceError, feature_not_available, field_invalid
+from ariane_servicekit.errors import ServiceError, field_invalid
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +25,29 @@ class OffsetToStore:
     Attributes:
         queue: The queue.
         offset: The next queue offset it will consume.
-        fenced: Whether it carries the epoch of a queue lock.
+        lock_epoch: Of its lock of the queue; None if it has none.
+        reset_epoch: Of the offset that it began with; None if it does not know.
     """
 
     queue: QueueKey
     offset: int
-    fenced: bool = False
+    lock_epoch: int | None = None
+    reset_epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KnownOffset:
+    """Where a group stands in a queue.
+
+    Attributes:
+        queue: The queue.
+        offset: The next queue offset it will consume, or None when nobody knows.
+        reset_epoch: How often that was set anew.
+    """
+
+    queue: QueueKey
+    offset: ConsumerOffset | None
+    reset_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +57,13 @@ class Backlog:
     Attributes:
         place: Group, queue and where the group stands.
         max_queue_offset: Readable end, exclusive.
+        message_count: Messages that are kept and not consumed.
         oldest_store_timestamp_ms: When the oldest message not consumed was stored, or None.
     """
 
     place: GroupOffset
     max_queue_offset: int
+    message_count: int
     oldest_store_timestamp_ms: int | None
 
 
@@ -80,6 +100,7 @@ class OffsetChanges:
         group_changes: GroupChanges,
         clients: ClientTable,
         lookup: TimeLookup,
+        locks: QueueLocks,
         mark_changed: Callable[[], None],
         save: Callable[[], Awaitable[None]],
     ) -> None:
@@ -93,6 +114,7 @@ class OffsetChanges:
             group_changes: Makes a group for its first offset.
             clients: The attached clients.
             lookup: Finds offsets by time.
+            locks: Who may store the offset of a queue that is consumed in order.
             mark_changed: There is something to save.
             save: Returns once all that was marked is on the disk.
         """
@@ -103,12 +125,11 @@ class OffsetChanges:
         self._group_changes = group_changes
         self._clients = clients
         self._lookup = lookup
+        self._locks = locks
         self._mark_changed = mark_changed
         self._save = save
 
-    def read(
-        self, consumer_group: str, queues: Sequence[QueueKey]
-    ) -> list[tuple[QueueKey, ConsumerOffset | None]]:
+    def read(self, consumer_group: str, queues: Sequence[QueueKey]) -> list[KnownOffset]:
         """Where a group stands in queues, or in all that it has an offset for.
 
         Raises:
@@ -116,17 +137,35 @@ class OffsetChanges:
         """
         check_user_group(consumer_group)
         if not queues:
-            return [(place.queue, place.offset) for place in self._offsets.of_group(consumer_group)]
+            queues = [place.queue for place in self._offsets.of_group(consumer_group)]
         for place, queue in enumerate(queues):
             if queue.queue_id < 0:
                 field = f"queues[{place}].queue_id"
                 raise field_invalid(field, "must be 0 or more", queue.queue_id)
-        return [(queue, self._offsets.find(consumer_group, queue)) for queue in queues]
+        return [
+            KnownOffset(
+                queue,
+                self._offsets.find(consumer_group, queue),
+                self._offsets.reset_epoch(consumer_group, queue),
+            )
+            for queue in queues
+        ]
 
     async def store(
-        self, consumer_group: str, offsets: Sequence[OffsetToStore], *, durable: bool
+        self,
+        consumer_group: str,
+        offsets: Sequence[OffsetToStore],
+        *,
+        client_id: str = "",
+        durable: bool,
     ) -> list[tuple[QueueKey, ServiceError]]:
         """Store offsets of a group.
+
+        Args:
+            consumer_group: The group.
+            offsets: What to store.
+            client_id: Who stores; empty for tools.
+            durable: Whether to return only once they are on the disk.
 
         Returns:
             Those that were refused, and why; the others are stored.
@@ -136,8 +175,6 @@ class OffsetChanges:
                 then nothing is stored.
         """
         for place, wanted in enumerate(offsets):
-            if wanted.fenced:
-                raise feature_not_available("storing offsets under a queue lock")
             values = {"queue_id": wanted.queue.queue_id, "queue_offset": wanted.offset}
             for name, value in values.items():
                 if value < 0:
@@ -146,7 +183,7 @@ class OffsetChanges:
         refused = []
         for wanted in offsets:
             try:
-                self._put(consumer_group, wanted.queue, wanted.offset)
+                self._put(consumer_group, client_id, wanted)
             except ServiceError as error:
                 refused.append((wanted.queue, error))
         if durable:
@@ -191,11 +228,7 @@ class OffsetChanges:
                 places.append(GroupOffset(consumer_group, queue, ConsumerOffset(offset)))
         if validate_only:
             return places, 0
-        self._take_over(places)
-        await self._save()
-        numbers = tuple((place.queue.queue_id, int(place.offset)) for place in places)
-        notice = OffsetsReset(consumer_group, topic, numbers)
-        return places, self._clients.tell_members(consumer_group, notice)
+        return places, await self._take_over(consumer_group, topic, places)
 
     def earliest(self, queue: QueueKey) -> int:
         """The oldest queue offset that is kept."""
@@ -209,22 +242,25 @@ class OffsetChanges:
         """The first queue offset stored at or after a time."""
         return self._lookup.offset_from(*queue, timestamp_ms)
 
-    async def clone(self, consumer_group: str, target_group: str, topic: str) -> list[GroupOffset]:
-        """Copy a group's offsets in a topic to another group, durably.
+    async def clone(
+        self, consumer_group: str, target_group: str, topic: str
+    ) -> tuple[list[GroupOffset], int]:
+        """Copy a group's offsets in a topic to another group, durably, and tell its members.
+
+        Returns:
+            The copied offsets by queue, and how many members were told.
 
         Raises:
-            ServiceError: GROUP_NOT_FOUND or TOPIC_NOT_FOUND.
+            ServiceError: GROUP_NOT_FOUND, GROUP_NAME_ILLEGAL, ACCESS_DENIED or TOPIC_NOT_FOUND.
         """
         self._groups.get(consumer_group)
-        self._groups.get(target_group)
-        self._topics.get(topic)
+        readable_queue(self._topics, topic, 0, consumer_group)
+        await self._group_changes.admit(target_group)
         places = [
             GroupOffset(target_group, place.queue, place.offset)
             for place in self._offsets.of_group(consumer_group, topic)
         ]
-        self._take_over(places)
-        await self._save()
-        return places
+        return places, await self._take_over(target_group, topic, places)
 
     def places(self, consumer_group: str, topic: str) -> list[GroupOffset]:
         """Where one group or all stand, in one topic or all; by group, topic and queue."""
@@ -234,16 +270,24 @@ class OffsetChanges:
     def backlog(self, place: GroupOffset) -> Backlog:
         """How far a group is behind in one queue."""
         begin, end = self._log.queue_bounds(*place.queue)
+        next_offset = max(place.offset, begin)
         oldest = None
-        if place.offset < end:
-            oldest = self._lookup.store_timestamp_ms(*place.queue, max(place.offset, begin))
-        return Backlog(place, end, oldest)
+        if next_offset < end:
+            oldest = self._lookup.store_timestamp_ms(*place.queue, next_offset)
+        return Backlog(place, end, max(0, end - next_offset), oldest)
 
-    def _put(self, consumer_group: str, queue: QueueKey, offset: int) -> None:
+    def _put(self, consumer_group: str, client_id: str, wanted: OffsetToStore) -> None:
+        queue = wanted.queue
         readable_queue(self._topics, *queue, consumer_group)
+        refusal = self._locks.refusal(consumer_group, client_id, queue, wanted.lock_epoch)
+        if refusal is not None:
+            raise refusal
+        epoch = self._offsets.reset_epoch(consumer_group, queue)
+        if wanted.reset_epoch is not None and wanted.reset_epoch < epoch:
+            raise consumer_offset_reset(*queue, epoch)
         # Below the oldest that is kept is where a slow consumer stands; beyond the end is nobody.
-        self._check_range(queue, offset, offset_min=0)
-        self._offsets.put(consumer_group, queue, ConsumerOffset(offset))
+        self._check_range(queue, wanted.offset, offset_min=0)
+        self._offsets.put(consumer_group, queue, ConsumerOffset(wanted.offset))
         self._mark_changed()
 
     def _check_range(self, queue: QueueKey, offset: int, offset_min: int | None = None) -> None:
@@ -251,7 +295,14 @@ class OffsetChanges:
         if not (begin if offset_min is None else offset_min) <= offset <= end:
             raise queue_offset_out_of_range(*queue, offset, begin, end)
 
-    def _take_over(self, places: Iterable[GroupOffset]) -> None:
+    async def _take_over(
+        self, consumer_group: str, topic: str, places: Sequence[GroupOffset]
+    ) -> int:
+        """Set offsets anew, durably, and tell the members; how many were told."""
         for place in places:
-            self._offsets.put(place.consumer_group, place.queue, place.offset)
+            self._offsets.reset(consumer_group, place.queue, place.offset)
         self._mark_changed()
+        await self._save()
+        numbers = tuple((place.queue.queue_id, int(place.offset)) for place in places)
+        notice = OffsetsReset(consumer_group, topic, numbers)
+        return self._clients.tell_members(consumer_group, notice)

@@ -15,8 +15,10 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ariane_broker.client_table import ClientTable
 from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.held_requests import HOLD_SECONDS_MAX, HeldRequests
+from ariane_broker.queue_locks import QueueLocks
 from ariane_broker.readable_topics import readable_queue
 from ariane_broker.statistics import BrokerStatistics
 from ariane_broker.subscription import FilterExpression, wanted_tag_codes
@@ -43,12 +45,14 @@ class Position:
         queue_offset: The first queue offset wanted.
         record_count_max: At most this many records of this queue; 0: no own limit.
         size_bytes_max: At most about this many bytes of this queue; 0: no own limit.
+        lock_epoch: Of the consumer's lock of the queue; None if it has none.
     """
 
     queue: QueueKey
     queue_offset: int
     record_count_max: int = 0
     size_bytes_max: int = 0
+    lock_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +67,7 @@ class PullOrder:
         size_bytes_max: At most about this many bytes in all; 0 means the default.
         hold_seconds: How long to hold when there is nothing.
         hold_seconds_max: What the call's deadline leaves of that; None: all of it.
+        client_id: The consumer.
     """
 
     consumer_group: str
@@ -72,6 +77,7 @@ class PullOrder:
     size_bytes_max: int = 0
     hold_seconds: float = 0.0
     hold_seconds_max: float | None = None
+    client_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +138,8 @@ class PullRecords:
         statistics: BrokerStatistics,
         *,
         check_group: Callable[[str], None],
+        clients: ClientTable,
+        locks: QueueLocks,
         service_error: Callable[[Exception], ServiceError],
         draw: Callable[[int], int],
         monotonic: Callable[[], float],
@@ -144,6 +152,8 @@ class PullRecords:
             held: Holds pulls.
             statistics: Counts what is handed out.
             check_group: Refuses a group that may not consume.
+            clients: The attached clients, whose subscriptions must agree with a pull.
+            locks: Who may read a queue that is consumed in order.
             service_error: Makes errors of the store public.
             draw: A random number from 0 up to its argument, exclusive.
             monotonic: Seconds that never go back.
@@ -153,6 +163,8 @@ class PullRecords:
         self._held = held
         self._statistics = statistics
         self._check_group = check_group
+        self._clients = clients
+        self._locks = locks
         self._service_error = service_error
         self._draw = draw
         self._monotonic = monotonic
@@ -166,11 +178,13 @@ class PullRecords:
 
         Raises:
             ServiceError: GROUP_NAME_ILLEGAL, FIELD_INVALID, FILTER_EXPRESSION_INVALID,
-                FEATURE_NOT_AVAILABLE or HELD_PULLS_EXHAUSTED.
+                FEATURE_NOT_AVAILABLE, SUBSCRIPTION_CONFLICT or HELD_PULLS_EXHAUSTED.
         """
         order = _checked(order)
         self._check_group(order.consumer_group)
         codes = {topic: wanted_tag_codes(wanted) for topic, wanted in order.filters.items()}
+        topics = dict.fromkeys(position.queue.topic for position in order.positions)
+        self._clients.check_pull(order.consumer_group, order.client_id, topics, order.filters)
         positions = list(order.positions)
         deadline = self._monotonic() + order.hold_seconds
         moved: dict[int, PulledQueue] = {}
@@ -212,7 +226,7 @@ class PullRecords:
             place = (first + turn) % queue_count
             position = positions[place]
             try:
-                readable_queue(self._topics, *position.queue, order.consumer_group)
+                self._check_queue(order, position)
                 read = self._log.read_queue(
                     *position.queue,
                     position.queue_offset,
@@ -239,6 +253,15 @@ class PullRecords:
             elif read.status is QueueReadStatus.FILTERED:
                 look.unfinished |= read.next_queue_offset < read.max_queue_offset
         return look
+
+    def _check_queue(self, order: PullOrder, position: Position) -> None:
+        """Refuse a queue that may not be read, or that another member has locked meanwhile."""
+        readable_queue(self._topics, *position.queue, order.consumer_group)
+        refusal = self._locks.refusal(
+            order.consumer_group, order.client_id, position.queue, position.lock_epoch
+        )
+        if refusal is not None:
+            raise refusal
 
 
 def _checked(order: PullOrder) -> PullOrder:

@@ -111,11 +111,13 @@ def pull_order(request: PullRecordsRequest, *, hold_seconds_max: float | None) -
             position.queue_offset,
             position.record_count_max,
             position.size_bytes_max,
+            position.lock_epoch if position.HasField("lock_epoch") else None,
         )
         for position in request.positions
     )
     return PullOrder(
         consumer_group=request.consumer_group,
+        client_id=request.client_id,
         positions=positions,
         filters=filters_of(request.subscriptions),
         record_count_max=request.record_count_max,

@@ -145,6 +145,13 @@ class BrokerSettings(ServiceSettings):
     client_heartbeat_s: float = Field(
         30, gt=0, description="Seconds between heartbeats that attached clients are asked for."
     )
+    queue_lock_lease_s: float = Field(
+        60,
+        gt=0,
+        description="Seconds that a member which consumes in order keeps a queue without renewing "
+        "its lock; then another one may take it, and what the old one stores is refused. Members "
+        "renew every 20 s.",
+    )
     name_server_heartbeat_s: float = Field(
         30,
         gt=0,

@@ -15,6 +15,7 @@ from typing import Any
 
 from ariane_broker.consumer_groups import ConsumerGroups
 from ariane_broker.consumer_offsets import ConsumerOffsets
+from ariane_broker.queue_locks import QueueLocks
 from ariane_broker.saved_state import StateFile
 from ariane_broker.topic_table import TopicConfig, TopicTable
 from ariane_servicekit import StartRefused, get_logger
@@ -31,11 +32,13 @@ class StateFiles:
         topics: ``config/topics.json``.
         offsets: ``config/consumerOffset.json``.
         groups: ``config/subscriptionGroup.json``.
+        locks: ``config/queueLocks.json``.
     """
 
     topics: StateFile
     offsets: StateFile
     groups: StateFile
+    locks: StateFile
 
 
 class BrokerState:
@@ -47,8 +50,9 @@ class BrokerState:
         topics: TopicTable,
         offsets: ConsumerOffsets,
         groups: ConsumerGroups,
-        executor: Executor,
         *,
+        locks: QueueLocks,
+        executor: Executor,
         accept_offset_loss: bool,
     ) -> None:
         """Take the parts.
@@ -58,6 +62,7 @@ class BrokerState:
             topics: Filled from its file.
             offsets: Filled from its file.
             groups: Filled from its file.
+            locks: Filled from its file.
             executor: Where the disk is waited for.
             accept_offset_loss: Whether to start although consumer offsets are lost.
         """
@@ -65,6 +70,7 @@ class BrokerState:
         self._topics = topics
         self._offsets = offsets
         self._groups = groups
+        self._locks = locks
         self._executor = executor
         self._accept_offset_loss = accept_offset_loss
         self.findings: list[str] = []
@@ -85,6 +91,7 @@ class BrokerState:
         topics = await self._load(self._files.topics, self._topics.load)
         offsets = await self._load_offsets(store_is_new=topics is None and not known_queues)
         groups = await self._load(self._files.groups, self._groups.load)
+        await self._load_locks()
         self._tell_backups()
         missing = self._topics_of(known_queues, lost=topics is None)
         missing += [topic for topic in required_topics if self._topics.find(topic.topic) is None]
@@ -122,6 +129,26 @@ class BrokerState:
                 )
             self._found("consumer offsets were lost and given up")
         return document
+
+    async def _load_locks(self) -> None:
+        """The queue locks. Their loss costs time, no message, so it stops nothing.
+
+        A previous generation is not believed: it may lack the largest epoch.
+        """
+        file = self._files.locks
+        loop = asyncio.get_running_loop()
+        try:
+            document = await loop.run_in_executor(self._executor, file.load)
+            if document is not None and not file.used_backup:
+                self._locks.load(document)
+            lost = document is not None and file.used_backup
+        except (StateFileDamaged, KeyError, TypeError, ValueError, AttributeError):
+            lost = True
+        if lost:
+            self._found(
+                "config/queueLocks.json was damaged; members that consume in order lock anew"
+            )
+            await self._save(file, self._locks.document())
 
     async def _load(
         self, file: StateFile, take_over: Callable[[Mapping[str, Any]], None]

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ariane_broker.client_admission import ClientAdmission
-from ariane_broker.client_table import ClientTable
+from ariane_broker.client_questions import ClientQuestions
+from ariane_broker.client_table import ClientTable, Conflict
 from ariane_broker.group_changes import GroupChanges
 from ariane_broker.offset_changes import OffsetChanges
+from ariane_broker.queue_locking import QueueLocking
 from ariane_broker.queue_lookup import QueueLookup
 from ariane_broker.rooms.naming import NamingRoom
 from ariane_broker.rooms.outside import Outside
 from ariane_broker.rooms.state import StateRoom
 from ariane_broker.rooms.storing import StoringRoom
 from ariane_broker.saved_state import StateFile
+from ariane_broker.subscription_conflicts import SubscriptionConflicts
 from ariane_broker.topic_changes import TopicChanges
+from ariane_servicekit import get_logger
+
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +39,9 @@ class ChangingRoom:
     clients: ClientTable
     client_admission: ClientAdmission
     lookup: QueueLookup
+    questions: ClientQuestions
+    conflicts: SubscriptionConflicts
+    locking: QueueLocking
 
 
 def changing_room(
@@ -40,11 +51,13 @@ def changing_room(
     settings, saved_offsets = outside.settings, state.saved_offsets
 
     async def forget_topic(topic: str) -> None:
+        state.locks.remove_topic(topic)
         if state.offsets.remove_topic(topic):
             saved_offsets.mark_changed()
             await saved_offsets.save()
 
     async def forget_group(consumer_group: str) -> None:
+        state.locks.remove_group(consumer_group)
         if state.offsets.remove_group(consumer_group):
             saved_offsets.mark_changed()
             await saved_offsets.save()
@@ -64,7 +77,14 @@ def changing_room(
         forget_offsets=forget_group,
         auto_create=settings.auto_create_groups,
     )
-    clients = ClientTable(outside.clock, flags_conflicts=group_changes.flags_conflicts)
+    conflicts = SubscriptionConflicts(
+        now_ms=outside.clock.now_ms, monotonic=outside.clock.monotonic
+    )
+    clients = ClientTable(
+        outside.clock,
+        flags_conflicts=group_changes.flags_conflicts,
+        on_conflict=partial(_tell_conflict, conflicts),
+    )
     lookup = QueueLookup(storing.store, state.topics)
     offset_changes = OffsetChanges(
         state.offsets,
@@ -74,6 +94,7 @@ def changing_room(
         group_changes=group_changes,
         clients=clients,
         lookup=lookup,
+        locks=state.locks,
         mark_changed=saved_offsets.mark_changed,
         save=saved_offsets.save,
     )
@@ -84,6 +105,26 @@ def changing_room(
         clients=clients,
         client_admission=ClientAdmission(clients, group_changes),
         lookup=lookup,
+        questions=ClientQuestions(clients, new_id=lambda: secrets.token_hex(8)),
+        conflicts=conflicts,
+        locking=QueueLocking(state.locks, clients, state.topics, state.saved_locks),
+    )
+
+
+def _tell_conflict(
+    conflicts: SubscriptionConflicts,
+    conflict: Conflict,
+    refused: bool,
+) -> None:
+    if refused:
+        conflicts.refuse(conflict)
+    _log.warning(
+        "subscription_conflict",
+        consumer_group=conflict.newcomer.membership.consumer_group,
+        member=conflict.member.client_id,
+        newcomer=conflict.newcomer.client_id,
+        difference=conflict.difference,
+        refused=refused,
     )
 
 

@@ -87,6 +87,8 @@ def messaging_room(
         storing.held,
         storing.statistics,
         check_group=changing.group_changes.check_may_consume,
+        clients=changing.clients,
+        locks=state.locks,
         service_error=service_error,
         draw=random.Random(secrets.randbits(64)).randrange,  # noqa: S311 - fairness, no secret.
         monotonic=clock.monotonic,

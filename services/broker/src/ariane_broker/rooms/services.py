@@ -58,6 +58,9 @@ def rpc_services(
         "ClientService": ClientServicer(
             changing.clients,
             changing.client_admission,
+            changing.questions,
+            changing.conflicts,
+            changing.locking,
             broker_name=broker_name,
             heartbeat_seconds=settings.client_heartbeat_s,
             silence_seconds_max=settings.client_silence_s,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ariane_broker.consumer_groups import ConsumerGroups
 from ariane_broker.consumer_offsets import ConsumerOffsets
+from ariane_broker.queue_locks import QueueLocks
 from ariane_broker.rooms.outside import Outside
 from ariane_broker.saved_state import SavedState
 from ariane_broker.state_files import BrokerState, StateFiles
@@ -24,6 +25,8 @@ class StateRoom:
     files: StateFiles
     state: BrokerState
     saved_offsets: SavedState
+    locks: QueueLocks
+    saved_locks: SavedState
 
 
 def state_room(outside: Outside) -> StateRoom:
@@ -37,14 +40,22 @@ def state_room(outside: Outside) -> StateRoom:
         topics=state_file.StateFile(folder / "topics.json", outside.disk),
         offsets=state_file.StateFile(folder / "consumerOffset.json", outside.disk),
         groups=state_file.StateFile(folder / "subscriptionGroup.json", outside.disk),
+        locks=state_file.StateFile(folder / "queueLocks.json", outside.disk),
+    )
+    locks = QueueLocks(
+        monotonic=outside.clock.monotonic,
+        now_ms=now_ms,
+        lease_seconds=settings.queue_lock_lease_s,
     )
     state = BrokerState(
         files,
         topics,
         offsets,
         groups,
-        outside.threads.state,
+        locks=locks,
+        executor=outside.threads.state,
         accept_offset_loss=settings.accept_offset_loss,
     )
     saved_offsets = SavedState(files.offsets, offsets.document, outside.threads.state)
-    return StateRoom(topics, groups, offsets, files, state, saved_offsets)
+    saved_locks = SavedState(files.locks, locks.document, outside.threads.state)
+    return StateRoom(topics, groups, offsets, files, state, saved_offsets, locks, saved_locks)

@@ -13,19 +13,25 @@ from grpc import aio
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1.client_service_pb2_grpc import ClientServiceServicer
 from ariane_broker.client_admission import ClientAdmission
+from ariane_broker.client_questions import ClientQuestions
 from ariane_broker.client_table import (
     AttachedClient,
     BrokerDraining,
+    ClientStateAsked,
     ClientTable,
+    ConflictSide,
     HeartbeatHeard,
     MembershipChanged,
     Notice,
     OffsetsReset,
 )
+from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.group_changes import check_user_group
 from ariane_broker.peer_address import peer_text
+from ariane_broker.queue_locking import QueueLocking
+from ariane_broker.subscription_conflicts import SeenConflict, SubscriptionConflicts
 from ariane_broker.subscription_wire import hello_of, membership_message, memberships_of
-from ariane_broker.wire_time import span_of, time_of
+from ariane_broker.wire_time import seconds_of, span_of, time_of
 from ariane_servicekit import feature_not_available, field_invalid, take_page
 
 _MEMBERS_DEFAULT: Final = 1000
@@ -38,6 +44,9 @@ class ClientServicer(ClientServiceServicer):
         self,
         table: ClientTable,
         admission: ClientAdmission,
+        questions: ClientQuestions,
+        conflicts: SubscriptionConflicts,
+        locking: QueueLocking,
         *,
         broker_name: str,
         heartbeat_seconds: float,
@@ -48,12 +57,18 @@ class ClientServicer(ClientServiceServicer):
         Args:
             table: The attached clients.
             admission: Lets clients in.
+            questions: Asks clients what they do.
+            conflicts: Who differs from its group.
+            locking: Locks queues.
             broker_name: As clients are told.
             heartbeat_seconds: How often clients are asked for a heartbeat.
             silence_seconds_max: After how much silence they are forgotten.
         """
         self._table = table
         self._admission = admission
+        self._questions = questions
+        self._conflicts = conflicts
+        self._locking = locking
         self._accepted = client_pb.AttachResponse(
             accepted=client_pb.AttachAccepted(
                 broker_name=broker_name,
@@ -129,20 +144,55 @@ class ClientServicer(ClientServiceServicer):
     async def GetClientState(
         self, request: client_pb.GetClientStateRequest, context: aio.ServicerContext[Any, Any]
     ) -> client_pb.GetClientStateResponse:
-        """Refuse: clients are not asked yet."""
-        raise feature_not_available("asking a client for its state")
+        """Ask a client what it does."""
+        wait_seconds = seconds_of(request.wait_duration, "wait_duration")
+        question_id, facts = await self._questions.ask(request.client_id, wait_seconds)
+        return client_pb.GetClientStateResponse(
+            state=client_pb.ClientState(question_id=question_id, facts=facts)
+        )
+
+    async def ListSubscriptionConflicts(
+        self,
+        request: client_pb.ListSubscriptionConflictsRequest,
+        context: aio.ServicerContext[Any, Any],
+    ) -> client_pb.ListSubscriptionConflictsResponse:
+        """List subscriptions that did not agree."""
+        page = take_page(
+            self._conflicts.all(self._table, request.consumer_group),
+            lambda seen: (
+                seen.conflict.newcomer.membership.consumer_group,
+                seen.conflict.member.client_id,
+                seen.conflict.newcomer.client_id,
+            ),
+            page_size=request.page_size,
+            page_token=request.page_token,
+            scope=f"conflicts:{request.consumer_group}",
+        )
+        return client_pb.ListSubscriptionConflictsResponse(
+            conflicts=map(_conflict_message, page.entries), next_page_token=page.next_page_token
+        )
 
     async def LockQueues(
         self, request: client_pb.LockQueuesRequest, context: aio.ServicerContext[Any, Any]
     ) -> client_pb.LockQueuesResponse:
-        """Refuse: there are no queue locks yet."""
-        raise feature_not_available("locking queues")
+        """Lock queues, or renew their locks."""
+        queues = [QueueKey(queue.topic, queue.queue_id) for queue in request.queues]
+        owned = await self._locking.lock(request.consumer_group, request.client_id, queues)
+        return client_pb.LockQueuesResponse(
+            queues=[
+                client_pb.LockedQueue(topic=queue.topic, queue_id=queue.queue_id, lock_epoch=epoch)
+                for queue, epoch in owned.items()
+            ],
+            lease=span_of(self._locking.lease_seconds),
+        )
 
     async def UnlockQueues(
         self, request: client_pb.UnlockQueuesRequest, context: aio.ServicerContext[Any, Any]
     ) -> client_pb.UnlockQueuesResponse:
-        """Refuse: there are no queue locks yet."""
-        raise feature_not_available("locking queues")
+        """Give locks back."""
+        queues = {QueueKey(q.topic, q.queue_id): q.lock_epoch for q in request.queues}
+        count = await self._locking.unlock(request.consumer_group, request.client_id, queues)
+        return client_pb.UnlockQueuesResponse(queue_count=count)
 
     async def _listen(
         self, requests: AsyncIterator[client_pb.AttachRequest], client: AttachedClient
@@ -162,7 +212,8 @@ class ClientServicer(ClientServiceServicer):
                 elif content == "transaction_answer":
                     raise feature_not_available("transaction checks")
                 elif content == "state":
-                    raise feature_not_available("client state")
+                    state = request.state
+                    self._questions.answered(client, state.question_id, dict(state.facts))
         finally:
             client.outbox.close()
 
@@ -180,6 +231,9 @@ def _notice_message(notice: Notice) -> client_pb.AttachResponse:
         case BrokerDraining(grace_seconds):
             draining = client_pb.BrokerDraining(grace=span_of(grace_seconds))
             return client_pb.AttachResponse(broker_draining=draining)
+        case ClientStateAsked(question_id):
+            question = client_pb.ClientStateQuestion(question_id=question_id)
+            return client_pb.AttachResponse(state_question=question)
         case HeartbeatHeard():
             heard = client_pb.HeartbeatAccepted()
             return client_pb.AttachResponse(heartbeat_accepted=heard)
@@ -197,4 +251,25 @@ def _client_message(client: AttachedClient) -> client_pb.AttachedClient:
         address=client.address,
         attach_time=time_of(client.attach_time_ms),
         last_heard_time=time_of(client.last_heard_ms),
+    )
+
+
+def _conflict_message(seen: SeenConflict) -> client_pb.SubscriptionConflict:
+    conflict = seen.conflict
+    return client_pb.SubscriptionConflict(
+        consumer_group=conflict.newcomer.membership.consumer_group,
+        member=_side_message(conflict.member),
+        newcomer=_side_message(conflict.newcomer),
+        difference=conflict.difference,
+        refused=seen.refused,
+        count=seen.count,
+        last_time=time_of(seen.last_ms),
+    )
+
+
+def _side_message(side: ConflictSide) -> client_pb.GroupMember:
+    return client_pb.GroupMember(
+        client_id=side.client_id,
+        membership=membership_message(side.membership),
+        address=side.address,
     )

@@ -37,9 +37,12 @@ class OffsetServicer(OffsetServiceServicer):
         return offset_pb.GetConsumerOffsetsResponse(
             offsets=[
                 offset_pb.QueueConsumerOffset(
-                    topic=queue.topic, queue_id=queue.queue_id, queue_offset=offset
+                    topic=entry.queue.topic,
+                    queue_id=entry.queue.queue_id,
+                    queue_offset=entry.offset,
+                    reset_epoch=entry.reset_epoch,
                 )
-                for queue, offset in known
+                for entry in known
             ]
         )
 
@@ -51,10 +54,20 @@ class OffsetServicer(OffsetServiceServicer):
         for position, offset in enumerate(request.offsets):
             if not offset.HasField("queue_offset"):
                 raise field_invalid(f"offsets[{position}].queue_offset", "must be set")
-            queue = QueueKey(offset.topic, offset.queue_id)
-            fenced = offset.HasField("lock_epoch")
-            wanted.append(OffsetToStore(queue, offset.queue_offset, fenced=fenced))
-        refused = await self._changes.store(request.consumer_group, wanted, durable=request.durable)
+            wanted.append(
+                OffsetToStore(
+                    QueueKey(offset.topic, offset.queue_id),
+                    offset.queue_offset,
+                    offset.lock_epoch if offset.HasField("lock_epoch") else None,
+                    offset.reset_epoch if offset.HasField("reset_epoch") else None,
+                )
+            )
+        refused = await self._changes.store(
+            request.consumer_group,
+            wanted,
+            client_id=request.client_id,
+            durable=request.durable,
+        )
         return offset_pb.StoreConsumerOffsetsResponse(
             refused=[
                 offset_pb.RefusedOffset(
@@ -83,10 +96,12 @@ class OffsetServicer(OffsetServiceServicer):
         self, request: offset_pb.CloneConsumerOffsetsRequest, context: aio.ServicerContext[Any, Any]
     ) -> offset_pb.CloneConsumerOffsetsResponse:
         """Copy offsets to another group."""
-        places = await self._changes.clone(
+        places, member_count = await self._changes.clone(
             request.consumer_group, request.target_consumer_group, request.topic
         )
-        return offset_pb.CloneConsumerOffsetsResponse(offsets=_offset_messages(places))
+        return offset_pb.CloneConsumerOffsetsResponse(
+            offsets=_offset_messages(places), member_count=member_count
+        )
 
     async def ListConsumerLags(
         self, request: offset_pb.ListConsumerLagsRequest, context: aio.ServicerContext[Any, Any]
@@ -111,7 +126,9 @@ class OffsetServicer(OffsetServiceServicer):
         if target == "earliest":
             return self._changes.earliest if request.earliest else self._changes.latest
         if target == "time":
+            # Store times are whole milliseconds: the first at or after is at the next of them.
             timestamp_ms = milliseconds_of(request.time, "time")
+            timestamp_ms += bool(request.time.nanos % 1_000_000)
             return lambda queue: self._changes.at_time(queue, timestamp_ms)
         if target == "table":
             table = dict(request.table.queue_offsets)
@@ -139,6 +156,6 @@ def _lag(backlog: Backlog) -> offset_pb.ConsumerLag:
         queue_id=place.queue.queue_id,
         consumer_offset=place.offset,
         max_queue_offset=backlog.max_queue_offset,
-        message_count=max(0, backlog.max_queue_offset - place.offset),
+        message_count=backlog.message_count,
         oldest_store_time=None if oldest_ms is None else time_of(oldest_ms),
     )

@@ -72,8 +72,13 @@ class PullServicer(PullServiceServicer):
         hold_seconds = seconds_of(request.hold_duration, "hold_duration")
         order = PullOrder(
             consumer_group=request.consumer_group,
+            client_id=request.client_id,
             positions=(
-                Position(QueueKey(position.topic, position.queue_id), position.queue_offset),
+                Position(
+                    QueueKey(position.topic, position.queue_id),
+                    position.queue_offset,
+                    lock_epoch=position.lock_epoch if position.HasField("lock_epoch") else None,
+                ),
             ),
             filters={position.topic: filter_of(request.filter)},
             record_count_max=position.record_count_max,
