@@ -51,6 +51,7 @@ class DamageReason(StrEnum):
     CHECKSUM = "checksum differs"
     QUEUE = "a topic or queue id that names no queue"
     QUEUE_OFFSET = "a queue offset that does not follow"
+    BATCH = "a batch without its end"
 
 
 @dataclass(frozen=True, slots=True)

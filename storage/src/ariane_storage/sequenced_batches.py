@@ -1,0 +1,119 @@
+"""Batches of idempotent producers, as the log says them.
+
+Which batches are stored is state, and state is rebuilt from the log. Only the first record of such
+a batch has the property; it is the first of its properties, so that one column of bytes tells where
+they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from ariane_record import ProducerSequence
+from ariane_record.producer_sequence import SEQUENCE_BYTES, SEQUENCE_PREFIX, decode_sequence
+from ariane_storage.commit_log import CommitLog
+from ariane_storage.errors import StorageError
+from ariane_storage.fields import FieldColumn
+from ariane_storage.record_finder import RecordFinder
+from ariane_storage.scan import Stretch, scan
+
+_PREFIX: Final = np.frombuffer(SEQUENCE_PREFIX, f"V{len(SEQUENCE_PREFIX)}")
+
+
+class SequencedBatch(NamedTuple):
+    """A batch in the log.
+
+    Attributes:
+        topic: Its topic.
+        queue_id: Its queue.
+        sequence: Where it stands in the stream of its producer.
+        record_count: Its records.
+        first_queue_offset: Queue offset of its first record.
+        commit_log_offset: Where it starts.
+        next_commit_log_offset: Where it ends.
+        store_timestamp_ms: When it was stored.
+    """
+
+    topic: str
+    queue_id: int
+    sequence: ProducerSequence
+    record_count: int
+    first_queue_offset: int
+    commit_log_offset: int
+    next_commit_log_offset: int
+    store_timestamp_ms: int
+
+
+def sequenced_batches(stretch: Stretch) -> list[SequencedBatch]:
+    """The batches that begin in a stretch, in the order of the log."""
+    places = stretch.places
+    roomy = np.flatnonzero(places.ends - places.properties_starts >= SEQUENCE_BYTES)
+    if not len(roomy):
+        return []
+    prefixes = FieldColumn(
+        places.buffer, _PREFIX.dtype, places.properties_starts[roomy], stride=0
+    ).get()
+    rows = roomy[prefixes == _PREFIX]
+    if not len(rows):
+        return []
+    starts = places.properties_starts[rows]
+    values = places.texts(starts, starts + SEQUENCE_BYTES)
+    topics = places.texts(places.topic_starts[rows], places.topic_ends[rows])
+    columns = zip(
+        map(decode_sequence, values),
+        topics,
+        places.front("queue_id")[rows].tolist(),
+        places.front("queue_offset")[rows].tolist(),
+        stretch.commit_log_offsets[rows].tolist(),
+        places.store_timestamps()[rows].tolist(),
+        strict=True,
+    )
+    return [
+        SequencedBatch(
+            topic=topic.decode(errors="replace"),
+            queue_id=queue_id,
+            sequence=stored.sequence,
+            record_count=stored.record_count,
+            first_queue_offset=queue_offset,
+            commit_log_offset=begin,
+            next_commit_log_offset=begin + stored.size_bytes,
+            store_timestamp_ms=timestamp_ms,
+        )
+        for stored, topic, queue_id, queue_offset, begin, timestamp_ms in columns
+        if stored is not None
+    ]
+
+
+def batches_of_log(log: CommitLog, begin: int) -> Iterator[list[SequencedBatch]]:
+    """All whole batches from an offset on, some at a time.
+
+    Args:
+        log: The commit log.
+        begin: Where a record starts, or the end of the log.
+    """
+    end = log.write_offset
+    begin = max(begin, log.min_offset)
+    if begin >= end:
+        return
+    for event in scan(log.walk(begin), begin):
+        if isinstance(event, Stretch):
+            found = sequenced_batches(event)
+            yield [batch for batch in found if batch.next_commit_log_offset <= end]
+            if event.end >= end:
+                return
+
+
+def offset_before(log: CommitLog, finder: RecordFinder, timestamp_ms: int) -> int:
+    """The start of a segment below which everything was stored before a time."""
+    for segment in reversed(log.segments):
+        if segment.start >= log.write_offset:
+            continue
+        try:
+            if finder.store_timestamp_at(segment.start) < timestamp_ms:
+                return segment.start
+        except StorageError:
+            continue  # Damaged: an older one will tell.
+    return log.min_offset
