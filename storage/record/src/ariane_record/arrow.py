@@ -18,7 +18,7 @@ bornTimestamp         timestamp[us, UTC]       never
 storeTimestamp        timestamp[us, UTC]       never
 deliveryTimestamp     timestamp[us, UTC]       unless the producer asked for a delivery time
 reconsumeTimes        int32                    never
-body                  binary                   never
+body                  binary                   never; decompressed
 ====================  =======================  ====================================================
 """
 
@@ -99,7 +99,8 @@ def to_arrow(columns: RecordColumns, names: Sequence[str] = COLUMN_NAMES) -> pa.
 
     Raises:
         KeyError: No such column.
-        RecordCorrupted: A topic is no UTF-8.
+        RecordCorrupted: A topic is no UTF-8, or a compressed body cannot be decompressed.
+        CodecMissing: The library that would decompress a body is not installed.
     """
     schema = arrow_schema(names)
     records = _RecordArrays(columns)
@@ -217,7 +218,14 @@ class _RecordArrays:
     def body(self) -> pa.BinaryArray:
         columns = self._columns
         ends = columns.body_start + columns.body_length
-        return _spans(columns.records, columns.body_start, ends, pa.binary())
+        stored = _spans(columns.records, columns.body_start, ends, pa.binary())
+        compressed = columns.compressed_positions()
+        if not len(compressed):
+            return stored
+        mask = np.zeros(len(columns), np.bool_)
+        mask[compressed] = True
+        bodies = pa.array(columns.decompressed_bodies(compressed), pa.binary())
+        return pc.replace_with_mask(stored, pa.array(mask), bodies)
 
 
 _BUILDERS: Final[dict[str, Callable[[_RecordArrays], Any]]] = {

@@ -12,7 +12,8 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_record.errors import RecordCorrupted
+from ariane_record.compression import DECOMPRESSED_BYTES_MAX, original_body
+from ariane_record.errors import BodyDamaged, RecordCorrupted
 from ariane_record.layout import (
     HEADER,
     HEADER_BYTES,
@@ -30,6 +31,9 @@ from ariane_record.view import MessageView, iter_messages
 
 Headers: TypeAlias = NDArray[np.void]
 """A structured array of ``layout.HEADER``: fields in the byte order of the store."""
+
+DECOMPRESSED_TOTAL_BYTES_MAX: Final = 512 << 20
+"""Bytes that the compressed bodies of one block may grow to; a block has a few MiB."""
 
 _RAW_HEADER: Final = np.dtype((np.void, HEADER_BYTES))
 
@@ -155,11 +159,50 @@ class RecordColumns:
         return iter_messages(self.records, self.sizes)
 
     def bodies(self) -> list[bytes]:
-        """All bodies."""
+        """All bodies, as their producers gave them.
+
+        Raises:
+            RecordCorrupted: A compressed body cannot be decompressed.
+            CodecMissing: The library of its format is not installed.
+        """
         records = self.records if isinstance(self.records, bytes) else bytes(self.records)
         ends = self.body_start + self.body_length
         spans = map(slice, self.body_start.tolist(), ends.tolist())
-        return list(map(records.__getitem__, spans))
+        bodies = list(map(records.__getitem__, spans))
+        compressed = self.compressed_positions()
+        for position, body in zip(
+            compressed.tolist(), self.decompressed_bodies(compressed), strict=True
+        ):
+            bodies[position] = body
+        return bodies
+
+    def compressed_positions(self) -> NDArray[np.int64]:
+        """Which records have a compressed body, ascending."""
+        return np.flatnonzero(self.headers["system_flag"] & SystemFlag.COMPRESSED)
+
+    def decompressed_bodies(self, positions: NDArray[np.int64]) -> Iterator[bytes]:
+        """The bodies of records that have compressed ones, as their producers gave them.
+
+        Args:
+            positions: The records.
+
+        Raises:
+            RecordCorrupted: One cannot be decompressed, or all together grow too large.
+            CodecMissing: The library of its format is not installed.
+        """
+        view = memoryview(self.records).cast("B")
+        starts = self.body_start[positions]
+        ends = starts + self.body_length[positions]
+        room = DECOMPRESSED_TOTAL_BYTES_MAX
+        columns = (positions, starts, ends, self.system_flag[positions])
+        for position, start, end, flag in zip(*(c.tolist() for c in columns), strict=True):
+            limit = min(room, DECOMPRESSED_BYTES_MAX)
+            try:
+                body = original_body(bytes(view[start:end]), flag, size_bytes_max=limit)
+            except BodyDamaged as error:
+                raise RecordCorrupted(f"its compressed body: {error}", position) from error
+            room -= len(body)
+            yield body
 
 
 def decode_columns(records: ByteBuffer, sizes: NDArray[np.int32]) -> RecordColumns:

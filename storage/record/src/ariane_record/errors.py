@@ -5,7 +5,10 @@
     RecordError
     +-- RecordCorrupted     bytes that claim to be a record and are not
     +-- BlockFull           the record does not fit into what is left of the block
+    +-- BodyDamaged         a compressed body that cannot be decompressed, or grows too large
+    +-- CodecMissing        the library that would decompress it is not installed
     +-- (ValueError)
+        +-- IllegalColumn     a column that cannot become messages; says which, and which row
         +-- IllegalMessageId  a text that is no message id
         +-- IllegalName       a topic or group name outside the rules
         +-- IllegalProperty   a property or key that the format cannot carry
@@ -38,6 +41,30 @@ class BlockFull(RecordError):
 
     The block is as it was before: finish it, and add the record to the next one.
     """
+
+
+class IllegalColumn(RecordError, ValueError):
+    """A column that cannot become messages, as a whole or at one row.
+
+    Attributes:
+        column: What of a message it stands for: ``body``, ``tag`` and so on.
+        reason: What is wrong, one short clause.
+        row: Which row, 0 for the first; ``None`` when its type is wrong.
+    """
+
+    def __init__(self, column: str, reason: str, row: int | None = None) -> None:
+        super().__init__(f"{column}{'' if row is None else f', row {row}'}: {reason}")
+        self.column = column
+        self.reason = reason
+        self.row = row
+
+
+class BodyDamaged(RecordError):
+    """A compressed body that cannot be decompressed, or would grow beyond the limit."""
+
+
+class CodecMissing(RecordError):
+    """The library of a compression format is not installed."""
 
 
 class IllegalMessageId(RecordError, ValueError):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ariane_record.compression import original_body
 from ariane_record.errors import RecordCorrupted
 from ariane_record.layout import (
     HEADER_BYTES,
@@ -19,6 +20,7 @@ from ariane_record.layout import (
     ByteBuffer,
     Host,
     PropertyName,
+    SystemFlag,
 )
 from ariane_record.message import find_spans, split_keys
 from ariane_record.message_id import encode_offset_message_id
@@ -29,6 +31,10 @@ _find_message_group = property_finder(PropertyName.MESSAGE_GROUP)
 _find_tag = property_finder(PropertyName.TAGS)
 _find_unique_id = property_finder(PropertyName.UNIQUE_ID)
 
+_COMPRESSED: Final = int(SystemFlag.COMPRESSED)
+_LONG_WAY: Final = HOST_FLAGS | _COMPRESSED
+"""Flags of records that are not taken apart in place."""
+
 _unpack_ipv4_header = HEADER_STRUCTS[False, False].unpack_from
 
 
@@ -37,10 +43,15 @@ class MessageView:
 
     Attributes:
         topic: The topic.
-        body: The body as stored; ``system_flag`` says whether it is compressed.
+        body: The body as its producer gave it; one that is stored compressed is decompressed when
+            it is first asked for, which may raise ``BodyDamaged`` or ``CodecMissing``.
     """
 
-    __slots__ = ("_encoded_properties", "_header", "_properties", "body", "topic")
+    __slots__ = ("_encoded_properties", "_header", "_properties", "_stored_body", "body", "topic")
+
+    topic: str
+    body: bytes
+    _stored_body: bytes
 
     def __init__(
         self, topic: str, body: bytes, header: tuple[Any, ...], encoded_properties: bytes
@@ -49,7 +60,7 @@ class MessageView:
 
         Args:
             topic: The topic.
-            body: The body as stored.
+            body: The body; ``compressed_view`` is for those that are stored compressed.
             header: The values of ``layout.HEADER``, in its order; the addresses as bytes.
             encoded_properties: The properties as stored.
         """
@@ -58,6 +69,20 @@ class MessageView:
         self._header = header
         self._encoded_properties = encoded_properties
         self._properties: dict[str, str] | None = None
+
+    if not TYPE_CHECKING:  # Type checkers would take any name for an attribute.
+
+        def __getattr__(self, name: str) -> bytes:
+            # Python asks here for a slot that was never filled: no other message pays for it.
+            if name != "body" or not self._header[7] & _COMPRESSED:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            self.body = original_body(self._stored_body, self._header[7])
+            return self.body
+
+    @property
+    def stored_body(self) -> bytes:
+        """The body as stored; ``system_flag`` says whether and how it is compressed."""
+        return self._stored_body if self._header[7] & _COMPRESSED else self.body
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -167,8 +192,25 @@ class MessageView:
     def __repr__(self) -> str:
         return (
             f"<MessageView {self.topic!r} queue {self.queue_id} at {self.queue_offset},"
-            f" {len(self.body)} bytes>"
+            f" {len(self.stored_body)} bytes>"
         )
+
+
+def compressed_view(
+    topic: str, stored_body: bytes, header: tuple[Any, ...], encoded_properties: bytes
+) -> MessageView:
+    """A message whose body is stored compressed.
+
+    Args:
+        topic: The topic.
+        stored_body: The body as stored.
+        header: As for ``MessageView``; its system flag says how the body is compressed.
+        encoded_properties: As for ``MessageView``.
+    """
+    view = MessageView(topic, b"", header, encoded_properties)
+    del view.body
+    view._stored_body = stored_body  # noqa: SLF001 - this makes it.
+    return view
 
 
 def iter_messages(records: ByteBuffer, sizes: NDArray[np.integer[Any]]) -> Iterator[MessageView]:
@@ -201,7 +243,7 @@ def iter_messages(records: ByteBuffer, sizes: NDArray[np.integer[Any]]) -> Itera
             if (
                 header[0] == size
                 and header[1] == MAGIC_V1
-                and not header[7] & HOST_FLAGS
+                and not header[7] & _LONG_WAY
                 and body_start <= body_end
                 and properties_start <= end
                 and records.startswith(counted_topic, body_end)
@@ -224,5 +266,6 @@ def iter_messages(records: ByteBuffer, sizes: NDArray[np.integer[Any]]) -> Itera
         except RecordCorrupted as error:
             raise RecordCorrupted(error.reason, position) from None
         counted_topic = records[spans.topic.start - 1 : spans.topic.stop]
-        yield MessageView(topic, records[spans.body], spans.header, records[spans.properties])
+        make = compressed_view if spans.header[7] & _COMPRESSED else MessageView
+        yield make(topic, records[spans.body], spans.header, records[spans.properties])
         start = end

@@ -11,7 +11,7 @@ import click
 
 from ariane_record import decode_record
 from ariane_storage.closed_store import ClosedStore
-from ariane_storage.commands.body import original_body
+from ariane_storage.commands.body import body_facts
 from ariane_storage.commands.output import (
     EXIT_DAMAGED,
     folder_argument,
@@ -163,6 +163,6 @@ def record_row(record: memoryview) -> dict[str, Any]:
         "attempts": message.attempts,
         "prepared_transaction_offset": message.half_offset,
     }
-    row |= original_body(message)
+    row |= body_facts(message)
     row["properties"] = message.properties
     return row

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from ariane_record.block import OWN_ARGUMENTS, BlockEncoder, RecordBlock
-from ariane_record.layout import HOST_FLAGS, Host
+from ariane_record.layout import HOST_FLAGS, Host, SystemFlag
 from ariane_record.message import RecordFields
 
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
@@ -44,8 +44,8 @@ def hosts() -> st.SearchStrategy[Host]:
 
 
 def system_flags() -> st.SearchStrategy[int]:
-    """System flags without the bits that say of which family the hosts are."""
-    return st.integers(0, 0xFFF).map(lambda flag: flag & ~HOST_FLAGS)
+    """System flags without the bits that say something of other fields: hosts, and the body."""
+    return st.integers(0, 0xFFF).map(lambda flag: flag & ~(HOST_FLAGS | SystemFlag.COMPRESSED))
 
 
 def record_fields(topics: st.SearchStrategy[str] | None = None) -> st.SearchStrategy[RecordFields]:

@@ -1,0 +1,168 @@
+"""Compressed bodies, in the formats of RocketMQ, so that its clients read ours and we read theirs.
+
+The system flag says whether a body is compressed, and how::
+
+    bit 0           compressed
+    bits 8 to 10    1: LZ4 frame    2: Zstandard frame    3, or 0 of old clients: zlib stream
+
+What a body grows to is for whoever wrote it to choose, so every decompression has an upper bound.
+LZ4 and Zstandard come with the extra ``ariane-record[compression]``; zlib is always there.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Final
+
+from ariane_record.errors import BodyDamaged, CodecMissing
+from ariane_record.layout import COMPRESSION_TYPE_MASK, SystemFlag
+
+DECOMPRESSED_BYTES_MAX: Final = 32 << 20
+"""Bytes that one body may grow to: eight times what brokers take uncompressed."""
+
+_DECOMPRESSED_ZSTD_WINDOW_MAX: Final = 32 << 20
+
+
+class Compression(Enum):
+    """How bodies are compressed; the value is the name in settings."""
+
+    NONE = "none"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+    ZLIB = "zlib"
+
+    @property
+    def system_flag(self) -> int:
+        """The bits of the system flag that say so."""
+        return _SYSTEM_FLAGS[self]
+
+
+_SYSTEM_FLAGS: Final = {
+    Compression.NONE: 0,
+    Compression.LZ4: int(SystemFlag.COMPRESSED | SystemFlag.COMPRESSION_LZ4),
+    Compression.ZSTD: int(SystemFlag.COMPRESSED | SystemFlag.COMPRESSION_ZSTD),
+    Compression.ZLIB: int(SystemFlag.COMPRESSED | SystemFlag.COMPRESSION_ZLIB),
+}
+
+
+def body_compressor(kind: Compression, level: int) -> Callable[[Any], bytes]:
+    """A function that compresses one body.
+
+    Args:
+        kind: How; not ``NONE``.
+        level: From 1, fast, to 9, small; each format makes of it what it can.
+
+    Raises:
+        CodecMissing: The library of this format is not installed.
+    """
+    if kind is Compression.LZ4:
+        frame = _lz4_frame()
+
+        def compress_lz4(body: Any) -> bytes:
+            # Blocks that need their neighbours are refused by the frames' reader in Java.
+            compressed: bytes = frame.compress(
+                body, compression_level=0 if level < 3 else level, block_linked=False
+            )
+            return compressed
+
+        return compress_lz4
+    if kind is Compression.ZSTD:
+        compressor = _zstandard().ZstdCompressor(level=level)
+        compress_zstd: Callable[[Any], bytes] = compressor.compress
+        return compress_zstd
+    if kind is Compression.ZLIB:
+        return lambda body: zlib.compress(body, level)
+    raise ValueError("there is nothing to compress with")
+
+
+def original_body(
+    stored: bytes, system_flag: int, *, size_bytes_max: int = DECOMPRESSED_BYTES_MAX
+) -> bytes:
+    """The body of a message as its producer gave it.
+
+    Args:
+        stored: The body as stored.
+        system_flag: The system flag of its record.
+        size_bytes_max: Bytes that it may grow to.
+
+    Raises:
+        BodyDamaged: It cannot be decompressed, or grows beyond the limit.
+        CodecMissing: The library of its format is not installed.
+    """
+    if not system_flag & SystemFlag.COMPRESSED:
+        return stored
+    kind = system_flag & COMPRESSION_TYPE_MASK
+    decompress = _DECOMPRESS.get(kind)
+    if decompress is None:
+        raise BodyDamaged(f"compression type {kind >> 8} is unknown")
+    return decompress(stored, size_bytes_max)
+
+
+def _decompress_zlib(stored: bytes, size_bytes_max: int) -> bytes:
+    stream = zlib.decompressobj()
+    try:
+        body = stream.decompress(stored, size_bytes_max + 1)
+    except zlib.error as error:
+        raise BodyDamaged(f"zlib: {error}") from error
+    _check_growth(len(body), size_bytes_max)
+    if not stream.eof or stream.unused_data:
+        raise BodyDamaged("zlib: the stream does not end where the body does")
+    return body
+
+
+def _decompress_lz4(stored: bytes, size_bytes_max: int) -> bytes:
+    stream = _lz4_frame().LZ4FrameDecompressor()
+    try:
+        body: bytes = stream.decompress(stored, max_length=size_bytes_max + 1)
+    except RuntimeError as error:
+        raise BodyDamaged(f"lz4: {error}") from error
+    _check_growth(len(body), size_bytes_max)
+    if not stream.eof or stream.unused_data:
+        raise BodyDamaged("lz4: the frame does not end where the body does")
+    return body
+
+
+def _decompress_zstd(stored: bytes, size_bytes_max: int) -> bytes:
+    zstandard = _zstandard()
+    try:
+        # Frames of streams, as Java writes them, do not say how large their content is.
+        announced = zstandard.frame_content_size(stored)
+        _check_growth(announced, size_bytes_max)
+        stream = zstandard.ZstdDecompressor(max_window_size=_DECOMPRESSED_ZSTD_WINDOW_MAX)
+        body: bytes = stream.decompress(
+            stored, max_output_size=size_bytes_max, allow_extra_data=False
+        )
+    except zstandard.ZstdError as error:
+        raise BodyDamaged(f"zstd: {error}, or more than {size_bytes_max} bytes") from error
+    return body
+
+
+_DECOMPRESS: Final[dict[int, Callable[[bytes, int], bytes]]] = {
+    0: _decompress_zlib,
+    int(SystemFlag.COMPRESSION_LZ4): _decompress_lz4,
+    int(SystemFlag.COMPRESSION_ZSTD): _decompress_zstd,
+    int(SystemFlag.COMPRESSION_ZLIB): _decompress_zlib,
+}
+
+
+def _check_growth(size_bytes: int, size_bytes_max: int) -> None:
+    if size_bytes > size_bytes_max:
+        raise BodyDamaged(f"it grows beyond {size_bytes_max} bytes")
+
+
+def _lz4_frame() -> Any:
+    try:
+        import lz4.frame  # type: ignore[import-untyped]  # noqa: PLC0415 - loaded when needed.
+    except ImportError as error:
+        raise CodecMissing("lz4 is not installed: ariane-record[compression]") from error
+    return lz4.frame
+
+
+def _zstandard() -> Any:
+    try:
+        import zstandard  # noqa: PLC0415 - loaded when needed.
+    except ImportError as error:
+        raise CodecMissing("zstandard is not installed: ariane-record[compression]") from error
+    return zstandard
