@@ -8,13 +8,15 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import lz4.frame
+import numpy as np
 import pytest
 import zstandard
 from click.testing import CliRunner
 
-from ariane_record import SystemFlag
+from ariane_record import BlockEncoder, SystemFlag
 from ariane_storage import Store
 from ariane_storage.commands import store as store_group
+from ariane_storage.consume_queue_entry import ENTRY, ENTRY_BYTES, holes
 from ariane_storage.testing import block_of, small_config
 
 NAMES = {
@@ -247,3 +249,88 @@ def test_findings_of_derived_files(root):
     rows = objects(run("fsck", root, "-o", "jsonl"))
     assert [(r["where"], r["begin"]) for r in rows] == [("consume queue", 3), ("index", 1)]
     assert rows[0]["topic"] == "flights"
+
+
+def change_queue(root, topic, queue_id, change):
+    """Rewrite entries of the first file of a queue, as damage would."""
+    path = root / "consumequeue" / topic / str(queue_id) / f"{0:020d}"
+    entries = np.frombuffer(path.read_bytes(), ENTRY).copy()
+    change(entries)
+    path.write_bytes(entries.tobytes())
+
+
+def queue_findings(root):
+    return [
+        (row["reason"], row["begin"], row["end"])
+        for row in objects(run("fsck", root, "-o", "jsonl"))
+        if (row["where"], row["topic"], row["queue_id"]) == ("consume queue", "flights", 0)
+    ]
+
+
+@pytest.mark.parametrize("bit", [7, 71, *range(0, 160, 5)])
+def test_every_flipped_bit_of_an_entry_is_a_finding(tmp_path, bit):
+    with Store.open(tmp_path / "s", small_config()) as store:
+        store.append_block(block_of("flights", [b"x"] * 6, tags=["arrived"] * 6), 0)
+
+    def flip_bit(entries):
+        entries.view(np.uint8)[3 * ENTRY_BYTES + bit // 8] ^= 1 << bit % 8
+
+    change_queue(tmp_path / "s", "flights", 0, flip_bit)
+    (finding,) = queue_findings(tmp_path / "s")
+    # An impossible place or size is no entry at all, and a queue ends where its entries end.
+    assert finding[1:] == (3, 4) or finding == ("entries missing", 3, 6)
+    assert ("tag code" in finding[0]) == (bit >= 96)
+
+
+def test_findings_of_a_queue_are_ranges_with_reasons_and_rebuild_mends_them(root):
+    sound = run("dump", root, "-o", "jsonl", "--queue", "flights:0").stdout
+    assert queue_findings(root) == []
+
+    def damage(entries):
+        entries["tags_code"][1:4] ^= 1
+        entries["commit_log_offset"][4] += 7
+        entries["size"][5] += 1
+        entries[6] = holes(1)[0]
+
+    change_queue(root, "flights", 0, damage)
+    assert sorted(queue_findings(root)) == [
+        ("hole in the place of a record", 6, 7),
+        ("leads to another place", 4, 5),
+        ("size differs from the record", 5, 6),
+        ("tag code differs from the record", 1, 4),
+    ]
+    assert run("rebuild", root).exit_code == 0
+    assert queue_findings(root) == []
+    assert run("dump", root, "-o", "jsonl", "--queue", "flights:0").stdout == sound
+
+
+def test_a_gap_in_the_log_hides_no_damage_of_the_queue(root):
+    rows = [
+        row
+        for row in objects(run("dump", root, "-o", "jsonl"))
+        if (row["topic"], row["queue_id"]) == ("flights", 0)
+    ]
+    flip(root, rows[2]["commit_log_offset"] + 100)
+    change_queue(root, "flights", 0, lambda entries: entries["tags_code"].__setitem__(5, 1))
+    findings = objects(run("fsck", root, "-o", "jsonl"))
+    places = {(row["where"], row["reason"], row["begin"], row["end"]) for row in findings}
+    assert ("queue offsets", "queue offsets missing", 2, 3) in places
+    assert ("consume queue", "tag code differs from the record", 5, 6) in places
+
+
+def test_tag_codes_of_delayed_messages_are_times_of_delivery(tmp_path):
+    encoder = BlockEncoder("SCHEDULE_TOPIC_XXXX", size_bytes_max=1 << 16)
+    encoder.add(b"x", tag="arrived", properties={"DELAY": "3"}, born_timestamp_ms=1)
+    with Store.open(tmp_path / "s", small_config()) as store:
+        store.append_block(encoder.finish(), 2)
+    assert json.loads(run("verify", tmp_path / "s", "-o", "json").stdout)["findings"] == 0
+
+
+def test_a_queue_that_the_log_knows_nothing_of_is_a_finding(root):
+    (root / "consumequeue" / "ghost").mkdir()
+    (root / "consumequeue" / "flights" / "0").rename(root / "consumequeue" / "ghost" / "0")
+    findings = objects(run("fsck", root, "-o", "jsonl"))
+    assert {(row["reason"], row["topic"], row["begin"], row["end"]) for row in findings} == {
+        ("entries missing", "flights", 0, 21),
+        ("leads to no record", "ghost", 0, 21),
+    }

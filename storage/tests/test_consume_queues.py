@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ariane_storage import OsDisk, QueueOffsetOutOfRange, QueueReadStatus, Store, StoreConfig
-from ariane_storage.consume_queue import Unsynced
 from ariane_storage.consume_queue_entry import ENTRY_BYTES
+from ariane_storage.entry_files import Unsynced
 from ariane_storage.queue_table import QueueTable
 from ariane_storage.testing import block_of, small_config
 

@@ -198,6 +198,13 @@ class StoreMachine(RuleBasedStateMachine):
         found = self.store.queue_offset_at_time(*queue, timestamp, boundary=TimeBoundary.UPPER)
         assert found == (earlier[-1] if earlier else messages[0].queue_offset)
 
+    @rule(topic=st.sampled_from(["flights", "delays"]))
+    def delete_topic(self, topic) -> None:
+        if self.store.delete_queues(topic):
+            self.acknowledged = self.store.flushed_offset
+        self.model.delete_topic(topic)
+        assert all(queue[0] != topic for queue in self.store.queues())
+
     @rule()
     def retain(self) -> None:
         self.disk.used_ratio = 0.86
@@ -221,12 +228,12 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def kill(self) -> None:
-        written = self.model.messages[-1].end if self.model.messages else None
+        written = self.store.max_offset
         self.disk = self.disk.kill()
         self.store = self.open()
         assert self.store.recovery.crashed
         assert self.store.recovery.cut_reason is None
-        assert written is None or self.store.max_offset >= written
+        assert self.store.max_offset >= written
         self.acknowledged = self.store.flushed_offset
 
     @rule(seed=st.integers(0, 1 << 30))

@@ -12,8 +12,9 @@ from ariane_storage.clock import SystemClock
 from ariane_storage.commit_log import CommitLog
 from ariane_storage.config import StoreConfig
 from ariane_storage.consume_queue_entry import HOLE_SIZE
+from ariane_storage.deleted_topics import DeletedTopics
 from ariane_storage.disk import Disk
-from ariane_storage.errors import StoreFormatError
+from ariane_storage.errors import StateFileDamaged, StoreFormatError
 from ariane_storage.index import Index
 from ariane_storage.layout import find_layout
 from ariane_storage.queue_table import QueueTable
@@ -36,6 +37,8 @@ class ClosedStore:
         index_fault: Why the index cannot be read, or nothing.
         crashed: Whether its last run ended without a stop.
         checkpoint: What was durable, or None.
+        deleted_topics: Up to where records of topics are deleted.
+        deleted_topics_fault: Why that cannot be read, or nothing; then no topic counts as deleted.
     """
 
     def __init__(self, root: Path, disk: Disk) -> None:
@@ -73,6 +76,12 @@ class ClosedStore:
             items=self.config.index_items,
             writable=False,
         )
+        self.deleted_topics = DeletedTopics(disk, self.files.deleted_topics)
+        self.deleted_topics_fault = ""
+        try:
+            self.deleted_topics.load(self.log.min_offset)
+        except StateFileDamaged as error:
+            self.deleted_topics_fault = error.reason
         self.index_fault = ""
         try:
             self.index.load()

@@ -21,6 +21,7 @@ from ariane_record.message import split_keys
 from ariane_record.names import DELAY_TOPIC
 from ariane_storage.consume_queue import ConsumeQueue
 from ariane_storage.consume_queue_entry import ENTRY, Entries
+from ariane_storage.deleted_topics import DeletedTopics
 from ariane_storage.fields import Int64s
 from ariane_storage.index import PENDING_KEYS_MAX, Index
 from ariane_storage.queue_table import QueueTable, can_name_queue
@@ -49,6 +50,7 @@ class Dispatcher:
         delay_levels_ms: Delay of each level, level 1 first.
         queues_from: Records below this commit-log offset are in the consume queues already.
         index_from: Records below it are in the index already.
+        deleted_topics: Up to where records of topics are deleted: they get no entry.
         records: How many were looked at.
         misfits: Whole records that have no place in a queue, which other programs can have written:
             they stay in the log and in the index, and get no entry.
@@ -59,6 +61,7 @@ class Dispatcher:
     delay_levels_ms: tuple[int, ...]
     queues_from: int
     index_from: int
+    deleted_topics: DeletedTopics
     records: int = field(default=0, init=False)
     misfits: list[Damage] = field(default_factory=list, init=False)
 
@@ -76,7 +79,8 @@ class Dispatcher:
         groups = rows.groups()
         if self.queues_from < stretch.end:
             for (topic, queue_id), members in groups.items():
-                chosen = _from(rows, members, self.queues_from)
+                begin = max(self.queues_from, self.deleted_topics.end_of(topic))
+                chosen = _from(rows, members, begin)
                 chosen = chosen[rows.has_entry[chosen]]
                 if can_name_queue(topic, queue_id):
                     self._to_queue(topic, queue_id, rows, chosen)

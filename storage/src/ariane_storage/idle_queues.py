@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ariane_storage.deleted_topics import DeletedTopics
 from ariane_storage.disk import Disk
 from ariane_storage.queue_table import QueueTable
 from ariane_storage.state_file import StateFile
@@ -40,14 +41,20 @@ class IdleQueues:
             self._file.save({"queues": ends})
             self._saved = ends
 
-    def restore(self, queues: QueueTable) -> None:
+    def restore(self, queues: QueueTable, deleted_topics: DeletedTopics) -> None:
         """Let queues that were rebuilt without any record go on where they were.
+
+        Args:
+            queues: All queues, just rebuilt.
+            deleted_topics: A topic among them was idle before it was deleted.
 
         Raises:
             StateFileDamaged: Nobody knows where; an operator has to decide.
         """
         state = self._file.load() or {}
         for topic, ends in state.get("queues", {}).items():
+            if deleted_topics.end_of(topic):
+                continue
             for queue_id, end in ends.items():
                 queue = queues.find_or_make(topic, int(queue_id))
                 if queue.end_offset == 0:

@@ -4,41 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 
 from ariane_storage.closed_store import ClosedStore
-from ariane_storage.consume_queue import ConsumeQueue
-from ariane_storage.consume_queue_entry import HOLE_SIZE
 from ariane_storage.dispatch import Rows
 from ariane_storage.fields import Int64s
+from ariane_storage.finding import Finding
+from ariane_storage.queue_inspection import ExpectedQueue, check_queues
 from ariane_storage.recovery import Progress, ProgressCallback
 from ariane_storage.scan import Damage, DamageReason, Ending, scan
-
-_ENTRIES_AT_ONCE = 65_536
-_ENTRIES_MISSING: Final = "entries missing"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something that is not as it should be.
-
-    Attributes:
-        where: "commit log", "tail", "consume queue", "index" or "queue offsets".
-        reason: What is wrong.
-        begin: Commit-log offset, or queue offset, at which it begins.
-        end: Where it ends.
-        topic: Topic of the queue, or nothing.
-        queue_id: Number of the queue, or -1.
-    """
-
-    where: str
-    reason: str
-    begin: int
-    end: int
-    topic: str = ""
-    queue_id: int = -1
 
 
 @dataclass(slots=True)
@@ -74,24 +49,17 @@ class Inspection:
         return all(finding.where == "tail" for finding in self.findings)
 
 
-@dataclass(slots=True)
-class _QueueColumns:
-    """What the log says of one queue."""
-
-    queue_offsets: list[Int64s] = field(default_factory=list)
-    commit_log_offsets: list[Int64s] = field(default_factory=list)
-    sizes: list[Int64s] = field(default_factory=list)
-
-
 def inspect(store: ClosedStore, progress: ProgressCallback | None = None) -> Inspection:
     """Scan the whole log, then compare consume queues and index with it.
+
+    Records of deleted topics count as records; they have no queue, and none is missed.
 
     Args:
         store: The store.
         progress: Told now and then how far it is.
     """
     found = Inspection()
-    columns: dict[tuple[str, int], _QueueColumns] = {}
+    expected: dict[tuple[str, int], ExpectedQueue] = {}
     starts: list[Int64s] = []
     begin = store.log.min_offset
     total = store.log.segments[-1].end - begin if store.log.segments else 0
@@ -108,22 +76,17 @@ def inspect(store: ClosedStore, progress: ProgressCallback | None = None) -> Ins
             rows = Rows.of(event)
             starts.append(rows.commit_log_offsets)
             found.records += len(rows.topics)
-            _collect(rows, columns)
+            _collect(store, rows, expected)
             if progress is not None:
                 progress(Progress("check the commit log", event.end - begin, total))
-    found.queues = set(columns)
-    found.topics = {topic for topic, _ in columns}
+    found.queues = set(expected)
+    found.topics = {topic for topic, _ in expected}
     offsets = np.concatenate(starts) if starts else np.empty(0, np.int64)
     if len(offsets):
         found.first_offset, found.last_offset = int(offsets[0]), int(offsets[-1])
-    for (topic, queue_id), column in sorted(columns.items()):
-        queue = store.queues.find(topic, queue_id)
-        found.findings += [
-            finding
-            for finding in _check_queue(topic, queue_id, queue, column)
-            # After a crash queues are behind the log, and the next start sees to it.
-            if not (store.crashed and finding.reason == _ENTRIES_MISSING)
-        ]
+    if store.deleted_topics_fault:
+        found.findings.append(Finding("deleted topics", store.deleted_topics_fault, 0, 0))
+    found.findings += check_queues(store, expected)
     found.findings += _check_index(store, offsets)
     return found
 
@@ -136,51 +99,20 @@ def _missing_end(store: ClosedStore) -> Iterator[Finding]:
         yield Finding("commit log", reason, end, store.checkpoint.flushed_offset)
 
 
-def _collect(rows: Rows, columns: dict[tuple[str, int], _QueueColumns]) -> None:
-    for queue, members in rows.groups().items():
+def _collect(
+    store: ClosedStore, rows: Rows, expected: dict[tuple[str, int], ExpectedQueue]
+) -> None:
+    for (topic, queue_id), members in rows.groups().items():
         chosen = np.array(members, np.int64)
+        deleted_end = store.deleted_topics.end_of(topic)
+        chosen = chosen[rows.commit_log_offsets[chosen] >= deleted_end]
+        if not len(chosen):
+            continue
+        queue = expected.setdefault((topic, queue_id), ExpectedQueue())
         chosen = chosen[rows.has_entry[chosen]]
-        column = columns.setdefault(queue, _QueueColumns())
-        column.queue_offsets.append(rows.queue_offsets[chosen])
-        column.commit_log_offsets.append(rows.commit_log_offsets[chosen])
-        column.sizes.append(rows.sizes[chosen])
-
-
-def _check_queue(
-    topic: str, queue_id: int, queue: ConsumeQueue | None, column: _QueueColumns
-) -> Iterator[Finding]:
-    """Compare a queue with the log, both ways."""
-    queue_offsets = np.concatenate(column.queue_offsets)
-    commit_log_offsets = np.concatenate(column.commit_log_offsets)
-    sizes = np.concatenate(column.sizes)
-    if not len(queue_offsets):
-        return
-    steps = np.diff(queue_offsets)
-    if bool((steps != 1).any()):
-        place = int(np.argmax(steps != 1))
-        jump = int(queue_offsets[place]), int(queue_offsets[place + 1])
-        reason = "queue offset used again" if jump[1] <= jump[0] else "queue offsets missing"
-        yield Finding("queue offsets", reason, *jump, topic, queue_id)
-        return
-    first, end = int(queue_offsets[0]), int(queue_offsets[-1]) + 1
-    written = queue.end_offset if queue is not None else first
-    if queue is None or written < end:
-        yield Finding("consume queue", _ENTRIES_MISSING, max(first, written), end, topic, queue_id)
-    if queue is None:
-        return
-    if written > end:
-        yield Finding("consume queue", "entries beyond the log", end, written, topic, queue_id)
-    for begin in range(max(first, queue.min_offset), min(written, end), _ENTRIES_AT_ONCE):
-        entries = queue.entries(begin, min(_ENTRIES_AT_ONCE, min(written, end) - begin))
-        part = slice(begin - first, begin - first + len(entries))
-        wrong = (entries["commit_log_offset"] != commit_log_offsets[part]) | (
-            entries["size"] != sizes[part]
-        )
-        for place in np.flatnonzero(wrong).tolist():
-            hole = int(entries["size"][place]) == HOLE_SIZE
-            reason = "hole in the place of a record" if hole else "leads to another place"
-            queue_offset = begin + place
-            yield Finding("consume queue", reason, queue_offset, queue_offset + 1, topic, queue_id)
+        if len(chosen):
+            queue.queue_offsets.append(rows.queue_offsets[chosen])
+            queue.entries.append(rows.entries(chosen, store.config.delay_levels_ms))
 
 
 def _check_index(store: ClosedStore, record_starts: Int64s) -> Iterator[Finding]:

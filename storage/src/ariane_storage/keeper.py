@@ -111,21 +111,33 @@ class Keeper:
         return report
 
     def follow_log(self) -> None:
-        """Let consume queues, index and quarantine begin where the log begins."""
+        """Let consume queues, index and all that is noted begin where the log begins."""
         parts = self._parts
         begin = parts.log.min_offset
         for queue in parts.queues:
             queue.raise_min(max(queue.min_offset, queue.first_at_or_above(begin)))
         parts.index.remove_below(begin)
         parts.quarantine.keep_above(begin)
+        parts.deleted_topics.keep_between(begin, parts.log.write_offset)
 
     def delete_queues(self, topic: str) -> int:
         """Delete the queues of a topic; see ``Store.delete_queues``."""
+        parts = self._parts
         with self._derived_lock:
-            count = self._parts.queues.remove_topic(topic)
-            if count:
-                self._parts.idle_queues.note(self._parts.queues, self._parts.log.min_offset)
-                self.flush_derived()
+            if not parts.queues.of_topic(topic):
+                return 0
+            # Every record of the topic lies below what is durable now, and every later one above.
+            end = self.flush()
+            try:
+                parts.deleted_topics.note(topic, end)
+            except OSError as error:
+                if not is_exhausted(error):
+                    raise
+                reason = f"no space left to note that {topic} is deleted ({error.strerror})"
+                raise StoreFull(parts.files.root, reason) from error
+            count = parts.queues.remove_topic(topic)
+            parts.idle_queues.note(parts.queues, parts.log.min_offset)
+            self.flush_derived()
         return count
 
     def prepare_next_segment(self) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ariane_storage.clock import Clock
 from ariane_storage.commit_log import CommitLog
 from ariane_storage.config import FlushMode, StoreConfig
+from ariane_storage.deleted_topics import DeletedTopics
 from ariane_storage.disk import Disk
 from ariane_storage.errors import StoreClosed
 from ariane_storage.flush import FlushGuard
@@ -30,6 +31,7 @@ class StoreParts:
         queues: All consume queues.
         index: The index.
         idle_queues: Ends of queues whose records are all deleted.
+        deleted_topics: Up to where records of topics are deleted.
         quarantine: Damaged ranges of the commit log.
         guard: Lets only one thread flush, and none after a failure.
         trusted_from: Records from this commit-log offset on were written or checked by this
@@ -47,6 +49,7 @@ class StoreParts:
     queues: QueueTable
     index: Index
     idle_queues: IdleQueues
+    deleted_topics: DeletedTopics
     quarantine: Quarantine
     guard: FlushGuard
     trusted_from: int = 0

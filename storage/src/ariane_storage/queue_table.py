@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ariane_storage.consume_queue import ConsumeQueue, QueueFiles, Unsynced
+from ariane_storage.consume_queue import ConsumeQueue
 from ariane_storage.consume_queue_entry import Entries
 from ariane_storage.disk import Disk
+from ariane_storage.entry_files import QueueFiles, Unsynced
 from ariane_storage.errors import IllegalQueue
 from ariane_storage.open_files import OpenFiles
 
@@ -64,6 +65,10 @@ class QueueTable:
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """A queue, or None if nothing was ever appended to it."""
         return self._queues.get((topic, queue_id))
+
+    def of_topic(self, topic: str) -> list[ConsumeQueue]:
+        """All queues of a topic."""
+        return [queue for queue in self if queue.topic == topic]
 
     def find_or_make(self, topic: str, queue_id: int) -> ConsumeQueue:
         """A queue; its files are made when it is first written out.
@@ -120,14 +125,23 @@ class QueueTable:
 
     def remove_topic(self, topic: str) -> int:
         """Delete all queues of a topic; returns how many there were."""
-        found = [queue for queue in self if queue.topic == topic]
-        for queue in found:
+        found = self.of_topic(topic)
+        self.remove(found)
+        return len(found)
+
+    def remove(self, queues: Collection[ConsumeQueue]) -> None:
+        """Delete some queues durably."""
+        for queue in queues:
             del self._queues[queue.topic, queue.queue_id]
             queue.remove()
-        if found:
-            self._disk.remove_folder(self._folder / topic)
+        for topic in {queue.topic for queue in queues}:
+            folder = self._folder / topic
+            if not self._disk.names(folder):
+                self._disk.remove_folder(folder)
+            else:
+                self._disk.sync(folders=[folder])
+        if queues:
             self._disk.sync(folders=[self._folder])
-        return len(found)
 
     def remove_all(self) -> None:
         """Delete every queue, to build them again."""

@@ -74,6 +74,7 @@ class RecordFinder:
     ) -> list[RecordFields]:
         """Messages of a key, newest first; see ``Store.query_by_key``."""
         self._parts.check_open()
+        deleted_end = self._parts.deleted_topics.end_of(topic)
         found: list[RecordFields] = []
         seen: set[int] = set()
         for commit_log_offset in self._parts.index.find(
@@ -81,7 +82,7 @@ class RecordFinder:
         ):
             if len(found) >= max_count:
                 break
-            if commit_log_offset in seen:
+            if commit_log_offset in seen or commit_log_offset < deleted_end:
                 continue
             seen.add(commit_log_offset)
             try:

@@ -24,6 +24,7 @@ from ariane_record.layout import BLANK_SIZE_MIN_BYTES
 from ariane_storage.checkpoint import Checkpoint
 from ariane_storage.commit_log import CommitLog
 from ariane_storage.config import StoreConfig
+from ariane_storage.deleted_topics import DeletedTopics
 from ariane_storage.dispatch import Dispatcher
 from ariane_storage.idle_queues import IdleQueues
 from ariane_storage.index import Index, load_or_discard
@@ -86,6 +87,7 @@ class Recovery:
         queues: Its consume queues, not yet loaded.
         index: Its index, not yet loaded.
         idle_queues: Ends of queues whose records are all deleted.
+        deleted_topics: Up to where records of topics are deleted.
         quarantine: Damage known before.
         checkpoint: What was durable, or None if nobody knows.
         crashed: Whether the previous run ended without a stop.
@@ -98,6 +100,7 @@ class Recovery:
     queues: QueueTable
     index: Index
     idle_queues: IdleQueues
+    deleted_topics: DeletedTopics
     quarantine: Quarantine
     checkpoint: Checkpoint | None
     crashed: bool
@@ -114,6 +117,7 @@ class Recovery:
         missing_end = self._missing_end()
         self._declare_gaps()
         rebuilt = self._load_derived()
+        self._finish_deletions()
         begin = self._scan_begin(rebuilt)
         dispatcher = Dispatcher(
             self.queues,
@@ -121,6 +125,7 @@ class Recovery:
             self.config.delay_levels_ms,
             queues_from=0 if "consume queues" in rebuilt else self._dispatched(),
             index_from=0 if "index" in rebuilt else self._dispatched(),
+            deleted_topics=self.deleted_topics,
         )
         ending = self._scan(begin, dispatcher)
         for misfit in dispatcher.misfits:
@@ -128,7 +133,7 @@ class Recovery:
         if missing_end is not None:
             ending = self._go_on_behind(ending.offset, missing_end)
         if "consume queues" in rebuilt:
-            self.idle_queues.restore(self.queues)
+            self.idle_queues.restore(self.queues, self.deleted_topics)
         self._settle_end(ending)
         return RecoveryReport(
             crashed=self.crashed,
@@ -188,6 +193,15 @@ class Recovery:
             self.index.remove_all()
             rebuilt.append("index")
         return rebuilt
+
+    def _finish_deletions(self) -> None:
+        """Delete queues of deleted topics whose files a crash has left."""
+        stale = [
+            queue
+            for queue in self.queues
+            if 0 < self.deleted_topics.end_of(queue.topic) >= queue.last_record_end
+        ]
+        self.queues.remove(stale)
 
     def _scan_begin(self, rebuilt: list[str]) -> int:
         """Where the scan starts: where a record is known to start."""
@@ -282,6 +296,7 @@ class Recovery:
         log.flush()
         self.quarantine.keep_below(ending.offset)
         self.quarantine.save()
+        self.deleted_topics.keep_between(log.min_offset, ending.offset)
         for queue in self.queues:
             if queue.last_record_end > ending.offset:
                 queue.cut(queue.first_at_or_above(ending.offset))

@@ -1,7 +1,7 @@
 """The store: one folder, one process, one commit log and everything that is derived from it.
 
-This is the facade, and the place where a store is put together. Appends, reads and queries belong
-to one thread, the broker's loop, and are short. ``flush``, ``flush_derived``, ``flush_due``,
+This is the facade; what is behind it is put together in ``opening``. Appends, reads and queries
+belong to one thread, the broker's loop, and are short. ``flush``, ``flush_derived``, ``flush_due``,
 ``prepare_next_segment`` and ``apply_retention`` may run on others.
 """
 
@@ -16,28 +16,21 @@ from ariane_record import RecordBlock, RecordFields
 from ariane_record.layout import CommitLogOffset, Host, QueueOffset
 from ariane_storage.append import Appended
 from ariane_storage.appender import Appender
-from ariane_storage.checkpoint import CheckpointFile
 from ariane_storage.clock import Clock, SystemClock
-from ariane_storage.commit_log import CommitLog
 from ariane_storage.config import StoreConfig
 from ariane_storage.disk import Disk, FileLock, is_exhausted
 from ariane_storage.errors import StoreFull
-from ariane_storage.flush import FlushGuard
-from ariane_storage.idle_queues import IdleQueues
-from ariane_storage.index import Index
 from ariane_storage.keeper import Keeper
-from ariane_storage.layout import settle_layout
+from ariane_storage.opening import open_parts
 from ariane_storage.os_disk import OsDisk
 from ariane_storage.parts import StoreParts
-from ariane_storage.quarantine import Quarantine
 from ariane_storage.queue_reader import QueueReader
-from ariane_storage.queue_table import QueueTable
 from ariane_storage.read import QueueRead
 from ariane_storage.record_finder import RecordFinder
-from ariane_storage.recovery import ProgressCallback, Recovery, RecoveryReport
+from ariane_storage.recovery import ProgressCallback, RecoveryReport
 from ariane_storage.retention import RetentionReport
 from ariane_storage.scan import Damage
-from ariane_storage.store_files import StoreFiles, mark_running, mark_stopped, own_store
+from ariane_storage.store_files import StoreFiles, mark_stopped, own_store
 from ariane_storage.time_lookup import TimeBoundary
 
 _NO_HOST: Host = ("127.0.0.1", 0)
@@ -92,7 +85,7 @@ class Store:
         try:
             lock = own_store(disk, files)
             try:
-                parts, keeper, report = _recovered(
+                parts, keeper, report = open_parts(
                     files, config, disk, clock or SystemClock(), progress
                 )
             except BaseException:
@@ -245,25 +238,6 @@ class Store:
         """
         return self._finder.store_timestamp_at(commit_log_offset)
 
-    def query_by_key(
-        self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = 1 << 62, max_count: int = 32
-    ) -> list[RecordFields]:
-        """Messages with a key or a unique id, newest first.
-
-        Args:
-            topic: Their topic.
-            key: One of their keys, or their unique id.
-            begin_ms: Earliest store timestamp, inclusive.
-            end_ms: Latest store timestamp, inclusive.
-            max_count: Messages at most.
-
-        Raises:
-            StoreFull: Keys that wait could not be filed for lack of space.
-        """
-        return self._finder.by_key(
-            topic, key, begin_ms=begin_ms, end_ms=end_ms, max_count=max_count
-        )
-
     # Positions in the commit log.
 
     @property
@@ -359,8 +333,15 @@ class Store:
     def delete_queues(self, topic: str) -> int:
         """Delete all queues of a topic; its records stay in the log until they are too old.
 
+        They are in no queue and under no key any more, also after a rebuild. A topic that is made
+        again under the same name begins at nothing. The appending thread.
+
         Returns:
             How many queues there were.
+
+        Raises:
+            StorePoisoned: The disk failed.
+            StoreFull: No space to note it; nothing is deleted.
         """
         return self._keeper.delete_queues(topic)
 
@@ -385,58 +366,3 @@ class Store:
             parts.queues.close()
             parts.index.close()
             self._lock.release()
-
-
-def _recovered(
-    files: StoreFiles,
-    config: StoreConfig,
-    disk: Disk,
-    clock: Clock,
-    progress: ProgressCallback | None,
-) -> tuple[StoreParts, Keeper, RecoveryReport]:
-    """Put the parts of a store together and recover them."""
-    settle_layout(disk, files, config)
-    checkpoint_file = CheckpointFile(disk, files.checkpoint)
-    checkpoint = checkpoint_file.load()
-    for folder in (files.commit_log, files.consume_queues, files.config):
-        disk.make_folders(folder)
-    crashed = mark_running(disk, files)
-    parts = StoreParts(
-        config=config,
-        disk=disk,
-        clock=clock,
-        files=files,
-        log=CommitLog(disk, files.commit_log, segment_bytes=config.segment_bytes),
-        queues=QueueTable(
-            disk,
-            files.consume_queues,
-            file_entries=config.consume_queue_file_entries,
-            open_max=config.files_open_max,
-        ),
-        index=Index(disk, files.index, clock, slots=config.index_slots, items=config.index_items),
-        idle_queues=IdleQueues(disk, files.idle_queues),
-        quarantine=Quarantine(disk, files.quarantine),
-        guard=FlushGuard(),
-    )
-    parts.quarantine.load()
-    recovery = Recovery(
-        config=config,
-        log=parts.log,
-        queues=parts.queues,
-        index=parts.index,
-        idle_queues=parts.idle_queues,
-        quarantine=parts.quarantine,
-        checkpoint=checkpoint,
-        crashed=crashed,
-        progress=progress,
-    )
-    report = recovery.run()
-    parts.trusted_from = report.scanned_from
-    parts.store_timestamp_ms = max(
-        recovery.store_timestamp_ms,
-        checkpoint.store_timestamp_ms if checkpoint is not None else 0,
-    )
-    keeper = Keeper(parts, checkpoint_file)
-    keeper.follow_log()
-    keeper.flush_derived()
-    return parts, keeper, report

@@ -9,6 +9,7 @@
       config/                    state of the broker: *.json      (kept by StateFile)
       checkpoint                 what is durable                  (derived)
       idle-queues.json           ends of queues without records   (kept by retention)
+      deleted-topics.json        up to where records are deleted  (kept by deletions)
       quarantine.json            damaged ranges of the log        (found by recovery and reads)
       layout.json                sizes of all these files
       lock                       locked while a process owns the store
@@ -68,6 +69,11 @@ class StoreFiles:
     def idle_queues(self) -> Path:
         """Ends of queues without records."""
         return self.root / "idle-queues.json"
+
+    @property
+    def deleted_topics(self) -> Path:
+        """Up to where records of deleted topics reach."""
+        return self.root / "deleted-topics.json"
 
     @property
     def layout(self) -> Path:

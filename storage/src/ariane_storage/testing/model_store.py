@@ -75,6 +75,13 @@ class ModelStore:
             if message.topic == topic and key in message.keys and message.end <= readable_end
         ]
 
+    def delete_topic(self, topic: str) -> None:
+        """Its messages are gone, and its queues begin at nothing."""
+        self.messages = [message for message in self.messages if message.topic != topic]
+        self.next_queue_offsets = {
+            queue: end for queue, end in self.next_queue_offsets.items() if queue[0] != topic
+        }
+
     def lose_tail(self, commit_log_end: int) -> None:
         """The log ends here after power loss."""
         lost = [message for message in self.messages if message.end > commit_log_end]

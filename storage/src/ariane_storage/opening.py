@@ -1,0 +1,92 @@
+"""Opening a store: its parts are put together and made whole again."""
+
+from __future__ import annotations
+
+from ariane_storage.checkpoint import CheckpointFile
+from ariane_storage.clock import Clock
+from ariane_storage.commit_log import CommitLog
+from ariane_storage.config import StoreConfig
+from ariane_storage.deleted_topics import DeletedTopics
+from ariane_storage.disk import Disk
+from ariane_storage.flush import FlushGuard
+from ariane_storage.idle_queues import IdleQueues
+from ariane_storage.index import Index
+from ariane_storage.keeper import Keeper
+from ariane_storage.layout import settle_layout
+from ariane_storage.parts import StoreParts
+from ariane_storage.quarantine import Quarantine
+from ariane_storage.queue_table import QueueTable
+from ariane_storage.recovery import ProgressCallback, Recovery, RecoveryReport
+from ariane_storage.store_files import StoreFiles, mark_running
+
+
+def open_parts(
+    files: StoreFiles,
+    config: StoreConfig,
+    disk: Disk,
+    clock: Clock,
+    progress: ProgressCallback | None,
+) -> tuple[StoreParts, Keeper, RecoveryReport]:
+    """Put the parts of a store together and recover them.
+
+    Args:
+        files: Paths of the store, whose lock is held.
+        config: Its settings.
+        disk: Where it lies.
+        clock: What time it is.
+        progress: Told now and then how far recovery is, or None.
+
+    Raises:
+        StoreFormatError: Files of another size or of a newer version.
+        StateFileDamaged: State that nobody can make anew cannot be read.
+        StoreFull: No space for what recovery has to write.
+        OSError: The disk failed.
+    """
+    settle_layout(disk, files, config)
+    checkpoint_file = CheckpointFile(disk, files.checkpoint)
+    checkpoint = checkpoint_file.load()
+    for folder in (files.commit_log, files.consume_queues, files.config):
+        disk.make_folders(folder)
+    crashed = mark_running(disk, files)
+    parts = StoreParts(
+        config=config,
+        disk=disk,
+        clock=clock,
+        files=files,
+        log=CommitLog(disk, files.commit_log, segment_bytes=config.segment_bytes),
+        queues=QueueTable(
+            disk,
+            files.consume_queues,
+            file_entries=config.consume_queue_file_entries,
+            open_max=config.files_open_max,
+        ),
+        index=Index(disk, files.index, clock, slots=config.index_slots, items=config.index_items),
+        idle_queues=IdleQueues(disk, files.idle_queues),
+        deleted_topics=DeletedTopics(disk, files.deleted_topics),
+        quarantine=Quarantine(disk, files.quarantine),
+        guard=FlushGuard(),
+    )
+    parts.quarantine.load()
+    parts.deleted_topics.load(parts.log.min_offset)
+    recovery = Recovery(
+        config=config,
+        log=parts.log,
+        queues=parts.queues,
+        index=parts.index,
+        idle_queues=parts.idle_queues,
+        deleted_topics=parts.deleted_topics,
+        quarantine=parts.quarantine,
+        checkpoint=checkpoint,
+        crashed=crashed,
+        progress=progress,
+    )
+    report = recovery.run()
+    parts.trusted_from = report.scanned_from
+    parts.store_timestamp_ms = max(
+        recovery.store_timestamp_ms,
+        checkpoint.store_timestamp_ms if checkpoint is not None else 0,
+    )
+    keeper = Keeper(parts, checkpoint_file)
+    keeper.follow_log()
+    keeper.flush_derived()
+    return parts, keeper, report

@@ -1,0 +1,152 @@
+"""Comparing the consume queues of a closed store with what its log says, both ways.
+
+Nothing in an entry has a checksum. So every field of every entry is compared with the record it
+stands for: where that lies, how long it is, and the code of its tag, by which brokers choose what a
+consumer gets. What differs is reported as ranges of queue offsets, one for each reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_storage.closed_store import ClosedStore
+from ariane_storage.consume_queue import ConsumeQueue
+from ariane_storage.consume_queue_entry import HOLE_SIZE, Entries
+from ariane_storage.fields import Int64s
+from ariane_storage.finding import Finding
+
+_ENTRIES_AT_ONCE: Final = 65_536
+
+
+@dataclass(slots=True)
+class ExpectedQueue:
+    """What the log says of one queue, stretch by stretch.
+
+    Attributes:
+        queue_offsets: Of records that have an entry.
+        entries: The entry of each.
+    """
+
+    queue_offsets: list[Int64s] = field(default_factory=list)
+    entries: list[Entries] = field(default_factory=list)
+
+
+def check_queues(
+    store: ClosedStore, expected: Mapping[tuple[str, int], ExpectedQueue]
+) -> Iterator[Finding]:
+    """Compare all queues with the log.
+
+    Args:
+        store: The store.
+        expected: What the log says of each queue that it has records of.
+    """
+    for (topic, queue_id), wanted in sorted(expected.items(), key=_name):
+        if wanted.queue_offsets:
+            # After a crash queues are behind the log, and the next start sees to it.
+            comparison = _Comparison(store, topic, queue_id, may_be_behind=store.crashed)
+            yield from comparison.compare(
+                np.concatenate(wanted.queue_offsets), np.concatenate(wanted.entries)
+            )
+    for queue in store.queues:
+        if not expected.get((queue.topic, queue.queue_id), _NOTHING).queue_offsets:
+            yield from _without_records(store, queue)
+
+
+_NOTHING: Final = ExpectedQueue()
+
+
+def _name(queue: tuple[tuple[str, int], ExpectedQueue]) -> tuple[str, int]:
+    return queue[0]
+
+
+def _without_records(store: ClosedStore, queue: ConsumeQueue) -> Iterator[Finding]:
+    """A queue that the log has no record of may only lead to what retention has deleted."""
+    begin = queue.first_at_or_above(store.log.min_offset)
+    if begin < queue.end_offset:
+        deleted = queue.last_record_end <= store.deleted_topics.end_of(queue.topic)
+        reason = "queue of a deleted topic" if deleted else "leads to no record"
+        yield Finding("consume queue", reason, begin, queue.end_offset, queue.topic, queue.queue_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """One queue beside the log."""
+
+    store: ClosedStore
+    topic: str
+    queue_id: int
+    may_be_behind: bool
+
+    def compare(self, queue_offsets: Int64s, entries: Entries) -> Iterator[Finding]:
+        steps = np.diff(queue_offsets)
+        for place in np.flatnonzero(steps != 1).tolist():
+            jump = int(queue_offsets[place]), int(queue_offsets[place + 1])
+            again = jump[1] <= jump[0]
+            reason = "queue offset used again" if again else "queue offsets missing"
+            begin, end = jump if again else (jump[0] + 1, jump[1])
+            yield self._finding("queue offsets", reason, begin, end)
+        if bool((steps < 1).any()):
+            return  # Which record an entry stands for is not to be told.
+        queue = self.store.queues.find(self.topic, self.queue_id)
+        first, end = int(queue_offsets[0]), int(queue_offsets[-1]) + 1
+        written = queue.end_offset if queue is not None else first
+        if written < end and not self.may_be_behind:
+            yield self._finding("consume queue", "entries missing", max(first, written), end)
+        if queue is None:
+            return
+        if written > end:
+            yield self._finding("consume queue", "entries beyond the log", end, written)
+        kept = (queue_offsets >= queue.min_offset) & (queue_offsets < written)
+        yield from self._compare_entries(queue, queue_offsets[kept], entries[kept])
+
+    def _compare_entries(
+        self, queue: ConsumeQueue, queue_offsets: Int64s, entries: Entries
+    ) -> Iterator[Finding]:
+        """Compare entries that are there with those that should be, many at once."""
+        for first in range(0, len(queue_offsets), _ENTRIES_AT_ONCE):
+            part = slice(first, first + _ENTRIES_AT_ONCE)
+            places, wanted = queue_offsets[part], entries[part]
+            begin = int(places[0])
+            # Read piece by piece: damage may have taken very many queue offsets in between.
+            found = np.concatenate(
+                [
+                    queue.entries(int(run[0]), len(run))
+                    for run in np.split(places, np.flatnonzero(np.diff(places) != 1) + 1)
+                ]
+            )
+            if len(found) != len(wanted):
+                end = int(places[-1]) + 1
+                yield self._finding("consume queue", "cannot be read", begin, end)
+                continue
+            for reason, wrong in _differences(found, wanted):
+                for run in _runs(places[wrong]):
+                    yield self._finding("consume queue", reason, *run)
+
+    def _finding(self, where: str, reason: str, begin: int, end: int) -> Finding:
+        return Finding(where, reason, begin, end, self.topic, self.queue_id)
+
+
+def _differences(found: Entries, wanted: Entries) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """Which entries differ, by reason; each has one reason at most."""
+    elsewhere = found["commit_log_offset"] != wanted["commit_log_offset"]
+    size = found["size"] != wanted["size"]
+    hole = size & (found["size"] == HOLE_SIZE)
+    nothing = size & (found["size"] == 0) & (found["commit_log_offset"] == 0)
+    tag = found["tags_code"] != wanted["tags_code"]
+    yield "hole in the place of a record", hole
+    yield "no entry", nothing
+    yield "leads to another place", elsewhere & ~hole & ~nothing
+    yield "size differs from the record", size & ~hole & ~nothing & ~elsewhere
+    yield "tag code differs from the record", tag & ~size & ~elsewhere
+
+
+def _runs(queue_offsets: Int64s) -> Iterator[tuple[int, int]]:
+    """Consecutive queue offsets as ranges."""
+    if len(queue_offsets):
+        for run in np.split(queue_offsets, np.flatnonzero(np.diff(queue_offsets) != 1) + 1):
+            yield int(run[0]), int(run[-1]) + 1

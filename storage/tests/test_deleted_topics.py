@@ -1,0 +1,204 @@
+"""Deleted topics stay deleted, whatever is built again from the log that has their records."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+
+from ariane_storage import StateFileDamaged, Store, StoreFull
+from ariane_storage.commands import store as store_group
+from ariane_storage.testing import FaultyDisk, PowerLost, block_of, small_config
+
+
+def live_until_deleted(bench) -> Store:
+    """Two topics, one of them deleted; records of both are in the log."""
+    store = bench.open()
+    for step in range(6):
+        store.append_block(block_of("flights", [b"old"] * 5, keys=[("K",)] * 5), step % 2)
+        store.append_block(block_of("delays", [b"stays"], keys=[("K",)]), 0)
+    store.flush_derived()
+    store.append_block(block_of("flights", [b"newest"], keys=[("K",)]), 1)
+    assert store.delete_queues("flights") == 2
+    return store
+
+
+LOST = ["nothing", "checkpoint", "consumequeue", "index", "abort"]
+
+
+def lose(bench, what):
+    for path in list(bench.disk.paths()):
+        if what in path.relative_to(bench.root).parts:
+            bench.disk.remove(path)
+
+
+@pytest.mark.parametrize("stop", ["clean", "killed"])
+@pytest.mark.parametrize("lost", LOST)
+def test_a_rebuild_does_not_bring_a_deleted_topic_back(bench, read_all, lost, stop):
+    store = live_until_deleted(bench)
+    if stop == "clean":
+        store.close()
+    else:
+        bench.disk = bench.disk.kill()
+    lose(bench, lost)
+    store = bench.open()
+    assert store.queues() == [("delays", 0)]
+    assert len(read_all(store, "delays", 0)) == 6
+    assert store.query_by_key("flights", "K") == []
+    assert len(store.query_by_key("delays", "K")) == 6
+    store.close()
+
+
+@pytest.mark.parametrize("lost", LOST)
+def test_a_topic_made_again_starts_clean_and_stays_so(bench, read_all, lost):
+    store = live_until_deleted(bench)
+    made_again = store.append_block(block_of("flights", [b"new"] * 3, keys=[("K",)]), 1)
+    assert made_again.first_queue_offset == 0
+    store.close()
+    lose(bench, lost)
+    store = bench.open()
+    assert store.queues() == [("delays", 0), ("flights", 1)]
+    assert [m.body for m in read_all(store, "flights", 1)] == [b"new"] * 3
+    assert [m.body for m in store.query_by_key("flights", "K")] == [b"new"]
+    assert store.append_block(block_of("flights", [b"old queue"]), 0).first_queue_offset == 0
+    assert store.append_block(block_of("flights", [b"on"]), 1).first_queue_offset == 3
+    store.close()
+
+
+def test_power_lost_at_every_step_of_a_deletion(bench, read_all):
+    def life(disk, done):
+        at_work = replace(bench, disk=disk)
+        store = at_work.open()
+        store.append_block(block_of("flights", [b"old"] * 10), 0)
+        store.append_block(block_of("delays", [b"stays"] * 10), 0)
+        store.flush_derived()
+        done.append("written")
+        store.delete_queues("flights")
+        done.append("deleted")
+        store.append_block(block_of("flights", [b"new"] * 2), 0)
+        store.flush_derived()
+        done.append("made again")
+
+    undisturbed = FaultyDisk()
+    life(undisturbed, [])
+    outcomes = set()
+    for step in range(1, undisturbed.steps + 1):
+        disk, done = FaultyDisk(power_fails_at=step), []
+        with pytest.raises(PowerLost):
+            life(disk, done)
+        survivor = replace(bench, disk=disk.lose_power(step))
+        for lost in ("nothing", "checkpoint"):
+            lose(survivor, lost)
+            store = survivor.open()
+            bodies = [m.body for m in read_all(store, "flights", 0)]
+            stays = read_all(store, "delays", 0)
+            store.close()
+            # Before or after, and never both in one queue.
+            assert len(set(bodies)) <= 1, (step, bodies)
+            if "written" in done:
+                assert len(stays) == 10, step
+                assert bodies[:1] != [b"old"] or len(bodies) == 10, step
+            if "deleted" in done:
+                assert b"old" not in bodies, step
+            outcomes.add(tuple(bodies[:1]))
+    assert outcomes == {(), (b"old",), (b"new",)}
+
+
+def test_what_is_noted_goes_with_the_records(bench):
+    store = live_until_deleted(bench)
+    noted = bench.root / "deleted-topics.json"
+    assert json.loads(bench.disk.read(noted)) == {"topics": {"flights": store.max_offset}}
+    while len(store._parts.log.segments) < 4:
+        store.append_block(block_of("delays", [b"x" * 900] * 2), 0)
+    bench.disk.used_ratio = 0.95
+    store.apply_retention()
+    assert json.loads(bench.disk.read(noted)) == {"topics": {}}
+    store.close()
+
+
+def test_an_end_beyond_that_of_the_log_counts_only_up_to_it(bench, read_all):
+    store = live_until_deleted(bench)
+    store.close()
+    # Somebody has taken the log away, and goes on with an empty one.
+    for folder in ("commitlog", "consumequeue", "index", "checkpoint"):
+        lose(bench, folder)
+    store = bench.open()
+    assert store.append_block(block_of("flights", [b"new"]), 0).first_queue_offset == 0
+    store.close()
+    lose(bench, "checkpoint")
+    store = bench.open()
+    assert [m.body for m in read_all(store, "flights", 0)] == [b"new"]
+    store.close()
+
+
+def test_an_idle_queue_of_a_deleted_topic_stays_away(bench):
+    store = bench.open()
+    store.append_block(block_of("flights", [b"idle"] * 4), 0)
+    while len(store._parts.log.segments) < 3:
+        store.append_block(block_of("delays", [b"x" * 900] * 2), 0)
+    bench.disk.used_ratio = 0.95
+    store.apply_retention()
+    assert store.queue_bounds("flights", 0) == (4, 4)
+    store.delete_queues("flights")
+    store.close()
+    lose(bench, "checkpoint")
+    bench.disk.used_ratio = 0.1
+    store = bench.open()
+    assert store.queues() == [("delays", 0)]
+    assert store.append_block(block_of("flights", [b"new"]), 0).first_queue_offset == 0
+    store.close()
+
+
+def test_a_full_disk_deletes_nothing(bench, read_all, monkeypatch):
+    store = bench.open()
+    store.append_block(block_of("flights", [b"x"] * 3), 0)
+    store.flush_derived()
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.disk, "write", no_space)
+        with pytest.raises(StoreFull, match="flights is deleted"):
+            store.delete_queues("flights")
+    assert len(read_all(store, "flights", 0)) == 3
+    assert store.delete_queues("flights") == 1
+    store.close()
+
+
+def no_space(path, content):
+    raise OSError(28, "No space left on device")
+
+
+def test_a_note_that_cannot_be_read_is_refused_not_guessed(bench):
+    store = live_until_deleted(bench)
+    store.close()
+    bench.disk.write(bench.root / "deleted-topics.json", b"{")
+    bench.disk.remove(bench.root / "deleted-topics.json.bak")
+    with pytest.raises(StateFileDamaged, match=r"deleted-topics\.json"):
+        bench.open()
+
+
+def test_the_commands_know_of_deleted_topics(tmp_path):
+    def run(*arguments):
+        return CliRunner().invoke(store_group, [str(argument) for argument in arguments])
+
+    root = tmp_path / "store"
+    with Store.open(root, small_config()) as store:
+        store.append_block(block_of("flights", [b"old"] * 20), 0)
+        store.append_block(block_of("delays", [b"stays"] * 3), 0)
+        store.delete_queues("flights")
+    for _ in range(2):
+        figures = json.loads(run("verify", root, "-o", "json").stdout)
+        assert (figures["records"], figures["queues"], figures["findings"]) == (23, 1, 0)
+        assert figures["topics"] == 1
+        assert json.loads(run("rebuild", root, "-o", "json").stdout)["queues"] == 1
+    (root / "deleted-topics.json").write_text("{")
+    findings = json.loads(run("fsck", root, "-o", "json").stdout)
+    assert findings[0]["where"] == "deleted topics"
+    assert findings[1] == {
+        "where": "consume queue",
+        "reason": "entries missing",
+        "begin": 0,
+        "end": 20,
+        "topic": "flights",
+        "queue_id": 0,
+    }
