@@ -27,17 +27,17 @@ _POWERS_DESCENDING: Final = tuple(
 
 # The vector form works through texts in chunks of this many units, which bounds its tables, and
 # has a fixed price of some 20 us, for which the scalar form hashes this many units.
-_CHUNK_UNITS: Final = 1 << 16
+CHUNK_UNITS: Final = 1 << 16
 _VECTOR_UNITS_MIN: Final = 256
 
 
 def _powers(factor: int) -> NDArray[np.uint32]:
-    factors = np.full(_CHUNK_UNITS, factor, dtype=np.uint32)
+    factors = np.full(CHUNK_UNITS, factor, dtype=np.uint32)
     factors[0] = 1
     return np.multiply.accumulate(factors, dtype=np.uint32)
 
 
-_POWERS: Final = _powers(_MULTIPLIER)
+POWERS: Final = _powers(_MULTIPLIER)
 _INVERSE_POWERS: Final = _powers(pow(_MULTIPLIER, -1, 1 << 32))
 
 
@@ -76,12 +76,12 @@ def key_hash(topic: str, key: str) -> int:
 
 def key_hashes(topic: str, keys: Sequence[str]) -> NDArray[np.int32]:
     """``key_hash`` of many keys of one topic, in their order."""
-    if sum(map(len, keys)) < _VECTOR_UNITS_MIN or max(map(len, keys)) >= _CHUNK_UNITS // 2:
+    if sum(map(len, keys)) < _VECTOR_UNITS_MIN or max(map(len, keys)) >= CHUNK_UNITS // 2:
         return np.fromiter((key_hash(topic, key) for key in keys), np.int32, len(keys))
     words, lengths = _hash_words(keys)
     prefix = np.uint32(java_string_hash(topic + "#") & _WORD_MASK)
     # hash(prefix + key) = hash(prefix) * 31 ** len(key) + hash(key)
-    words += prefix * _POWERS[lengths]
+    words += prefix * POWERS[lengths]
     signed = words.view(np.int32)
     np.abs(signed, out=signed)
     signed[words == _SIGN_BIT] = 0
@@ -114,18 +114,18 @@ def _hash_words(texts: Sequence[str]) -> tuple[NDArray[np.uint32], NDArray[np.in
     first = 0
     while first < len(texts):
         chunk_start = int(ends[first - 1]) if first else 0
-        stop = int(np.searchsorted(ends, chunk_start + _CHUNK_UNITS, side="right"))
+        stop = int(np.searchsorted(ends, chunk_start + CHUNK_UNITS, side="right"))
         if stop == first:  # Longer than a whole chunk.
             words[first] = java_string_hash(texts[first]) & _WORD_MASK
             first += 1
             continue
         chunk = units[chunk_start : int(ends[stop - 1])]
-        words[first:stop] = _hash_chunk(chunk, lengths[first:stop])
+        words[first:stop] = hash_chunk(chunk, lengths[first:stop])
         first = stop
     return words, lengths
 
 
-def _hash_chunk(
+def hash_chunk(
     units: NDArray[np.uint8] | NDArray[np.uint16], lengths: NDArray[np.int64]
 ) -> NDArray[np.uint32]:
     """Hashes of the texts that lie back to back in ``units``, at most a chunk of them.
@@ -140,5 +140,5 @@ def _hash_chunk(
     ends = np.cumsum(lengths)[filled]
     weighed = units.astype(np.uint32)
     weighed *= _INVERSE_POWERS[: len(units)]
-    words[filled] = np.add.reduceat(weighed, ends - lengths[filled]) * _POWERS[ends - 1]
+    words[filled] = np.add.reduceat(weighed, ends - lengths[filled]) * POWERS[ends - 1]
     return words
