@@ -238,6 +238,25 @@ class Store:
         """
         return self._finder.store_timestamp_at(commit_log_offset)
 
+    def query_by_key(
+        self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = 1 << 62, max_count: int = 32
+    ) -> list[RecordFields]:
+        """Messages with a key or a unique id, newest first.
+
+        Args:
+            topic: Their topic.
+            key: One of their keys, or their unique id.
+            begin_ms: Earliest store timestamp, inclusive.
+            end_ms: Latest store timestamp, inclusive.
+            max_count: Messages at most.
+
+        Raises:
+            StoreFull: Keys that wait could not be filed for lack of space.
+        """
+        return self._finder.by_key(
+            topic, key, begin_ms=begin_ms, end_ms=end_ms, max_count=max_count
+        )
+
     # Positions in the commit log.
 
     @property
