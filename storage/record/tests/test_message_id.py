@@ -113,3 +113,29 @@ def test_generators_of_one_process_differ_by_origin(clock):
     second = UniqueIdGenerator(clock, ip="127.0.0.1", pid=1, origin=2)
 
     assert first.next_id() != second.next_id()
+
+
+def texts(digits):
+    return [row.tobytes().decode("ascii") for row in digits]
+
+
+@pytest.mark.parametrize("ip", ["127.0.0.1", "2001:db8::1"])
+def test_many_ids_are_those_that_would_have_come_one_by_one(clock, ip):
+    one_by_one = UniqueIdGenerator(clock, ip=ip, pid=1, origin=2)
+    at_once = UniqueIdGenerator(clock, ip=ip, pid=1, origin=2)
+
+    for count, step in ((3, 0), (70_000, 5), (0, 0), (65_536, -900), (1, 2000)):
+        clock.now_ms += step
+        expected = [one_by_one.next_id() for _ in range(count)]
+        assert texts(at_once.next_ids(count)) == expected
+        assert at_once.next_id() == one_by_one.next_id()
+
+
+def test_many_ids_at_the_end_of_a_month_are_all_different():
+    clock = SteppedClock(milliseconds(2026, 4, 1) - 1)
+    generator = UniqueIdGenerator(clock, ip="127.0.0.1", pid=1, origin=0)
+
+    ids = texts(generator.next_ids(150_000))
+
+    assert len(set(ids)) == len(ids)
+    assert int(ids[-1][20:28], 16) == 1

@@ -14,8 +14,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import cache
 from ipaddress import ip_address
 from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ariane_record.errors import IllegalMessageId
 from ariane_record.layout import CommitLogOffset, Host
@@ -25,6 +29,7 @@ _IPV4_PLACE_BYTES: Final = 4 + _PLACE.size
 _IPV6_PLACE_BYTES: Final = 16 + _PLACE.size
 
 _COUNTER_LAST: Final = 0xFFFF
+_COUNTER_DIGITS: Final = 4
 _DECEMBER: Final = 12
 
 
@@ -114,6 +119,33 @@ class UniqueIdGenerator:
             self._enter_millisecond(self._latest_ms + 1)
         return unique_id
 
+    def next_ids(self, count: int) -> NDArray[np.uint8]:
+        """Many new unique ids: what as many calls of ``next_id`` in one millisecond would give.
+
+        Args:
+            count: How many.
+
+        Returns:
+            Their hex digits as ASCII, a row for each id: uint8[count, 32], or 56 digits.
+        """
+        now_ms = self._clock_ms()
+        if now_ms > self._latest_ms:
+            self._enter_millisecond(now_ms)
+        digits = np.empty((count, len(self._stamp) + _COUNTER_DIGITS), np.uint8)
+        done = 0
+        while done < count:
+            counter = self._counter
+            run = min(count - done, _COUNTER_LAST + 1 - counter)
+            rows = digits[done : done + run]
+            rows[:, :-_COUNTER_DIGITS] = np.frombuffer(self._stamp.encode("ascii"), np.uint8)
+            rows[:, -_COUNTER_DIGITS:] = _counter_digits()[counter : counter + run]
+            done += run
+            self._counter = counter + run
+            if self._counter > _COUNTER_LAST:
+                self._counter = 0
+                self._enter_millisecond(self._latest_ms + 1)
+        return digits
+
     def _enter_millisecond(self, now_ms: int) -> None:
         self._latest_ms = now_ms
         if now_ms >= self._month_end_ms:
@@ -129,3 +161,11 @@ class UniqueIdGenerator:
             end = start.replace(month=start.month + 1)
         self._month_start_ms = int(start.timestamp()) * 1000
         self._month_end_ms = int(end.timestamp()) * 1000
+
+
+@cache
+def _counter_digits() -> NDArray[np.uint8]:
+    """The four hex digits of every counter: uint8[65536, 4]."""
+    counters = np.arange(_COUNTER_LAST + 1)
+    nibbles = counters[:, np.newaxis] >> np.array([12, 8, 4, 0]) & 0xF
+    return np.frombuffer(b"0123456789ABCDEF", np.uint8)[nibbles]
