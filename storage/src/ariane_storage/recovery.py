@@ -9,6 +9,8 @@
 4. One case looks like damage and is a torn tail: after power loss, pages of the unflushed end may
    be on the disk while earlier ones are not. A range that was not known to be flushed, and in which
    the end of a disk sector was never written, is such a hole: the log is cut in front of it.
+   So is the unflushed beginning of a batch whose first record says that there was more of it: a
+   batch that is sent again is stored whole, and not a second time in part.
 5. Everything found is made durable and a new checkpoint written. Interrupted at any point, the same
    happens again; repeated, nothing changes.
 """
@@ -31,6 +33,7 @@ from ariane_storage.index import Index, load_or_discard
 from ariane_storage.quarantine import Quarantine
 from ariane_storage.queue_table import QueueSums, QueueTable
 from ariane_storage.scan import Damage, DamageReason, Ending, Stretch, record_at, scan
+from ariane_storage.sequenced_batches import SequencedBatch, sequenced_batches
 
 SECTOR_BYTES: Final = 512
 _UNWRITTEN_BYTES_MIN: Final = 8
@@ -243,15 +246,19 @@ class Recovery:
             return Ending(begin, None)
         total = segments[-1].end - begin if segments else 0
         done_in_segment = -1
+        last_batch: SequencedBatch | None = None
         for event in scan(self.log.walk(begin), begin):
             if isinstance(event, Ending):
-                return event
+                return self._without_torn_batch(event, last_batch)
             if isinstance(event, Damage):
                 if self._was_never_flushed(event):
-                    return Ending(event.begin, event.reason)
+                    ending = Ending(event.begin, event.reason)
+                    return self._without_torn_batch(ending, last_batch)
                 self.quarantine.add(event)
                 continue
             dispatcher.dispatch(event)
+            batches = sequenced_batches(event)
+            last_batch = batches[-1] if batches else last_batch
             self.store_timestamp_ms = int(event.places.store_timestamps()[-1])
             if event.segment.start != done_in_segment:
                 if done_in_segment >= 0:
@@ -260,6 +267,16 @@ class Recovery:
             if self.progress is not None:
                 self.progress(Progress("scan the commit log", event.end - begin, total))
         raise AssertionError("every scan ends with an ending")
+
+    def _without_torn_batch(self, ending: Ending, batch: SequencedBatch | None) -> Ending:
+        """The end of the log, in front of a last batch that power loss has left in part."""
+        if batch is None or batch.next_commit_log_offset <= ending.offset:
+            return ending
+        begin = batch.commit_log_offset
+        if self.checkpoint is None or begin < self.checkpoint.flushed_offset:
+            return ending
+        self.index.keep_below(begin)
+        return Ending(begin, DamageReason.BATCH)
 
     def _write_out(self, stretch: Stretch) -> None:
         """Keep memory bounded: what was dispatched of earlier segments goes to the files."""

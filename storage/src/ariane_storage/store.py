@@ -7,7 +7,7 @@ belong to one thread, the broker's loop, and are short. ``flush``, ``flush_deriv
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -30,6 +30,7 @@ from ariane_storage.record_finder import RecordFinder
 from ariane_storage.recovery import ProgressCallback, RecoveryReport
 from ariane_storage.retention import RetentionReport
 from ariane_storage.scan import Damage
+from ariane_storage.sequenced_batches import SequencedBatch, batches_of_log, offset_before
 from ariane_storage.store_files import StoreFiles, mark_stopped, own_store
 from ariane_storage.time_lookup import TimeBoundary
 
@@ -237,6 +238,22 @@ class Store:
             RecordCorrupted: Its size is impossible.
         """
         return self._finder.store_timestamp_at(commit_log_offset)
+
+    def sequenced_batches(
+        self, begin: int | None, *, stored_since_ms: int
+    ) -> Iterator[list[SequencedBatch]]:
+        """The batches of idempotent producers, in the order of the log, some at a time.
+
+        Scans the log: for starting, not for serving.
+
+        Args:
+            begin: Commit-log offset to start from, which was the end of the log once; None for
+                wherever a batch stored at ``stored_since_ms`` can be.
+            stored_since_ms: A time in milliseconds.
+        """
+        if begin is None or begin > self.max_offset:
+            begin = offset_before(self._parts.log, self._finder, stored_since_ms)
+        return batches_of_log(self._parts.log, begin)
 
     def query_by_key(
         self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = 1 << 62, max_count: int = 32

@@ -1,0 +1,102 @@
+"""Batches of idempotent producers in the log: found again, and never there in part."""
+
+from __future__ import annotations
+
+import pytest
+
+from ariane_record import BlockEncoder, ProducerSequence
+from ariane_storage import DamageReason
+from ariane_storage.testing import block_of
+
+
+def batch_of(first, bodies, *, topic="flights", producer_id=7):
+    encoder = BlockEncoder(topic, size_bytes_max=1 << 20, sequenced=True)
+    for body in bodies:
+        encoder.add(body, keys=["k"], born_timestamp_ms=1)
+    return encoder.finish(ProducerSequence(producer_id, 0, first))
+
+
+def found(store, begin=0, since_ms=0):
+    return [b for some in store.sequenced_batches(begin, stored_since_ms=since_ms) for b in some]
+
+
+def test_batches_are_found_in_the_order_of_the_log(bench):
+    store = bench.open()
+    expected = []
+    for number in range(40):
+        store.append_block(block_of("flights", [b"plain" * 9]), 0)
+        appended = store.append_block(batch_of(number * 2, [b"x" * number] * 2), number % 3)
+        expected.append((number % 3, number * 2, appended))
+    batches = found(store)
+    assert len(store._parts.log.segments) > 1
+    assert [
+        (b.queue_id, b.sequence.first_sequence, b.first_queue_offset, b.commit_log_offset)
+        for b in batches
+    ] == [
+        (queue_id, first, a.first_queue_offset, a.first_commit_log_offset)
+        for queue_id, first, a in expected
+    ]
+    assert [b.next_commit_log_offset for b in batches] == [
+        a.next_commit_log_offset for _, _, a in expected
+    ]
+    middle = batches[25].commit_log_offset
+    assert found(store, middle) == batches[25:]
+    assert found(store, store.max_offset) == []
+    store.close()
+
+
+def test_a_time_says_where_to_begin(bench):
+    store = bench.open()
+    for number in range(40):
+        bench.clock.advance(1000)
+        store.append_block(batch_of(number, [b"x" * 500]), 0)
+    since = found(store)[30].store_timestamp_ms
+    recent = found(store, None, since)
+    assert recent[-10:] == found(store)[30:]
+    assert 10 <= len(recent) < 30
+    # An end that the log does not reach any more is no place to begin either.
+    assert found(store, store.max_offset + 1, since) == recent
+    store.close()
+
+
+def test_a_body_that_looks_like_a_sequence_is_none(bench):
+    store = bench.open()
+    body = bytes(batch_of(0, [b""]).records)
+    store.append_block(block_of("flights", [body, b""]), 0)
+    assert found(store) == []
+    store.close()
+
+
+@pytest.mark.parametrize("lost_record", [1, 2, 3])
+def test_a_batch_that_power_loss_left_in_part_goes(bench, read_all, lost_record):
+    store = bench.open()
+    store.append_block(batch_of(0, [b"whole"] * 2), 0)
+    store.flush_derived()
+    block = batch_of(2, [b"torn"] * 4)
+    torn = store.append_block(block, 0)
+    bench.disk = bench.disk.kill()
+    bench.disk.flip_bit(bench.segment_path(0), int(torn.commit_log_offsets[lost_record]) + 50, 0)
+    # Nothing valid is behind it, as when the pages behind it were never written.
+    for offset in torn.commit_log_offsets[lost_record + 1 :].tolist():
+        bench.disk.flip_bit(bench.segment_path(0), offset + 50, 0)
+    store = bench.open()
+    assert store.recovery.cut_reason is DamageReason.BATCH
+    assert store.max_offset == torn.first_commit_log_offset
+    assert [message.body for message in read_all(store, "flights", 0)] == [b"whole"] * 2
+    assert len(store.query_by_key("flights", "k")) == 2
+    again = store.append_block(block, 0)
+    assert again.first_queue_offset == 2
+    store.close()
+    store = bench.open()
+    assert len(read_all(store, "flights", 0)) == 6
+    assert len(store.query_by_key("flights", "k")) == 6
+    store.close()
+
+
+def test_a_whole_batch_stays(bench, read_all):
+    store = bench.open()
+    store.append_block(batch_of(0, [b"1", b"2"]), 0)
+    store = bench.reopen_after_kill()
+    assert len(read_all(store, "flights", 0)) == 2
+    assert store.recovery.cut_reason is None
+    store.close()
