@@ -168,4 +168,5 @@ def _counter_digits() -> NDArray[np.uint8]:
     """The four hex digits of every counter: uint8[65536, 4]."""
     counters = np.arange(_COUNTER_LAST + 1)
     nibbles = counters[:, np.newaxis] >> np.array([12, 8, 4, 0]) & 0xF
-    return np.frombuffer(b"0123456789ABCDEF", np.uint8)[nibbles]
+    digits: NDArray[np.uint8] = np.frombuffer(b"0123456789ABCDEF", np.uint8)[nibbles]
+    return digits
