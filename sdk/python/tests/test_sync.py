@@ -16,6 +16,7 @@ from ariane_sdk.sync import (
     Message,
     MessageQueue,
     Producer,
+    PullConsumer,
     PushConsumer,
     QueueReader,
 )
@@ -64,6 +65,44 @@ def test_send_and_consume(cluster, topic):
     assert len(got) == 101
     assert sum(stored.values()) == 101
     assert read == 101
+
+
+def test_polling(cluster, topic):
+    with Producer(cluster.name_servers) as producer:
+        sent = producer.send_batch([Message(topic, b"x", message_group="g") for _ in range(20)])
+    queue = sent[0].message_queue
+    with PullConsumer(
+        cluster.name_servers, group="sync-pull", subscriptions={topic: "*"}, start="earliest"
+    ) as consumer:
+        consumer.wait_assigned()
+        assert len(consumer.assignment) == 8
+        assert len(consumer.poll(5)) == 5
+        assert consumer.position(queue) == 5
+        consumer.pause(queue)
+        assert consumer.paused == {queue}
+        assert consumer.poll(timeout_s=0.05) == []
+        consumer.resume(queue)
+        consumer.commit()
+        assert consumer.committed(queue) == 5
+        consumer.seek(queue, 7)
+        assert next(iter(consumer)).queue_offset == 7
+        consumer.commit_nowait({queue: 8})
+    assert consumer.group == "sync-pull"
+    with (  # noqa: PT012 - the end of the block is the matter.
+        pytest.raises(RuntimeError),
+        PullConsumer(cluster.name_servers, group="sync-pull") as consumer,
+    ):
+        consumer.assign([queue])
+        assert consumer.poll(1)[0].queue_offset == 8
+        raise RuntimeError("not done")
+    with PullConsumer(cluster.name_servers, group="sync-pull") as consumer:
+        consumer.assign([queue])
+        got = []
+        for message in consumer:
+            got.append(message.queue_offset)
+            if len(got) == 12:
+                break
+    assert got == list(range(8, 20))
 
 
 def test_threads_share_a_producer(cluster, topic):
@@ -155,7 +194,9 @@ def test_a_blocking_method_looks_like_the_one_it_stands_for():
     ]
 
 
-@pytest.mark.parametrize("name", ["Producer", "PushConsumer", "QueueReader", "ClusterClient"])
+@pytest.mark.parametrize(
+    "name", ["Producer", "PullConsumer", "PushConsumer", "QueueReader", "ClusterClient"]
+)
 def test_every_public_method_has_its_twin(name):
     def public(cls):
         return {

@@ -21,6 +21,7 @@ from ariane_sdk._message import (
     SendResult,
 )
 from ariane_sdk._producer import Producer
+from ariane_sdk._pull_consumer import PullConsumer
 from ariane_sdk._push_consumer import PushConsumer
 from ariane_sdk._queue_reader import QueueReader, TimeBoundary
 from ariane_sdk._route import BrokerRoute, Route
@@ -47,6 +48,7 @@ __all__ = [
     "MessageQueue",
     "Producer",
     "ProducerSettings",
+    "PullConsumer",
     "PushConsumer",
     "QueueLag",
     "QueueReader",

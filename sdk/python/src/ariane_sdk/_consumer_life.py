@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Final, Literal, TypeAlias
@@ -84,6 +84,7 @@ class ConsumerLife:
         client_id: The id under which brokers know it.
         failure: Why the group does not let it in any longer.
         stopped: Set when it has stopped, or cannot go on.
+        on_end: Called when it begins to stop, or cannot go on.
         owned: Its queues; there are none before it starts.
         session: Its connections; there are none before it starts.
     """
@@ -101,6 +102,7 @@ class ConsumerLife:
         self.client_id = new_client_id(plan.random)
         self.failure: CallError | None = None
         self.stopped = asyncio.Event()
+        self.on_end: Callable[[], None] = _nothing
         self._fork_guard = ForkGuard()
         self._started = False
         self._stopping = False
@@ -213,6 +215,7 @@ class ConsumerLife:
             await self.stopped.wait()
             return
         self._stopping = True
+        self.on_end()
         self.owned.deliver_nothing_new()
         for task in self._tasks:
             task.cancel()
@@ -342,6 +345,7 @@ class ConsumerLife:
             logger.error("group %s does not let this member in: %s", self.plan.group, error)
             self._assigned.set()
             self.stopped.set()
+            self.on_end()
 
     async def _rebalance_when_wanted(self) -> None:
         """One round of the loop: wait until told or long enough, then divide the queues anew."""
@@ -380,6 +384,10 @@ class ConsumerLife:
         handover_s = self.plan.settings.handover_s if shared else 0.0
         self.owned.change_to(wanted, handover_s=handover_s)
         self._assigned.set()
+
+
+def _nothing() -> None:
+    pass
 
 
 def filters_of(subscriptions: Mapping[str, str]) -> dict[str, TagFilter]:

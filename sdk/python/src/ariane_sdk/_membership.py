@@ -12,7 +12,7 @@ from ariane.broker.v1.client_service_pb2 import (
     GroupMember,
     Membership,
 )
-from ariane_sdk._allocation import AllocationStrategy
+from ariane_sdk._allocation import AllocationStrategy, GroupFacts, InformedStrategy
 from ariane_sdk._broker_calls import BrokerCalls
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._route import Route
@@ -86,14 +86,19 @@ class GroupView:
         Raises:
             CallError: No broker of the topic tells who the members are.
         """
-        client_ids = await self._members(route)
-        if self._client_id not in client_ids:
+        members = await self._members(route)
+        client_ids = sorted(members)
+        if self._client_id not in members:
             return None
-        queues = self._strategy.allocate(self._client_id, route.read_queues, client_ids)
+        if isinstance(self._strategy, InformedStrategy):
+            facts = facts_of(route, members)
+            queues = self._strategy.allocate_among(self._client_id, facts)
+        else:
+            queues = self._strategy.allocate(self._client_id, route.read_queues, client_ids)
         return Share(queues, len(client_ids))
 
-    async def _members(self, route: Route) -> list[str]:
-        """The client ids of the members that want the topic, sorted."""
+    async def _members(self, route: Route) -> dict[str, Membership]:
+        """The members that want the topic, by client id."""
         brokers = [broker for broker in route.brokers if broker.read_address]
         answers = await asyncio.gather(
             *(
@@ -102,7 +107,7 @@ class GroupView:
             ),
             return_exceptions=True,
         )
-        members: set[str] = set()
+        members: dict[str, Membership] = {}
         error: BaseException = CallError(
             f"no broker of topic {route.topic!r} is known to live", retriable=True
         )
@@ -114,10 +119,25 @@ class GroupView:
                 error = answer
                 failure_count += 1
             else:
-                members.update(m.client_id for m in answer if _wants(m, route.topic))
+                members |= {m.client_id: m.membership for m in answer if _wants(m, route.topic)}
         if failure_count == len(answers):
             raise error
-        return sorted(members)
+        return members
+
+
+def facts_of(route: Route, members: Mapping[str, Membership]) -> GroupFacts:
+    """What a strategy may know of a topic and the members that want it.
+
+    Args:
+        route: The topic's.
+        members: By client id.
+    """
+    return GroupFacts(
+        queues=route.read_queues,
+        client_ids=sorted(members),
+        broker_zones={b.broker_name: b.zone for b in route.brokers if b.zone},
+        member_zones={client_id: m.zone for client_id, m in members.items() if m.zone},
+    )
 
 
 def _wants(member: GroupMember, topic: str) -> bool:

@@ -98,9 +98,22 @@ class OwnedQueues:
         """All queues in work."""
         return self._works.values()
 
-    def look_again(self, queue: MessageQueue) -> None:
-        """A queue may be pulled elsewhere, or again."""
-        self._pull_loop(queue.broker_name).look_again()
+    async def kept_offset(self, queue: MessageQueue) -> int | None:
+        """The consumer offset that is kept of a queue; nothing if there is none.
+
+        Raises:
+            CallError: Nobody tells now.
+        """
+        offsets = await self._keeping.load(self.broker_of(queue), [queue])
+        return offsets.get(queue)
+
+    def broker_of(self, queue: MessageQueue) -> BrokerRoute:
+        """The broker of a queue.
+
+        Raises:
+            ServiceUnavailable: It is in no route now.
+        """
+        return self._broker(queue.broker_name, queue.topic)
 
     async def wait_acquired(self) -> None:
         """Wait until no queue is being taken over."""

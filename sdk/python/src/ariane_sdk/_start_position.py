@@ -11,7 +11,7 @@ from ariane_sdk._broker_calls import BrokerCalls
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._offset_keeping import OffsetKeeping
 from ariane_sdk._route import BrokerRoute
-from ariane_sdk.errors import IllegalArgument
+from ariane_sdk.errors import IllegalArgument, QueueNotFound
 
 StartPosition: TypeAlias = Literal["earliest", "latest"] | datetime
 """The oldest message that is kept, the next to come, or the first stored at or after a time."""
@@ -83,3 +83,19 @@ async def start_offsets(
     if start == "earliest":
         return {queue: entry.min_queue_offset for queue, entry in bounds}
     return {queue: entry.max_queue_offset for queue, entry in bounds}
+
+
+async def offset_of(
+    calls: BrokerCalls, broker: BrokerRoute, queue: MessageQueue, start: StartPosition
+) -> int:
+    """The queue offset that a start position means in one queue.
+
+    Raises:
+        IllegalArgument: It is no start position.
+        QueueNotFound: The broker does not know the queue.
+        CallError: The broker did not tell.
+    """
+    offsets = await start_offsets(calls, broker, queue.topic, checked_start(start))
+    if queue not in offsets:
+        raise QueueNotFound(f"{queue} is not there now")
+    return offsets[queue]
