@@ -1,0 +1,8 @@
+"""Exactly once in effect, with the application's own SQL database (extra ``ariane-sdk[sql]``)."""
+
+from ariane_sdk.sql._inbox import Inbox
+from ariane_sdk.sql._offset_inbox import OffsetInbox
+from ariane_sdk.sql._seen_keys import LatestKeys, SeenKeys
+from ariane_sdk.sql._tables import METADATA, create_tables
+
+__all__ = ["METADATA", "Inbox", "LatestKeys", "OffsetInbox", "SeenKeys", "create_tables"]

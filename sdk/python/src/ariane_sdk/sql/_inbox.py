@@ -1,0 +1,245 @@
+"""The inbox: a message changes the database once, however often it comes.
+
+The queue delivers at least once. The inbox makes that once in effect, as far as the effect is rows
+of one database: the key of each message is inserted in the very transaction of its changes::
+
+    begin
+      insert into ariane_inbox ... on conflict do nothing returning message_key    the fresh ones
+      whatever the handler does for the fresh ones
+    commit                                     both or neither
+
+Two consumers that hold the same message at once meet in the primary key: the second one waits until
+the first commits (then its message is no longer fresh) or rolls back (then it is).
+
+The pattern is the idempotent receiver of Hohpe and Woolf, with the transaction of the effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Final, Protocol, TypeVar
+
+from sqlalchemy import delete, event, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import Session
+from sqlalchemy.sql.dml import ReturningInsert
+
+from ariane_sdk.errors import IllegalArgument
+from ariane_sdk.sql._seen_keys import SeenKeys
+from ariane_sdk.sql._tables import CONSUMER_LENGTH_MAX, INBOX, KEY_LENGTH_MAX
+
+ROWS_PER_STATEMENT_MAX: Final = 1000
+"""Rows of one insert: three parameters each, and drivers take some ten thousand parameters."""
+
+
+_PENDING: Final = "ariane_inbox_pending"
+"""Where a session keeps what caches are told when it commits."""
+
+
+class Identified(Protocol):
+    """What the inbox needs of a message: the id that its producer gave it."""
+
+    @property
+    def unique_id(self) -> str:
+        """The same for every delivery of a message, and for every repeat of a send."""
+
+
+M = TypeVar("M", bound=Identified)
+
+
+def unique_id(message: Identified) -> str:
+    """The key that is taken unless told otherwise: the producer's unique id."""
+    return message.unique_id
+
+
+class Inbox:
+    """Remembers, in the application's own transaction, which messages a consumer has taken.
+
+    Example::
+
+        inbox = Inbox("billing")
+
+        def listen(messages):                        # in a thread of the consumer
+            with sessions.begin() as session:
+                for message in inbox.take(session, messages):
+                    session.add(Payment.of(message))
+
+    A business key (an order's number, say) protects against producers that send the same thing
+    twice under two ids: ``Inbox("billing", key=lambda message: message.keys[0])``.
+    """
+
+    def __init__(
+        self,
+        consumer: str,
+        *,
+        key: Callable[[M], str] = unique_id,
+        seen_keys: SeenKeys | None = None,
+        now: Callable[[], datetime] | None = None,
+    ) -> None:
+        """Nothing is asked of a database yet.
+
+        Args:
+            consumer: Who consumes; mostly the consumer group. Each has keys of its own.
+            key: What makes a message the same message; at most 255 characters.
+            seen_keys: A cache that spares the database what surely came before.
+            now: Tells the time, in UTC; for tests.
+
+        Raises:
+            IllegalArgument: The name is empty or longer than 120 characters.
+        """
+        if not 0 < len(consumer) <= CONSUMER_LENGTH_MAX:
+            raise IllegalArgument(
+                f"an inbox needs a consumer of 1 to {CONSUMER_LENGTH_MAX} characters,"
+                f" not {consumer!r}"
+            )
+        self._consumer = consumer
+        self._key: Callable[..., str] = key
+        self._seen_keys = seen_keys
+        self._now = now or _utc_now
+
+    def take(self, session: Session, messages: Sequence[M]) -> list[M]:
+        """Take messages, and return the fresh ones: those that never came before.
+
+        One statement for up to a thousand messages. The rows become lasting when the caller's
+        transaction commits; a message that comes twice in ``messages`` is fresh once.
+
+        Args:
+            session: The session in whose transaction the messages have their effect.
+            messages: What was delivered, in any order.
+
+        Returns:
+            The fresh messages, in the order given.
+
+        Raises:
+            IllegalArgument: A key is empty or too long, or the database is of a kind that the
+                inbox does not know (it knows PostgreSQL and SQLite).
+        """
+        by_key = {self._checked_key(message): message for message in reversed(messages)}
+        if self._seen_keys is not None:
+            for key in self._seen_keys.known(self._consumer, list(by_key)):
+                by_key.pop(key, None)
+        # Sorted: two consumers that insert the same keys in different orders would wait for each
+        # other for ever.
+        candidates = sorted(by_key)
+        fresh: set[str] = set()
+        for start in range(0, len(candidates), ROWS_PER_STATEMENT_MAX):
+            chunk = candidates[start : start + ROWS_PER_STATEMENT_MAX]
+            fresh.update(session.scalars(self._insert(session, chunk)))
+        if self._seen_keys is not None and candidates:
+            _remember_after_commit(session, self._seen_keys, self._consumer, candidates)
+        first = {id(message) for key, message in by_key.items() if key in fresh}
+        return [message for message in messages if id(message) in first]
+
+    async def take_async(self, session: AsyncSession, messages: Sequence[M]) -> list[M]:
+        """``take`` for an asynchronous session."""
+        return await session.run_sync(self.take, messages)
+
+    def purge(self, session: Session, *, before: datetime, count_max: int = 10_000) -> int:
+        """Forget keys that were taken long ago, so that the table does not grow for ever.
+
+        A message that is delivered again after its key was purged counts as fresh: keep keys for
+        longer than messages can come again (retention of the topic, or longest retry).
+
+        Args:
+            session: A session; the caller commits.
+            before: Keys taken before this time are forgotten.
+            count_max: At most so many in one transaction; call again while it returns as many.
+
+        Returns:
+            How many were forgotten.
+        """
+        old = (
+            select(INBOX.c.message_key)
+            .where(INBOX.c.consumer == self._consumer, INBOX.c.taken_at < before)
+            .order_by(INBOX.c.taken_at)
+            .limit(count_max)
+        )
+        return self._forget(session, list(session.scalars(old)))
+
+    async def purge_async(
+        self, session: AsyncSession, *, before: datetime, count_max: int = 10_000
+    ) -> int:
+        """``purge`` for an asynchronous session."""
+        return await session.run_sync(
+            lambda plain: self.purge(plain, before=before, count_max=count_max)
+        )
+
+    def replay(self, session: Session, keys: Iterable[str]) -> int:
+        """Forget these keys, so that their messages are fresh when they come again.
+
+        A cache in front forgets them at once; the consumer's offsets are reset separately.
+
+        Returns:
+            How many of them were known.
+        """
+        return self._forget(session, sorted(set(keys)))
+
+    async def replay_async(self, session: AsyncSession, keys: Iterable[str]) -> int:
+        """``replay`` for an asynchronous session."""
+        return await session.run_sync(self.replay, list(keys))
+
+    def _forget(self, session: Session, keys: Sequence[str]) -> int:
+        forgotten = 0
+        for start in range(0, len(keys), ROWS_PER_STATEMENT_MAX):
+            chunk = keys[start : start + ROWS_PER_STATEMENT_MAX]
+            gone = (
+                delete(INBOX)
+                .where(INBOX.c.consumer == self._consumer, INBOX.c.message_key.in_(chunk))
+                .returning(INBOX.c.message_key)
+            )
+            forgotten += len(session.scalars(gone).all())
+            if self._seen_keys is not None:
+                self._seen_keys.forget(self._consumer, chunk)
+        return forgotten
+
+    def _checked_key(self, message: M) -> str:
+        key = self._key(message)
+        if not 0 < len(key) <= KEY_LENGTH_MAX:
+            raise IllegalArgument(
+                f"an inbox key has 1 to {KEY_LENGTH_MAX} characters, this one {len(key)}:"
+                f" {key[:40]!r}"
+            )
+        return key
+
+    def _insert(self, session: Session, keys: Sequence[str]) -> ReturningInsert[tuple[str]]:
+        taken_at = self._now()
+        rows = [
+            {"consumer": self._consumer, "message_key": key, "taken_at": taken_at} for key in keys
+        ]
+        dialect = session.get_bind().dialect.name
+        if dialect == "postgresql":
+            statement = postgresql.insert(INBOX).values(rows).on_conflict_do_nothing()
+            return statement.returning(INBOX.c.message_key)
+        if dialect == "sqlite":
+            plain = sqlite.insert(INBOX).values(rows).on_conflict_do_nothing()
+            return plain.returning(INBOX.c.message_key)
+        raise IllegalArgument(f"the inbox knows PostgreSQL and SQLite, not {dialect}")
+
+
+def _remember_after_commit(
+    session: Session, seen_keys: SeenKeys, consumer: str, keys: Sequence[str]
+) -> None:
+    """Tell the cache once the rows last; a rollback tells it nothing."""
+    pending = session.info.get(_PENDING)
+    if pending is None:
+        pending = session.info[_PENDING] = []
+        event.listen(session, "after_commit", _tell_pending)
+        event.listen(session, "after_rollback", _drop_pending)
+    pending.append(partial(seen_keys.remember, consumer, keys))
+
+
+def _tell_pending(session: Session) -> None:
+    pending = session.info[_PENDING]
+    while pending:
+        pending.pop(0)()
+
+
+def _drop_pending(session: Session) -> None:
+    session.info[_PENDING].clear()
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,146 @@
+"""The inbox of an ordered consumer: one row for each queue instead of one for each message.
+
+Who consumes a queue in order needs to know one number: the offset up to which its messages had
+their effect. It is kept beside the effect, in the same transaction, and never goes back; so a
+redelivery after a crash, a rebalance or a stale owner finds its messages behind that number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Protocol, TypeVar
+
+from sqlalchemy import ColumnElement, delete, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import Session
+
+from ariane_sdk._message import MessageQueue
+from ariane_sdk.errors import IllegalArgument
+from ariane_sdk.sql._tables import CONSUMER_LENGTH_MAX, INBOX_OFFSET
+
+
+class Positioned(Protocol):
+    """What is needed of a message: where it stands."""
+
+    @property
+    def message_queue(self) -> MessageQueue:
+        """Its queue."""
+
+    @property
+    def queue_offset(self) -> int:
+        """Its index there."""
+
+
+M = TypeVar("M", bound=Positioned)
+
+_TABLE = INBOX_OFFSET
+_PLACE = ("consumer", "topic", "broker_name", "queue_id")
+
+
+class OffsetInbox:
+    """Remembers how far each queue had its effect, in the application's own transaction.
+
+    Example::
+
+        inbox = OffsetInbox("ledger")
+
+        def listen(messages):                 # of one queue, in order
+            with sessions.begin() as session:
+                for message in inbox.take(session, messages):
+                    apply(session, message)
+    """
+
+    def __init__(self, consumer: str, *, now: Callable[[], datetime] | None = None) -> None:
+        """Nothing is asked of a database yet.
+
+        Args:
+            consumer: Who consumes; mostly the consumer group.
+            now: Tells the time, in UTC; for tests.
+
+        Raises:
+            IllegalArgument: The name is empty or longer than 120 characters.
+        """
+        if not 0 < len(consumer) <= CONSUMER_LENGTH_MAX:
+            raise IllegalArgument(
+                f"an inbox needs a consumer of 1 to {CONSUMER_LENGTH_MAX} characters,"
+                f" not {consumer!r}"
+            )
+        self._consumer = consumer
+        self._now = now or (lambda: datetime.now(UTC))
+
+    def take(self, session: Session, messages: Sequence[M]) -> list[M]:
+        """Take messages of one queue, and return those beyond all that were taken before.
+
+        The queue's row is locked until the caller's transaction ends, so that of two owners at
+        once the second sees what the first did.
+
+        Args:
+            session: The session in whose transaction the messages have their effect.
+            messages: Messages of one queue, in its order.
+
+        Returns:
+            The fresh ones, in order.
+
+        Raises:
+            IllegalArgument: Messages of several queues or out of order; an unknown database.
+        """
+        if not messages:
+            return []
+        queue = messages[0].message_queue
+        offsets = [message.queue_offset for message in messages]
+        if any(message.message_queue != queue for message in messages) or any(
+            later <= earlier for earlier, later in pairwise(offsets)
+        ):
+            raise IllegalArgument("an offset inbox takes messages of one queue, in its order")
+        self._ensure_row(session, queue)
+        taken = session.scalars(
+            select(_TABLE.c.next_queue_offset).where(*self._at(queue)).with_for_update()
+        ).one()
+        fresh = [message for message in messages if message.queue_offset >= taken]
+        if fresh:
+            self._move(session, queue, fresh[-1].queue_offset + 1)
+        return fresh
+
+    async def take_async(self, session: AsyncSession, messages: Sequence[M]) -> list[M]:
+        """``take`` for an asynchronous session."""
+        return await session.run_sync(self.take, messages)
+
+    def next_offset(self, session: Session, queue: MessageQueue) -> int | None:
+        """The first queue offset without effect; None for a queue never met."""
+        return session.scalars(
+            select(_TABLE.c.next_queue_offset).where(*self._at(queue))
+        ).one_or_none()
+
+    def replay(self, session: Session, queue: MessageQueue, queue_offset: int | None) -> None:
+        """Let messages from this offset on be fresh again; None forgets the queue.
+
+        The consumer's own offset is reset separately.
+        """
+        if queue_offset is None:
+            session.execute(delete(_TABLE).where(*self._at(queue)))
+            return
+        self._ensure_row(session, queue)
+        self._move(session, queue, queue_offset)
+
+    def _at(self, queue: MessageQueue) -> tuple[ColumnElement[bool], ...]:
+        place = (self._consumer, *queue)
+        return tuple(_TABLE.c[name] == value for name, value in zip(_PLACE, place, strict=True))
+
+    def _move(self, session: Session, queue: MessageQueue, queue_offset: int) -> None:
+        moved = {"next_queue_offset": queue_offset, "updated_at": self._now()}
+        session.execute(_TABLE.update().where(*self._at(queue)).values(moved))
+
+    def _ensure_row(self, session: Session, queue: MessageQueue) -> None:
+        row = dict(zip(_PLACE, (self._consumer, *queue), strict=True))
+        row |= {"next_queue_offset": 0, "updated_at": self._now()}
+        dialect = session.get_bind().dialect.name
+        if dialect == "postgresql":
+            session.execute(postgresql.insert(_TABLE).values(row).on_conflict_do_nothing())
+        elif dialect == "sqlite":
+            # Also takes SQLite's one write lock, which stands for the lock on the row.
+            session.execute(sqlite.insert(_TABLE).values(row).on_conflict_do_nothing())
+        else:
+            raise IllegalArgument(f"the inbox knows PostgreSQL and SQLite, not {dialect}")
