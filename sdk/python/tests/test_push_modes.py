@@ -1,0 +1,237 @@
+"""Broadcasting, many deliveries of a queue at once, and members that come and go under load."""
+
+import asyncio
+import itertools
+from collections import Counter
+
+import pytest
+
+from ariane_sdk import (
+    CircularAveraging,
+    ClusterClient,
+    ConsistentHash,
+    ConsumerSettings,
+    MachineRoomNearby,
+    Message,
+    Producer,
+    PushConsumer,
+    QueueReader,
+    errors,
+)
+
+_numbers = itertools.count()
+
+BRISK = {
+    "rebalance_gap_s_min": 0.05,
+    "handover_s": 0.3,
+    "offset_store_interval_s": 0.2,
+    "redelivery_delay_s_min": 0.01,
+    "hold_s": 2.0,
+}
+
+
+@pytest.fixture
+async def topic(cluster):
+    name = f"modes-{next(_numbers)}"
+    async with ClusterClient(cluster.name_servers) as client:
+        await client.create_topic(name)
+    return name
+
+
+@pytest.fixture
+def make_consumer(cluster, topic):
+    def make(listener, **arguments):
+        settings = ConsumerSettings(**BRISK | arguments.pop("settings", {}))
+        options = {"group": "modes", "start": "earliest"} | arguments
+        return PushConsumer(
+            cluster.name_servers,
+            subscriptions={topic: "*"},
+            listener=listener,
+            settings=settings,
+            **options,
+        )
+
+    return make
+
+
+@pytest.fixture
+async def producer(cluster):
+    async with Producer(cluster.name_servers) as running:
+        yield running
+
+
+async def wait_until(condition):
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 - there is nothing to be told by.
+            await asyncio.sleep(0.02)
+
+
+def numbered(topic, count, **arguments):
+    return [Message(topic, str(number).encode(), **arguments) for number in range(count)]
+
+
+class Book:
+    """Writes down what members get."""
+
+    def __init__(self):
+        self.bodies = []
+
+    async def __call__(self, messages):
+        self.bodies += [message.body.decode() for message in messages]
+
+
+async def test_every_member_gets_every_message(topic, producer, make_consumer, tmp_path):
+    def make(book, name):
+        files = {"local_offsets_path": tmp_path, "instance_name": name}
+        return make_consumer(book, group="news", model="broadcasting", settings=files)
+
+    first, second = Book(), Book()
+    await producer.send_batch(numbered(topic, 100))
+    async with make(first, "one") as one, make(second, "two"):
+        await one.wait_assigned()
+        assert len(one.assignment) == 8
+        await wait_until(lambda: len(first.bodies) >= 100 and len(second.bodies) >= 100)
+    successor = Book()
+    await producer.send(Message(topic, b"after"))
+    async with make(successor, "one"):
+        await wait_until(lambda: successor.bodies)
+
+    assert Counter(first.bodies) == Counter(second.bodies) == Counter(map(str, range(100)))
+    assert successor.bodies == ["after"]
+
+
+async def test_a_group_broadcasts_or_it_does_not(make_consumer, tmp_path):
+    async with make_consumer(Book(), group="undecided"):
+        other = make_consumer(
+            Book(),
+            group="undecided",
+            model="broadcasting",
+            settings={"local_offsets_path": tmp_path},
+        )
+        with pytest.raises(errors.CallError):
+            await other.start()
+
+
+async def test_members_must_share_by_the_same_strategy(make_consumer):
+    async with make_consumer(Book(), group="at-odds", strategy=ConsistentHash()):
+        with pytest.raises(errors.GroupRefused, match="consistent-hash-10"):
+            await make_consumer(Book(), group="at-odds", strategy=CircularAveraging()).start()
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [CircularAveraging(), ConsistentHash(50), MachineRoomNearby()],
+    ids=lambda strategy: strategy.name,
+)
+async def test_strategies_at_work(topic, producer, make_consumer, strategy):
+    book = Book()
+    group = f"by-{strategy.name}"
+    async with (
+        make_consumer(book, group=group, strategy=strategy) as first,
+        make_consumer(book, group=group, strategy=strategy) as second,
+    ):
+        await wait_until(
+            lambda: (
+                len(first.assignment | second.assignment) == 8
+                and not first.assignment & second.assignment
+            )
+        )
+        await producer.send_batch(numbered(topic, 200))
+        await wait_until(lambda: len(book.bodies) >= 200)
+
+    assert Counter(book.bodies) == Counter(map(str, range(200)))
+
+
+async def test_several_of_one_queue_are_in_work_and_the_smallest_unfinished_is_stored(
+    cluster, topic, producer, make_consumer
+):
+    gate, in_work, most, done = asyncio.Event(), 0, 0, []
+
+    async def listen(messages):
+        nonlocal in_work, most
+        in_work += 1
+        most = max(most, in_work)
+        if messages[0].body == b"3":
+            await gate.wait()
+        else:
+            await asyncio.sleep(0.001)
+        done.append(messages[0].body)
+        in_work -= 1
+
+    [queue] = {
+        r.message_queue for r in await producer.send_batch(numbered(topic, 40, message_group="g"))
+    }
+    settings = {"queue_concurrency": 4}
+    async with (
+        make_consumer(listen, group="many", batch_size=1, settings=settings) as consumer,
+        QueueReader(cluster.name_servers) as reader,
+    ):
+        await wait_until(lambda: len(done) == 39)
+        await consumer.store_offsets()
+        assert (await reader.stored_offsets("many", topic))[queue] == 3
+        gate.set()
+        await wait_until(lambda: len(done) == 40)
+        await asyncio.sleep(0)
+        await consumer.store_offsets()
+        assert (await reader.stored_offsets("many", topic))[queue] == 40
+
+    assert most == 4
+
+
+async def test_a_span_of_unfinished_messages_is_not_exceeded(topic, producer, make_consumer):
+    gate, got = asyncio.Event(), []
+
+    async def listen(messages):
+        got.extend(message.queue_offset for message in messages)
+        if 0 in [message.queue_offset for message in messages]:
+            await gate.wait()
+
+    await producer.send_batch(numbered(topic, 600, message_group="g"))
+    settings = {"queue_concurrency": 2, "queue_span_max": 100, "pull_record_count_max": 50}
+    async with make_consumer(listen, group="span", batch_size=10, settings=settings) as consumer:
+        await wait_until(lambda: len(got) >= 100)
+        await asyncio.sleep(0.2)
+        assert max(got) < 200
+        gate.set()
+        await wait_until(lambda: len(got) == 600)
+        assert len(consumer.assignment) == 8
+
+
+async def test_one_to_eight_to_one_under_load_leaves_no_gap_and_repeats_little(
+    topic, producer, make_consumer
+):
+    seen = Counter()
+
+    async def listen(messages):
+        await asyncio.sleep(0.002)
+        seen.update(int(message.body) for message in messages)
+
+    sending, sent_count = True, 0
+
+    async def send():
+        nonlocal sent_count
+        while sending:
+            batch = [Message(topic, str(sent_count + n).encode()) for n in range(50)]
+            await producer.send_batch(batch)
+            sent_count += len(batch)
+            await asyncio.sleep(0.01)
+
+    sender = asyncio.create_task(send())
+    first = make_consumer(listen, group="scaled", batch_size=8)
+    await first.start()
+    others = [make_consumer(listen, group="scaled", batch_size=8) for _ in range(7)]
+    for member in others:
+        await member.start()
+    await wait_until(lambda: all(len(m.assignment) == 1 for m in [first, *others]))
+    for member in others:
+        await member.stop()
+    await wait_until(lambda: len(first.assignment) == 8)
+    sending = False
+    await sender
+    await wait_until(lambda: len(seen) == sent_count)
+    await first.stop()
+
+    assert set(seen) == set(range(sent_count))
+    # A queue that changes hands while its listener is busy repeats one delivery at most; this
+    # listener is done long before the handover is.
+    assert sum(seen.values()) - sent_count <= 8
