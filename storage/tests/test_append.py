@@ -10,7 +10,7 @@ import pytest
 from ariane_record import RecordFields, SystemFlag, decode_record, encode_block, encode_record
 from ariane_record.checksum import crc32
 from ariane_storage import BlockRejected, IllegalQueue, Store, StoreClosed, StoreConfig
-from ariane_storage.append import ipv4_number
+from ariane_storage.append import packed_host
 from ariane_storage.testing import BORN_MS, block_of
 
 
@@ -220,9 +220,10 @@ def test_a_closed_store_takes_nothing(bench):
     store.close()
 
 
-def test_hosts_of_the_new_protocol_fit_or_stay_empty():
-    assert ipv4_number(("::ffff:10.0.0.1", 5)) == (0x0A000001, 5)
-    assert ipv4_number(("2001:db8::1", 5)) == (0, 5)
+def test_ipv6_addresses_that_stand_for_ipv4_are_stored_as_those():
+    assert packed_host(("::ffff:10.0.0.1", 5)) == bytes((10, 0, 0, 1))
+    assert packed_host(("10.0.0.1", 5)) == bytes((10, 0, 0, 1))
+    assert len(packed_host(("2001:db8::1", 5))) == 16
 
 
 def test_memoryviews_are_as_good_as_bytes(store):

@@ -9,20 +9,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
+from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ariane_record import RecordBlock
+from ariane_record.checksum import range_crcs
 from ariane_record.layout import (
     CRC_DIGITS,
     CRC_MASK,
     CRC_PROPERTY_BYTES,
+    HEADER_BYTES,
+    HEADER_STRUCTS,
     CommitLogOffset,
     Host,
     QueueOffset,
 )
-from ariane_storage.block_check import CheckedBlock, checksums
-from ariane_storage.fields import FieldColumn, Int64s, checksum_digits, headers
+from ariane_storage.block_check import CheckedBlock
+from ariane_storage.fields import FieldColumn, Int64s, checksum_digits
+from ariane_storage.record_crcs import check_crcs_of, final_crcs, like_holes
+
+_RAW_HEADER: Final = np.dtype((np.void, HEADER_BYTES))
+_IPV4_BYTES: Final = 4
+_pack_ipv4_header = HEADER_STRUCTS[False, False].pack
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,52 +76,132 @@ class OwnedFields:
     store_host: Host
     store_timestamp_ms: int
 
+    @property
+    def has_ipv6_host(self) -> bool:
+        """Whether records must be made wider for a host."""
+        return is_ipv6(self.born_host) or is_ipv6(self.store_host)
 
-def place_block(
-    view: memoryview, position: int, block: RecordBlock, checked: CheckedBlock, owned: OwnedFields
-) -> None:
-    """Write a block and its owned fields.
+    def at(self, first_queue_offset: int, first_commit_log_offset: int) -> OwnedFields:
+        """The same at another place."""
+        return OwnedFields(
+            self.queue_id,
+            first_queue_offset,
+            first_commit_log_offset,
+            self.born_host,
+            self.store_host,
+            self.store_timestamp_ms,
+        )
 
-    Args:
-        view: The segment, writable.
-        position: Where in it the block starts; there is room for all of it.
+    def constant_header(self) -> bytes:
+        """A header with what is the same for all records; zeros elsewhere. For IPv4 hosts."""
+        born_ip, store_ip = packed_host(self.born_host), packed_host(self.store_host)
+        hosts = (born_ip, self.born_host[1], self.store_timestamp_ms, store_ip, self.store_host[1])
+        return _pack_ipv4_header(0, 0, 0, self.queue_id, 0, 0, 0, 0, 0, *hosts, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class PackedRecords:
+    """A sound block that is written as it came, for IPv4 hosts.
+
+    Attributes:
         block: The records.
-        checked: Where they lie in the block.
-        owned: What to fill in.
+        checked: Where they lie in the block; its headers are filled in.
     """
-    view[position : position + len(block.records)] = block.records
-    starts = checked.starts + position
-    header = headers(view, starts, checked.stride)
-    header.set_field("queue_id", owned.queue_id)
-    count = len(starts)
-    first = owned.first_queue_offset
-    header.set_field("queue_offset", np.arange(first, first + count))
-    header.set_field("commit_log_offset", checked.starts + owned.first_commit_log_offset)
-    born_ip, born_port = ipv4_number(owned.born_host)
-    store_ip, store_port = ipv4_number(owned.store_host)
-    header.set_field("born_ip", born_ip)
-    header.set_field("born_port", born_port)
-    header.set_field("store_timestamp", owned.store_timestamp_ms)
-    header.set_field("store_ip", store_ip)
-    header.set_field("store_port", store_port)
-    if checked.has_checksums:
-        ends = checked.ends + position
-        sums = checksums(view, starts, ends - CRC_PROPERTY_BYTES, checked.stride)
-        digits = checksum_digits(sums & np.uint32(CRC_MASK))
-        places = ends - (CRC_DIGITS + 1)
-        FieldColumn(view, digits.dtype, places, checked.stride).set(digits)
+
+    block: RecordBlock
+    checked: CheckedBlock
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that it takes."""
+        return len(self.block.records)
+
+    @property
+    def starts(self) -> Int64s:
+        """Where each record starts, behind the first."""
+        return self.checked.starts
+
+    @property
+    def sizes(self) -> NDArray[np.int32]:
+        """Bytes of each record."""
+        return self.block.sizes
+
+    def place(self, view: memoryview, position: int, owned: OwnedFields) -> None:
+        """Write the records and their owned fields.
+
+        Args:
+            view: The segment, writable.
+            position: Where in it the block starts; there is room for all of it.
+            owned: What to fill in.
+
+        Raises:
+            BlockRejected: The checksum of a record is not the one that came along. Nothing was
+                written.
+        """
+        block, checked = self.block, self.checked
+        starts, ends, stride = checked.starts, checked.ends, checked.stride
+        records = np.frombuffer(block.records, np.uint8)
+        begin = owned.first_commit_log_offset
+        if block.record_crcs is not None:
+            check_crcs_of(block, starts, ends, like_holes(records, starts, begin))
+        view[position : position + len(records)] = block.records
+        first = owned.first_queue_offset
+        queue_offsets = np.arange(first, first + len(starts))
+        fill_headers(checked.headers, owned, queue_offsets, starts + begin)
+        raw = checked.headers.view(_RAW_HEADER)
+        FieldColumn(view, _RAW_HEADER, starts + position, stride).set(raw)
+        if not checked.has_checksums:
+            return
+        if block.record_crcs is None:
+            covered_ends = ends + (position - CRC_PROPERTY_BYTES)
+            sums = range_crcs(view, starts + position, covered_ends)
+        else:
+            sums = final_crcs(
+                block.record_crcs,
+                (stride or ends - starts) - CRC_PROPERTY_BYTES,
+                owned.constant_header(),
+                queue_offsets,
+                starts + begin,
+            )
+        write_checksums(view, ends + position, stride, sums)
+
+
+def write_checksums(view: memoryview, ends: Int64s, stride: int, sums: NDArray[np.uint32]) -> None:
+    """Write the digits of the checksums of records that end at some places."""
+    digits = checksum_digits(sums & np.uint32(CRC_MASK))
+    FieldColumn(view, digits.dtype, ends - (CRC_DIGITS + 1), stride).set(digits)
+
+
+def fill_headers(
+    headers: NDArray[np.void],
+    owned: OwnedFields,
+    queue_offsets: Int64s,
+    commit_log_offsets: Int64s,
+) -> None:
+    """Fill in what the broker owns, in headers of any host families."""
+    headers["queue_id"] = owned.queue_id
+    headers["queue_offset"] = queue_offsets
+    headers["commit_log_offset"] = commit_log_offsets
+    for name, host in (("born", owned.born_host), ("store", owned.store_host)):
+        address = packed_host(host)
+        ipv6 = is_ipv6(host)
+        headers[f"{name}_ip"] = np.void(address) if ipv6 else int.from_bytes(address, "big")
+        headers[f"{name}_port"] = host[1]
+    headers["store_timestamp"] = owned.store_timestamp_ms
 
 
 @lru_cache(maxsize=4096)
-def ipv4_number(host: Host) -> tuple[int, int]:
-    """A host as the four bytes and the port that a record has room for.
+def packed_host(host: Host) -> bytes:
+    """The address of a host as it is stored: 4 bytes, or 16 for IPv6.
 
-    A block is encoded with room for IPv4 hosts. An IPv6 address that stands for an IPv4 one is
-    written as that; any other leaves the address empty, and the port.
+    An IPv6 address that stands for an IPv4 one is stored as that.
     """
     address = ip_address(host[0])
-    if isinstance(address, IPv6Address):
-        if address.ipv4_mapped is None:
-            return 0, host[1]
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         address = address.ipv4_mapped
-    return int(address), host[1]
+    return address.packed
+
+
+def is_ipv6(host: Host) -> bool:
+    """Whether the address of a host takes 16 bytes."""
+    return len(packed_host(host)) != _IPV4_BYTES

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ariane_record import RecordBlock
+from ariane_record.crc_algebra import CrcFolder
 from ariane_record.layout import CommitLogOffset, Host, QueueOffset
 from ariane_record.names import DELAY_TOPIC
-from ariane_storage.append import Appended, OwnedFields, place_block
-from ariane_storage.block_check import check_block
+from ariane_storage.append import Appended, OwnedFields, PackedRecords
+from ariane_storage.block_check import BlockLimits, check_block
 from ariane_storage.consume_queue import ConsumeQueue
 from ariane_storage.dispatch import delay_of
 from ariane_storage.errors import StoreFull
+from ariane_storage.few_records import FewRecords
 from ariane_storage.fields import Int64s
 from ariane_storage.index import PENDING_KEYS_MAX
 from ariane_storage.parts import StoreParts
+from ariane_storage.wide_records import WideRecords
 
 
 class Appender:
@@ -22,6 +26,7 @@ class Appender:
 
     def __init__(self, parts: StoreParts) -> None:
         self._parts = parts
+        self._folder = CrcFolder()
 
     def append(self, block: RecordBlock, queue_id: int, born_host: Host) -> Appended:
         """Append a block to a queue; see ``Store.append_block``."""
@@ -31,26 +36,26 @@ class Appender:
         if parts.full_reason:
             raise StoreFull(parts.files.root, parts.full_reason)
         config = parts.config
-        checked = check_block(
-            block,
-            record_bytes_max=config.record_bytes_max,
-            block_bytes_max=parts.log.size_max,
-            checksum=config.checksum,
-        )
+        # The clock may go back; the log does not.
+        stamp = max(parts.clock.now_ms(), parts.store_timestamp_ms)
+        owned = OwnedFields(queue_id, 0, 0, born_host, config.store_host, stamp)
+        records = self._checked(block, owned)
         if parts.index.pending_keys > PENDING_KEYS_MAX:
             # Before anything is written: this may find the disk full.
             parts.index.settle()
         queue = parts.queues.find_or_make(block.topic, queue_id)
-        size = len(block.records)
+        size = records.size_bytes
         segment, position = parts.guard.watch(lambda: parts.log.reserve(size))
         begin = segment.start + position
-        # The clock may go back; the log does not.
-        stamp = max(parts.clock.now_ms(), parts.store_timestamp_ms)
         first = queue.end_offset
-        owned = OwnedFields(queue_id, first, begin, born_host, config.store_host, stamp)
-        place_block(segment.view, position, block, checked, owned)
-        offsets = checked.starts + begin
-        self._extend_queue(queue, block, offsets, begin + size, stamp)
+        records.place(segment.view, position, owned.at(first, begin))
+        offsets = records.starts + begin
+        with parts.queues.lock:
+            entries = queue.reserve(len(offsets))
+            entries["commit_log_offset"] = offsets
+            entries["size"] = records.sizes
+            entries["tags_code"] = self._tag_codes(queue, block, stamp)
+            queue.extend(len(offsets), begin + size)
         self._add_keys(block, offsets, stamp)
         parts.store_timestamp_ms = stamp
         parts.log.advance(begin + size)
@@ -63,21 +68,34 @@ class Appender:
             commit_log_offsets=offsets,
         )
 
-    def _extend_queue(
-        self, queue: ConsumeQueue, block: RecordBlock, offsets: Int64s, end: int, stamp: int
-    ) -> None:
-        parts = self._parts
-        with parts.queues.lock:
-            entries = queue.reserve(len(offsets))
-            entries["commit_log_offset"] = offsets
-            entries["size"] = block.sizes
-            if block.topic == DELAY_TOPIC:
-                # The delay topic keeps the time of delivery; its queue number says the level.
-                delay_ms = delay_of(queue.queue_id + 1, parts.config.delay_levels_ms)
-                entries["tags_code"] = stamp + delay_ms
-            else:
-                entries["tags_code"] = block.tag_codes
-            queue.extend(len(offsets), end)
+    def _checked(
+        self, block: RecordBlock, owned: OwnedFields
+    ) -> FewRecords | PackedRecords | WideRecords:
+        """The records of a block as they will be written, if the block is sound."""
+        config, block_bytes_max = self._parts.config, self._parts.log.size_max
+        limits = BlockLimits(config.record_bytes_max, block_bytes_max, config.checksum)
+        wide = owned.has_ipv6_host
+        few = None if wide else FewRecords.of(block, limits)
+        if few is not None:
+            return few
+        checked = check_block(
+            block,
+            record_bytes_max=config.record_bytes_max,
+            block_bytes_max=block_bytes_max,
+            checksum=config.checksum,
+            folder=self._folder,
+        )
+        if wide:
+            return WideRecords.of(block, checked, owned, block_bytes_max)
+        return PackedRecords(block, checked)
+
+    def _tag_codes(
+        self, queue: ConsumeQueue, block: RecordBlock, stamp: int
+    ) -> NDArray[np.int32] | int:
+        if block.topic != DELAY_TOPIC:
+            return block.tag_codes
+        # The delay topic keeps the time of delivery; its queue number says the level.
+        return stamp + delay_of(queue.queue_id + 1, self._parts.config.delay_levels_ms)
 
     def _add_keys(self, block: RecordBlock, offsets: Int64s, stamp: int) -> None:
         if len(block.key_hashes):

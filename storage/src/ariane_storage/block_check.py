@@ -1,24 +1,31 @@
 """Whether a block of records is what it claims to be, before one byte of it is written.
 
 The block comes from the network. Nothing in it is believed: every length is checked before it is
-followed, and every column against the records. All checks are by column; the one C call per record
-is the checksum of its body.
+followed, and every column against the records.
+
+Sound blocks are the rule, so each check first asks one question about all records at once; only a
+block that fails it is looked at field by field, to say what is wrong, and with which record.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ariane_record import RecordBlock, SystemFlag
-from ariane_record.checksum import crc32
+from ariane_record.block import EMPTY_CRC_PROPERTY
+from ariane_record.checksum import crc32, range_crcs
+from ariane_record.columns import gather_headers
+from ariane_record.crc_algebra import CrcFolder
 from ariane_record.layout import (
     CRC_MASK,
     CRC_PROPERTY_BYTES,
     CRC_PROPERTY_PREFIX,
+    HEADER,
     HEADER_BYTES,
     MAGIC_V1,
     MAGIC_V2,
@@ -28,7 +35,9 @@ from ariane_record.layout import (
     TOPIC_V1_BYTES_MAX,
 )
 from ariane_storage.errors import BlockRejected
-from ariane_storage.fields import ByteBuffer, FieldColumn, Int64s, even_stride, headers
+from ariane_storage.fields import ByteBuffer, FieldColumn, Int64s
+from ariane_storage.header_bits import HeaderBits
+from ariane_storage.record_crcs import check_record_crcs
 
 ALLOWED_FLAGS: Final = int(
     SystemFlag.COMPRESSED
@@ -37,16 +46,18 @@ ALLOWED_FLAGS: Final = int(
     | SystemFlag.COMPRESSION_LZ4
     | SystemFlag.COMPRESSION_ZSTD
 )
-"""Bits that a record in a block may carry. Hosts are IPv4 here, and half or rolled-back messages
-are ordinary records of their own topics."""
+"""Bits that a record in a block may carry. Hosts have room for IPv4 here, and half or rolled-back
+messages are ordinary records of their own topics."""
 
 _PREFIX: Final = np.frombuffer(CRC_PROPERTY_PREFIX, f"V{len(CRC_PROPERTY_PREFIX)}")
 _LENGTHS_WRONG: Final = "its lengths do not add up to its size"
 _VALUE_END: Final = PROPERTY_VALUE_END[0]
+_OWNED_FIELDS: Final = (
+    *("queue_id", "queue_offset", "commit_log_offset", "born_ip", "born_port"),
+    *("store_timestamp", "store_ip", "store_port"),
+)
 
-_COPIED_BYTES_MAX: Final = 4096
-"""Up to this length cutting a range out as bytes costs less than a view of it (measured: 80 ns a
-range with its checksum against 125 at 260 bytes, equal at 4 KiB)."""
+checksums = range_crcs
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +69,38 @@ class CheckedBlock:
         ends: Where each one ends.
         stride: Size of all records if they have the same, else 0.
         has_checksums: Whether every record ends with room for its checksum.
+        headers: ``layout.HEADER`` of each record: a copy, for its owner to change.
     """
 
     starts: Int64s
     ends: Int64s
     stride: int
     has_checksums: bool
+    headers: NDArray[np.void]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockLimits:
+    """What a store takes.
+
+    Attributes:
+        record_bytes_max: Largest record.
+        block_bytes_max: Largest block: what a segment can take.
+        checksum: Whether records without room for their checksum are refused.
+    """
+
+    record_bytes_max: int
+    block_bytes_max: int
+    checksum: bool
 
 
 def check_block(
-    block: RecordBlock, *, record_bytes_max: int, block_bytes_max: int, checksum: bool
+    block: RecordBlock,
+    *,
+    record_bytes_max: int,
+    block_bytes_max: int,
+    checksum: bool,
+    folder: CrcFolder | None = None,
 ) -> CheckedBlock:
     """Check a block.
 
@@ -76,114 +109,262 @@ def check_block(
         record_bytes_max: Largest record.
         block_bytes_max: Largest block: what a segment can take.
         checksum: Whether records without room for their checksum are refused.
+        folder: Adds up the sums of the records; kept by who checks often.
 
     Raises:
         BlockRejected: Says what is wrong, and with which record.
     """
     records = block.records
-    starts, ends = _edges(block, record_bytes_max, block_bytes_max)
+    limits = BlockLimits(record_bytes_max, block_bytes_max, checksum)
+    starts, ends, stride = _edges(block, limits)
     if crc32(records) != block.crc32:
         raise BlockRejected("its checksum differs: damaged on the way")
-    stride = even_stride(block.sizes)
-    header = headers(records, starts, stride)
-    _require(header.field("size") == block.sizes, "its size is not that of its column")
-    topic = block.topic.encode()
-    magic = MAGIC_V2 if len(topic) > TOPIC_V1_BYTES_MAX else MAGIC_V1
-    _require(header.field("magic") == magic, "wrong magic code")
-    _require(header.field("system_flag") & ~ALLOWED_FLAGS == 0, "system flag not allowed")
-    body_lengths = header.field("body_length").astype(np.int64)
-    counted_topic = len(topic).to_bytes(2 if magic == MAGIC_V2 else 1, "big") + topic
-    topic_starts = starts + HEADER_BYTES + body_lengths
-    _require((body_lengths >= 0) & (topic_starts + len(counted_topic) + 2 <= ends), _LENGTHS_WRONG)
-    properties_lengths = _check_lengths(records, counted_topic, topic_starts, ends)
-    has_checksums = _check_reserved(records, ends, stride, properties_lengths, required=checksum)
-    body_starts = starts + HEADER_BYTES
-    body_sums = checksums(memoryview(records), body_starts, body_starts + body_lengths, stride)
-    _require(header.field("body_crc") == body_sums & CRC_MASK, "the checksum of the body differs")
-    return CheckedBlock(starts, ends, stride, has_checksums)
+    magic, topic = counted_topic(block.topic)
+    headers = _headers(records, starts, stride)
+    bits = HeaderBits.of(headers)
+    if not _are_headers_sound(block, headers, bits, magic, stride):
+        _explain_headers(block, headers, magic)
+    body_lengths = _body_lengths(headers, bits)
+    properties_lengths = _check_lengths(records, starts, ends, stride, body_lengths, topic)
+    has_checksums = _check_reserved(block, ends, stride, properties_lengths, limits)
+    _check_text(records, ends, stride, properties_lengths, has_checksums=has_checksums)
+    checked = CheckedBlock(starts, ends, stride, has_checksums, headers)
+    if block.record_crcs is None:
+        check_bodies(block, checked)
+    else:
+        check_record_crcs(block, starts, ends, stride, folder or CrcFolder())
+        check_bodies(block, checked, _chosen(block))
+    return checked
 
 
-def checksums(
-    view: memoryview, begins: Int64s, ends: Int64s, stride: int = 0
-) -> NDArray[np.uint32]:
-    """CRC-32 of many ranges: the one C call per record that has no vector form.
+@lru_cache(maxsize=4096)
+def counted_topic(topic: str) -> tuple[int, bytes]:
+    """The magic code of the records of a topic, and the topic behind its length."""
+    encoded = topic.encode()
+    version_2 = len(encoded) > TOPIC_V1_BYTES_MAX
+    counted = len(encoded).to_bytes(2 if version_2 else 1, "big") + encoded
+    return MAGIC_V2 if version_2 else MAGIC_V1, counted
 
-    Args:
-        view: What they are ranges of.
-        begins: Where each one begins, ascending.
-        ends: Where each one ends.
-        stride: Distance of each to the next if it is the same for all, else 0.
+
+def check_bodies(
+    block: RecordBlock, checked: CheckedBlock, chosen: slice | Int64s = slice(None)
+) -> None:
+    """Compare bodies with their checksums: all of them, or those of some records.
+
+    Raises:
+        BlockRejected: One differs.
     """
-    count = len(begins)
-    length = int(ends[0] - begins[0]) if stride else 0
-    if 0 < length <= _COPIED_BYTES_MAX and bool((ends - begins == length).all()):
-        # Ranges of one shape: numpy cuts them out in C, which costs less than slices and views do.
-        ranges = np.ndarray((count,), f"V{length}", view, int(begins[0]), (stride,)).tolist()
-        return np.fromiter(map(crc32, ranges), np.uint32, count)
-    edges = zip(begins.tolist(), ends.tolist(), strict=True)
-    return np.fromiter([crc32(view[begin:end]) for begin, end in edges], np.uint32, count)
+    headers = checked.headers[chosen]
+    begins = checked.starts[chosen] + HEADER_BYTES
+    ends = begins + headers["body_length"]
+    sums = range_crcs(memoryview(block.records), begins, ends) & np.uint32(CRC_MASK)
+    differing = np.flatnonzero(headers["body_crc"] != sums)
+    if len(differing):
+        position = int(np.arange(block.count)[chosen][differing[0]])
+        raise BlockRejected("the checksum of the body differs", position)
 
 
-def _edges(
-    block: RecordBlock, record_bytes_max: int, block_bytes_max: int
-) -> tuple[Int64s, Int64s]:
-    """Where records begin and end, once sizes and columns fit together."""
+def _chosen(block: RecordBlock) -> Int64s:
+    """Some records of a large block; which ones, only its content says."""
+    count = block.count
+    if count <= SPOT_CHECKS:
+        return np.arange(count)
+    step = count // SPOT_CHECKS
+    return np.arange(block.crc32 % step, count, step)
+
+
+SPOT_CHECKS: Final = 16
+"""Bodies of a block that are compared with their checksums when the sums of its records came along:
+so many, spread over the block. A producer that computes them wrongly is found with its first block;
+one that lies spoils its own messages, which a full check would only have refused."""
+
+
+def _edges(block: RecordBlock, limits: BlockLimits) -> tuple[Int64s, Int64s, int]:
+    """Where records begin and end, once sizes and columns fit together; their size if even."""
     count = block.count
     if count == 0:
         raise BlockRejected("it has no records")
     if len(block.tag_codes) != count or len(block.key_counts) != count:
         raise BlockRejected("its columns differ in length")
+    if block.record_crcs is not None and len(block.record_crcs) != count:
+        raise BlockRejected("its columns differ in length")
     if int(block.key_counts.sum(dtype=np.int64)) != len(block.key_hashes):
         raise BlockRejected("its key hashes are not as many as its key counts say")
     if len(block.key_hashes) and int(block.key_hashes.min()) < 0:
         raise BlockRejected("a key hash is negative")
-    _require(block.sizes >= RECORD_BYTES_MIN, "too small for a record")
-    _require(block.sizes <= record_bytes_max, f"larger than {record_bytes_max} bytes")
-    ends = np.cumsum(block.sizes, dtype=np.int64)
+    least, most = int(block.sizes.min()), int(block.sizes.max())
+    if least < RECORD_BYTES_MIN or most > limits.record_bytes_max:
+        _require(block.sizes >= RECORD_BYTES_MIN, "too small for a record")
+        maximum = limits.record_bytes_max
+        _require(block.sizes <= maximum, f"larger than {maximum} bytes")
+    if least == most:
+        stride = least
+        starts = np.arange(0, count * stride, stride, dtype=np.int64)
+        ends = starts + stride
+    else:
+        stride = 0
+        ends = np.cumsum(block.sizes, dtype=np.int64)
+        starts = ends - block.sizes
     if int(ends[-1]) != len(block.records):
         raise BlockRejected(
             f"its sizes add up to {int(ends[-1])} bytes, but it has {len(block.records)}"
         )
-    if len(block.records) > block_bytes_max:
-        raise BlockRejected(f"{len(block.records)} bytes; a segment takes {block_bytes_max}")
-    return ends - block.sizes, ends
+    if len(block.records) > limits.block_bytes_max:
+        raise BlockRejected(f"{len(block.records)} bytes; a segment takes {limits.block_bytes_max}")
+    return starts, ends, stride
 
 
-def _check_lengths(
-    records: ByteBuffer, counted_topic: bytes, topic_starts: Int64s, ends: Int64s
-) -> Int64s:
+def _headers(records: ByteBuffer, starts: Int64s, stride: int) -> NDArray[np.void]:
+    """The headers of all records, copied."""
+    if not stride:
+        return gather_headers(records, starts)
+    raw: NDArray[np.void] = np.ndarray(
+        (len(starts),), f"V{HEADER_BYTES}", records, strides=(stride,)
+    )
+    return raw.copy().view(HEADER)
+
+
+def _are_headers_sound(
+    block: RecordBlock, headers: NDArray[np.void], bits: HeaderBits, magic: int, stride: int
+) -> bool:
+    """Whether nothing is wrong with any header."""
+    if stride:
+        if not bits.is_everywhere("size", stride):
+            return False
+    elif not bool((headers["size"] == block.sizes).all()):
+        return False
+    return (
+        bits.is_everywhere("magic", magic)
+        and not bits.in_any["system_flag"] & ~ALLOWED_FLAGS
+        and bits.in_any["born_timestamp"] >= 0
+        and bits.in_any["body_length"] >= 0
+        and (block.forwarded or not (bits.in_any["attempts"] or bits.in_any["half_offset"]))
+        and (block.record_crcs is None or not any(bits.in_any[name] for name in _OWNED_FIELDS))
+    )
+
+
+def _explain_headers(block: RecordBlock, headers: NDArray[np.void], magic: int) -> None:
+    """Reject the block for the first header that is not sound; say why."""
+    _require(headers["size"] == block.sizes, "its size is not that of its column")
+    _require(headers["magic"] == magic, "wrong magic code")
+    _require(headers["system_flag"] & ~ALLOWED_FLAGS == 0, "system flag not allowed")
+    _require(headers["body_length"] >= 0, _LENGTHS_WRONG)
+    _require(headers["born_timestamp"] >= 0, "born before the epoch")
+    if not block.forwarded:
+        _require(headers["attempts"] == 0, "attempts are the broker's to count")
+        _require(headers["half_offset"] == 0, "no message of a client has a half message")
+    if block.record_crcs is not None:
+        for name in _OWNED_FIELDS:
+            _require(headers[name] == 0, f"{name} is the broker's to fill in, and not zero")
+
+
+def _body_lengths(headers: NDArray[np.void], bits: HeaderBits) -> int | Int64s:
+    """The length that all bodies have in common, or that of each."""
+    length = bits.in_any["body_length"]
+    if bits.is_everywhere("body_length", length):
+        return length
+    lengths: Int64s = headers["body_length"].astype(np.int64)
+    return lengths
+
+
+def _check_lengths(  # noqa: PLR0917 - the places of one block, and nothing more.
+    records: ByteBuffer,
+    starts: Int64s,
+    ends: Int64s,
+    stride: int,
+    body_lengths: int | Int64s,
+    counted_topic: bytes,
+) -> int | Int64s:
     """Topics and properties fill the rest of each record; returns the properties' lengths."""
+    width = len(counted_topic) + 2
+    if stride and isinstance(body_lengths, int):
+        # One shape: topic and length of the properties are the same bytes in every record.
+        place = HEADER_BYTES + body_lengths
+        properties_length = stride - place - width
+        if 0 <= properties_length <= PROPERTIES_BYTES_MAX:
+            expected = counted_topic + properties_length.to_bytes(2, "big")
+            shape: NDArray[np.void] = np.ndarray(
+                (len(starts),), f"V{width}", records, place, (stride,)
+            )
+            if shape.tobytes() == expected * len(starts):
+                return properties_length
+    topic_starts = starts + HEADER_BYTES + body_lengths
+    _require(topic_starts + width <= ends, _LENGTHS_WRONG)
     topics = FieldColumn(records, f"V{len(counted_topic)}", topic_starts, 0).get()
     if topics.tobytes() != counted_topic * len(ends):
-        expected = np.frombuffer(counted_topic, topics.dtype)
-        _require(topics == expected, "its topic is not that of the block")
+        wanted = np.frombuffer(counted_topic, topics.dtype)
+        _require(topics == wanted, "its topic is not that of the block")
     length_places = topic_starts + len(counted_topic)
     lengths = FieldColumn(records, ">u2", length_places, 0).get().astype(np.int64)
     _require(length_places + 2 + lengths == ends, _LENGTHS_WRONG)
     _require(lengths <= PROPERTIES_BYTES_MAX, "properties larger than the format can say")
-    return lengths
+    first = int(lengths[0])
+    return first if bool((lengths == first).all()) else lengths
 
 
 def _check_reserved(
-    records: ByteBuffer,
+    block: RecordBlock,
     ends: Int64s,
     stride: int,
-    properties_lengths: Int64s,
-    *,
-    required: bool,
+    properties_lengths: int | Int64s,
+    limits: BlockLimits,
 ) -> bool:
     """Whether each record ends with the checksum property; all of them do, or none."""
-    has_room = properties_lengths >= CRC_PROPERTY_BYTES
+    places = ends - CRC_PROPERTY_BYTES
     # Every record is longer than the property, so that its last bytes can be looked at anyway.
-    prefix = FieldColumn(records, _PREFIX.dtype, ends - CRC_PROPERTY_BYTES, stride).get()
-    last = FieldColumn(records, "u1", ends - 1, stride).get()
-    reserved = has_room & (prefix == _PREFIX) & (last == _VALUE_END)
-    if required:
+    last = FieldColumn(block.records, f"V{CRC_PROPERTY_BYTES}", places, stride).get()
+    has_room = np.broadcast_to(np.asarray(properties_lengths) >= CRC_PROPERTY_BYTES, (len(ends),))
+    if bool(has_room.all()) and last.tobytes() == EMPTY_CRC_PROPERTY * len(ends):
+        return True
+    prefix_bytes = len(CRC_PROPERTY_PREFIX)
+    parts = last.view([("prefix", f"V{prefix_bytes}"), ("digits", "V10"), ("end", "u1")])
+    reserved = has_room & (parts["prefix"] == _PREFIX) & (parts["end"] == _VALUE_END)
+    if limits.checksum:
         _require(reserved, "no room for its checksum at its end")
+    if block.record_crcs is not None:
+        empty = last == np.frombuffer(EMPTY_CRC_PROPERTY, last.dtype)
+        _require(empty & has_room, "the digits of its checksum are not zero")
     if bool(reserved.all()):
         return True
     _require(~reserved, "some records have room for their checksum and some have not")
     return False
+
+
+def _check_text(
+    records: ByteBuffer,
+    ends: Int64s,
+    stride: int,
+    properties_lengths: int | Int64s,
+    *,
+    has_checksums: bool,
+) -> None:
+    """Properties are UTF-8."""
+    if isinstance(properties_lengths, int):
+        if properties_lengths == 0:
+            return
+        places = ends - properties_lengths
+        encoded = FieldColumn(records, f"V{properties_lengths}", places, stride).get().tobytes()
+    else:
+        edges = map(slice, (ends - properties_lengths).tolist(), ends.tolist())
+        encoded = b"".join(map(memoryview(records).__getitem__, edges))
+    if encoded.isascii() or (has_checksums and is_text(encoded)):
+        # The checksum between two records is ASCII: no character reaches from one into the next.
+        return
+    lengths = np.broadcast_to(np.asarray(properties_lengths), (len(ends),))
+    for position, (end, length) in enumerate(zip(ends.tolist(), lengths.tolist(), strict=True)):
+        if not is_text(bytes(records[end - length : end])):
+            raise BlockRejected("its properties are not UTF-8", position)
+
+
+def is_text(encoded: bytes) -> bool:
+    """Whether some bytes are UTF-8."""
+    if encoded.isascii():
+        return True
+    try:
+        encoded.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _require(sound: NDArray[Any], reason: str) -> None:

@@ -5,9 +5,17 @@ A record costs 0.14 us where zlib takes 0.45, and a block goes at 50 GB/s where 
 
 from __future__ import annotations
 
+from typing import Final
+
+import numpy as np
 from isal import isal_zlib
+from numpy.typing import NDArray
 
 from ariane_record.layout import CRC_DIGITS, CRC_MASK, ByteBuffer
+
+_COPIED_BYTES_MAX: Final = 4096
+"""Up to this length cutting a range out as bytes costs less than a view of it (measured: 80 ns a
+range with its checksum against 125 at 260 bytes, equal at 4 KiB)."""
 
 crc32 = isal_zlib.crc32
 """``crc32(buffer, value=0) -> int``: unsigned, 32 bits; ``value`` continues an earlier sum."""
@@ -21,3 +29,25 @@ def masked_crc32(buffer: ByteBuffer, value: int = 0) -> int:
 def checksum_digits(checksum: int) -> bytes:
     """The ten decimal digits of the checksum of a record, least significant first."""
     return str(checksum).zfill(CRC_DIGITS)[::-1].encode("ascii")
+
+
+def range_crcs(
+    view: memoryview, begins: NDArray[np.int64], ends: NDArray[np.int64]
+) -> NDArray[np.uint32]:
+    """CRC-32 of many ranges: one C call for each, in one go.
+
+    Args:
+        view: What they are ranges of.
+        begins: Where each one begins, ascending.
+        ends: Where each one ends.
+    """
+    count = len(begins)
+    if count > 1:
+        stride, length = int(begins[1] - begins[0]), int(ends[0] - begins[0])
+        even = 0 < length <= _COPIED_BYTES_MAX and bool((ends - begins == length).all())
+        if even and bool((begins[1:] - begins[:-1] == stride).all()):
+            # Ranges of one shape: numpy cuts them out in C, for less than slices and views.
+            ranges = np.ndarray((count,), f"V{length}", view, int(begins[0]), (stride,)).tolist()
+            return np.fromiter(map(crc32, ranges), np.uint32, count)
+    edges = zip(begins.tolist(), ends.tolist(), strict=True)
+    return np.fromiter([crc32(view[begin:end]) for begin, end in edges], np.uint32, count)

@@ -1,0 +1,140 @@
+"""The checksums of records out of those that the producer sent along: no call for each record.
+
+A producer sends the CRC-32 of every record as it is in the block, with zeros in the fields that the
+broker owns. Three steps make the final ones of them, all by column (``ariane_record.crc_algebra``):
+
+1. The sums belong to these bytes: added up, each shifted by what lies behind its record, they are
+   the CRC-32 of the whole block, which was computed here.
+2. A record with the owned fields filled in differs from the one with zeros in just those fields, so
+   its CRC differs by their bare CRC, shifted by what lies behind them.
+3. Most of those fields are the same for all; only queue offset and commit-log offset vary.
+
+The first step proves the sum of the sums, not each of them: whoever sends two wrong ones that
+cancel out gets two records with wrong checksums, his own. See ``docs/formats.md``, checksums.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_record import RecordBlock
+from ariane_record.block import EMPTY_CRC_PROPERTY
+from ariane_record.checksum import crc32, range_crcs
+from ariane_record.crc_algebra import (
+    CrcFolder,
+    bare_crc,
+    counter_crcs,
+    place_tables,
+    zero_shift,
+    zero_unshift,
+)
+from ariane_record.layout import CRC_PROPERTY_BYTES, HEADER_BYTES
+from ariane_storage.errors import BlockRejected
+from ariane_storage.fields import FIELD_STARTS, Int64s
+
+DISK_SECTOR_BYTES: Final = 512
+"""What a disk writes as a whole."""
+
+_QUEUE_OFFSET: Final = FIELD_STARTS["queue_offset"]
+_COMMIT_LOG_OFFSET: Final = FIELD_STARTS["commit_log_offset"]
+_NUMBER_BYTES: Final = 8
+_FRONT_BYTES: Final = 3
+_DIFFERS: Final = "its checksum is not the one that came along"
+
+# What the empty checksum property at the end of a record adds, as if it had been in the register
+# before it: so that one shift does for both.
+_PROPERTY_BEFORE: Final = np.uint32(zero_unshift(crc32(EMPTY_CRC_PROPERTY), CRC_PROPERTY_BYTES))
+
+
+def check_record_crcs(
+    block: RecordBlock, starts: Int64s, ends: Int64s, stride: int, folder: CrcFolder
+) -> None:
+    """Compare the sums of the records with that of the block, which is known to be right.
+
+    Raises:
+        BlockRejected: They do not add up. Names the record if one alone is wrong.
+    """
+    crcs = block.record_crcs
+    if crcs is None:
+        raise AssertionError("only for blocks with sums")
+    places = ends - CRC_PROPERTY_BYTES
+    total = folder.fold(crcs ^ _PROPERTY_BEFORE, places, len(block.records), stride)
+    if total != block.crc32:
+        check_crcs_of(block, starts, ends, np.arange(block.count))
+        raise BlockRejected("the checksums of its records do not add up to its own")
+
+
+def check_crcs_of(block: RecordBlock, starts: Int64s, ends: Int64s, chosen: Int64s) -> None:
+    """Compare sums of single records, one call for each.
+
+    Raises:
+        BlockRejected: One differs.
+    """
+    if not len(chosen):
+        return
+    view = memoryview(block.records)
+    sums = range_crcs(view, starts[chosen], ends[chosen] - CRC_PROPERTY_BYTES)
+    crcs = block.record_crcs
+    if crcs is None:
+        raise AssertionError("only for blocks with sums")
+    differing = np.flatnonzero(sums != crcs[chosen])
+    if len(differing):
+        raise BlockRejected(_DIFFERS, int(chosen[differing[0]]))
+
+
+def like_holes(records: NDArray[np.uint8], starts: Int64s, commit_log_offset: int) -> Int64s:
+    """Records that could be taken for pages that never reached the disk, were their sums wrong.
+
+    Recovery takes a damaged range in the unflushed end of the log for such a hole if the end of a
+    disk sector in it is zeros, and cuts the log in front of it. So records with such a place, or
+    that begin just before the end of a sector, must not be believed their sums.
+
+    Args:
+        records: The block.
+        starts: Where each record starts in it.
+        commit_log_offset: Where the block goes.
+    """
+    first = -commit_log_offset % DISK_SECTOR_BYTES
+    if first < _NUMBER_BYTES:
+        first += DISK_SECTOR_BYTES
+    sector_ends = np.arange(first, len(records) + 1, DISK_SECTOR_BYTES)
+    found = np.flatnonzero(
+        (starts + commit_log_offset) % DISK_SECTOR_BYTES >= DISK_SECTOR_BYTES - _FRONT_BYTES
+    )
+    if len(sector_ends):
+        words: NDArray[np.uint64] = np.ndarray(
+            sector_ends.shape, "<u8", records, first - _NUMBER_BYTES, (DISK_SECTOR_BYTES,)
+        )
+        empty = sector_ends[words == 0]
+        if len(empty):
+            found = np.concatenate((found, np.searchsorted(starts, empty - 1, "right") - 1))
+    return np.unique(found) if len(found) > 1 else found
+
+
+def final_crcs(
+    crcs: NDArray[np.uint32],
+    covered: int | Int64s,
+    constant: bytes,
+    queue_offsets: Int64s,
+    commit_log_offsets: Int64s,
+) -> NDArray[np.uint32]:
+    """The CRCs of records once the owned fields are filled in.
+
+    Args:
+        crcs: CRC of each with zeros in them.
+        covered: Bytes of each record that its CRC covers: one number if it is the same for all.
+        constant: A header with the owned fields that all have in common, zeros elsewhere.
+        queue_offsets: Queue offset of each, ascending.
+        commit_log_offsets: Commit-log offset of each, ascending.
+    """
+    owned = counter_crcs(queue_offsets, _tables(_QUEUE_OFFSET))
+    owned ^= counter_crcs(commit_log_offsets, _tables(_COMMIT_LOG_OFFSET))
+    owned ^= np.uint32(bare_crc(constant))
+    return crcs ^ zero_shift(owned, covered - HEADER_BYTES)
+
+
+def _tables(place: int) -> NDArray[np.uint32]:
+    return place_tables(place, place + _NUMBER_BYTES, HEADER_BYTES)
