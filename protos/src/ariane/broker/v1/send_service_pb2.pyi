@@ -68,6 +68,7 @@ class AppendBatch(_message.Message):
     KEY_HASHES_FIELD_NUMBER: _builtins.int
     RECORDS_CRC32_FIELD_NUMBER: _builtins.int
     SEQUENCE_FIELD_NUMBER: _builtins.int
+    RECORD_CRC32S_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic of all records."""
@@ -85,6 +86,11 @@ class AppendBatch(_message.Message):
     """
     records_crc32: _builtins.int
     """CRC-32 (zlib polynomial) of `records`: a bit pattern, hence fixed32."""
+    record_crc32s: _builtins.bytes
+    """CRC-32 of each record as it is in `records`, without its last 20 bytes (the property
+    `__CRC32#`): n x fixed32. With it the broker computes the checksums of all records at once
+    instead of one by one, and the fields that it owns must be zero. May be absent.
+    """
     records: _builtins.bytes
     """The records. Last, so that a reader meets the columns before the block."""
     @_builtins.property
@@ -105,11 +111,12 @@ class AppendBatch(_message.Message):
         key_hashes: _builtins.bytes = ...,
         records_crc32: _builtins.int = ...,
         sequence: Global___ProducerSequence | None = ...,
+        record_crc32s: _builtins.bytes = ...,
         records: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["sequence", b"sequence"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["key_counts", b"key_counts", "key_hashes", b"key_hashes", "queue_id", b"queue_id", "record_sizes", b"record_sizes", "records", b"records", "records_crc32", b"records_crc32", "sequence", b"sequence", "tag_codes", b"tag_codes", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key_counts", b"key_counts", "key_hashes", b"key_hashes", "queue_id", b"queue_id", "record_crc32s", b"record_crc32s", "record_sizes", b"record_sizes", "records", b"records", "records_crc32", b"records_crc32", "sequence", b"sequence", "tag_codes", b"tag_codes", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
