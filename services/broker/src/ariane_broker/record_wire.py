@@ -44,6 +44,7 @@ LEVELS: Final = {
 }
 
 _INT32: Final = np.dtype("<i4")
+_UINT32: Final = np.dtype("<u4")
 
 
 def batches_of(request: AppendRecordsRequest) -> list[Batch]:
@@ -62,6 +63,9 @@ def _batch_of(batch: AppendBatch) -> Batch:
             key_counts=np.frombuffer(batch.key_counts, np.uint8),
             key_hashes=_int32_column(batch.key_hashes, "key hashes"),
             crc32=batch.records_crc32,
+            record_crcs=_int32_column(batch.record_crc32s, "record checksums").view(_UINT32)
+            if batch.record_crc32s
+            else None,
         )
     except ValueError as error:
         refusal = block_corrupted(-1, str(error))
