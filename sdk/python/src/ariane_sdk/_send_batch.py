@@ -192,6 +192,8 @@ class SendBatch:
         wire.key_counts = block.key_counts.tobytes()
         wire.key_hashes = block.key_hashes.astype(_INT32_LITTLE, copy=False).tobytes()
         wire.records_crc32 = block.crc32
+        if block.record_crcs is not None:
+            wire.record_crc32s = block.record_crcs.astype("<u4", copy=False).tobytes()
         wire.records = bytes(block.records)
 
     def go_elsewhere(self, is_welcome: Callable[[str], bool]) -> None:
