@@ -127,6 +127,17 @@ class Intake:
             outcomes.update(zip(positions, batch_outcomes, strict=True))
         return [outcomes[position] for position in range(len(messages))]
 
+    async def lane_of(self, topic: str) -> TopicLane:
+        """The lane of a topic, once its route is known.
+
+        Raises:
+            NameIllegal: No topic may be called so.
+            CallError: There is no route.
+        """
+        lane = self._lanes.get(topic) or self._new_lane(topic)
+        await self._wait_for_route(lane)
+        return lane
+
     async def wait_for_routes(self) -> None:
         """Wait until no message waits for a route any longer."""
         tasks = [lane.route_task for lane in self._lanes.values() if lane.route_task is not None]

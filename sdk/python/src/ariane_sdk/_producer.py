@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from types import TracebackType
-from typing import NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from ariane_record.message_id import UniqueIdGenerator
 from ariane_sdk._clock import Clock, SystemClock, new_random
@@ -24,6 +24,11 @@ from ariane_sdk._session import Session
 from ariane_sdk._settings import ProducerSettings
 from ariane_sdk._topic_lane import NO_WISH, QueueSelector, QueueWish
 from ariane_sdk.errors import BatchSendError, ClientNotRunning, SendBufferFull
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ariane_sdk._columns_intake import ColumnsIntake
 
 
 class Producer:
@@ -74,6 +79,8 @@ class Producer:
         self._session: Session | None = None
         self._sending: Sending
         self._intake: Intake
+        self._unique_ids: UniqueIdGenerator
+        self._columns_intake: ColumnsIntake | None = None
 
     async def start(self) -> None:
         """Connect. A producer that was closed is not started again.
@@ -101,7 +108,7 @@ class Producer:
             random=self._random,
             settled=self._buffer.release,
         )
-        unique_ids = UniqueIdGenerator(
+        self._unique_ids = UniqueIdGenerator(
             self._clock.now_ms,
             ip=await own_ip(self._addresses[0]),
             pid=os.getpid(),
@@ -114,7 +121,7 @@ class Producer:
             settings=self._settings,
             clock=self._clock,
             random=self._random,
-            new_unique_id=unique_ids.next_id,
+            new_unique_id=self._unique_ids.next_id,
         )
         session.routes.start()
         self._accepting = True
@@ -220,6 +227,58 @@ class Producer:
         if len(results) < len(outcomes):
             raise BatchSendError(outcomes)
         return results
+
+    async def send_columns(
+        self,
+        topic: str,
+        table: pa.Table | pa.RecordBatch,
+        *,
+        columns: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> pa.Table:
+        """Send the rows of an Arrow table, and wait for all; no object is made for a row.
+
+        The columns are ``body`` (binary or string), and optionally ``tag`` (string or dictionary),
+        ``keys`` (list of strings, or string for one key), ``messageGroup`` (string),
+        ``properties`` (map of strings) and ``flag`` (integer). A null is none, but a body must be
+        there. The whole table is checked before anything is sent. Rows of one message group keep
+        their order; there is no atomicity across rows. Bodies are sent as they are, compressed by
+        nobody. Cancelling does not take back what is on its way.
+
+        Args:
+            topic: The topic of all rows.
+            table: The rows; also anything that exports an Arrow stream.
+            columns: Which column is what of a message, such as ``{"body": "payload", "keys":
+                "id", "message_group": "customer"}``; other columns are then left out. Without it
+                columns bear the names above, and others are refused.
+            timeout_s: How long all may take; ``None``: each batch has ``send_timeout_s``.
+
+        Returns:
+            A row for each of the table's, in their order: ``brokerName``, ``queueId``,
+            ``queueOffset`` and ``messageId``, the unique id.
+
+        Raises:
+            ColumnIllegal: A column or row that cannot become messages; nothing was sent.
+            ColumnsSendError: Some rows were not acknowledged; it has the outcome of each.
+            RouteNotFound: No live broker carries the topic, and none would create it.
+            NameServersUnreachable: None answered, and the topic is not known from before.
+        """
+        if not self._accepting:
+            self._refuse()
+        if self._columns_intake is None:
+            # Arrow is an extra, and takes its time to import.
+            from ariane_sdk._columns_intake import ColumnsIntake  # noqa: PLC0415 - see above.
+
+            self._columns_intake = ColumnsIntake(
+                self._sending,
+                self._buffer,
+                settings=self._settings,
+                clock=self._clock,
+                new_unique_ids=self._unique_ids.next_ids,
+            )
+        return await self._columns_intake.take_all(
+            table, columns, learn_lane=lambda: self._intake.lane_of(topic), timeout_s=timeout_s
+        )
 
     async def wait_for_room(self) -> None:
         """Wait until the buffer takes another message."""

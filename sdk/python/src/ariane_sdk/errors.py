@@ -12,9 +12,11 @@
     |   +-- NameIllegal             a topic or group name outside the rules
     |   +-- MessageIllegal          a message that breaks a rule; it never left the client
     |   |   +-- MessageTooLarge     its body is larger than the limit
+    |   +-- ColumnIllegal           a column or row of a table that cannot become messages
     |   +-- FilterIllegal           a filter expression that cannot be understood
     +-- SendError                   a message was not acknowledged; may be stored if outcome_unknown
     +-- BatchSendError              some messages of a batch were not acknowledged
+    +-- ColumnsSendError            some rows of a table were not acknowledged
     +-- CallError                   a service answered with an error, or not at all
         +-- NameServersUnreachable  no name server answered
         +-- ServiceUnavailable      nobody answers there now, or it is starting, draining or full
@@ -45,6 +47,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ariane_sdk._message import MessageQueue, SendResult
 
 _NO_METADATA: Mapping[str, str] = MappingProxyType({})
@@ -151,6 +155,31 @@ class MessageTooLarge(MessageIllegal):
     reason = "MESSAGE_TOO_LARGE"
 
 
+class ColumnIllegal(IllegalArgument):
+    """A column of a table, as a whole or at one row, cannot become messages; nothing was sent.
+
+    Attributes:
+        column: Its name in the table.
+        row: Number of the first wrong row, from 0; ``None`` when the column itself is wrong.
+    """
+
+    reason = "MESSAGE_ILLEGAL"
+
+    def __init__(self, column: str, text: str, row: int | None = None) -> None:
+        """Name it.
+
+        Args:
+            column: See the class.
+            text: What is wrong, and what is allowed.
+            row: See the class.
+        """
+        place = "" if row is None else f", row {row}"
+        metadata = {"column": column} | ({} if row is None else {"row": str(row)})
+        super().__init__(f"column {column!r}{place}: {text}", metadata=metadata)
+        self.column = column
+        self.row = row
+
+
 class FilterIllegal(IllegalArgument):
     """A filter expression that cannot be understood."""
 
@@ -187,6 +216,38 @@ class BatchSendError(ArianeError):
             retriable=all(failure.retriable for failure in failures),
         )
         self.outcomes = outcomes
+
+
+class ColumnsSendError(ArianeError):
+    """Some rows of a table were not acknowledged.
+
+    Attributes:
+        outcomes: An Arrow table with a row for each that was to be sent: what ``send_columns``
+            returns (null for rows that were not acknowledged), ``outcome`` (``stored``,
+            ``refused``: surely not stored, ``unknown``: may be stored) and ``reason``.
+        errors: The errors behind it, one for each batch that failed.
+    """
+
+    reason = "BATCH_INCOMPLETE"
+
+    def __init__(
+        self, outcomes: pa.Table, errors: Sequence[ArianeError], failure_count: int
+    ) -> None:
+        """Sum up.
+
+        Args:
+            outcomes: See the class.
+            errors: See the class; at least one.
+            failure_count: Rows that were not acknowledged.
+        """
+        super().__init__(
+            f"{failure_count} of {len(outcomes)} rows were not acknowledged; the first error:"
+            f" {errors[0]}",
+            outcome_unknown=any(error.outcome_unknown for error in errors),
+            retriable=all(error.retriable for error in errors),
+        )
+        self.outcomes = outcomes
+        self.errors = errors
 
 
 class CallError(ArianeError):

@@ -102,6 +102,7 @@ class Producer(ClosingClient[_producer.Producer]):
 
     send = blocking(_producer.Producer.send)
     send_batch = blocking(_producer.Producer.send_batch)
+    send_columns = blocking(_producer.Producer.send_columns)
     wait_for_room = blocking(_producer.Producer.wait_for_room)
     flush = blocking(_producer.Producer.flush)
     route = blocking(_producer.Producer.route)

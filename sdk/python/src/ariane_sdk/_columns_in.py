@@ -1,0 +1,156 @@
+"""Tables on their way in: which column is what of a message, and what the system does not want.
+
+Everything is checked before anything is sent. Arrow is an extra of this distribution
+(``ariane-sdk[arrow]``); this module is imported by the first ``send_columns``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ariane_record.arrow_texts import lengths_of
+from ariane_record.errors import IllegalColumn
+from ariane_record.message_columns import MessageColumns
+from ariane_sdk._limits import RESERVED_PROPERTIES, checked_tag
+from ariane_sdk.errors import ColumnIllegal, FeatureNotAvailable, MessageIllegal
+
+USUAL_NAMES: Final[Mapping[str, str]] = {
+    "body": "body",
+    "tag": "tag",
+    "keys": "keys",
+    "message_group": "messageGroup",
+    "properties": "properties",
+    "delivery_time": "deliveryTimestamp",
+    "flag": "flag",
+}
+"""Parts of a message, and the names of their columns where nothing else is said."""
+
+
+class TablePart(NamedTuple):
+    """Rows of a table that lie together in memory, checked.
+
+    Attributes:
+        first_row: Number of the first of them in the table.
+        messages: The rows as messages.
+    """
+
+    first_row: int
+    messages: MessageColumns
+
+
+def table_parts(
+    table: Any, columns: Mapping[str, str] | None, *, body_bytes_max: int
+) -> list[TablePart]:
+    """A table as columns of messages; bodies are not copied.
+
+    Args:
+        table: An Arrow table or record batch, or what can be read as one without a copy.
+        columns: Names of columns by what they are of a message: only these are taken. ``None``:
+            the usual names, and no others may be there.
+        body_bytes_max: Bytes of one body.
+
+    Raises:
+        ColumnIllegal: A column or row that cannot become messages.
+        FeatureNotAvailable: Delivery times are not available yet.
+    """
+    whole = table if isinstance(table, pa.Table) else pa.table(table)
+    names = _names(whole.schema, columns)
+    batches = [batch for batch in whole.select(list(names.values())).to_batches() if len(batch)]
+    if not batches:
+        # Nothing to send, and nevertheless wrong columns are to be told.
+        batches = [pa.RecordBatch.from_pylist([], whole.select(list(names.values())).schema)]
+    parts: list[TablePart] = []
+    row = 0
+    for batch in batches:
+        try:
+            messages = MessageColumns.of(
+                **{part: batch.column(name) for part, name in names.items()}
+            )
+            _check_bodies(messages, body_bytes_max)
+            _check_tags(messages)
+            _check_property_names(messages)
+        except IllegalColumn as error:
+            raise _refusal(error, names, row) from error
+        parts.append(TablePart(row, messages))
+        row += len(batch)
+    return parts
+
+
+def _names(schema: pa.Schema, columns: Mapping[str, str] | None) -> dict[str, str]:
+    """The columns to take, by what they are of a message."""
+    repeated = {name for name in schema.names if schema.names.count(name) > 1}
+    if columns is None:
+        part_of = {name: part for part, name in USUAL_NAMES.items()}
+        unknown = [name for name in schema.names if name not in part_of]
+        if unknown:
+            raise ColumnIllegal(
+                unknown[0],
+                f"not a column of messages; those are {', '.join(part_of)}. Name the columns to"
+                " send by `columns`, such as {'body': 'payload'}, to leave others out",
+            )
+        names = {part_of[name]: name for name in schema.names}
+    else:
+        for part, name in columns.items():
+            if part not in USUAL_NAMES:
+                raise ColumnIllegal(
+                    name, f"{part!r} is no part of a message; those are {', '.join(USUAL_NAMES)}"
+                )
+            if name not in schema.names:
+                raise ColumnIllegal(name, f"is not there; there are {', '.join(schema.names)}")
+        names = dict(columns)
+    if "body" not in names:
+        raise ColumnIllegal("body", "is missing, and a message needs one")
+    for name in names.values():
+        if name in repeated:
+            raise ColumnIllegal(name, "is there twice")
+    if "delivery_time" in names:
+        raise FeatureNotAvailable(
+            f"column {names['delivery_time']!r}: delayed messages are not available yet"
+        )
+    return names
+
+
+def _check_bodies(messages: MessageColumns, body_bytes_max: int) -> None:
+    lengths = lengths_of(messages.body)
+    if len(lengths) and int(lengths.max()) > body_bytes_max:
+        raise IllegalColumn(
+            "body",
+            f"{int(lengths.max())} bytes; {body_bytes_max} are allowed",
+            int(np.argmax(lengths)),
+        )
+
+
+def _check_tags(messages: MessageColumns) -> None:
+    if messages.tag is None:
+        return
+    for place, name in enumerate(messages.tag.names.to_pylist()):
+        try:
+            checked_tag(name)
+        except MessageIllegal as error:
+            rows = np.flatnonzero(messages.tag.places == place)
+            if len(rows):
+                raise IllegalColumn("tag", str(error), int(rows[0])) from None
+
+
+def _check_property_names(messages: MessageColumns) -> None:
+    if messages.properties is None:
+        return
+    names = messages.properties.children[0]
+    reserved = RESERVED_PROPERTIES.intersection(pc.unique(names).to_pylist())
+    if reserved:
+        place = pc.index(pc.is_in(names, pa.array(sorted(reserved))), value=True).as_py()
+        raise IllegalColumn(
+            "properties",
+            f"properties of the system may not be set: {', '.join(sorted(reserved))}",
+            messages.properties.row_of(place),
+        )
+
+
+def _refusal(error: IllegalColumn, names: Mapping[str, str], first_row: int) -> ColumnIllegal:
+    row = None if error.row is None else first_row + error.row
+    return ColumnIllegal(names.get(error.column, error.column), error.reason, row)

@@ -1,0 +1,205 @@
+"""From tables to batches: queue choice by column, cuts by size, encoding by the thousand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ariane_record.arrow_texts import even_binaries, java_hashes, lengths_of
+from ariane_record.column_encoder import encode_columns, record_sizes
+from ariane_record.message_columns import MessageColumns
+from ariane_sdk._clock import Clock
+from ariane_sdk._column_batch import ColumnBatch
+from ariane_sdk._column_outcomes import ColumnOutcomes
+from ariane_sdk._columns_in import TablePart, table_parts
+from ariane_sdk._message import MessageQueue
+from ariane_sdk._send_batch import COLUMN_BYTES, KEY_HASH_BYTES
+from ariane_sdk._send_buffer import SendBuffer
+from ariane_sdk._sending import Sending
+from ariane_sdk._settings import ProducerSettings
+from ariane_sdk._topic_lane import TopicLane
+from ariane_sdk.errors import ArianeError, DeadlinePassed
+
+ROWS_AT_ONCE_MAX: Final = 1 << 16
+"""Rows that are divided among queues at a time, which bounds the copies of their bodies."""
+
+BYTES_AT_ONCE_MAX: Final = 16 << 20
+"""The same in bytes of records."""
+
+
+UNIQUE_ID_DIGITS_MAX: Final = 56
+
+_ANY_QUEUE: Final = -1
+
+
+class ColumnShare(NamedTuple):
+    """Rows for one queue, or for any.
+
+    Attributes:
+        queue: Their queue, or nothing when any will do.
+        messages: The rows.
+        rows: Their numbers in the table: int64.
+    """
+
+    queue: MessageQueue | None
+    messages: MessageColumns
+    rows: NDArray[np.int64]
+
+    def slice(self, start: int, stop: int) -> Self:
+        """Some neighbours."""
+        messages = self.messages.slice(start, stop)
+        return self._replace(messages=messages, rows=self.rows[start:stop])
+
+
+class ColumnsIntake:
+    """Takes tables and has them travel."""
+
+    def __init__(
+        self,
+        sending: Sending,
+        buffer: SendBuffer,
+        *,
+        settings: ProducerSettings,
+        clock: Clock,
+        new_unique_ids: Callable[[int], NDArray[np.uint8]],
+    ) -> None:
+        """Have taken nothing yet.
+
+        Args:
+            sending: Where batches go.
+            buffer: How much may wait.
+            settings: How the producer behaves.
+            clock: Stamps messages.
+            new_unique_ids: Makes the ids of so many messages.
+        """
+        self._sending = sending
+        self._buffer = buffer
+        self._settings = settings
+        self._clock = clock
+        self._new_unique_ids = new_unique_ids
+
+    async def take_all(
+        self,
+        table: Any,
+        columns: Mapping[str, str] | None,
+        *,
+        learn_lane: Callable[[], Awaitable[TopicLane]],
+        timeout_s: float | None,
+    ) -> pa.Table:
+        """Check a whole table, then send it, and wait for the outcomes of its rows.
+
+        Args:
+            table: The table.
+            columns: Names of columns by what they are of a message.
+            learn_lane: Gives the lane of the topic, once its route is known.
+            timeout_s: How long all may take; ``None``: ``send_timeout_s`` for each batch.
+
+        Raises:
+            ColumnIllegal: A column or row breaks a rule; nothing was sent.
+            ColumnsSendError: Some rows were not acknowledged.
+        """
+        deadline_s = float("inf")
+        if timeout_s is not None:
+            deadline_s = self._clock.monotonic_s() + timeout_s
+        parts = table_parts(table, columns, body_bytes_max=self._settings.body_bytes_max)
+        outcomes = ColumnOutcomes(parts[-1].first_row + len(parts[-1].messages))
+        lane = await learn_lane()
+        batches: list[ColumnBatch] = []
+        for part in parts:
+            for share in self._shares(lane, part):
+                for start, stop in self._cuts(lane.topic, share.messages):
+                    await self._yield_for_room()
+                    piece = share.slice(start, stop)
+                    try:
+                        batches.append(self._send(lane, piece, deadline_s))
+                    except ArianeError as error:
+                        outcomes.refuse(piece.rows, error)
+        for batch in batches:
+            await batch.wait_settled()
+            outcomes.take(batch)
+        return outcomes.result()
+
+    def _shares(self, lane: TopicLane, part: TablePart) -> Iterator[ColumnShare]:
+        """Divide rows among queues, order kept within each."""
+        messages = part.messages
+        rows = np.arange(part.first_row, part.first_row + len(messages))
+        if messages.message_group is None:
+            yield ColumnShare(None, messages, rows)
+            return
+        sizes = record_sizes(lane.topic, messages)
+        for start, stop in _windows(sizes, BYTES_AT_ONCE_MAX, ROWS_AT_ONCE_MAX):
+            window = ColumnShare(None, messages.slice(start, stop), rows[start:stop])
+            queues = lane.route.write_queues if lane.route is not None else ()
+            groups = window.messages.message_group
+            # Without a queue any choice fails, and says why.
+            queue_of_row = java_hashes(groups) % max(1, len(queues))
+            queue_of_row[(lengths_of(groups) == 0) | (not queues)] = _ANY_QUEUE
+            for number in np.unique(queue_of_row).tolist():
+                chosen = np.flatnonzero(queue_of_row == number)
+                yield ColumnShare(
+                    None if number == _ANY_QUEUE else queues[number],
+                    window.messages.take(chosen),
+                    window.rows[chosen],
+                )
+
+    def _cuts(self, topic: str, messages: MessageColumns) -> Iterator[tuple[int, int]]:
+        """Where one batch ends and the next one begins."""
+        sizes = record_sizes(topic, messages, unique_id_bytes=UNIQUE_ID_DIGITS_MAX) + COLUMN_BYTES
+        if messages.keys is not None:
+            sizes += KEY_HASH_BYTES * messages.keys.counts
+        return _windows(sizes, self._settings.batch_bytes_max, ROWS_AT_ONCE_MAX)
+
+    def _send(self, lane: TopicLane, share: ColumnShare, deadline_s: float) -> ColumnBatch:
+        """Encode rows as one batch, and have it travel.
+
+        Raises:
+            DeadlinePassed: Time was up before.
+            TopicRefused: No broker takes messages for the topic.
+        """
+        if self._clock.monotonic_s() >= deadline_s:
+            raise DeadlinePassed("time was up before it left", retriable=True)
+        pinned = share.queue is not None
+        queue = share.queue or lane.next_queue(self._sending.is_welcome)
+        digits = self._new_unique_ids(len(share.rows))
+        block = encode_columns(
+            lane.topic,
+            share.messages,
+            unique_ids=even_binaries(digits, digits.shape[1], pa.string()),
+            born_timestamp_ms=self._clock.now_ms(),
+        )
+        batch = ColumnBatch(
+            queue,
+            block,
+            rows=share.rows,
+            unique_ids=digits,
+            choose_other=None if pinned else lane.next_queue,
+        )
+        if pinned:
+            # What comes later for this queue must not slip into a batch that is ahead of this one.
+            lane.open_pinned.pop(queue, None)
+        self._buffer.size_bytes += batch.size_bytes
+        self._sending.add(batch)
+        batch.deadline_s = min(batch.deadline_s, deadline_s)
+        return batch
+
+    async def _yield_for_room(self) -> None:
+        if self._buffer.size_bytes:
+            await asyncio.sleep(0)
+            await self._buffer.wait_for_room()
+
+
+def _windows(sizes: NDArray[np.int64], bytes_max: int, rows_max: int) -> Iterator[tuple[int, int]]:
+    """Neighbouring rows of at most so many bytes and rows; a larger row is alone."""
+    ends = np.cumsum(sizes)
+    start = 0
+    while start < len(sizes):
+        behind = int(ends[start - 1]) if start else 0
+        stop = int(np.searchsorted(ends, behind + bytes_max, side="right"))
+        stop = min(max(stop, start + 1), start + rows_max)
+        yield start, stop
+        start = stop
