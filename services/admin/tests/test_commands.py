@@ -11,41 +11,8 @@ import pytest
 
 from ariane_admin.cli import main
 from ariane_admin.exits import ExitStatus
-from ariane_servicekit.processes import LocalCluster
 
 BIN = Path(sys.executable).parent
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    with LocalCluster(tmp_path_factory.mktemp("cluster"), brokers=2) as running:
-        yield running
-
-
-@pytest.fixture
-def ariane(cluster, capfd, monkeypatch):
-    """Run a command that must succeed, and return what it wrote."""
-    monkeypatch.setenv("ARIANE_NAME_SERVERS", cluster.name_servers)
-
-    def run(*arguments, status=ExitStatus.DONE):
-        capfd.readouterr()
-        assert main(arguments) == status
-        out, err = capfd.readouterr()
-        return out if status is ExitStatus.DONE else err
-
-    return run
-
-
-@pytest.fixture
-def lines(tmp_path):
-    """Write a file of lines."""
-
-    def write(*texts):
-        path = tmp_path / "lines"
-        path.write_text("".join(f"{text}\n" for text in texts))
-        return str(path)
-
-    return write
 
 
 def test_a_topic_is_created_listed_and_shown(ariane):

@@ -21,6 +21,8 @@ Examples:
   ariane topic list -o json
   echo 'first order' | ariane produce orders --tag created
   ariane consume orders --from earliest --count 1
+  ariane group reset billing orders --to earliest
+  ariane doctor                                what is wrong, and what to do
 
 \b
 Exit status:
@@ -39,7 +41,8 @@ Exit status:
 def root(*, trace: bool) -> None:
     """ArianeMQ from the command line.
 
-    Commands take the name servers from --name-servers or ARIANE_NAME_SERVERS.
+    Commands take the name servers from --name-servers or ARIANE_NAME_SERVERS. What cannot be
+    undone asks first; --yes says yes before.
     """
     # `main` looks at --trace before there is a context.
     del trace
@@ -66,7 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(error, BrokenPipeError):
             return _reader_left()
         if isinstance(error, ArianeError):
-            say_error(str(error))
+            notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+            say_error(f"{error}{notes}")
             return exit_status_of(error)
         say_error(f"{type(error).__name__}: {error} (ariane --trace shows where)")
         return ExitStatus.FAILED

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from ariane_sdk import errors
 
@@ -49,6 +51,24 @@ _STATUSES: tuple[tuple[type[errors.ArianeError], ExitStatus], ...] = (
     (errors.TopicRefused, ExitStatus.REFUSED),
     (errors.GroupRefused, ExitStatus.REFUSED),
     (errors.AccessDenied, ExitStatus.REFUSED),
+    (errors.QueueOffsetOutOfRange, ExitStatus.REFUSED),
+)
+
+# Errors that have no class of their own are told apart by their reason.
+_STATUSES_BY_REASON: Mapping[str, ExitStatus] = MappingProxyType(
+    {
+        "FIELD_INVALID": ExitStatus.USAGE,
+        "FILTER_EXPRESSION_INVALID": ExitStatus.USAGE,
+        "GROUP_NAME_ILLEGAL": ExitStatus.USAGE,
+        "SETTING_INVALID": ExitStatus.USAGE,
+        "TOPIC_NAME_ILLEGAL": ExitStatus.USAGE,
+        "BROKER_NOT_REGISTERED": ExitStatus.NOT_FOUND,
+        "CONSUMER_OFFSET_NOT_FOUND": ExitStatus.NOT_FOUND,
+        "MESSAGE_NOT_FOUND": ExitStatus.NOT_FOUND,
+        "GROUP_EXISTS": ExitStatus.REFUSED,
+        "GROUP_IN_USE": ExitStatus.REFUSED,
+        "MESSAGE_TYPE_MISMATCH": ExitStatus.REFUSED,
+    }
 )
 
 
@@ -59,4 +79,4 @@ def exit_status_of(error: errors.ArianeError) -> ExitStatus:
     for kind, status in _STATUSES:
         if isinstance(error, kind):
             return status
-    return ExitStatus.FAILED
+    return _STATUSES_BY_REASON.get(error.reason, ExitStatus.FAILED)

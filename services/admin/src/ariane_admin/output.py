@@ -11,17 +11,24 @@ import enum
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import click
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 _WIDTH_WITHOUT_TERMINAL = 1000
 """Columns of a table in a file or a pipe: wide enough that nothing is cut."""
 
 Row = Mapping[str, object]
+
+Part = tuple[Sequence[str], Sequence[Row]]
+"""A list that belongs to a thing: the columns of its table, and its rows."""
+
+NO_PARTS: Mapping[str, Part] = MappingProxyType({})
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -59,20 +66,32 @@ class Output:
             number = all(isinstance(row[column], int | float) for row in listed) and listed
             table.add_column(column.replace("_", " "), justify="right" if number else "left")
         for row in listed:
-            table.add_row(*(_cell(row[column]) for column in columns))
+            # As text: a body may have brackets in it that are markup to a string.
+            table.add_row(*(Text(_cell(row[column])) for column in columns))
         _console().print(table)
 
-    def record(self, row: Row) -> None:
-        """Write one thing, a line a field."""
+    def record(self, row: Row, parts: Mapping[str, Part] = NO_PARTS) -> None:
+        """Write one thing, a line a field, and the lists that belong to it.
+
+        Args:
+            row: The fields.
+            parts: Lists by name. They are fields of the object in JSON, and tables below it for
+                people; one without rows is left out there.
+        """
         if self.for_programs:
-            self._write_json(dict(row))
+            lists = {name: [dict(each) for each in rows] for name, (_, rows) in parts.items()}
+            self._write_json({**row, **lists})
             return
         table = Table(box=None, show_header=False, pad_edge=False)
         table.add_column(style="bold")
         table.add_column()
         for name, value in row.items():
-            table.add_row(name.replace("_", " "), _cell(value))
+            table.add_row(name.replace("_", " "), Text(_cell(value)))
         _console().print(table)
+        for name, (columns, rows) in parts.items():
+            if rows:
+                click.echo(f"\n{name.replace('_', ' ').capitalize()}:")
+                self.rows(columns, rows)
 
     def done(self, sentence: str, row: Row) -> None:
         """Write what was done: a sentence for people, its figures for programs."""
@@ -117,4 +136,6 @@ def _cell(value: object) -> str:
         return f"{value:,}"
     if isinstance(value, list | tuple):
         return ", ".join(_cell(each) for each in value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={_cell(each)}" for name, each in value.items())
     return "" if value is None else str(value)

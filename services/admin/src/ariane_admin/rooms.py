@@ -20,9 +20,14 @@ PLUGIN_GROUP = "ariane.commands"
 """Entry points of this group are click commands."""
 
 OWN_ROOMS: Mapping[str, str] = {
+    "broker": "ariane_admin.commands.broker:broker",
     "cluster": "ariane_admin.commands.cluster:cluster",
+    "completion": "ariane_admin.commands.completion:completion",
     "consume": "ariane_admin.commands.consume:consume",
     "dev": "ariane_admin.commands.dev:dev",
+    "doctor": "ariane_admin.commands.doctor:doctor",
+    "group": "ariane_admin.commands.group:group",
+    "message": "ariane_admin.commands.message:message",
     "produce": "ariane_admin.commands.produce:produce",
     "topic": "ariane_admin.commands.topic:topic",
 }

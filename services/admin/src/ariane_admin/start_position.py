@@ -1,9 +1,9 @@
-"""Where to begin to read: ``--from``."""
+"""Where to begin to read, and times: ``--from``, ``--until``."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import click
 
@@ -25,10 +25,32 @@ class StartPositionType(click.ParamType[StartPosition]):
             return "earliest"
         if value == "latest":
             return "latest"
-        try:
-            moment = datetime.fromisoformat(str(value))
-        except ValueError:
-            self.fail(f"{value!r} is neither earliest, latest nor a time", param, ctx)
-        if moment.tzinfo is None:
-            self.fail(f"{value!r} has no zone: say 2026-01-31T10:00:00Z", param, ctx)
-        return moment
+        return _moment(self, value, "neither earliest, latest nor a time", param, ctx)
+
+
+class MomentType(click.ParamType[datetime]):
+    """A time with its zone."""
+
+    name = "TIME"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime:
+        """Read the option."""
+        return value if isinstance(value, datetime) else _moment(self, value, "no time", param, ctx)
+
+
+def _moment(
+    kind: click.ParamType[Any],
+    value: object,
+    wrong: str,
+    param: click.Parameter | None,
+    ctx: click.Context | None,
+) -> datetime:
+    try:
+        moment = datetime.fromisoformat(str(value))
+    except ValueError:
+        kind.fail(f"{value!r} is {wrong}", param, ctx)
+    if moment.tzinfo is None:
+        kind.fail(f"{value!r} has no zone: say 2026-01-31T10:00:00Z", param, ctx)
+    return moment

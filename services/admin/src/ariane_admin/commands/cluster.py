@@ -18,7 +18,12 @@ def cluster() -> None:
 @name_servers_option
 @output_option
 def show(*, name_servers: str, output: Output) -> None:
-    """Show the brokers that live, as the name servers know them."""
+    """Show the brokers that live, as the name servers know them.
+
+    \b
+    Example:
+      ariane cluster show -o json
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
     async def ask() -> list[LiveBroker]:
         async with ClusterClient(name_servers) as client:

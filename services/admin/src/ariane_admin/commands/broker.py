@@ -1,0 +1,268 @@
+"""``ariane broker``: the brokers, one by one."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+from rich.console import Console
+from rich.progress import Progress, TextColumn
+
+from ariane.broker.v1.broker_service_pb2 import GetBrokerStateRequest, GetBrokerStateResponse
+from ariane.common.v1.process_service_pb2 import ListProcessSettingsRequest, ProcessSetting
+from ariane.namesrv.v1.route_pb2 import BrokerLiveness
+from ariane.namesrv.v1.route_service_pb2 import ListBrokersRequest
+from ariane_admin import broker_maintenance
+from ariane_admin.broker_maintenance import MaintenanceOutcome
+from ariane_admin.cluster_doors import (
+    CALL_SECONDS_MAX,
+    PAGE_SIZE,
+    ClusterDoors,
+    answer_of,
+    broker_peer,
+)
+from ariane_admin.confirmation import confirm, yes_option
+from ariane_admin.connection import name_servers_option, run_async
+from ariane_admin.errors import CommandFailed, say_error
+from ariane_admin.exits import ExitStatus
+from ariane_admin.output import Output, Row, output_option
+from ariane_admin.times import moment_text
+from ariane_sdk import LiveBroker
+from ariane_sdk.errors import CallError
+
+
+@click.group()
+def broker() -> None:
+    """Look at brokers, and take one out of service without a loss."""
+
+
+@broker.command("list")
+@name_servers_option
+@output_option
+def list_brokers(*, name_servers: str, output: Output) -> None:
+    """List the brokers that live, and how each says it is.
+
+    \b
+    Example:
+      ariane broker list
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+
+    async def ask() -> list[Row]:
+        async with ClusterDoors(name_servers) as doors:
+            brokers = await doors.client.list_brokers()
+            wiped = await _wiped_names(doors)
+            return list(
+                await asyncio.gather(
+                    *(_row(doors, one, wiped=one.broker_name in wiped) for one in brokers)
+                )
+            )
+
+    output.rows(
+        ["cluster", "broker", "id", "address", "version", "writable", "wiped", "disk", "messages"],
+        run_async(ask()),
+    )
+
+
+@broker.command("show")
+@click.argument("name")
+@click.option("--settings", is_flag=True, help="Its settings too.")
+@name_servers_option
+@output_option
+def show(*, name: str, settings: bool, name_servers: str, output: Output) -> None:
+    """Show how broker NAME is: its store, what went through it, what recovery found.
+
+    \b
+    Examples:
+      ariane broker show broker-a
+      ariane broker show broker-a --settings -o json
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+
+    async def ask() -> tuple[Row, list[Row]]:
+        async with ClusterDoors(name_servers) as doors:
+            [found] = await doors.primaries([name])
+            state = await _state(doors, found)
+            wiped = name in await _wiped_names(doors)
+            listed = await _settings(doors, found) if settings else []
+            return _state_row(found, state, wiped=wiped), listed
+
+    row, listed = run_async(ask())
+    parts = {"settings": (("name", "value", "default", "source", "changeable"), listed)}
+    output.record(row, parts if settings else {})
+
+
+@broker.command("drain")
+@click.argument("name")
+@click.option("--wait", is_flag=True, help="Wait until all groups have consumed what it keeps.")
+@yes_option
+@name_servers_option
+@output_option
+def drain(*, name: str, wait: bool, yes: bool, name_servers: str, output: Output) -> None:
+    """Let broker NAME take no more messages; consumers go on.
+
+    Its write permission is taken from the routes of every name server, which keep that over
+    restarts, and the broker itself refuses what still comes. ariane broker restore ends it.
+
+    \b
+    Example:
+      ariane broker drain broker-a --wait --yes
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    confirm(f"Let broker {name} take no more messages?", yes=yes)
+
+    async def work() -> MaintenanceOutcome:
+        async with ClusterDoors(name_servers) as doors:
+            [found] = await doors.primaries([name])
+            outcome = await broker_maintenance.drain(doors, found)
+            if wait:
+                with Progress(
+                    TextColumn("{task.description}"), console=Console(stderr=True), transient=True
+                ) as progress:
+                    task = progress.add_task("")
+                    await broker_maintenance.wait_consumed(
+                        doors,
+                        found,
+                        lambda left: progress.update(
+                            task, description=f"{left:,} messages are not consumed yet"
+                        ),
+                    )
+            return outcome
+
+    consumed = " All groups have consumed what it keeps." if wait else ""
+    _tell(output, name, run_async(work()), f"Broker {name} takes no more messages.{consumed}")
+
+
+@broker.command("restore")
+@click.argument("name")
+@name_servers_option
+@output_option
+def restore(*, name: str, name_servers: str, output: Output) -> None:
+    """Let broker NAME take messages again, after a drain.
+
+    \b
+    Example:
+      ariane broker restore broker-a
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+
+    async def work() -> MaintenanceOutcome:
+        async with ClusterDoors(name_servers) as doors:
+            [found] = await doors.primaries([name])
+            return await broker_maintenance.restore(doors, found)
+
+    _tell(output, name, run_async(work()), f"Broker {name} takes messages.")
+
+
+def _tell(output: Output, name: str, outcome: MaintenanceOutcome, sentence: str) -> None:
+    for reason in outcome.not_told:
+        say_error(f"warning: {reason}")
+    output.done(
+        sentence,
+        {
+            "broker": name,
+            "writable": outcome.broker_writable,
+            "topics": outcome.topic_count,
+            "not_told": list(outcome.not_told),
+        },
+    )
+    if outcome.not_told:
+        raise CommandFailed(
+            f"{len(outcome.not_told)} name servers were not told; repeat it when they answer",
+            ExitStatus.UNREACHABLE,
+        )
+
+
+async def _row(doors: ClusterDoors, found: LiveBroker, *, wiped: bool) -> Row:
+    known = {
+        "cluster": found.cluster_name,
+        "broker": found.broker_name,
+        "id": found.broker_id,
+        "address": found.address,
+        "zone": found.zone,
+        "topics": found.topic_count,
+        "last_heard": found.last_heard_time.isoformat(timespec="seconds"),
+        "wiped": wiped,
+    }
+    try:
+        state = await _state(doors, found)
+    except CallError as error:
+        unknown = {"version": None, "writable": None, "disk": "not reached", "messages": None}
+        return {**known, **unknown, "error": str(error)}
+    return {
+        **known,
+        "version": state.version,
+        "writable": state.writable,
+        "disk": f"{state.store.disk_used_ratio:.0%}",
+        "messages": state.statistics.stored_message_count,
+        "error": None,
+    }
+
+
+async def _state(doors: ClusterDoors, found: LiveBroker) -> GetBrokerStateResponse:
+    call = doors.brokers(found.address).GetBrokerState(
+        GetBrokerStateRequest(), timeout=CALL_SECONDS_MAX
+    )
+    return await answer_of(call, broker_peer(found))
+
+
+async def _settings(doors: ClusterDoors, found: LiveBroker) -> list[Row]:
+    call = doors.processes(found.address).ListProcessSettings(
+        ListProcessSettingsRequest(), timeout=CALL_SECONDS_MAX
+    )
+    answer = await answer_of(call, broker_peer(found))
+    return [_setting_row(setting) for setting in answer.settings]
+
+
+async def _wiped_names(doors: ClusterDoors) -> frozenset[str]:
+    """Names of brokers whose write permission some name server keeps back."""
+
+    async def ask(address: str) -> list[BrokerLiveness]:
+        request = ListBrokersRequest(page_size=PAGE_SIZE)
+        call = doors.routes(address).ListBrokers(request, timeout=CALL_SECONDS_MAX)
+        try:
+            return list((await answer_of(call, f"name server {address}")).brokers)
+        except CallError:
+            # Another one has answered, or there were no brokers to ask about.
+            return []
+
+    answers = await asyncio.gather(*map(ask, doors.name_servers))
+    return frozenset(
+        one.identity.broker_name for brokers in answers for one in brokers if one.write_wiped
+    )
+
+
+def _state_row(found: LiveBroker, state: GetBrokerStateResponse, *, wiped: bool) -> Row:
+    store, statistics = state.store, state.statistics
+    return {
+        "cluster": found.cluster_name,
+        "broker": found.broker_name,
+        "id": found.broker_id,
+        "address": found.address,
+        "zone": found.zone,
+        "version": state.version,
+        "start_time": moment_text(state, "start_time"),
+        "writable": state.writable,
+        "wiped": wiped,
+        "refusal": store.refusal,
+        "flush_mode": store.flush_mode,
+        "disk_used": f"{store.disk_used_ratio:.1%}",
+        "min_commit_log_offset": store.min_commit_log_offset,
+        "max_commit_log_offset": store.max_commit_log_offset,
+        "flushed_commit_log_offset": store.flushed_commit_log_offset,
+        "confirmed_commit_log_offset": store.confirmed_commit_log_offset,
+        "stored_messages": statistics.stored_message_count,
+        "stored_bytes": statistics.stored_bytes,
+        "pulled_messages": statistics.pulled_message_count,
+        "pulled_bytes": statistics.pulled_bytes,
+        "held_pulls": statistics.held_pull_count,
+        "clients": statistics.client_count,
+        "recovery_findings": list(state.recovery_findings),
+    }
+
+
+def _setting_row(setting: ProcessSetting) -> Row:
+    return {
+        "name": setting.name,
+        "value": setting.value,
+        "default": setting.default_value,
+        "source": setting.source,
+        "changeable": setting.dynamic,
+        "description": setting.description,
+    }

@@ -1,0 +1,58 @@
+"""``ariane doctor``: what is wrong with the cluster, seen from here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import click
+
+from ariane_admin.cluster_doors import ClusterDoors
+from ariane_admin.cluster_facts import ClusterFacts, gather_facts
+from ariane_admin.connection import name_servers_option, run_async
+from ariane_admin.diagnosis import Finding, Severity, diagnose
+from ariane_admin.exits import ExitStatus
+from ariane_admin.output import Output, output_option
+
+
+@click.command()
+@name_servers_option
+@output_option
+def doctor(*, name_servers: str, output: Output) -> int:
+    """Examine the cluster from here, and say what to do.
+
+    Asks every name server, tries every address that a route may name, and compares clocks,
+    versions, names and subscriptions. Run it where the clients run: what they can reach is what
+    counts. Exit status 1 when there is an error, 3 when no name server answers.
+
+    \b
+    Examples:
+      ariane doctor
+      ariane doctor --name-servers 10.0.0.1:9876,10.0.0.2:9876 -o json
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+
+    async def ask() -> ClusterFacts:
+        async with ClusterDoors(name_servers) as doors:
+            return await gather_facts(doors)
+
+    facts = run_async(ask())
+    findings = diagnose(facts)
+    if output.for_programs:
+        output.rows((), ({**asdict(one), "severity": one.severity.value} for one in findings))
+    else:
+        _tell(facts, findings)
+    if all(one.error for one in facts.name_servers):
+        return ExitStatus.UNREACHABLE
+    wrong = any(each.severity is Severity.ERROR for each in findings)
+    return ExitStatus.FAILED if wrong else ExitStatus.DONE
+
+
+def _tell(facts: ClusterFacts, findings: Sequence[Finding]) -> None:
+    """A line each, whole: tables wrap in narrow terminals."""
+    for one in findings:
+        click.echo(f"{one.severity.value}: {one.subject}: {one.finding}; {one.advice}")
+    if not findings:
+        click.echo(
+            f"All is well: {len(facts.name_servers)} name servers and {len(facts.brokers)} brokers "
+            "answer at their addresses."
+        )

@@ -1,0 +1,190 @@
+"""``ariane message``: finding single messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from ariane.broker.v1.query_service_pb2 import GetMessageRequest, QueryMessagesRequest
+from ariane.common.v1.message_pb2 import Message
+from ariane_admin.cluster_doors import (
+    CALL_SECONDS_MAX,
+    ClusterDoors,
+    answer_of,
+    ask_each,
+    broker_peer,
+)
+from ariane_admin.connection import name_servers_option, run_async
+from ariane_admin.errors import CommandFailed
+from ariane_admin.exits import ExitStatus
+from ariane_admin.output import Output, output_option
+from ariane_admin.start_position import MomentType
+from ariane_admin.stored_messages import BodyForm, message_row, shortened
+from ariane_admin.times import timestamp_of
+from ariane_sdk import LiveBroker
+from ariane_sdk.errors import CallError, TopicNotFound
+
+_COUNT_MAX = 64
+_ABSENT = frozenset({"MESSAGE_NOT_FOUND", "FIELD_INVALID"})
+
+
+@click.group()
+def message() -> None:
+    """Find single messages."""
+
+
+@message.command("show")
+@click.argument("message_id")
+@click.option("--topic", default="", help="Its topic; needed for a unique id.")
+@click.option(
+    "--body",
+    "body_form",
+    type=click.Choice([form.value for form in BodyForm]),
+    default=BodyForm.TEXT.value,
+    show_default=True,
+    help="How its body is shown; what is no text is shown as hex.",
+)
+@click.option(
+    "--save-body",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the body to this file, as it is, instead of showing it.",
+)
+@name_servers_option
+@output_option
+def show(
+    *,
+    message_id: str,
+    topic: str,
+    body_form: str,
+    save_body: Path | None,
+    name_servers: str,
+    output: Output,
+) -> None:
+    """Show the message with MESSAGE_ID, the broker's id or the producer's unique one.
+
+    \b
+    Examples:
+      ariane message show 7F00000100002A9F00000000000001BC
+      ariane message show 0A1B2C3D4E5F60718293A4B5C6D7E8F9 --topic orders --save-body order.bin
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+
+    async def ask() -> Message:
+        async with ClusterDoors(name_servers) as doors:
+            found = await _by_message_id(doors, message_id, topic)
+            if not found and topic:
+                found = await _query(doors, QueryMessagesRequest(topic=topic, unique_id=message_id))
+            if not found:
+                hint = "" if topic else "; a unique id is looked for with --topic"
+                raise CommandFailed(f"no message {message_id}{hint}", ExitStatus.NOT_FOUND)
+            return found[0]
+
+    found = run_async(ask())
+    if save_body is None:
+        output.record(message_row(found, BodyForm(body_form)))
+        return
+    save_body.write_bytes(found.body)
+    output.record({**message_row(found, BodyForm.NONE), "saved_to": str(save_body)})
+
+
+@message.command("query")
+@click.argument("topic")
+@click.option("--key", help="One of the keys.")
+@click.option("--unique-id", help="The producer's id.")
+@click.option("--from", "begin", type=MomentType(), help="Stored at this time or later.")
+@click.option("--until", "end", type=MomentType(), help="Stored before this time.")
+@click.option(
+    "--count",
+    type=click.IntRange(1, _COUNT_MAX),
+    default=32,
+    show_default=True,
+    help="At most so many, the newest.",
+)
+@click.option(
+    "--body",
+    "body_form",
+    type=click.Choice([form.value for form in BodyForm]),
+    default=BodyForm.TEXT.value,
+    show_default=True,
+    help="How bodies are shown; what is no text is shown as hex.",
+)
+@name_servers_option
+@output_option
+def query(
+    *,
+    topic: str,
+    key: str | None,
+    unique_id: str | None,
+    begin: datetime | None,
+    end: datetime | None,
+    count: int,
+    body_form: str,
+    name_servers: str,
+    output: Output,
+) -> None:
+    """Find messages of TOPIC by key or unique id, newest first.
+
+    \b
+    Examples:
+      ariane message query orders --key o-4711
+      ariane message query orders --key o-4711 --from 2026-01-31T10:00:00Z -o json
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    if (key is None) == (unique_id is None):
+        raise click.UsageError("say either --key or --unique-id")
+    request = QueryMessagesRequest(
+        topic=topic,
+        begin_time=timestamp_of(begin),
+        end_time=timestamp_of(end),
+        message_count_max=count,
+    )
+    if key is not None:
+        request.key = key
+    else:
+        request.unique_id = unique_id or ""
+
+    async def ask() -> Sequence[Message]:
+        async with ClusterDoors(name_servers) as doors:
+            return await _query(doors, request)
+
+    rows = [message_row(each, BodyForm(body_form)) for each in run_async(ask())[:count]]
+    output.rows(
+        ["store_time", "broker", "queue_id", "queue_offset", "tag", "keys", "message_id", "body"],
+        rows if output.for_programs else map(shortened, rows),
+    )
+
+
+async def _by_message_id(doors: ClusterDoors, message_id: str, topic: str) -> list[Message]:
+    """The message of a broker's id. Only the broker that gave it knows it; all are asked."""
+
+    async def at(broker: LiveBroker) -> Message | None:
+        request = GetMessageRequest(message_id=message_id, topic=topic)
+        call = doors.queries(broker.address).GetMessage(request, timeout=CALL_SECONDS_MAX)
+        try:
+            return (await answer_of(call, broker_peer(broker))).message
+        except CallError as error:
+            if error.reason in _ABSENT:
+                return None
+            raise
+
+    return [found for found in await ask_each(await doors.primaries(), at) if found is not None]
+
+
+async def _query(doors: ClusterDoors, request: QueryMessagesRequest) -> list[Message]:
+    """Ask every broker that carries the topic; newest first."""
+
+    async def at(broker: LiveBroker) -> Sequence[Message]:
+        call = doors.queries(broker.address).QueryMessages(request, timeout=CALL_SECONDS_MAX)
+        try:
+            return (await answer_of(call, broker_peer(broker))).messages
+        except TopicNotFound:
+            # Deleted there since the route was told.
+            return ()
+
+    answers = await ask_each(await doors.primaries_of(request.topic), at)
+    return sorted(
+        (found for messages in answers for found in messages),
+        key=lambda found: found.position.store_time.ToNanoseconds(),
+        reverse=True,
+    )

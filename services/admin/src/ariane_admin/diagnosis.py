@@ -1,0 +1,296 @@
+"""From the facts of a cluster to what is wrong with it: pure functions, each finding one line.
+
+Every rule looks at all facts and yields findings; ``RULES`` lists them. A finding says what is
+wrong, with what, and what to do about it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from ipaddress import ip_address
+from typing import Final
+
+from ariane.namesrv.v1.route_pb2 import BrokerIdentity
+from ariane_admin.cluster_facts import ClusterFacts, ProcessFacts
+
+CLOCK_SECONDS_MAX: Final = 1.0
+"""How far a clock may be ahead or behind: offsets by time and store times are compared."""
+
+DISK_RATIO_MAX: Final = 0.85
+"""Share of the disk from which on it is worth a word."""
+
+
+class Severity(Enum):
+    """How bad a finding is."""
+
+    ERROR = "error"
+    """Something does not work, or will lose or repeat messages."""
+
+    WARNING = "warning"
+    """It works, and somebody should look."""
+
+    NOTE = "note"
+    """So it is meant, or it passes by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it should be."""
+
+    severity: Severity
+    subject: str
+    finding: str
+    advice: str
+
+
+def diagnose(facts: ClusterFacts) -> list[Finding]:
+    """All findings, the worst first."""
+    order = list(Severity)
+    found = [finding for rule in RULES for finding in rule(facts)]
+    return sorted(found, key=lambda finding: order.index(finding.severity))
+
+
+def _unreachable_name_servers(facts: ClusterFacts) -> Iterator[Finding]:
+    for one in facts.name_servers:
+        if one.error:
+            yield Finding(
+                Severity.ERROR,
+                f"name server {one.address}",
+                f"does not answer: {one.error}",
+                "start it, or take it out of --name-servers of brokers and clients",
+            )
+
+
+def _young_name_servers(facts: ClusterFacts) -> Iterator[Finding]:
+    for one in facts.name_servers:
+        if one.warming_up:
+            yield Finding(
+                Severity.NOTE,
+                f"name server {one.address}",
+                "has just started and may not know all brokers yet",
+                "ask again in a minute",
+            )
+
+
+def _no_brokers(facts: ClusterFacts) -> Iterator[Finding]:
+    if not facts.brokers and any(not one.error for one in facts.name_servers):
+        yield Finding(
+            Severity.ERROR,
+            "cluster",
+            "no broker is registered",
+            "start one with --name-servers set to these name servers",
+        )
+
+
+def _brokers_unknown_to_some(facts: ClusterFacts) -> Iterator[Finding]:
+    settled = [one for one in facts.name_servers if not one.error and not one.warming_up]
+    for broker in facts.brokers:
+        for name_server in settled:
+            if _key(broker.identity) not in {_key(b.identity) for b in name_server.brokers}:
+                yield Finding(
+                    Severity.ERROR,
+                    _subject(broker.identity),
+                    f"is not registered with name server {name_server.address}",
+                    "name it in the broker's --name-servers: each broker tells each name server",
+                )
+
+
+def _unreachable_brokers(facts: ClusterFacts) -> Iterator[Finding]:
+    for broker in facts.brokers:
+        if broker.error:
+            yield Finding(
+                Severity.ERROR,
+                _subject(broker.identity),
+                f"does not answer here at the address in routes: {broker.error}",
+                "if it runs, set its --advertised-address to one that clients can reach",
+            )
+
+
+def _strangers(facts: ClusterFacts) -> Iterator[Finding]:
+    for broker in facts.brokers:
+        if broker.state is not None and _key(broker.state.identity) != _key(broker.identity):
+            yield Finding(
+                Severity.ERROR,
+                _subject(broker.identity),
+                f"another broker answers there: {_subject(broker.state.identity)}",
+                "give each broker an --advertised-address of its own",
+            )
+
+
+def _loopback_addresses(facts: ClusterFacts) -> Iterator[Finding]:
+    """Routes for all machines that only work on one."""
+    if all(_is_loopback(one.address) for one in facts.name_servers):
+        return
+    for broker in facts.brokers:
+        if _is_loopback(broker.identity.address):
+            yield Finding(
+                Severity.ERROR,
+                _subject(broker.identity),
+                "routes give a loopback address to clients on other machines",
+                "set its --advertised-address to one that they can reach",
+            )
+
+
+def _shared_names(facts: ClusterFacts) -> Iterator[Finding]:
+    addresses = defaultdict(set)
+    clusters = defaultdict(set)
+    for broker in facts.brokers:
+        identity = broker.identity
+        addresses[_key(identity)].add(identity.address)
+        clusters[identity.broker_name].add(identity.cluster_name)
+    for (cluster, name, broker_id), known in addresses.items():
+        if len(known) > 1:
+            yield Finding(
+                Severity.ERROR,
+                f"broker {name}/{broker_id} of {cluster}",
+                f"is at several addresses at once: {', '.join(sorted(known))}",
+                "give each broker a --broker-name of its own",
+            )
+    for name, known in clusters.items():
+        if len(known) > 1:
+            yield Finding(
+                Severity.WARNING,
+                f"broker {name}",
+                f"bears a name that is used in clusters {', '.join(sorted(known))}",
+                "give each a name of its own: queues and maintenance go by the name alone",
+            )
+
+
+def _clocks(facts: ClusterFacts) -> Iterator[Finding]:
+    for subject, process in _processes(facts):
+        apart_s = abs(process.ahead_s) - process.unsure_s
+        if apart_s > CLOCK_SECONDS_MAX:
+            where = "ahead of" if process.ahead_s > 0 else "behind"
+            yield Finding(
+                Severity.WARNING,
+                subject,
+                f"its clock is {apart_s:.1f} s {where} the clock here",
+                "let NTP or chrony keep the clocks; times of messages are compared",
+            )
+
+
+def _versions(facts: ClusterFacts) -> Iterator[Finding]:
+    by_version = defaultdict(list)
+    for subject, process in _processes(facts):
+        by_version[process.state.version].append(subject)
+    if len(by_version) > 1:
+        told = "; ".join(f"{version}: {', '.join(by_version[version])}" for version in by_version)
+        yield Finding(
+            Severity.WARNING,
+            "cluster",
+            f"versions differ: {told}",
+            "finish the upgrade: different versions are for its duration only",
+        )
+
+
+def _not_writable(facts: ClusterFacts) -> Iterator[Finding]:
+    wiped = {
+        broker.identity.broker_name
+        for name_server in facts.name_servers
+        for broker in name_server.brokers
+        if broker.write_wiped
+    }
+    for broker in facts.brokers:
+        subject, state, name = _subject(broker.identity), broker.state, broker.identity.broker_name
+        if state is not None and state.store.refusal:
+            yield Finding(
+                Severity.ERROR,
+                subject,
+                f"its store takes nothing: {state.store.refusal}",
+                "make room on its disk, or look into its log",
+            )
+        elif name in wiped or (state is not None and not state.writable):
+            yield Finding(
+                Severity.NOTE,
+                subject,
+                "takes no messages, as an operator decided",
+                f"ariane broker restore {name} ends it",
+            )
+
+
+def _disks(facts: ClusterFacts) -> Iterator[Finding]:
+    for broker in facts.brokers:
+        state = broker.state
+        if state is not None and state.store.disk_used_ratio > DISK_RATIO_MAX:
+            yield Finding(
+                Severity.WARNING,
+                _subject(broker.identity),
+                f"its disk is {state.store.disk_used_ratio:.0%} full",
+                "make room: near the limit old messages go early, beyond it none are taken",
+            )
+
+
+def _recoveries(facts: ClusterFacts) -> Iterator[Finding]:
+    for broker in facts.brokers:
+        for line in broker.state.recovery_findings if broker.state is not None else ():
+            yield Finding(
+                Severity.WARNING,
+                _subject(broker.identity),
+                f"at its last start: {line}",
+                "ariane store fsck on its closed store says more",
+            )
+
+
+def _subscription_conflicts(facts: ClusterFacts) -> Iterator[Finding]:
+    told = set()
+    for broker in facts.brokers:
+        for conflict in broker.conflicts:
+            members = (conflict.member.client_id, conflict.newcomer.client_id)
+            key = (conflict.consumer_group, *members)
+            if key in told:
+                continue
+            told.add(key)
+            outcome = "and was refused" if conflict.refused else "and both are members"
+            yield Finding(
+                Severity.WARNING if conflict.refused else Severity.ERROR,
+                f"group {conflict.consumer_group}",
+                f"{members[1]} does not want what {members[0]} wants, {outcome}: "
+                f"{conflict.difference}",
+                "let all members subscribe to the same, or use a group of its own",
+            )
+
+
+RULES: Final[Sequence[Callable[[ClusterFacts], Iterable[Finding]]]] = (
+    _unreachable_name_servers,
+    _young_name_servers,
+    _no_brokers,
+    _brokers_unknown_to_some,
+    _unreachable_brokers,
+    _strangers,
+    _loopback_addresses,
+    _shared_names,
+    _clocks,
+    _versions,
+    _not_writable,
+    _disks,
+    _recoveries,
+    _subscription_conflicts,
+)
+
+
+def _key(identity: BrokerIdentity) -> tuple[str, str, int]:
+    return identity.cluster_name, identity.broker_name, identity.broker_id
+
+
+def _subject(identity: BrokerIdentity) -> str:
+    return f"broker {identity.broker_name}/{identity.broker_id} at {identity.address}"
+
+
+def _processes(facts: ClusterFacts) -> Iterator[tuple[str, ProcessFacts]]:
+    for name_server in facts.name_servers:
+        if name_server.process is not None:
+            yield f"name server {name_server.address}", name_server.process
+    for broker in facts.brokers:
+        if broker.process is not None:
+            yield _subject(broker.identity), broker.process
+
+
+def _is_loopback(address: str) -> bool:
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,25 @@
+"""Times of the contract, as the command line reads and writes them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
+
+
+def moment_text(message: Message, field: str) -> str | None:
+    """A time of a message in ISO 8601, to the millisecond; None where there is none."""
+    if not message.HasField(field):
+        return None
+    time: Timestamp = getattr(message, field)
+    return time.ToDatetime(UTC).isoformat(timespec="milliseconds")
+
+
+def timestamp_of(moment: datetime | None) -> Timestamp | None:
+    """A moment as the contract has it."""
+    if moment is None:
+        return None
+    time = Timestamp()
+    time.FromDatetime(moment)
+    return time

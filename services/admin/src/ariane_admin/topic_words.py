@@ -1,0 +1,77 @@
+"""Words of the command line for what a topic allows and takes, and the contract's values."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Final
+
+import click
+
+from ariane.common.v1 import message_pb2
+from ariane.namesrv.v1 import route_pb2
+
+QUEUES_MAX: Final = 65_536
+"""Queues of a topic on one broker."""
+
+PERMISSIONS: Final = MappingProxyType(
+    {
+        "none": route_pb2.TOPIC_PERMISSION_NONE,
+        "write": route_pb2.TOPIC_PERMISSION_WRITE,
+        "read": route_pb2.TOPIC_PERMISSION_READ,
+        "read-write": route_pb2.TOPIC_PERMISSION_READ_WRITE,
+    }
+)
+_NUMBERS: Final = MappingProxyType({"0": "none", "2": "write", "4": "read", "6": "read-write"})
+_PERMISSION_WORDS: Final = MappingProxyType({value: word for word, value in PERMISSIONS.items()})
+
+MESSAGE_TYPES: Final = MappingProxyType(
+    {
+        "any": message_pb2.MESSAGE_TYPE_UNSPECIFIED,
+        "normal": message_pb2.MESSAGE_TYPE_NORMAL,
+        "fifo": message_pb2.MESSAGE_TYPE_FIFO,
+        "delay": message_pb2.MESSAGE_TYPE_DELAY,
+        "transaction": message_pb2.MESSAGE_TYPE_TRANSACTION,
+    }
+)
+_MESSAGE_TYPE_WORDS: Final = MappingProxyType(
+    {value: word for word, value in MESSAGE_TYPES.items()}
+)
+
+
+class PermissionType(click.ParamType["route_pb2.TopicPermission.ValueType"]):
+    """A permission as a word, or as RocketMQ's number: 2, 4, 6."""
+
+    name = "read-write|read|write|none"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> route_pb2.TopicPermission.ValueType:
+        """Read the option."""
+        word = _NUMBERS.get(str(value), str(value))
+        if word not in PERMISSIONS:
+            self.fail(f"{value!r} is none of read-write (6), read (4), write (2), none", param, ctx)
+        return PERMISSIONS[word]
+
+
+class MessageTypeType(click.ParamType["message_pb2.MessageType.ValueType"]):
+    """What kind of messages a topic takes."""
+
+    name = "|".join(MESSAGE_TYPES)
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> message_pb2.MessageType.ValueType:
+        """Read the option."""
+        if str(value) not in MESSAGE_TYPES:
+            self.fail(f"{value!r} is none of {', '.join(MESSAGE_TYPES)}", param, ctx)
+        return MESSAGE_TYPES[str(value)]
+
+
+def permission_word(permission: route_pb2.TopicPermission.ValueType) -> str:
+    """The word for a permission of the contract."""
+    return _PERMISSION_WORDS.get(permission, str(int(permission)))
+
+
+def message_type_word(message_type: message_pb2.MessageType.ValueType) -> str:
+    """The word for a message type of the contract."""
+    return _MESSAGE_TYPE_WORDS.get(message_type, str(int(message_type)))

@@ -1,0 +1,64 @@
+"""A cluster for all tests that break nothing, and commands as a person types them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ariane_admin.cli import main
+from ariane_admin.exits import ExitStatus
+from ariane_servicekit.processes import LocalCluster
+
+SMALL_STORE = (
+    # A test needs little room, and how full the machine's disk is, is not its matter.
+    *("--segment-bytes", str(64 << 20)),
+    *("--disk-clean-ratio", "0.97"),
+    *("--disk-force-ratio", "0.98"),
+    *("--disk-refuse-ratio", "0.99"),
+)
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory):
+    """Two name servers and two brokers."""
+    folder = tmp_path_factory.mktemp("cluster")
+    with LocalCluster(folder, brokers=2, name_servers=2, extra_broker_args=SMALL_STORE) as running:
+        yield running
+
+
+@pytest.fixture
+def ariane(cluster, capfd, monkeypatch):
+    """Run a command, and return what it wrote: results, or the error where one is expected."""
+    monkeypatch.setenv("ARIANE_NAME_SERVERS", cluster.name_servers)
+
+    def run(*arguments, status=ExitStatus.DONE):
+        capfd.readouterr()
+        ended = main(arguments)
+        out, err = capfd.readouterr()
+        assert ended == status, err
+        return out if status is ExitStatus.DONE else err
+
+    return run
+
+
+@pytest.fixture
+def ariane_json(ariane):
+    """Run a command with ``-o json``, and return what it wrote as an object."""
+
+    def run(*arguments):
+        return json.loads(ariane(*arguments, "-o", "json"))
+
+    return run
+
+
+@pytest.fixture
+def lines(tmp_path):
+    """Write a file of lines."""
+
+    def write(*texts):
+        path = tmp_path / "lines"
+        path.write_text("".join(f"{text}\n" for text in texts))
+        return str(path)
+
+    return write

@@ -1,0 +1,115 @@
+"""Each rule of the doctor, without a cluster."""
+
+import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from ariane.broker.v1.broker_service_pb2 import GetBrokerStateResponse, StoreState
+from ariane.broker.v1.client_service_pb2 import GroupMember, SubscriptionConflict
+from ariane.common.v1.process_service_pb2 import ProcessState
+from ariane.namesrv.v1.route_pb2 import BrokerIdentity, BrokerLiveness
+from ariane_admin.cluster_facts import (
+    BrokerFacts,
+    ClusterFacts,
+    NameServerFacts,
+    ProcessFacts,
+)
+from ariane_admin.diagnosis import Severity, diagnose
+
+
+def identity(name="broker-a", address="10.0.0.1:10911", cluster="c1"):
+    return BrokerIdentity(cluster_name=cluster, broker_name=name, address=address)
+
+
+def process(version="1", ahead_s=0.0, unsure_s=0.0):
+    state = ProcessState(version=version, current_time=Timestamp(seconds=1))
+    return ProcessFacts(state, ahead_s, unsure_s)
+
+
+def broker(one=None, *, answers_as=None, **changes):
+    one = one or identity()
+    store = StoreState(**changes.pop("store", {}))
+    state = GetBrokerStateResponse(
+        identity=answers_as or one,
+        writable=changes.pop("writable", True),
+        store=store,
+        recovery_findings=changes.pop("recovery_findings", ()),
+    )
+    return BrokerFacts(one, **{"process": process(), "state": state, **changes})
+
+
+def name_server(*brokers, address="10.0.0.9:9876", wiped=False, **changes):
+    live = [BrokerLiveness(identity=one.identity, write_wiped=wiped) for one in brokers]
+    return NameServerFacts(address, **{"process": process(), "brokers": live, **changes})
+
+
+def findings(*brokers, name_servers=None, **changes):
+    servers = name_servers if name_servers is not None else [name_server(*brokers, **changes)]
+    return diagnose(ClusterFacts(servers, brokers))
+
+
+def test_a_sound_cluster():
+    assert findings(broker()) == []
+
+
+CONFLICT = SubscriptionConflict(
+    consumer_group="billing",
+    member=GroupMember(client_id="one"),
+    newcomer=GroupMember(client_id="two"),
+    difference="orders: a, not b",
+)
+
+ONE_FINDING = {
+    "does not answer here": findings(broker(error="refused", process=None, state=None)),
+    "no broker is registered": findings(),
+    "has just started": findings(broker(), warming_up=True),
+    "another broker answers": findings(broker(answers_as=identity("broker-z"))),
+    "loopback": findings(broker(identity(address="127.0.0.1:10911"))),
+    "several addresses": findings(broker(), broker(identity(address="10.0.0.2:10911"))),
+    "clusters c1, c2": findings(broker(), broker(identity(cluster="c2", address="10.0.0.2:1"))),
+    "3.5 s ahead of": findings(broker(process=process(ahead_s=4, unsure_s=0.5))),
+    "9.0 s behind": findings(broker(process=process(ahead_s=-9))),
+    "versions differ": findings(broker(process=process("2"))),
+    "takes nothing: full": findings(broker(store={"refusal": "full"})),
+    "as an operator decided": findings(broker(writable=False)),
+    "90% full": findings(broker(store={"disk_used_ratio": 0.9})),
+    "the tail was cut": findings(broker(recovery_findings=["the tail was cut"])),
+    "orders: a, not b": findings(broker(conflicts=[CONFLICT]), broker(conflicts=[CONFLICT])),
+    "is not registered with name server 10.0.0.8:9876": findings(
+        broker(),
+        name_servers=[name_server(broker()), name_server(address="10.0.0.8:9876")],
+    ),
+    "does not answer: gone": findings(
+        broker(), name_servers=[name_server(broker()), name_server(error="gone", process=None)]
+    ),
+}
+
+
+@pytest.mark.parametrize(("words", "found"), ONE_FINDING.items())
+def test_each_fault_is_one_finding(words, found):
+    [one] = found
+    assert words in one.finding
+    assert one.advice
+    assert one.subject
+
+
+def test_a_wipe_is_told_also_when_the_broker_does_not_answer():
+    silent = broker(error="refused", process=None, state=None)
+    assert [one.severity for one in findings(silent, wiped=True)] == [
+        Severity.ERROR,
+        Severity.NOTE,
+    ]
+
+
+def test_a_clock_is_not_judged_by_less_than_the_question_took():
+    assert findings(broker(process=process(ahead_s=4, unsure_s=3.5))) == []
+
+
+def test_a_cluster_on_one_machine_may_use_its_loopback():
+    local = broker(identity(address="127.0.0.1:10911"))
+    assert findings(local, address="127.0.0.1:9876") == []
+
+
+def test_a_young_name_server_is_not_blamed_for_what_it_does_not_know():
+    young = name_server(address="10.0.0.8:9876", warming_up=True)
+    [one] = findings(broker(), name_servers=[name_server(broker()), young])
+    assert one.severity is Severity.NOTE

@@ -1,0 +1,91 @@
+"""``ariane group`` against a real cluster."""
+
+import pytest
+
+from ariane_admin.exits import ExitStatus
+
+
+@pytest.fixture
+def consumed(ariane, lines):
+    """Make a topic with three messages in one queue, of which a group has consumed two."""
+
+    def make(topic, group):
+        ariane("topic", "create", topic, "--queues", "1", "--broker", "broker-a")
+        ariane("produce", topic, lines("one", "two", "three"), "--group", "all")
+        member = ("consume", topic, "--group", group, "--from", "earliest")
+        assert ariane(*member, "--count", "2") == "one\ntwo\n"
+
+    return make
+
+
+def test_a_group_and_its_backlog(ariane, ariane_json, consumed):
+    consumed("g-orders", "g-billing")
+    [row] = [row for row in ariane_json("group", "list") if row["group"] == "g-billing"]
+    assert (row["members"], row["lag"]) == (0, 1)
+    assert row["topics"][-1] == "g-orders"
+    shown = ariane_json("group", "show", "g-billing")
+    assert (shown["group"], shown["lag"]) == ("g-billing", 1)
+    assert shown["oldest"]
+    assert (shown["member_list"], shown["conflicts"]) == ([], [])
+    [queue] = [each for each in shown["queues"] if each["topic"] == "g-orders"]
+    assert (queue["broker"], queue["consumer_offset"], queue["lag"]) == ("broker-a", 2, 1)
+    text = ariane("group", "show", "g-billing")
+    assert "Queues:" in text
+    assert "Conflicts:" not in text
+
+
+def test_a_group_that_is_not_there(ariane):
+    assert "nobody" in ariane("group", "show", "nobody", status=ExitStatus.NOT_FOUND)
+
+
+def test_reset_to_places_and_times(ariane, ariane_json, consumed):
+    consumed("g-reset", "g-resetters")
+
+    def reset(*arguments):
+        rows = ariane_json("group", "reset", "g-resetters", "g-reset", *arguments)
+        return [(row["broker"], row["queue_id"], row["consumer_offset"]) for row in rows]
+
+    def now():
+        queues = ariane_json("group", "show", "g-resetters")["queues"]
+        return [each["consumer_offset"] for each in queues if each["topic"] == "g-reset"]
+
+    assert reset("--to", "earliest", "--dry-run") == [("broker-a", 0, 0)]
+    assert now() == [2]
+    assert reset("--to", "earliest", "--yes") == [("broker-a", 0, 0)]
+    assert now() == [0]
+    assert reset("--to", "latest", "--yes") == [("broker-a", 0, 3)]
+    assert reset("--to", "2020-01-01T00:00:00Z", "--yes") == [("broker-a", 0, 0)]
+    assert reset("--queue", "broker-a:0=1", "--yes") == [("broker-a", 0, 1)]
+    assert now() == [1]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("--to", "earliest"),
+        ("--to", "earliest", "--queue", "broker-a:0=1", "--yes"),
+        ("--queue", "broker-a:0", "--yes"),
+        ("--queue", "broker-b:0=1", "--yes"),
+        ("--to", "yesterday", "--yes"),
+    ],
+)
+def test_resets_that_make_no_sense(ariane, arguments):
+    ariane("topic", "create", "g-sense", "--broker", "broker-a", "--exists-ok")
+    err = ariane("group", "reset", "g-any", "g-sense", *arguments, status=ExitStatus.USAGE)
+    assert len(err.splitlines()) <= 4
+
+
+def test_a_place_that_is_not_kept_is_refused(ariane, consumed):
+    consumed("g-beyond", "g-outside")
+    ariane(
+        *("group", "reset", "g-outside", "g-beyond", "--queue", "broker-a:0=99", "--yes"),
+        status=ExitStatus.REFUSED,
+    )
+
+
+def test_offsets_are_cloned(ariane, ariane_json, consumed):
+    consumed("g-cloned", "g-first")
+    rows = ariane_json("group", "clone", "g-first", "g-second", "g-cloned", "--yes")
+    assert [row["consumer_offset"] for row in rows] == [2]
+    assert ariane("consume", "g-cloned", "--group", "g-second", "--count", "1") == "three\n"

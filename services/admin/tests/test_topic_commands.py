@@ -1,0 +1,71 @@
+"""``ariane topic`` against a real cluster."""
+
+from ariane_admin.exits import ExitStatus
+
+
+def layout(ariane_json, topic):
+    return {
+        row["broker"]: (row["read_queues"], row["write_queues"], row["permission"], row["type"])
+        for row in ariane_json("topic", "show", topic, "--brokers")
+    }
+
+
+def test_a_topic_lies_where_it_is_wanted(ariane, ariane_json):
+    ariane(
+        *("topic", "create", "here", "--queues", "2", "--broker", "broker-b"),
+        *("--type", "fifo", "--permission", "6"),
+    )
+    assert layout(ariane_json, "here") == {"broker-b": (2, 2, "read-write", "fifo")}
+    assert "broker-b" in ariane("topic", "show", "here", "--brokers")
+    err = ariane("topic", "create", "there", "--broker", "broker-z", status=ExitStatus.NOT_FOUND)
+    assert "broker-z" in err
+    err = ariane("topic", "create", "there", "--cluster", "other", status=ExitStatus.NOT_FOUND)
+    assert "other" in err
+
+
+def test_a_topic_is_changed_on_all_brokers_or_on_some(ariane, ariane_json):
+    ariane("topic", "create", "changing", "--queues", "4", "--cluster", "DefaultCluster")
+    rows = ariane_json("topic", "update", "changing", "--write-queues", "2")
+    assert [row["write_queues"] for row in rows] == [2, 2]
+    ariane("topic", "update", "changing", "--permission", "read", "--broker", "broker-a")
+    ariane("topic", "update", "changing", "--type", "normal", "--read-queues", "3")
+    assert layout(ariane_json, "changing") == {
+        "broker-a": (3, 2, "read", "normal"),
+        "broker-b": (3, 2, "read-write", "normal"),
+    }
+
+
+def test_changes_that_make_no_sense(ariane):
+    ariane("topic", "create", "sense")
+    ariane("topic", "update", "sense", status=ExitStatus.USAGE)
+    err = ariane("topic", "update", "sense", "--permission", "7", status=ExitStatus.USAGE)
+    assert "read-write (6)" in err
+    ariane("topic", "update", "nowhere", "--write-queues", "2", status=ExitStatus.NOT_FOUND)
+    err = ariane("topic", "create", "%RETRY%x", status=ExitStatus.REFUSED)
+    assert "reserved" in err.lower() or "system" in err.lower()
+
+
+def test_deleting_asks_first(ariane, ariane_json):
+    ariane("topic", "create", "doomed")
+    err = ariane("topic", "delete", "doomed", status=ExitStatus.USAGE)
+    assert "--yes" in err
+    assert {"topic": "doomed"} in ariane_json("topic", "list")
+    assert ariane_json("topic", "delete", "doomed", "--yes") == {"topic": "doomed", "brokers": 2}
+    assert {"topic": "doomed"} not in ariane_json("topic", "list")
+    ariane("topic", "delete", "doomed", "--yes", status=ExitStatus.NOT_FOUND)
+    ariane("topic", "delete", "doomed", "--yes", "--missing-ok")
+
+
+def test_a_person_may_say_no(ariane, monkeypatch, ariane_json):
+    ariane("topic", "create", "spared")
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("ariane_admin.confirmation.click.confirm", lambda *_a, **_k: False)
+    err = ariane("topic", "delete", "spared", status=ExitStatus.REFUSED)
+    assert err == "ariane: nothing was done\n"
+    assert {"topic": "spared"} in ariane_json("topic", "list")
+
+
+def test_topics_of_the_system_are_listed_when_asked_for(ariane_json):
+    own = {row["topic"] for row in ariane_json("topic", "list")}
+    everything = {row["topic"] for row in ariane_json("topic", "list", "--system")}
+    assert "TBW102" in everything - own
