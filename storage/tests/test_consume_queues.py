@@ -159,3 +159,52 @@ def test_system_disk_opens_what_it_wrote(tmp_path, read_all, fill):
     with Store.open(tmp_path / "deep" / "store", config) as store:
         assert read_all(store, "flights", 1) == before
         assert not Path(tmp_path / "deep" / "store" / "missing").exists()
+
+
+@pytest.mark.parametrize("place", ["record", "checksum name", "entry", "nothing"])
+def test_one_message_at_a_time_is_what_many_at_once_are(bench, fill, place):
+    store = bench.open()
+    results = fill(store, blocks=12)
+    store.close()
+    begin = int(results[3].commit_log_offsets[1])
+    record = store_bytes(bench, begin)
+    queue_file = bench.root / "consumequeue" / "flights" / "0" / f"{0:020d}"
+    path, position = {
+        "record": (bench.segment_path(0), begin + 100),
+        "checksum name": (bench.segment_path(0), begin + record.rindex(b"__CRC32#") + 3),
+        "entry": (queue_file, 4 * 20 + 6),
+        "nothing": (queue_file, 8 * 20 - 1),
+    }[place]
+    bench.disk.flip_bit(path, position, 0)
+    readings = []
+    for max_count in (1, 100):
+        store = replace(bench, disk=bench.disk.copy()).open()
+        queue_offset, high = store.queue_bounds("flights", 0)
+        found = []
+        while queue_offset < high:
+            read = store.read_queue(
+                "flights", 0, queue_offset, max_count=max_count, max_bytes=1 << 20
+            )
+            found.append(b"".join(read.chunks))
+            assert sum(map(len, read.chunks)) == read.sizes.sum()
+            queue_offset = read.next_queue_offset
+        readings.append((b"".join(found), store.damage))
+    assert readings[0] == readings[1]
+    assert (record in readings[0][0]) == (place in {"entry", "nothing"})
+
+
+def store_bytes(bench, commit_log_offset):
+    with bench.open() as store:
+        return bytes(store._finder.record_view(commit_log_offset))
+
+
+def test_a_queue_file_that_somebody_removes_beside_us_stops_nothing(bench, read_all):
+    store = bench.open()
+    store.append_block(block_of("flights", [b"a"] * 3), 0)
+    store.flush_derived()
+    store._parts.queues.close()
+    bench.disk.remove(bench.root / "consumequeue" / "flights" / "0" / f"{0:020d}")
+    store.append_block(block_of("flights", [b"b"] * 2), 0)
+    store.flush_derived()
+    assert [m.body for m in read_all(store, "flights", 0)] == [b"a"] * 3 + [b"b"] * 2
+    store.close()

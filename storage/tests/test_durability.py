@@ -150,6 +150,11 @@ def test_asynchronous_flush_keeps_its_intervals(bench):
     assert schedule.log_due(9_000, enough)  # The clock went back: better now than late.
     assert not schedule.derived_due(10_999)
     assert schedule.derived_due(11_000)
+    schedule.derived_took_ms = 500
+    assert not schedule.derived_due(14_999)
+    assert schedule.derived_due(15_000)
+    schedule.derived_took_ms = 60_000
+    assert schedule.derived_due(70_000)
 
 
 def test_flush_due_does_what_the_clock_says(bench, store):

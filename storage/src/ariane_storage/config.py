@@ -46,8 +46,8 @@ class StoreConfig:
         flush_interval_ms: How often the commit log is flushed under ``FlushMode.ASYNC``.
         flush_least_pages: Pages of 4 KiB that must be waiting for such a flush.
         flush_thorough_interval_ms: How often it is flushed however little waits.
-        derived_interval_ms: How often consume queues, index and checkpoint are written. This is
-            what bounds the work of recovery.
+        derived_interval_ms: How often, at most, consume queues, index and checkpoint are written.
+            This is what bounds the work of recovery.
         store_host: Address that is written into records: IPv4 and port.
         checksum: Whether records must bring room for the checksum of themselves.
         record_bytes_max: Largest record: 4 MiB of body and 64 KiB around it.

@@ -79,11 +79,13 @@ class EntryFiles:
         folder: Where they lie.
     """
 
-    __slots__ = ("_recent", "_shared", "folder")
+    __slots__ = ("_recent", "_shared", "_written", "folder")
 
     def __init__(self, shared: QueueFiles, folder: Path) -> None:
         self._shared = shared
         self._recent: tuple[int, Path] = (-1, folder)
+        # Known to be there: ten thousand queues do not ask for ten thousand files every second.
+        self._written: Path | None = None
         self.folder = folder
 
     def _path(self, first_entry: int) -> Path:
@@ -177,28 +179,40 @@ class EntryFiles:
             content: The entries, encoded.
             unsynced: Told what is to be synced, also by a write that fails halfway.
         """
-        shared = self._shared
+        file_entries = self._shared.file_entries
         while content:
-            place = queue_offset % shared.file_entries
+            place = queue_offset % file_entries
             path = self._path(queue_offset - place)
-            if shared.disk.size_of(path) is None:
-                if not shared.disk.is_folder(self.folder):
-                    # Ten thousand queues are made durable by one sync, not by one each.
-                    unsynced.folders.update(self.folder.parents[:2])
-                    shared.disk.make_folders(self.folder, durable=False)
-                unsynced.folders.add(self.folder)
-                shared.disk.create_sparse(path, shared.file_bytes)
-                if place:
-                    # A queue that starts within a file: holes stand for what was never there.
-                    shared.open_files.write_at(path, 0, holes(place).tobytes())
-            taken = min(len(content), (shared.file_entries - place) * ENTRY_BYTES)
+            if path != self._written and self._shared.disk.size_of(path) is None:
+                self._make(path, place, unsynced)
+            taken = min(len(content), (file_entries - place) * ENTRY_BYTES)
             unsynced.files.add(path)
-            shared.open_files.write_at(path, place * ENTRY_BYTES, content[:taken])
+            try:
+                self._shared.open_files.write_at(path, place * ENTRY_BYTES, content[:taken])
+            except FileNotFoundError:
+                # Somebody has removed it beside us: zeros stand for what reads find again.
+                self._make(path, 0, unsynced)
+                continue
+            self._written = path
             content = content[taken:]
             queue_offset += taken // ENTRY_BYTES
 
+    def _make(self, path: Path, place: int, unsynced: Unsynced) -> None:
+        """Make a file whose first entry is to be at a place of it."""
+        shared = self._shared
+        if not shared.disk.is_folder(self.folder):
+            # Ten thousand queues are made durable by one sync, not by one each.
+            unsynced.folders.update(self.folder.parents[:2])
+            shared.disk.make_folders(self.folder, durable=False)
+        unsynced.folders.add(self.folder)
+        shared.disk.create_sparse(path, shared.file_bytes)
+        if place:
+            # A queue that starts within a file: holes stand for what was never there.
+            shared.open_files.write_at(path, 0, holes(place).tobytes())
+
     def remove_from(self, queue_offset: int, starts: list[int]) -> None:
         """Remove entries from a queue offset on: whole files, and zeros in the place of others."""
+        self._written = None
         disk, file_entries = self._shared.disk, self._shared.file_entries
         for start in reversed(starts):
             path = self._path(start)
@@ -216,6 +230,7 @@ class EntryFiles:
 
     def remove_below(self, queue_offset: int) -> None:
         """Remove files that lie below a queue offset, but the last."""
+        self._written = None
         for start in self.starts()[:-1]:
             if start + self._shared.file_entries > queue_offset:
                 break
@@ -225,6 +240,7 @@ class EntryFiles:
 
     def remove_all(self) -> None:
         """Delete all files and their folder."""
+        self._written = None
         for start in self.starts():
             self._shared.open_files.forget(self._path(start))
         self._shared.disk.remove_folder(self.folder)

@@ -15,6 +15,9 @@ from ariane_storage.config import FlushMode, StoreConfig
 from ariane_storage.errors import StorePoisoned
 
 _PAGE_BYTES: Final = 4096
+_REST: Final = 10
+"""Derived files rest so many times as long as writing them took."""
+_DERIVED_INTERVAL_MAX_MS: Final = 60_000
 _T = TypeVar("_T")
 
 
@@ -70,11 +73,13 @@ class FlushSchedule:
         config: Intervals and least sizes.
         log_flushed_ms: When the commit log was flushed last.
         derived_flushed_ms: When derived files were.
+        derived_took_ms: How long that took.
     """
 
     config: StoreConfig
     log_flushed_ms: int = 0
     derived_flushed_ms: int = 0
+    derived_took_ms: int = 0
 
     def log_due(self, now_ms: int, waiting_bytes: int) -> bool:
         """Whether the commit log is to be flushed now.
@@ -95,5 +100,11 @@ class FlushSchedule:
         return enough or thorough or config.flush_mode is FlushMode.SYNC
 
     def derived_due(self, now_ms: int) -> bool:
-        """Whether consume queues, index and checkpoint are to be written now."""
-        return not 0 <= now_ms - self.derived_flushed_ms < self.config.derived_interval_ms
+        """Whether consume queues, index and checkpoint are to be written now.
+
+        Ten thousand queues take longer than a few: appends beside must not feel it, so that a tenth
+        of the time is the most that this takes.
+        """
+        wait_ms = max(self.config.derived_interval_ms, _REST * self.derived_took_ms)
+        elapsed = now_ms - self.derived_flushed_ms
+        return not 0 <= elapsed < min(wait_ms, _DERIVED_INTERVAL_MAX_MS)

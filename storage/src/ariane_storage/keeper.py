@@ -79,6 +79,7 @@ class Keeper:
         now_ms = parts.clock.now_ms()
         if schedule.derived_due(now_ms):
             self.flush_derived()
+            schedule.derived_took_ms = parts.clock.now_ms() - now_ms
             schedule.derived_flushed_ms = schedule.log_flushed_ms = now_ms
         elif schedule.log_due(now_ms, parts.log.write_offset - parts.log.flushed_offset):
             self.flush()

@@ -12,7 +12,7 @@ from ariane_storage.consume_queue_entry import Entries
 from ariane_storage.errors import QueueOffsetOutOfRange
 from ariane_storage.parts import StoreParts
 from ariane_storage.queue_repair import settle_fault
-from ariane_storage.read import QueueRead, QueueReadStatus, gather, select
+from ariane_storage.read import QueueRead, QueueReadStatus, gather, select, whole_record
 from ariane_storage.record_finder import entry_timestamp
 from ariane_storage.time_lookup import TimeBoundary, find_by_time
 
@@ -55,7 +55,12 @@ class QueueReader:
         window = max_count
         if tag_codes is not None:
             window = max(window, parts.config.scan_entries_max)
-        entries = queue.entries(queue_offset, min(window, high - queue_offset))
+        count = min(window, high - queue_offset)
+        if count == 1:
+            only = self._read_one(queue, queue_offset, tag_codes, (low, high))
+            if only is not None:
+                return only
+        entries = queue.entries(queue_offset, count)
         selection = select(
             entries,
             queue_offset,
@@ -94,6 +99,35 @@ class QueueReader:
             sizes=sizes.astype("i4"),
         )
 
+    def _read_one(
+        self,
+        queue: ConsumeQueue,
+        queue_offset: int,
+        tag_codes: Collection[int] | None,
+        bounds: tuple[int, int],
+    ) -> QueueRead | None:
+        """The only message that there is to read, if nothing is to be said against it."""
+        commit_log_offset, size, tag_code = queue.entry_at(queue_offset)
+        if tag_codes is not None and tag_code not in tag_codes:
+            return None
+        record = whole_record(
+            self._parts.log,
+            commit_log_offset,
+            size,
+            queue_offset,
+            trusted_from=self._parts.trusted_from,
+        )
+        if record is None:
+            return None
+        return QueueRead(
+            status=QueueReadStatus.FOUND,
+            next_queue_offset=QueueOffset(queue_offset + 1),
+            min_queue_offset=QueueOffset(bounds[0]),
+            max_queue_offset=QueueOffset(bounds[1]),
+            chunks=[record],
+            sizes=np.array((size,), np.int32),
+        )
+
     def _settle(
         self, queue: ConsumeQueue, queue_offset: int, entries: Entries, faults: list[int]
     ) -> bool:
@@ -124,8 +158,8 @@ class QueueReader:
         low, high = self._bounds(queue, limit)
 
         def stored_at(queue_offset: int) -> int | None:
-            entry = queue.entries(queue_offset, 1)[0]
-            return entry_timestamp(parts.log, int(entry["commit_log_offset"]), int(entry["size"]))
+            commit_log_offset, size, _ = queue.entry_at(queue_offset)
+            return entry_timestamp(parts.log, commit_log_offset, size)
 
         return find_by_time(low, high, timestamp_ms, boundary, stored_at)
 

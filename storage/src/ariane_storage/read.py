@@ -13,16 +13,21 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
+from struct import Struct
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ariane_record import record_checksum_ok
 from ariane_record.layout import RECORD_BYTES_MIN, QueueOffset
 from ariane_storage.commit_log import CommitLog
 from ariane_storage.consume_queue_entry import HOLE_SIZE, Entries
 from ariane_storage.fields import Int64s, headers
 from ariane_storage.record_places import checksum_faults, locate
+
+_unpack_identity = Struct(">i16xqq").unpack_from
+"""Size, queue offset and commit-log offset of a record."""
 
 _NO_SIZES: Final = np.empty(0, np.int32)
 
@@ -178,6 +183,38 @@ def gather(
             kept.append(part.sizes)
     sizes = np.concatenate(kept) if kept else np.empty(0, np.int64)
     return chunks, sizes
+
+
+def whole_record(
+    log: CommitLog, commit_log_offset: int, size: int, queue_offset: int, *, trusted_from: int
+) -> memoryview | None:
+    """One record, if it is beyond doubt the one that its entry means.
+
+    For one record a step of numpy costs more than the work itself: this takes a tenth of the time
+    of ``gather``. Whatever it is in doubt about is left to that.
+
+    Args:
+        log: Where it lies.
+        commit_log_offset: Where it starts.
+        size: Its bytes.
+        queue_offset: Its place in the queue.
+        trusted_from: A record at or above this commit-log offset needs no checksum.
+    """
+    if not RECORD_BYTES_MIN <= size < HOLE_SIZE:
+        return None
+    record = log.view_of(commit_log_offset, size)
+    if record is None:
+        return None
+    found_size, found_queue_offset, found_commit_log_offset = _unpack_identity(record)
+    if (found_size, found_queue_offset, found_commit_log_offset) != (
+        size,
+        queue_offset,
+        commit_log_offset,
+    ):
+        return None
+    if commit_log_offset < trusted_from and not record_checksum_ok(record, required=True):
+        return None
+    return record
 
 
 def _sound(view: memoryview, begin: int, part: Selection, trusted_from: int) -> NDArray[np.bool_]:
