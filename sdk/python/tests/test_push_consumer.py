@@ -488,7 +488,8 @@ async def test_members_must_agree(make_consumer):
         {"start": "yesterday"},
         {"start": datetime(2024, 1, 1)},  # noqa: DTZ001 - that is the mistake.
         {"batch_size": 0},
-        {"ordered": True},
+        {"ordered": True, "model": "broadcasting"},
+        {"ordered": True, "settings": ConsumerSettings(queue_concurrency=2)},
         {"tags": "a ||"},
     ],
 )

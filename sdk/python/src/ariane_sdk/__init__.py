@@ -11,6 +11,7 @@ from ariane_sdk._allocation import (
     GroupFacts,
 )
 from ariane_sdk._cluster_client import ClusterClient, GroupMember, LiveBroker, QueueLag
+from ariane_sdk._conflicts import ConflictSide, SubscriptionConflict
 from ariane_sdk._consistent_hash import ConsistentHash
 from ariane_sdk._machine_room import MachineRoom, MachineRoomNearby
 from ariane_sdk._message import (
@@ -37,6 +38,7 @@ __all__ = [
     "CircularAveraging",
     "ClusterClient",
     "Configured",
+    "ConflictSide",
     "ConsistentHash",
     "ConsumerSettings",
     "GroupFacts",
@@ -56,6 +58,7 @@ __all__ = [
     "Route",
     "SendResult",
     "Sticky",
+    "SubscriptionConflict",
     "TimeBoundary",
     "error_from_rpc",
 ]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
 from datetime import datetime
-from typing import TypeVar
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeVar
 
 from grpc.aio import AioRpcError
 
@@ -28,6 +29,33 @@ from ariane_sdk._timestamps import timestamp_from
 from ariane_sdk.errors import CallError, ServiceUnavailable
 
 Answer = TypeVar("Answer")
+
+
+class KnownOffset(NamedTuple):
+    """What a broker knows of a group's offset in a queue.
+
+    Attributes:
+        queue_offset: The next queue offset that the group will consume; nothing if it has none.
+        reset_epoch: How often that was set anew.
+    """
+
+    queue_offset: int | None
+    reset_epoch: int
+
+
+class OffsetEpochs(NamedTuple):
+    """What an offset is fenced by when it is stored.
+
+    Attributes:
+        lock_epoch: Of the lock of the queue; nothing if there is none.
+        reset_epoch: Of the offset that consuming began with; nothing if that is not known.
+    """
+
+    lock_epoch: int | None = None
+    reset_epoch: int | None = None
+
+
+NO_EPOCHS: Final = OffsetEpochs()
 
 
 async def answer_of(call: Awaitable[Answer], peer: str) -> Answer:
@@ -112,6 +140,21 @@ class BrokerCalls:
         Raises:
             CallError: The broker did not tell.
         """
+        known = await self.known_offsets(broker, group, queues)
+        return {
+            queue: offset.queue_offset
+            for queue, offset in known.items()
+            if offset.queue_offset is not None
+        }
+
+    async def known_offsets(
+        self, broker: BrokerRoute, group: str, queues: Sequence[MessageQueue]
+    ) -> dict[MessageQueue, KnownOffset]:
+        """What a broker knows of a group's offsets in queues.
+
+        Raises:
+            CallError: The broker did not tell.
+        """
         if not queues:
             return {}
         request = GetConsumerOffsetsRequest(
@@ -125,9 +168,10 @@ class BrokerCalls:
             peer_name(broker),
         )
         return {
-            MessageQueue(entry.topic, broker.broker_name, entry.queue_id): entry.queue_offset
+            MessageQueue(entry.topic, broker.broker_name, entry.queue_id): KnownOffset(
+                entry.queue_offset if entry.HasField("queue_offset") else None, entry.reset_epoch
+            )
             for entry in response.offsets
-            if entry.HasField("queue_offset")
         }
 
     async def store_offsets(
@@ -138,8 +182,17 @@ class BrokerCalls:
         *,
         client_id: str = "",
         durable: bool = False,
+        epochs: Mapping[MessageQueue, OffsetEpochs] = MappingProxyType({}),
     ) -> dict[MessageQueue, CallError]:
         """Store consumer offsets of a group for queues of a broker.
+
+        Args:
+            broker: The broker.
+            group: The group.
+            offsets: The next queue offset to be consumed, by queue.
+            client_id: Who stores; empty for tools.
+            durable: Whether to return only once they are on the broker's disk.
+            epochs: What fences them, by queue.
 
         Returns:
             Why some were refused; empty when all were stored.
@@ -152,7 +205,11 @@ class BrokerCalls:
             client_id=client_id,
             offsets=[
                 QueueConsumerOffset(
-                    topic=queue.topic, queue_id=queue.queue_id, queue_offset=queue_offset
+                    topic=queue.topic,
+                    queue_id=queue.queue_id,
+                    queue_offset=queue_offset,
+                    lock_epoch=epochs.get(queue, NO_EPOCHS).lock_epoch,
+                    reset_epoch=epochs.get(queue, NO_EPOCHS).reset_epoch,
                 )
                 for queue, queue_offset in offsets.items()
             ],

@@ -12,8 +12,10 @@ from ariane.broker.v1.topic_service_pb2 import CreateTopicRequest, DeleteTopicRe
 from ariane.namesrv.v1 import route_pb2
 from ariane_record import is_system_topic
 from ariane_sdk._broker_calls import answer_of
+from ariane_sdk._conflicts import SubscriptionConflict, conflicts_at
 from ariane_sdk._limits import checked_group, checked_topic
 from ariane_sdk._message import MessageQueue
+from ariane_sdk._offset_resets import OffsetResets, ResetTarget
 from ariane_sdk._route import PRIMARY_ID, BrokerRoute, Route
 from ariane_sdk._stateless_client import StatelessClient
 from ariane_sdk._timestamps import moment_from
@@ -257,6 +259,76 @@ class ClusterClient(StatelessClient):
 
         await self._at_every_primary(ask)
         return sorted(lags, key=lambda lag: lag.message_queue)
+
+    async def reset_offsets(
+        self, group: str, topic: str, to: ResetTarget, *, validate_only: bool = False
+    ) -> dict[MessageQueue, int]:
+        """Set a group's offsets in a topic anew, whether its members are online or not.
+
+        Members are told, drop what they hold, and go on from there; what they had in work is
+        not stored any longer.
+
+        Args:
+            group: The group.
+            topic: The topic.
+            to: "earliest", "latest", the first message stored at or after a time, or a table of
+                queue offsets; queues that a table does not name stay as they are.
+            validate_only: Whether only to tell what the offsets would be.
+
+        Returns:
+            The offsets as they are, or would be, now.
+
+        Raises:
+            IllegalArgument: The target is none.
+            RouteNotFound: No live broker carries the topic.
+            GroupNotFound: No broker of the topic knows the group.
+            QueueOffsetOutOfRange: A table names an offset that is not kept.
+            CallError: A broker refused; others may have done it.
+        """
+        resets = await self._resets(topic)
+        return await resets.reset(checked_group(group), to, validate_only=validate_only)
+
+    async def clone_offsets(
+        self, group: str, target_group: str, topic: str
+    ) -> dict[MessageQueue, int]:
+        """Copy a group's offsets in a topic to another group, which is made where it is missing.
+
+        To members of the target group it is a reset: they are told, and go on from there.
+
+        Returns:
+            The copied offsets.
+
+        Raises:
+            RouteNotFound: No live broker carries the topic.
+            GroupNotFound: No broker of the topic knows the group.
+            CallError: A broker refused; others may have done it.
+        """
+        resets = await self._resets(topic)
+        return await resets.clone(checked_group(group), checked_group(target_group))
+
+    async def subscription_conflicts(self, group: str = "") -> list[SubscriptionConflict]:
+        """Members that do not want the same: those let in now, and those refused in the last hour.
+
+        Args:
+            group: Only this group; all if empty.
+
+        Raises:
+            NameServersUnreachable: None answered.
+            CallError: A broker did not tell.
+        """
+        found: list[SubscriptionConflict] = []
+        connections, timeout_s = self._session.connections, self._call_timeout_s
+
+        async def ask(broker: LiveBroker) -> None:
+            name, address = broker.broker_name, broker.address
+            found.extend(await conflicts_at(connections, name, address, group, timeout_s=timeout_s))
+
+        await self._at_every_primary(ask)
+        return sorted(found, key=lambda c: (c.group, c.broker_name, c.newcomer.client_id))
+
+    async def _resets(self, topic: str) -> OffsetResets:
+        route = await self.route(checked_topic(topic))
+        return OffsetResets(self._session.connections, route, timeout_s=self._call_timeout_s)
 
     async def _at_every_primary(self, act: Callable[[LiveBroker], Awaitable[None]]) -> None:
         """Do something with every primary at the same time; the first error is raised last."""

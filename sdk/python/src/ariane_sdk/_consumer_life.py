@@ -22,13 +22,21 @@ from ariane_sdk._offset_file import OffsetFile
 from ariane_sdk._offset_keeping import BrokerOffsets, OffsetKeeping
 from ariane_sdk._owned_queue import MakeOwned
 from ariane_sdk._owned_queues import OwnedQueues
-from ariane_sdk._route import Route
+from ariane_sdk._queue_lock_calls import QueueLockCalls
+from ariane_sdk._queue_locks import QueueLocks
+from ariane_sdk._route import BrokerRoute, Route
 from ariane_sdk._session import Session
 from ariane_sdk._settings import ConsumerSettings
 from ariane_sdk._start_position import StartPosition
 from ariane_sdk._tag_filter import TagFilter
 from ariane_sdk._tasks import loop_for_ever, start_task
-from ariane_sdk.errors import CallError, ClientNotRunning, IllegalArgument, RouteNotFound
+from ariane_sdk.errors import (
+    CallError,
+    ClientNotRunning,
+    IllegalArgument,
+    RouteNotFound,
+    ServiceUnavailable,
+)
 
 GOODBYE_TIMEOUT_S: Final = 1.0
 """How long a broker may take to end the stream of a consumer that leaves."""
@@ -63,6 +71,7 @@ class ConsumerPlan:
         settings: How the consumer behaves.
         clock: Paces everything.
         random: Chance.
+        ordered: Whether queues are consumed in order, under the broker's locks.
     """
 
     addresses: Sequence[str]
@@ -74,6 +83,7 @@ class ConsumerPlan:
     settings: ConsumerSettings
     clock: Clock
     random: Random
+    ordered: bool = False
 
 
 class ConsumerLife:
@@ -86,10 +96,12 @@ class ConsumerLife:
         stopped: Set when it has stopped, or cannot go on.
         on_end: Called when it begins to stop, or cannot go on.
         owned: Its queues; there are none before it starts.
+        locks: The locks of its queues, if it consumes in order; there are none before it starts.
         session: Its connections; there are none before it starts.
     """
 
     owned: OwnedQueues
+    locks: QueueLocks
     session: Session
 
     def __init__(self, plan: ConsumerPlan) -> None:
@@ -166,8 +178,23 @@ class ConsumerLife:
             client_id=self.client_id,
             strategy=plan.strategy,
         )
+        self.locks = QueueLocks(
+            QueueLockCalls(
+                session.connections,
+                group=plan.group,
+                client_id=self.client_id,
+                timeout_s=plan.settings.call_timeout_s,
+            ),
+            broker_of=self._broker_of,
+            on_lost=self._drop,
+            settings=plan.settings,
+            clock=plan.clock,
+        )
         keeping: OffsetKeeping = keeping_file or BrokerOffsets(
-            session.calls, group=plan.group, client_id=self.client_id
+            session.calls,
+            group=plan.group,
+            client_id=self.client_id,
+            lock_epoch_of=self.locks.epoch_of,
         )
         self.owned = OwnedQueues(
             session,
@@ -176,7 +203,10 @@ class ConsumerLife:
             filters=plan.filters,
             start=plan.start,
             keeping=keeping,
+            locks=self.locks if plan.ordered else None,
             make_owned=make_owned,
+            on_lost=self._rebalance_wanted.set,
+            on_fatal=self._fail,
             settings=plan.settings,
             clock=plan.clock,
         )
@@ -188,6 +218,9 @@ class ConsumerLife:
             raise
         session.routes.start()
         self._tasks.append(start_task(self.owned.store_loop(), "store-offsets"))
+        if plan.ordered:
+            renew = loop_for_ever(self.locks.renew_by_and_by, plan.clock)
+            self._tasks.append(start_task(renew, "renew-locks"))
         if not by_hand:
             self._rebalance_wanted.set()
             rebalance = loop_for_ever(self._rebalance_when_wanted, plan.clock)
@@ -297,7 +330,7 @@ class ConsumerLife:
             plan.group,
             plan.filters,
             plan.strategy,
-            ordered=False,
+            ordered=plan.ordered,
             broadcasting=plan.model == "broadcasting",
             zone=plan.settings.zone,
         )
@@ -329,6 +362,16 @@ class ConsumerLife:
             return
         errors = [a.error for a in attachments if a.error is not None]
         raise errors[0] if errors else CallError("no broker of the topics has an address")
+
+    def _drop(self, queue: MessageQueue) -> None:
+        self.owned.drop(queue)
+
+    def _broker_of(self, queue: MessageQueue) -> BrokerRoute:
+        route = self.session.routes.cached(queue.topic)
+        broker = route.broker(queue.broker_name) if route is not None else None
+        if broker is None:
+            raise ServiceUnavailable(f"broker {queue.broker_name} is in no route", retriable=True)
+        return broker
 
     def _hear(self, response: AttachResponse) -> None:
         kind = response.WhichOneof("content")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from ariane_sdk._broker_calls import BrokerCalls
+from ariane_sdk._broker_calls import BrokerCalls, OffsetEpochs
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._route import BrokerRoute
 from ariane_sdk.errors import CallError
@@ -44,30 +44,58 @@ class OffsetKeeping(Protocol):
 
 
 class BrokerOffsets:
-    """Offsets of a clustering group: each broker keeps those of its queues."""
+    """Offsets of a clustering group: each broker keeps those of its queues.
 
-    def __init__(self, calls: BrokerCalls, *, group: str, client_id: str) -> None:
+    What is stored carries the epochs that fence it: of the lock of a queue that is consumed in
+    order, and of the last reset that this consumer knows of, so that it does not undo a newer one.
+    """
+
+    def __init__(
+        self,
+        calls: BrokerCalls,
+        *,
+        group: str,
+        client_id: str,
+        lock_epoch_of: Callable[[MessageQueue], int | None] = lambda _: None,
+    ) -> None:
         """Keep nothing here.
 
         Args:
             calls: Asks the brokers.
             group: The consumer group.
             client_id: The consumer.
+            lock_epoch_of: The epoch of the lock of a queue; nothing if there is none.
         """
         self._calls = calls
         self._group = group
         self._client_id = client_id
+        self._lock_epoch_of = lock_epoch_of
+        self._reset_epochs: dict[MessageQueue, int] = {}
 
     async def load(
         self, broker: BrokerRoute, queues: Sequence[MessageQueue]
     ) -> dict[MessageQueue, int]:
         """The offsets that the broker keeps."""
-        return await self._calls.stored_offsets(broker, self._group, queues)
+        known = await self._calls.known_offsets(broker, self._group, queues)
+        offsets: dict[MessageQueue, int] = {}
+        for queue, offset in known.items():
+            self._reset_epochs[queue] = offset.reset_epoch
+            if offset.queue_offset is not None:
+                offsets[queue] = offset.queue_offset
+        return offsets
 
     async def store(
         self, broker: BrokerRoute, offsets: Mapping[MessageQueue, int], *, durable: bool = False
     ) -> dict[MessageQueue, CallError]:
         """Have the broker keep offsets."""
         return await self._calls.store_offsets(
-            broker, self._group, offsets, client_id=self._client_id, durable=durable
+            broker,
+            self._group,
+            offsets,
+            client_id=self._client_id,
+            durable=durable,
+            epochs={
+                queue: OffsetEpochs(self._lock_epoch_of(queue), self._reset_epochs.get(queue))
+                for queue in offsets
+            },
         )

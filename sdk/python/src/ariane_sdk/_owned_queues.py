@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -13,7 +13,8 @@ from ariane_sdk._log import logger
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._offset_keeping import OffsetKeeping
 from ariane_sdk._owned_queue import MakeOwned, OwnedQueue
-from ariane_sdk._pull_loop import PullLoop
+from ariane_sdk._pull_loop import LOST_REASONS, PullLoop
+from ariane_sdk._queue_locks import QueueLocks
 from ariane_sdk._route import BrokerRoute
 from ariane_sdk._session import Session
 from ariane_sdk._settings import ConsumerSettings
@@ -38,7 +39,10 @@ class OwnedQueues:
         filters: Mapping[str, TagFilter],
         start: StartPosition,
         keeping: OffsetKeeping,
+        locks: QueueLocks | None,
         make_owned: MakeOwned,
+        on_lost: Callable[[], None],
+        on_fatal: Callable[[CallError], None],
         settings: ConsumerSettings,
         clock: Clock,
     ) -> None:
@@ -51,7 +55,10 @@ class OwnedQueues:
             filters: What is wanted of each topic.
             start: Where the group begins in a queue that it has never consumed.
             keeping: Keeps offsets.
+            locks: The locks of queues that are consumed in order; nothing without order.
             make_owned: Makes what a queue is handed out by.
+            on_lost: Told that a queue was dropped which may fall to this consumer again.
+            on_fatal: Told that the group does not let this consumer in any longer.
             settings: How the consumer behaves.
             clock: Paces repeats.
         """
@@ -65,7 +72,10 @@ class OwnedQueues:
         self._born = datetime.fromtimestamp(clock.now_ms() / 1000, UTC)
         self._first_queues: dict[str, Collection[MessageQueue]] = {}
         self._keeping = keeping
+        self._locks = locks
         self._make_owned = make_owned
+        self._on_lost = on_lost
+        self._on_fatal = on_fatal
         self._settings = settings
         self._clock = clock
         self._wanted: set[MessageQueue] = set()
@@ -150,6 +160,21 @@ class OwnedQueues:
         for queue in [queue for queue in self._works if queue.topic == topic]:
             self._give_up(queue, store=False)
 
+    def drop(self, queue: MessageQueue, error: CallError | None = None) -> None:
+        """Stop a queue at once that another member owns, or whose offset was set anew.
+
+        Args:
+            queue: The queue.
+            error: What the broker says, if that is how it came out.
+        """
+        if error is not None:
+            logger.warning("%s is dropped: %s", queue, error)
+        if self._locks is not None and not (error and error.reason == "CONSUMER_OFFSET_RESET"):
+            self._locks.lose(queue)
+        if queue in self._works:
+            self._give_up(queue, store=False, timeout_s=0.0)
+            self._on_lost()
+
     async def store_loop(self) -> None:
         """Store offsets every few seconds."""
         await loop_for_ever(self._store_by_and_by, self._clock)
@@ -203,6 +228,7 @@ class OwnedQueues:
             await self.store(durable=True)
         except ArianeError as error:
             logger.warning("the last offsets of group %s are not stored: %s", self._group, error)
+        await self._give_back(self._works)
         self._works.clear()
 
     async def _store_at(
@@ -211,7 +237,10 @@ class OwnedQueues:
         broker = self._broker(broker_name, next(iter(offsets)).topic)
         refused = await self._keeping.store(broker, offsets, durable=durable)
         for queue, error in refused.items():
-            logger.warning("the offset of %s is not stored: %s", queue, error)
+            if error.reason in LOST_REASONS:
+                self.drop(queue, error)
+            else:
+                logger.warning("the offset of %s is not stored: %s", queue, error)
         for queue, consumer_offset in offsets.items():
             work = self._works.get(queue)
             if work is not None and queue not in refused:
@@ -225,21 +254,27 @@ class OwnedQueues:
             await self._clock.sleep(handover_s)
             releases = [self._releases[queue] for queue in queues if queue in self._releases]
             await asyncio.gather(*releases, return_exceptions=True)
-            while wanted := [queue for queue in queues if queue in self._wanted]:
+            while wanted := [q for q in queues if q in self._wanted and q not in self._works]:
                 try:
-                    await self._begin(broker_name, wanted)
+                    if await self._begin(broker_name, wanted):
+                        return
                 except CallError as error:
                     logger.info("%d queues are taken over later: %s", len(wanted), error)
-                    await self._clock.sleep(ACQUIRE_RETRY_S)
-                else:
-                    return
+                await self._clock.sleep(ACQUIRE_RETRY_S)
         finally:
+            # What was locked on the way and is not wanted any longer.
+            owned = self._works.keys() | self._releases.keys()
+            await self._give_back([queue for queue in queues if queue not in owned])
             self._acquiring.difference_update(queues)
             if not self._acquiring:
                 self._acquired.set()
 
-    async def _begin(self, broker_name: str, queues: Sequence[MessageQueue]) -> None:
+    async def _begin(self, broker_name: str, queues: Sequence[MessageQueue]) -> bool:
+        """Whether all queues are owned now; some may be locked by other members yet."""
         broker = self._broker(broker_name, queues[0].topic)
+        wanted_count = len(queues)
+        if self._locks is not None:
+            queues = await self._locks.acquire(broker, queues)
         start = {queue: self._start_of(queue) for queue in queues}
         offsets, stored = await begin_offsets(self._calls, self._keeping, broker, queues, start)
         first = {queue: offset for queue, offset in offsets.items() if queue not in stored}
@@ -249,6 +284,7 @@ class OwnedQueues:
         for queue, begin_offset in offsets.items():
             if queue in self._wanted and queue not in self._works:
                 self._start_work(queue, begin_offset)
+        return len(queues) == wanted_count
 
     def _start_of(self, queue: MessageQueue) -> StartPosition:
         """Where to begin in a queue that the group has never consumed.
@@ -268,23 +304,43 @@ class OwnedQueues:
         work.start()
         loop.add(work)
 
-    def _give_up(self, queue: MessageQueue, *, store: bool) -> None:
+    def _give_up(self, queue: MessageQueue, *, store: bool, timeout_s: float | None = None) -> None:
         work = self._works.pop(queue)
         self._pull_loop(queue.broker_name).remove(queue)
-        task = start_task(self._release(work, store=store), f"release-{queue}")
+        if timeout_s is None:
+            timeout_s = self._settings.release_timeout_s
+        release = self._release(work, store=store, timeout_s=timeout_s)
+        task = start_task(release, f"release-{queue}")
         self._releases[queue] = task
         task.add_done_callback(lambda _: self._releases.pop(queue, None))
 
-    async def _release(self, work: OwnedQueue, *, store: bool) -> None:
-        consumer_offset = await work.release(self._settings.release_timeout_s)
-        if not store or consumer_offset == work.stored_offset:
-            return
+    async def _release(self, work: OwnedQueue, *, store: bool, timeout_s: float) -> None:
+        consumer_offset = await work.release(timeout_s)
         queue = work.queue
         try:
-            broker = self._broker(queue.broker_name, queue.topic)
-            await self._keeping.store(broker, {queue: consumer_offset})
+            if store and consumer_offset != work.stored_offset:
+                broker = self._broker(queue.broker_name, queue.topic)
+                refused = await self._keeping.store(broker, {queue: consumer_offset})
+                for error in refused.values():
+                    logger.warning("the last offset of %s is not stored: %s", queue, error)
         except CallError as error:
             logger.warning("the last offset of %s is not stored: %s", queue, error)
+        finally:
+            await self._give_back([queue])
+
+    async def _give_back(self, queues: Iterable[MessageQueue]) -> None:
+        """Let other members lock queues; their offsets are stored."""
+        if self._locks is None:
+            return
+        by_broker: dict[str, list[MessageQueue]] = defaultdict(list)
+        for queue in queues:
+            by_broker[queue.broker_name].append(queue)
+        for broker_name, given in by_broker.items():
+            try:
+                broker = self._broker(broker_name, given[0].topic)
+            except CallError:
+                continue  # Nobody knows where it is; the locks die by themselves.
+            await self._locks.give_back(broker, given)
 
     def _pull_loop(self, broker_name: str) -> PullLoop:
         loop = self._pull_loops.get(broker_name)
@@ -298,7 +354,9 @@ class OwnedQueues:
                 filters=self._filters,
                 settings=self._settings,
                 clock=self._clock,
-                on_trouble=self._suspect_route,
+                on_trouble=self._suspect,
+                on_lost=self.drop,
+                lock_epoch_of=self._locks.epoch_of if self._locks is not None else lambda _: None,
             )
         return loop
 
@@ -317,7 +375,10 @@ class OwnedQueues:
             raise ServiceUnavailable(f"broker {broker_name} is in no route now", retriable=True)
         return broker
 
-    def _suspect_route(self, topic: str, _error: CallError) -> None:
+    def _suspect(self, topic: str, error: CallError) -> None:
+        """A pull failed: the route may be out of date, or the group may have refused it."""
+        if error.reason == "SUBSCRIPTION_CONFLICT":
+            self._on_fatal(error)
         task = start_task(self._refresh(topic), f"suspect-{topic}")
         self._acquisitions.add(task)
         task.add_done_callback(self._acquisitions.discard)

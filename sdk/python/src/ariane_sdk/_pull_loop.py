@@ -49,6 +49,10 @@ HOLD_GRACE_S: Final = 5.0
 """How much longer than the hold a call may take."""
 
 
+LOST_REASONS: Final = frozenset({"QUEUE_LOCKED", "QUEUE_LOCK_FENCED", "CONSUMER_OFFSET_RESET"})
+"""The queue is to be dropped: another member owns it, or its offset was set anew."""
+
+
 class PullLoop:
     """Pulls from one broker for as long as any queue there is owned."""
 
@@ -64,6 +68,8 @@ class PullLoop:
         settings: ConsumerSettings,
         clock: Clock,
         on_trouble: Callable[[str, CallError], None],
+        on_lost: Callable[[MessageQueue, CallError], None],
+        lock_epoch_of: Callable[[MessageQueue], int | None],
     ) -> None:
         """Own no queue yet.
 
@@ -77,6 +83,8 @@ class PullLoop:
             settings: How the consumer behaves.
             clock: Paces repeats.
             on_trouble: Told the topic and the error when a route may be out of date.
+            on_lost: Told of a queue that another member has locked.
+            lock_epoch_of: The epoch of the lock of a queue; nothing if there is none.
         """
         self.broker_name = broker_name
         self._connections = connections
@@ -87,6 +95,8 @@ class PullLoop:
         self._settings = settings
         self._clock = clock
         self._on_trouble = on_trouble
+        self._on_lost = on_lost
+        self._lock_epoch_of = lock_epoch_of
         self._works: dict[tuple[str, int], OwnedQueue] = {}
         self._asked: dict[tuple[str, int], int] = {}
         self._call: UnaryUnaryCall[PullRecordsRequest, PullRecordsResponse] | None = None
@@ -219,6 +229,7 @@ class PullLoop:
                     queue_offset=work.window.next_pull_offset,
                     record_count_max=settings.queue_message_count_max - work.window.message_count,
                     size_bytes_max=settings.queue_bytes_max - work.window.size_bytes,
+                    lock_epoch=self._lock_epoch_of(work.queue),
                 )
                 for (topic, queue_id), work in ready.items()
             ],
@@ -241,6 +252,8 @@ class PullLoop:
             error = error_from_status(records.error, peer=f"broker {self.broker_name}")
             if isinstance(error, QueueOffsetOutOfRange):
                 self._move_into_range(work, records)
+            elif error.reason in LOST_REASONS:
+                self._on_lost(work.queue, error)
             else:
                 self._queue_failed(work, error)
             return

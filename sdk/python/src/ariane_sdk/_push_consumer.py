@@ -20,6 +20,7 @@ from ariane_sdk._limits import checked_group
 from ariane_sdk._listener import Listener, ListenerCalls
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._name_servers import parse_addresses
+from ariane_sdk._ordered_work import OrderedQueueWork
 from ariane_sdk._queue_work import QueueWork
 from ariane_sdk._settings import ConsumerSettings
 from ariane_sdk._start_position import StartPosition, checked_start
@@ -78,8 +79,9 @@ class PushConsumer:
             batch_size: Messages for one call of the listener, at most.
             model: "clustering": each message to one member, offsets in the brokers.
                 "broadcasting": each message to every member, offsets in a file of this client.
-            ordered: Whether the broker's queue locks are wanted, which keep two members from
-                having one queue even for a moment. Not available yet.
+            ordered: Whether queues are consumed strictly in order, under the broker's locks: no two
+                members have one queue even for a moment, and a batch whose listener fails comes
+                again before anything behind it. All members must say the same.
             strategy: How members share queues; averaging if not given.
             settings: How it behaves.
             clock: For tests.
@@ -88,12 +90,6 @@ class PushConsumer:
         Raises:
             IllegalArgument: An address, a name or an expression is none.
         """
-        if ordered:
-            raise IllegalArgument(
-                "ordered=True needs queue locks, which come with a later version; order within"
-                " each queue is kept without them, except while queues change hands",
-                reason="FEATURE_NOT_AVAILABLE",
-            )
         if not subscriptions:
             raise IllegalArgument("at least one subscription is needed")
         if batch_size < 1:
@@ -101,6 +97,8 @@ class PushConsumer:
         settings = settings or ConsumerSettings()
         if settings.queue_concurrency < 1:
             raise IllegalArgument("queue_concurrency is at least 1")
+        if ordered and (settings.queue_concurrency > 1 or model == "broadcasting"):
+            raise IllegalArgument("ordered=True goes with clustering and queue_concurrency=1 only")
         self._plan = ConsumerPlan(
             addresses=parse_addresses(name_servers),
             group=checked_group(group),
@@ -111,6 +109,7 @@ class PushConsumer:
             settings=settings,
             clock=clock or SystemClock(),
             random=random or new_random(),
+            ordered=ordered,
         )
         self._listener = listener
         self._batch_size = batch_size
@@ -152,6 +151,16 @@ class PushConsumer:
         def make_work(
             queue: MessageQueue, begin_offset: int, on_room: Callable[[], None]
         ) -> QueueWork:
+            if self._plan.ordered:
+                return OrderedQueueWork(
+                    queue,
+                    begin_offset,
+                    deliver=calls.deliver,
+                    batch_size=self._batch_size,
+                    settings=settings,
+                    on_room=on_room,
+                    locks=self._life.locks,
+                )
             return QueueWork(
                 queue,
                 begin_offset,

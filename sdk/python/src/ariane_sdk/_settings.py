@@ -70,6 +70,11 @@ class ConsumerSettings:
         redelivery_delay_s_min: Delay before a batch is delivered again after its listener failed;
             it doubles each time.
         redelivery_delay_s_max: Upper bound of that delay.
+        suspend_s: How long a queue that is consumed in order waits before a batch comes again whose
+            listener failed.
+        lock_renew_interval_s: How often the locks of queues that are consumed in order are renewed.
+        lock_life_s: How long a lock is relied on after the last renewal; less than the lease of
+            the brokers (60), so that no two members rely on one.
         reconnect_delay_s_min: Delay before a broker is tried again; it doubles each time.
         reconnect_delay_s_max: Upper bound of that delay.
         zone: The machine room of this consumer, told to the group; may be empty.
@@ -94,6 +99,9 @@ class ConsumerSettings:
     listener_threads: int = 20
     redelivery_delay_s_min: float = 1.0
     redelivery_delay_s_max: float = 60.0
+    suspend_s: float = 1.0
+    lock_renew_interval_s: float = 20.0
+    lock_life_s: float = 30.0
     reconnect_delay_s_min: float = 0.1
     reconnect_delay_s_max: float = 2.0
     zone: str = ""

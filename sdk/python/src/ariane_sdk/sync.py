@@ -35,6 +35,7 @@ from ariane_sdk._allocation import (
 )
 from ariane_sdk._blocking import BlockingClient, ClosingClient, blocking, blocking_iterator
 from ariane_sdk._cluster_client import GroupMember, LiveBroker, QueueLag
+from ariane_sdk._conflicts import ConflictSide, SubscriptionConflict
 from ariane_sdk._consistent_hash import ConsistentHash
 from ariane_sdk._consumer_life import Model
 from ariane_sdk._listener import Listener
@@ -64,6 +65,7 @@ __all__ = [
     "CircularAveraging",
     "ClusterClient",
     "Configured",
+    "ConflictSide",
     "ConsistentHash",
     "ConsumerSettings",
     "GroupFacts",
@@ -83,6 +85,7 @@ __all__ = [
     "Route",
     "SendResult",
     "Sticky",
+    "SubscriptionConflict",
     "TimeBoundary",
     "error_from_rpc",
 ]
@@ -343,3 +346,6 @@ class ClusterClient(ClosingClient[_cluster_client.ClusterClient]):
     list_groups = blocking(_cluster_client.ClusterClient.list_groups)
     list_members = blocking(_cluster_client.ClusterClient.list_members)
     consumer_lag = blocking(_cluster_client.ClusterClient.consumer_lag)
+    reset_offsets = blocking(_cluster_client.ClusterClient.reset_offsets)
+    clone_offsets = blocking(_cluster_client.ClusterClient.clone_offsets)
+    subscription_conflicts = blocking(_cluster_client.ClusterClient.subscription_conflicts)
