@@ -286,7 +286,7 @@ class BlockEncoder:
             key_counts=np.array(self._key_counts, np.uint8),
             key_hashes=key_hashes(self.topic, self._keys),
             crc32=crc32_of(records),
-            record_crcs=_record_crcs(records, sizes),
+            record_crcs=record_crcs_of(records, sizes),
         )
         self.clear()
         return block
@@ -305,8 +305,8 @@ class BlockEncoder:
         return ValueError("the host bits of the system flag are not for the producer to set")
 
 
-def _record_crcs(records: bytes, sizes: NDArray[np.int32]) -> NDArray[np.uint32] | None:
-    """The sums of records that end with room for their checksum; None for a few."""
+def record_crcs_of(records: ByteBuffer, sizes: NDArray[np.int32]) -> NDArray[np.uint32] | None:
+    """``RecordBlock.record_crcs`` of records with room for their checksum; None for a few."""
     if len(sizes) < RECORD_CRCS_COUNT_MIN:
         return None
     ends = np.cumsum(sizes, dtype=np.int64)

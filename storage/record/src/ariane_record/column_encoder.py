@@ -28,7 +28,7 @@ from ariane_record.arrow_texts import (
     lengths_of,
     octets_of,
 )
-from ariane_record.block import EMPTY_CRC_PROPERTY, RecordBlock
+from ariane_record.block import EMPTY_CRC_PROPERTY, RecordBlock, record_crcs_of
 from ariane_record.checksum import crc32 as crc32_of
 from ariane_record.errors import IllegalColumn, RecordTooLarge
 from ariane_record.java_hash import tag_code
@@ -115,14 +115,16 @@ def encode_columns(
         *properties,
     )
     key_counts, key_hashes = _key_columns(topic, messages, unique_ids)
+    record_sizes = sizes.astype(np.int32)
     return RecordBlock(
         topic=topic,
         records=records,
-        sizes=sizes.astype(np.int32),
+        sizes=record_sizes,
         tag_codes=_tag_codes(messages),
         key_counts=key_counts,
         key_hashes=key_hashes,
         crc32=crc32_of(records),
+        record_crcs=record_crcs_of(records, record_sizes),
     )
 
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ariane_record.checksum import crc32 as crc32_of
 from ariane_record.layout import (
+    CRC_PROPERTY_BYTES,
     HEADER_BYTES,
     MAGIC_V2,
     PROPERTY_NAME_END,
@@ -117,7 +118,11 @@ def with_sequence(block: RecordBlock, sequence: ProducerSequence) -> RecordBlock
         raise ValueError("the first record of the block has no room for a producer sequence")
     encoded = encode_sequence(sequence, block.count, block.size_bytes)
     moved = b"".join((records[:place], encoded, records[end:]))
-    return replace(block, records=moved, crc32=crc32_of(moved))
+    crcs = block.record_crcs
+    if crcs is not None:
+        crcs = crcs.copy()
+        crcs[0] = crc32_of(memoryview(moved)[: int(block.sizes[0]) - CRC_PROPERTY_BYTES])
+    return replace(block, records=moved, crc32=crc32_of(moved), record_crcs=crcs)
 
 
 def _first_properties(records: ByteBuffer) -> int:
