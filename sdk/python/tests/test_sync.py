@@ -191,6 +191,7 @@ def test_a_blocking_method_looks_like_the_one_it_stands_for():
         "message",
         "message_queue",
         "selector",
+        "timeout_s",
     ]
 
 

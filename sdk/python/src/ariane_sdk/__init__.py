@@ -3,6 +3,7 @@
 import ariane_sdk._before_grpc  # noqa: F401 - it must come before whatever imports gRPC.
 
 # isort: split
+from ariane_record.compression import Compression
 from ariane_sdk._allocation import (
     AllocationStrategy,
     Averaging,
@@ -37,6 +38,7 @@ __all__ = [
     "BrokerRoute",
     "CircularAveraging",
     "ClusterClient",
+    "Compression",
     "Configured",
     "ConflictSide",
     "ConsistentHash",

@@ -118,6 +118,8 @@ class BrokerSender:
         next_s = float("inf")
         while self._waiting:
             batch = self._waiting.popleft()
+            if batch.settled:  # All its messages were withdrawn.
+                continue
             early = batch.not_before_s > now_s
             if early:
                 next_s = min(next_s, batch.not_before_s)

@@ -8,7 +8,9 @@ from random import Random
 from typing import Final, NamedTuple, TypeAlias
 
 from ariane_record.errors import RecordError
+from ariane_sdk._body_packing import BodyPacking
 from ariane_sdk._clock import Clock
+from ariane_sdk._latency import BrokerLatencies
 from ariane_sdk._limits import (
     check_body_size,
     check_property_names,
@@ -77,6 +79,7 @@ class Intake:
         clock: Clock,
         random: Random,
         new_unique_id: Callable[[], str],
+        latencies: BrokerLatencies | None = None,
     ) -> None:
         """Have taken nothing yet.
 
@@ -88,6 +91,10 @@ class Intake:
             clock: Stamps messages.
             random: Chooses where the round through the queues begins.
             new_unique_id: Makes the ids of messages.
+            latencies: What is known of brokers, if the slow are to be passed over.
+
+        Raises:
+            CodecMissing: The library of the compression that is wanted is not installed.
         """
         self._routes = routes
         self._sending = sending
@@ -96,6 +103,8 @@ class Intake:
         self._clock = clock
         self._random = random
         self._new_unique_id = new_unique_id
+        self._latencies = latencies
+        self._packing = BodyPacking(settings)
         self._loop = asyncio.get_running_loop()
         self._lanes: dict[str, TopicLane] = {}
         self._tags_seen: set[str] = set()
@@ -108,12 +117,38 @@ class Intake:
             IllegalArgument: Message or wish break a rule.
             TopicRefused: No broker takes messages for the topic.
         """
+        future: asyncio.Future[SendResult] = self._loop.create_future()
         lane = self._lanes.get(message.topic) or self._new_lane(message.topic)
         if lane.route is None:
-            return self._park(lane, message, wish)
-        future: asyncio.Future[SendResult] = self._loop.create_future()
-        self._place(lane, message, wish, future)
+            self._park(lane, message, wish, future)
+        else:
+            self._place(lane, message, wish, future)
         return future
+
+    def take_one_way(self, message: Message, wish: QueueWish) -> None:
+        """Take one message whose outcome nobody wants to know.
+
+        Raises:
+            IllegalArgument: Message or wish break a rule.
+            TopicRefused: No broker takes messages for the topic.
+        """
+        lane = self._lanes.get(message.topic) or self._new_lane(message.topic)
+        if lane.route is None:
+            self._park(lane, message, wish, None)
+        else:
+            self._place(lane, message, wish, None)
+
+    def withdraw(self, topic: str, future: asyncio.Future[SendResult]) -> bool:
+        """Take back a message of ``take`` whose future is no longer waited for.
+
+        Returns:
+            Whether it will surely not be stored; otherwise it has left, or has its outcome.
+        """
+        future.cancel()
+        lane = self._lanes.get(topic)
+        if lane is not None and any(parked.future is future for parked in lane.parked):
+            return True
+        return self._sending.withdraw(future)
 
     async def take_all(self, messages: Sequence[Message]) -> list[Outcome]:
         """Take many messages, and wait for their outcomes."""
@@ -149,7 +184,7 @@ class Intake:
         lane: TopicLane,
         message: Message,
         wish: QueueWish,
-        future: asyncio.Future[SendResult],
+        future: asyncio.Future[SendResult] | None,
     ) -> None:
         """Put a message into the open batch of its queue."""
         self._check(message)
@@ -157,8 +192,18 @@ class Intake:
         if message.message_group or wish is not NO_WISH:
             queue = lane.pinned_queue(message, wish)
         batch = self._open_batch(lane, queue, len(message.body))
+        body, system_flag = message.body, 0
+        if len(body) >= self._packing.size_bytes_min:
+            body, system_flag = self._packing.packed(body)
         try:
-            size_bytes = batch.add(message, self._new_unique_id(), self._clock.now_ms(), future)
+            size_bytes = batch.add(
+                message,
+                self._new_unique_id(),
+                self._clock.now_ms(),
+                future,
+                body=body,
+                system_flag=system_flag,
+            )
         except RecordError as error:
             raise refusal_of(error) from error
         self._buffer.size_bytes += size_bytes
@@ -254,8 +299,13 @@ class Intake:
                     # A batch is full: let it leave, and let others have their turn.
                     await self._yield_for_room()
                     batch = self._open_batch(lane, queue, len(message.body))
-                    travels.append(Travel(batch, batch.count, []))
-                size_bytes = batch.add(message, self._new_unique_id(), now_ms, None)
+                    travels.append(Travel(batch, batch.next_place, []))
+                body, system_flag = message.body, 0
+                if len(body) >= self._packing.size_bytes_min:
+                    body, system_flag = self._packing.packed(body)
+                size_bytes = batch.add(
+                    message, self._new_unique_id(), now_ms, None, body=body, system_flag=system_flag
+                )
             except RecordError as error:
                 outcomes[position] = refusal_of(error)
             except ArianeError as error:
@@ -272,7 +322,11 @@ class Intake:
             await self._buffer.wait_for_room()
 
     def _new_lane(self, topic: str) -> TopicLane:
-        lane = TopicLane(checked_topic(topic), sticky_first=self._random.getrandbits(16))
+        lane = TopicLane(
+            checked_topic(topic),
+            sticky_first=self._random.getrandbits(16),
+            latencies=self._latencies,
+        )
         route = self._routes.cached(topic)
         if route is not None:
             lane.follow(route)
@@ -285,16 +339,18 @@ class Intake:
             lane.follow(route)
 
     def _park(
-        self, lane: TopicLane, message: Message, wish: QueueWish
-    ) -> asyncio.Future[SendResult]:
+        self,
+        lane: TopicLane,
+        message: Message,
+        wish: QueueWish,
+        future: asyncio.Future[SendResult] | None,
+    ) -> None:
         """Keep a message until the route of its topic is known."""
         self._check(message)
-        future: asyncio.Future[SendResult] = self._loop.create_future()
         size_bytes = len(message.body)
         lane.parked.append(ParkedMessage(message, wish, future, size_bytes))
         self._buffer.size_bytes += size_bytes
         self._start_learning(lane)
-        return future
 
     async def _wait_for_route(self, lane: TopicLane) -> None:
         if lane.route is None:
@@ -326,11 +382,12 @@ class Intake:
         parked, lane.parked = lane.parked, []
         for message, wish, future, size_bytes in parked:
             self._buffer.release(size_bytes)
-            if future.done():
+            if future is not None and future.done():
                 continue
             try:
                 if lane.refusal is not None:
                     raise lane.refusal
                 self._place(lane, message, wish, future)
             except ArianeError as error:
-                future.set_exception(error)
+                if future is not None:
+                    future.set_exception(error)

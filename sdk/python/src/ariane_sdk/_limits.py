@@ -15,7 +15,7 @@ from ariane_record import (
     check_topic_name,
 )
 from ariane_record.errors import RecordError
-from ariane_sdk._message import Message
+from ariane_sdk._message import Message, SystemMessage
 from ariane_sdk.errors import ArianeError, MessageIllegal, MessageTooLarge, NameIllegal
 
 BODY_BYTES_MAX: Final = 4 << 20
@@ -124,6 +124,8 @@ def check_property_names(message: Message) -> None:
     Raises:
         MessageIllegal: There are some.
     """
+    if isinstance(message, SystemMessage):
+        return
     if not RESERVED_PROPERTIES.isdisjoint(message.properties):
         names = ", ".join(sorted(RESERVED_PROPERTIES.intersection(message.properties)))
         raise MessageIllegal(f"properties of the system may not be set: {names}")
@@ -132,5 +134,5 @@ def check_property_names(message: Message) -> None:
 def refusal_of(error: RecordError) -> ArianeError:
     """What the encoder refused, as an error of this package."""
     if isinstance(error, RecordTooLarge):
-        return MessageIllegal(str(error), reason="MESSAGE_TOO_LARGE")
+        return MessageTooLarge(str(error))
     return MessageIllegal(str(error))

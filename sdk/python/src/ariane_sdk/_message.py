@@ -8,10 +8,15 @@ from datetime import UTC, datetime
 from enum import IntEnum
 from functools import partial
 from itertools import repeat
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ariane_record.errors import RecordError
+from ariane_record.layout import SystemFlag
 from ariane_record.message_id import encode_offset_message_id
 from ariane_record.view import MessageView
+from ariane_sdk.errors import BodyDamaged
+
+_COMPRESSED: Final = int(SystemFlag.COMPRESSED)
 
 
 class MessageQueue(NamedTuple):
@@ -52,6 +57,11 @@ class Message:
     message_group: str = ""
     properties: Mapping[str, str] = field(default_factory=dict)
     flag: int = 0
+
+
+@dataclass(slots=True)
+class SystemMessage(Message):
+    """A message that the client makes: its properties may be those of the system."""
 
 
 class AcknowledgedLevel(IntEnum):
@@ -124,6 +134,9 @@ def send_results(
 class ReceivedMessage(MessageView):
     """A message that was received: the body at hand, everything else decoded when asked for.
 
+    A body that was sent compressed is decompressed when it is first asked for; should that fail,
+    asking for it raises ``BodyDamaged``.
+
     Attributes:
         message_queue: The queue it came from.
     """
@@ -138,11 +151,24 @@ class ReceivedMessage(MessageView):
             message_queue: The queue.
         """
         self.topic = view.topic
-        self.body = view.body
         self._header = view._header  # noqa: SLF001 - a subclass takes over its parent's parts.
+        if self._header[7] & _COMPRESSED:
+            self._stored_body = view._stored_body  # noqa: SLF001 - the same.
+        else:
+            self.body = view.body
         self._encoded_properties = view._encoded_properties  # noqa: SLF001 - the same.
         self._properties = None
         self.message_queue = message_queue
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> bytes:
+            try:
+                return super().__getattr__(name)
+            except RecordError as error:
+                raise BodyDamaged(
+                    f"{self.message_queue} at {self.queue_offset}: {error}"
+                ) from error
 
     @property
     def born_time(self) -> datetime:
@@ -157,5 +183,5 @@ class ReceivedMessage(MessageView):
     def __repr__(self) -> str:
         return (
             f"<ReceivedMessage {self.message_queue} at {self.queue_offset},"
-            f" {len(self.body)} bytes, tag {self.tag!r}>"
+            f" {len(self.stored_body)} bytes, tag {self.tag!r}>"
         )

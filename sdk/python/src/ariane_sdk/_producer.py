@@ -13,6 +13,7 @@ from ariane_record.message_id import UniqueIdGenerator
 from ariane_sdk._clock import Clock, SystemClock, new_random
 from ariane_sdk._fork import ForkGuard
 from ariane_sdk._intake import Intake
+from ariane_sdk._latency import BrokerLatencies, UnavailabilityTable
 from ariane_sdk._limits import checked_group
 from ariane_sdk._message import Message, MessageQueue, SendResult
 from ariane_sdk._name_servers import parse_addresses
@@ -23,7 +24,7 @@ from ariane_sdk._sending import Sending
 from ariane_sdk._session import Session
 from ariane_sdk._settings import ProducerSettings
 from ariane_sdk._topic_lane import NO_WISH, QueueSelector, QueueWish
-from ariane_sdk.errors import BatchSendError, ClientNotRunning, SendBufferFull
+from ariane_sdk.errors import BatchSendError, ClientNotRunning, SendBufferFull, SendError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -99,6 +100,7 @@ class Producer:
             random=self._random,
         )
         self._session = session
+        latencies = self._new_latencies()
         self._sending = Sending(
             session.connections,
             session.routes,
@@ -107,6 +109,7 @@ class Producer:
             clock=self._clock,
             random=self._random,
             settled=self._buffer.release,
+            latencies=latencies,
         )
         self._unique_ids = UniqueIdGenerator(
             self._clock.now_ms,
@@ -122,6 +125,7 @@ class Producer:
             clock=self._clock,
             random=self._random,
             new_unique_id=self._unique_ids.next_id,
+            latencies=latencies,
         )
         session.routes.start()
         self._accepting = True
@@ -158,17 +162,23 @@ class Producer:
         *,
         message_queue: MessageQueue | None = None,
         selector: QueueSelector | None = None,
+        timeout_s: float | None = None,
     ) -> SendResult:
         """Send one message, and wait until it is acknowledged.
 
         Messages with a message group go to one queue in the order of the calls; so do those for
-        one ``message_queue``. Others go where there is room. Cancelling does not take a message
-        back.
+        one ``message_queue``. Others go where there is room.
+
+        A send that is cancelled takes its message back if that has not left yet: then it is surely
+        not stored. If it has left, it may be stored, and nobody hears of it any more.
 
         Args:
             message: The message.
             message_queue: The queue it must go to.
             selector: Chooses that queue from the sorted writable queues of the topic.
+            timeout_s: How long to wait, for room as well. What has not left by then is taken back:
+                the error has the reason ``DEADLINE_PASSED``, and ``outcome_unknown`` says whether
+                it had left. Without, ``send_timeout_s`` of the settings holds.
 
         Raises:
             MessageIllegal: It breaks a rule; it was not sent.
@@ -176,9 +186,42 @@ class Producer:
             RouteNotFound: No live broker carries the topic, and none would create it.
             NameServersUnreachable: None answered, and the topic is not known from before.
         """
+        if timeout_s is not None:
+            return await self._send_within(timeout_s, message, message_queue, selector)
         if self._buffer.full:
             await self._buffer.wait_for_room()
-        return await self._submit(message, message_queue, selector)
+        future = self._submit(message, message_queue, selector)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._intake.withdraw(message.topic, future)
+            raise
+
+    async def send_one_way(
+        self,
+        message: Message,
+        *,
+        message_queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+    ) -> None:
+        """Send one message, and do not care what becomes of it: for logs and measurements.
+
+        It travels with others and is repeated like them; this waits for room in the buffer only.
+        ``flush`` and ``close`` wait for it as well.
+
+        Args:
+            message: The message.
+            message_queue: As ``send``.
+            selector: As ``send``.
+
+        Raises:
+            MessageIllegal: It breaks a rule; it was not sent.
+        """
+        if self._buffer.full:
+            await self._buffer.wait_for_room()
+        if not self._accepting:
+            self._refuse()
+        self._intake.take_one_way(message, _wish_of(message_queue, selector))
 
     def send_nowait(
         self,
@@ -195,7 +238,8 @@ class Producer:
             selector: As ``send``.
 
         Returns:
-            What ``send`` would return or raise.
+            What ``send`` would return or raise. Cancelling this future ends the wait only: the
+            message is sent all the same.
 
         Raises:
             SendBufferFull: There is no room.
@@ -308,10 +352,49 @@ class Producer:
     ) -> asyncio.Future[SendResult]:
         if not self._accepting:
             self._refuse()
-        if message_queue is None and selector is None:
-            return self._intake.take(message, NO_WISH)
-        return self._intake.take(message, QueueWish(message_queue, selector))
+        return self._intake.take(message, _wish_of(message_queue, selector))
+
+    async def _send_within(
+        self,
+        timeout_s: float,
+        message: Message,
+        message_queue: MessageQueue | None,
+        selector: QueueSelector | None,
+    ) -> SendResult:
+        future: asyncio.Future[SendResult] | None = None
+        try:
+            async with asyncio.timeout(timeout_s):
+                if self._buffer.full:
+                    await self._buffer.wait_for_room()
+                future = self._submit(message, message_queue, selector)
+                return await future
+        except (TimeoutError, asyncio.CancelledError) as error:
+            left = future is not None and not self._intake.withdraw(message.topic, future)
+            if not isinstance(error, TimeoutError):
+                raise
+            certainty = "it may have been stored" if left else "it was not stored"
+            raise SendError(
+                f"not acknowledged within {timeout_s:g} s; {certainty}",
+                reason="DEADLINE_PASSED",
+                outcome_unknown=left,
+                retriable=True,
+            ) from None
+
+    def _new_latencies(self) -> BrokerLatencies | None:
+        settings = self._settings
+        if settings.queue_choice == "round_robin":
+            return None
+        table = UnavailabilityTable(settings.latency_bounds_s, settings.unavailable_s)
+        return BrokerLatencies(
+            table, failed_call_s=settings.failed_call_latency_s, clock=self._clock
+        )
 
     def _refuse(self) -> NoReturn:
         self._fork_guard.check()
         raise ClientNotRunning("the producer is not running: start it, or use it as `async with`")
+
+
+def _wish_of(message_queue: MessageQueue | None, selector: QueueSelector | None) -> QueueWish:
+    if message_queue is None and selector is None:
+        return NO_WISH
+    return QueueWish(message_queue, selector)

@@ -3,6 +3,7 @@
 * For no particular queue: **sticky round robin**. All messages go to one queue for as long as its
   batch is open, then to the next, so that batches grow large without anybody waiting. Brokers take
   turns: a busy one is passed over while another is idle.
+  ``_latency`` has the variant that also passes over slow ones.
 * With a message group: the queue follows from the group alone, so that its messages stay in order.
 """
 
@@ -19,9 +20,14 @@ GROUPS_REMEMBERED_MAX: Final = 1 << 16
 
 
 class StickyRoundRobin:
-    """One queue until it is told to move on."""
+    """One queue until it is told to move on.
 
-    __slots__ = ("_position", "_queues", "current")
+    Attributes:
+        current: The queue.
+        queues: All of them, in the order of the round.
+    """
+
+    __slots__ = ("_position", "current", "queues")
 
     def __init__(self, queues: Sequence[MessageQueue], first: int) -> None:
         """Stick to a queue.
@@ -31,9 +37,9 @@ class StickyRoundRobin:
             first: Where to begin; any number.
         """
         # Neighbours lie on different brokers, so that those share the work evenly.
-        self._queues = sorted(queues, key=lambda queue: (queue.queue_id, queue.broker_name))
+        self.queues = sorted(queues, key=lambda queue: (queue.queue_id, queue.broker_name))
         self._position = first % len(queues)
-        self.current = self._queues[self._position]
+        self.current = self.queues[self._position]
 
     def move_on(self, is_welcome: Callable[[str], bool]) -> MessageQueue:
         """Go to the next queue on a broker that is welcome, or just to the next if none is.
@@ -41,15 +47,15 @@ class StickyRoundRobin:
         Args:
             is_welcome: Says so of a broker's name.
         """
-        count = len(self._queues)
+        count = len(self.queues)
         for step in range(1, count + 1):
             position = (self._position + step) % count
-            if is_welcome(self._queues[position].broker_name):
+            if is_welcome(self.queues[position].broker_name):
                 break
         else:
             position = (self._position + 1) % count
         self._position = position
-        self.current = self._queues[position]
+        self.current = self.queues[position]
         return self.current
 
 

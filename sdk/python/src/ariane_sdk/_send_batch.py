@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -10,7 +11,8 @@ import numpy as np
 
 from ariane.broker.v1.send_service_pb2 import AppendBatch, AppendResult
 from ariane_record import BlockEncoder, RecordBlock
-from ariane_record.layout import PROPERTIES_BYTES_MAX
+from ariane_record.layout import PROPERTIES_BYTES_MAX, ByteBuffer
+from ariane_record.withdrawal import take_back
 from ariane_sdk._message import (
     AcknowledgedLevel,
     Message,
@@ -63,6 +65,7 @@ class SendBatch:
         "_futures",
         "_key_bytes",
         "_unique_ids",
+        "_withdrawn",
         "deadline_s",
         "error",
         "failed_rounds",
@@ -113,6 +116,7 @@ class SendBatch:
         self._block: RecordBlock | None = None
         self._key_bytes = 0
         self._unique_ids: list[str] = []
+        self._withdrawn: list[int] = []
         self._futures: list[asyncio.Future[SendResult] | None] = []
         self._done: asyncio.Future[None] | None = None
 
@@ -120,6 +124,11 @@ class SendBatch:
     def count(self) -> int:
         """Messages in it."""
         return len(self._unique_ids)
+
+    @property
+    def next_place(self) -> int:
+        """The place of the next message to be added: how many were ever added."""
+        return len(self._unique_ids) + len(self._withdrawn)
 
     @property
     def size_bytes(self) -> int:
@@ -143,6 +152,9 @@ class SendBatch:
         unique_id: str,
         born_timestamp_ms: int,
         future: asyncio.Future[SendResult] | None,
+        *,
+        body: ByteBuffer,
+        system_flag: int = 0,
     ) -> int:
         """Encode one more message.
 
@@ -151,6 +163,8 @@ class SendBatch:
             unique_id: Its id.
             born_timestamp_ms: Now, milliseconds since the epoch.
             future: Who waits for this message; nobody if the whole batch is waited for.
+            body: Its body as it is to be stored.
+            system_flag: How that is compressed.
 
         Returns:
             Bytes of its record.
@@ -159,13 +173,14 @@ class SendBatch:
             RecordError: The record format cannot carry it; the batch is unchanged.
         """
         size = self._encoder.add(
-            message.body,
+            body,
             tag=message.tag,
             keys=message.keys,
             unique_id=unique_id,
             properties=message.properties,
             message_group=message.message_group,
             flag=message.flag,
+            system_flag=system_flag,
             born_timestamp_ms=born_timestamp_ms,
         )
         if message.keys:
@@ -173,6 +188,30 @@ class SendBatch:
         self._unique_ids.append(unique_id)
         self._futures.append(future)
         return size
+
+    def withdraw(self, future: asyncio.Future[SendResult]) -> int:
+        """Take a message back, as long as the batch has not left.
+
+        Args:
+            future: Who waited for it.
+
+        Returns:
+            Bytes that it took; 0 if it stays: it is not here, or has left.
+        """
+        if not self.open or future not in self._futures:
+            return 0
+        position = self._futures.index(future)
+        size_bytes = self._encoder.size_bytes
+        if not take_back(self._encoder, position):
+            return 0
+        del self._futures[position]
+        del self._unique_ids[position]
+        # Places count what was withdrawn too: those of the others stay as they are.
+        place = position
+        for withdrawn in self._withdrawn:
+            place += withdrawn <= place
+        insort(self._withdrawn, place)
+        return size_bytes - self._encoder.size_bytes
 
     def to_wire(self, wire: AppendBatch) -> None:
         """Close it, and say what travels.
@@ -262,7 +301,13 @@ class SendBatch:
         self._finish()
 
     def outcomes_of(self, start: int, count: int) -> Sequence[SendResult | SendError]:
-        """What some neighbouring messages got, once it is settled."""
+        """What some neighbouring messages got, once it is settled.
+
+        Args:
+            start: The place of the first of them, as ``next_place`` said.
+            count: How many; none of them withdrawn.
+        """
+        start -= bisect_left(self._withdrawn, start)
         if self.outcomes is not None:
             return self.outcomes[start : start + count]
         if self.error is None:

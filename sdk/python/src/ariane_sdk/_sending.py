@@ -23,7 +23,9 @@ from ariane_sdk._broker_calls import answer_of
 from ariane_sdk._broker_sender import BrokerSender
 from ariane_sdk._clock import Clock
 from ariane_sdk._connections import Connections
+from ariane_sdk._latency import BrokerLatencies
 from ariane_sdk._log import logger
+from ariane_sdk._message import SendResult
 from ariane_sdk._routes import Routes
 from ariane_sdk._send_batch import SendBatch
 from ariane_sdk._settings import ProducerSettings
@@ -52,6 +54,7 @@ class Sending:
         clock: Clock,
         random: Random,
         settled: Callable[[int], None],
+        latencies: BrokerLatencies | None = None,
     ) -> None:
         """Have nothing on its way.
 
@@ -63,6 +66,7 @@ class Sending:
             clock: Tells when time is up.
             random: Spreads repeats, so that refused batches do not come back all at once.
             settled: Told the bytes of a batch that is done.
+            latencies: Told how long calls took, if slow brokers are to be passed over.
         """
         self._connections = connections
         self._routes = routes
@@ -71,6 +75,7 @@ class Sending:
         self._clock = clock
         self._random = random
         self._settled = settled
+        self._latencies = latencies
         self._senders: dict[str, BrokerSender] = {}
         self._avoided_until_s: dict[str, float] = {}
         # In the order in which they were opened.
@@ -86,6 +91,24 @@ class Sending:
         batch.deadline_s = self._clock.monotonic_s() + self._settings.send_timeout_s
         self._unsettled[batch] = None
         self._sender(batch.queue.broker_name).add(batch)
+
+    def withdraw(self, future: asyncio.Future[SendResult]) -> bool:
+        """Take a message back that has not left.
+
+        Args:
+            future: Who waited for it.
+
+        Returns:
+            Whether it will surely not be stored.
+        """
+        for batch in self._unsettled:
+            size_bytes = batch.withdraw(future)
+            if size_bytes:
+                self._settled(size_bytes)
+                if not batch.count:
+                    self._fail(batch, CallError("all its messages were withdrawn"))
+                return True
+        return False
 
     async def wait_settled(self) -> None:
         """Wait for the outcome of everything that is on its way now."""
@@ -139,6 +162,8 @@ class Sending:
             await self._failed_whole(broker_name, in_time, error)
             return
         self._avoided_until_s.pop(broker_name, None)
+        if self._latencies is not None:
+            self._latencies.answered(broker_name, self._clock.monotonic_s() - now_s)
         failed: list[tuple[SendBatch, CallError]] = []
         for batch, result in zip(in_time, response.results, strict=True):
             if result.HasField("error"):
@@ -168,6 +193,8 @@ class Sending:
         if isinstance(error, ServiceUnavailable | DeadlinePassed):
             until_s = self._clock.monotonic_s() + self._settings.avoid_broker_s
             self._avoided_until_s[broker_name] = until_s
+            if self._latencies is not None:
+                self._latencies.failed(broker_name)
             for batch in self._sender(broker_name).give_up_unpinned():
                 # Who waits for a next round has chosen this broker knowing that it refuses.
                 if batch.failed_rounds or self._choose(batch, self.is_welcome):
@@ -260,6 +287,8 @@ class Sending:
         return True
 
     def _is_avoided(self, broker_name: str) -> bool:
+        if self._latencies is not None and not self._latencies.is_available(broker_name):
+            return True
         until_s = self._avoided_until_s.get(broker_name)
         return until_s is not None and self._clock.monotonic_s() < until_s
 

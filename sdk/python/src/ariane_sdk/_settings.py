@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
+from ariane_record.compression import Compression
 from ariane_sdk._limits import BODY_BYTES_MAX
 
 
@@ -27,6 +29,15 @@ class ProducerSettings:
         request_bytes_max: Bytes of batches in one call to a broker; a larger batch goes alone.
         calls_in_flight_max: Calls to one broker at the same time. Order within a queue is kept
             with any number.
+        compression: How large bodies are compressed: LZ4, Zstandard or zlib, each as RocketMQ does
+            it. Not at all by default, because readers without this client see what is stored.
+        compress_bytes_min: Bodies of fewer bytes are never compressed.
+        compression_level: From 1, fast, to 9, small.
+        queue_choice: Where messages for no particular queue go: "round_robin", or "least_latency",
+            which leaves brokers alone that were slow or failed.
+        latency_bounds_s: Latencies of a call from which a broker is left alone, ascending.
+        unavailable_s: How long it is left alone, for each of those.
+        failed_call_latency_s: The latency as which a call counts that got no answer.
         buffered_bytes_max: Bytes of records that wait or travel; senders wait beyond that.
     """
 
@@ -40,6 +51,13 @@ class ProducerSettings:
     batch_bytes_max: int = 2 << 20
     request_bytes_max: int = 4_000_000
     calls_in_flight_max: int = 1
+    compression: Compression = Compression.NONE
+    compress_bytes_min: int = 4096
+    compression_level: int = 5
+    queue_choice: Literal["round_robin", "least_latency"] = "round_robin"
+    latency_bounds_s: tuple[float, ...] = (0.05, 0.1, 0.55, 1.8, 3.0, 5.0, 15.0)
+    unavailable_s: tuple[float, ...] = (0.0, 0.0, 2.0, 5.0, 6.0, 10.0, 30.0)
+    failed_call_latency_s: float = 10.0
     buffered_bytes_max: int = 64 << 20
 
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
+from ariane_sdk._latency import BrokerLatencies, LeastLatency
 from ariane_sdk._message import Message, MessageQueue, SendResult
 from ariane_sdk._queue_choice import GroupQueues, StickyRoundRobin
 from ariane_sdk._route import Route
@@ -36,7 +37,7 @@ class ParkedMessage(NamedTuple):
 
     message: Message
     wish: QueueWish
-    future: asyncio.Future[SendResult]
+    future: asyncio.Future[SendResult] | None
     size_bytes: int
 
 
@@ -55,6 +56,7 @@ class TopicLane:
 
     __slots__ = (
         "_group_queues",
+        "_latencies",
         "_sticky",
         "_sticky_first",
         "open_pinned",
@@ -66,12 +68,15 @@ class TopicLane:
         "topic",
     )
 
-    def __init__(self, topic: str, *, sticky_first: int) -> None:
+    def __init__(
+        self, topic: str, *, sticky_first: int, latencies: BrokerLatencies | None = None
+    ) -> None:
         """Know nothing but the name.
 
         Args:
             topic: The topic.
             sticky_first: Where the round through the queues begins; any number.
+            latencies: What is known of brokers, if the slow are to be passed over.
         """
         self.topic = topic
         self.route: Route | None = None
@@ -81,6 +86,7 @@ class TopicLane:
         self.route_task: asyncio.Task[None] | None = None
         self.refusal: CallError | None = None
         self._sticky_first = sticky_first
+        self._latencies = latencies
         self._sticky: StickyRoundRobin | None = None
         self._group_queues: GroupQueues | None = None
 
@@ -88,7 +94,12 @@ class TopicLane:
         """Choose from the queues of this route from now on; open batches go where they were to."""
         self.route = route
         queues = route.write_queues
-        self._sticky = StickyRoundRobin(queues, self._sticky_first) if queues else None
+        if not queues:
+            self._sticky = None
+        elif self._latencies is None:
+            self._sticky = StickyRoundRobin(queues, self._sticky_first)
+        else:
+            self._sticky = LeastLatency(queues, self._sticky_first, self._latencies)
         self._group_queues = GroupQueues(queues) if queues else None
 
     def pinned_queue(self, message: Message, wish: QueueWish) -> MessageQueue | None:

@@ -14,6 +14,8 @@
     |   |   +-- MessageTooLarge     its body is larger than the limit
     |   +-- ColumnIllegal           a column or row of a table that cannot become messages
     |   +-- FilterIllegal           a filter expression that cannot be understood
+    +-- BodyDamaged                 a compressed body cannot be decompressed, or grows too large
+    +-- RequestTimeout              no reply came in time; the request may be in work
     +-- SendError                   a message was not acknowledged; may be stored if outcome_unknown
     +-- BatchSendError              some messages of a batch were not acknowledged
     +-- ColumnsSendError            some rows of a table were not acknowledged
@@ -27,6 +29,7 @@
         +-- TopicRefused            no permission to write or read it, or reserved
         +-- QueueNotFound
         +-- QueueOffsetOutOfRange   queue_offset, min, max
+        +-- MessageNotFound
         +-- RecordDamaged           a stored record fails its checksum
         +-- GroupNotFound
         +-- GroupRefused            the group does not let this member in
@@ -186,6 +189,18 @@ class FilterIllegal(IllegalArgument):
     reason = "FILTER_EXPRESSION_INVALID"
 
 
+class BodyDamaged(ArianeError):
+    """A compressed body cannot be decompressed, or would grow beyond the limit."""
+
+    reason = "BODY_DAMAGED"
+
+
+class RequestTimeout(ArianeError):
+    """No reply came in time. The request is stored, and whoever got it may have acted on it."""
+
+    reason = "REQUEST_TIMEOUT"
+
+
 class SendError(ArianeError):
     """A message was not acknowledged; with ``outcome_unknown`` it may be stored nevertheless.
 
@@ -319,6 +334,12 @@ class QueueOffsetOutOfRange(CallError):
     def max_queue_offset(self) -> int:
         """Readable end, exclusive."""
         return int(self.metadata["max"])
+
+
+class MessageNotFound(CallError):
+    """No broker has a message of that id."""
+
+    reason = "MESSAGE_NOT_FOUND"
 
 
 class RecordDamaged(CallError):

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Self
 
+from ariane_record.compression import Compression
 from ariane_sdk import (
     _cluster_client,
     _producer,
@@ -64,6 +65,7 @@ __all__ = [
     "BrokerRoute",
     "CircularAveraging",
     "ClusterClient",
+    "Compression",
     "Configured",
     "ConflictSide",
     "ConsistentHash",
@@ -104,6 +106,7 @@ class Producer(ClosingClient[_producer.Producer]):
         super().__init__(_producer.Producer(name_servers, group=group, settings=settings))
 
     send = blocking(_producer.Producer.send)
+    send_one_way = blocking(_producer.Producer.send_one_way)
     send_batch = blocking(_producer.Producer.send_batch)
     send_columns = blocking(_producer.Producer.send_columns)
     wait_for_room = blocking(_producer.Producer.wait_for_room)
