@@ -11,6 +11,7 @@ from ariane.broker.v1.client_service_pb2_grpc import ClientServiceStub
 from ariane.broker.v1.group_service_pb2_grpc import GroupServiceStub
 from ariane.broker.v1.offset_service_pb2_grpc import OffsetServiceStub
 from ariane.broker.v1.pull_service_pb2_grpc import PullServiceStub
+from ariane.broker.v1.query_service_pb2_grpc import QueryServiceStub
 from ariane.broker.v1.send_service_pb2_grpc import SendServiceStub
 from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceStub
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from ariane.broker.v1.group_service_pb2_grpc import GroupServiceAsyncStub
     from ariane.broker.v1.offset_service_pb2_grpc import OffsetServiceAsyncStub
     from ariane.broker.v1.pull_service_pb2_grpc import PullServiceAsyncStub
+    from ariane.broker.v1.query_service_pb2_grpc import QueryServiceAsyncStub
     from ariane.broker.v1.send_service_pb2_grpc import SendServiceAsyncStub
     from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceAsyncStub
     from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceAsyncStub
@@ -91,6 +93,10 @@ class Connections:
     def pull(self, address: str) -> PullServiceAsyncStub:
         """The pull service of a broker."""
         return PullServiceStub(self.channel(address))
+
+    def queries(self, address: str) -> QueryServiceAsyncStub:
+        """The query service of a broker."""
+        return QueryServiceStub(self.channel(address))
 
     def offsets(self, address: str) -> OffsetServiceAsyncStub:
         """The offset service of a broker."""

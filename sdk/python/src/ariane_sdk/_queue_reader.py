@@ -18,17 +18,22 @@ from ariane.broker.v1.pull_service_pb2 import (
     PullRangeRequest,
     PullRangeResponse,
 )
+from ariane.broker.v1.query_service_pb2 import QueryMessagesRequest
 from ariane_record.columns import RecordColumns, decode_columns
 from ariane_record.errors import RecordCorrupted
 from ariane_sdk._broker_calls import peer_name, read_address
 from ariane_sdk._limits import checked_group
-from ariane_sdk._message import MessageQueue
+from ariane_sdk._message import MessageQueue, ReceivedMessage
+from ariane_sdk._message_query import MessageQueries
 from ariane_sdk._route import BrokerRoute, Route
 from ariane_sdk._stateless_client import StatelessClient
 from ariane_sdk._status import error_from_rpc
+from ariane_sdk._timestamps import timestamp_from
 from ariane_sdk.errors import (
     CallError,
     ConsumerOffsetRefused,
+    IllegalArgument,
+    MessageNotFound,
     QueueNotFound,
     RecordDamaged,
 )
@@ -202,6 +207,108 @@ class QueueReader(StatelessClient):
                 return
             finally:
                 call.cancel()
+
+    async def find_message(self, message_id: str, *, topic: str = "") -> ReceivedMessage:
+        """The message of one id.
+
+        Args:
+            message_id: An offset message id (``SendResult.message_id``), which says where the
+                message lies; or a unique id, if the topic is given.
+            topic: Its topic; without it the right to read all topics is needed.
+
+        Raises:
+            MessageNotFound: No broker has it.
+            CallError: A broker did not tell.
+        """
+        live = await self._session.name_servers.list_brokers()
+        brokers = [
+            BrokerRoute(
+                b.identity.cluster_name,
+                b.identity.broker_name,
+                {b.identity.broker_id: b.identity.address},
+                read_queue_count=0,
+                write_queue_count=0,
+            )
+            for b in live
+        ]
+        message = await self._queries.by_id(brokers, message_id, topic)
+        if message is not None:
+            return message
+        if topic:
+            async for message in self.query_messages(topic, unique_id=message_id):
+                return message
+        raise MessageNotFound(
+            f"no broker has a message {message_id!r}" + ("" if topic else "; name its topic"),
+            metadata={"message_id": message_id, "topic": topic},
+        )
+
+    async def query_messages(
+        self,
+        topic: str,
+        *,
+        key: str = "",
+        unique_id: str = "",
+        begin: datetime | None = None,
+        end: datetime | None = None,
+    ) -> AsyncIterator[ReceivedMessage]:
+        """The messages of a topic with a key or unique id, newest first, fetched page by page.
+
+        Args:
+            topic: The topic.
+            key: One of their keys.
+            unique_id: The id that the producer gave.
+            begin: Stored at or after this time.
+            end: Stored before this time.
+
+        Raises:
+            IllegalArgument: Not one of key and unique id, or a time without a time zone.
+            RouteNotFound: No live broker carries the topic.
+            CallError: A broker did not tell.
+        """
+        if bool(key) == bool(unique_id):
+            raise IllegalArgument("either a key or a unique id is needed")
+        request = QueryMessagesRequest(
+            topic=topic,
+            begin_time=None if begin is None else timestamp_from(begin),
+            end_time=None if end is None else timestamp_from(end),
+        )
+        if key:
+            request.key = key
+        else:
+            request.unique_id = unique_id
+        route = await self._route(topic)
+        async for message in self._queries.by_term(_readable(route), request):
+            yield message
+
+    async def messages_between(
+        self, topic: str, begin: datetime, end: datetime | None = None
+    ) -> AsyncIterator[ReceivedMessage]:
+        """All messages of a topic that were stored in a time, queue by queue, each in its order.
+
+        Args:
+            topic: The topic.
+            begin: Stored at or after this time.
+            end: Stored before this time; up to now if not given.
+
+        Raises:
+            IllegalArgument: A time without a time zone.
+            RouteNotFound: No live broker carries the topic.
+            CallError: A broker did not answer.
+        """
+        first = await self.offsets_at(topic, begin)
+        last = (
+            {queue: bounds[1] for queue, bounds in (await self.bounds(topic)).items()}
+            if end is None
+            else await self.offsets_at(topic, end)
+        )
+        for queue in sorted(first):
+            async for columns in self.read_range(queue, first[queue], last.get(queue, 0)):
+                for view in columns.iter_messages():
+                    yield ReceivedMessage(view, queue)
+
+    @property
+    def _queries(self) -> MessageQueries:
+        return MessageQueries(self._session.connections, timeout_s=self._call_timeout_s)
 
     async def _route(self, topic: str) -> Route:
         """The route as it is now: a reader that plans must see queues that were added."""
