@@ -38,7 +38,7 @@ from ariane.broker.v1 import (
 )
 from ariane_broker.app import compose
 from ariane_broker.settings import BrokerSettings
-from ariane_record import BlockEncoder
+from ariane_record import BlockEncoder, ProducerSequence
 from ariane_record.columns import decode_columns
 from ariane_servicekit import serving
 
@@ -81,8 +81,8 @@ class BrokerProbe:
         return result
 
     @staticmethod
-    def batch(topic, bodies, queue_id=0, *, tags=(), keys=()):
-        encoder = BlockEncoder(topic, size_bytes_max=8 << 20)
+    def batch(topic, bodies, queue_id=0, *, tags=(), keys=(), sequence=None):
+        encoder = BlockEncoder(topic, size_bytes_max=8 << 20, sequenced=sequence is not None)
         for place, body in enumerate(bodies):
             encoder.add(
                 body,
@@ -91,8 +91,16 @@ class BrokerProbe:
                 unique_id=f"id-{place}",
                 born_timestamp_ms=1_700_000_000_000,
             )
-        block = encoder.finish()
+        place = None if sequence is None else ProducerSequence(*sequence)
+        block = encoder.finish(place)
         return send_pb.AppendBatch(
+            sequence=None
+            if place is None
+            else send_pb.ProducerSequence(
+                producer_id=place.producer_id,
+                producer_epoch=place.epoch,
+                first_sequence=place.first_sequence,
+            ),
             topic=topic,
             queue_id=queue_id,
             record_sizes=block.sizes.astype("<i4").tobytes(),

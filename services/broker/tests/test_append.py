@@ -5,10 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ariane_broker.append import AcknowledgedLevel, AppendRecords, Batch
+from ariane_broker.append import AcknowledgedLevel, AppendRecords, AppendWatch
+from ariane_broker.batch_check import Batch
 from ariane_broker.errors import STORAGE_RULES, flush_unconfirmed
+from ariane_broker.producer_sequences import ProducerSequences
 from ariane_broker.statistics import BrokerStatistics
 from ariane_broker.topic_table import TopicConfig
+from ariane_broker.topics_for_send import TopicsForSend
 from ariane_record import BlockEncoder
 from ariane_servicekit import ErrorTranslator, ServiceError
 from ariane_storage.append import Appended
@@ -79,15 +82,12 @@ def parts():
 def append_records(parts):
     return AppendRecords(
         parts.log,
-        ScriptedTopics(),
-        parts.arrivals,
-        parts.statistics,
-        check_block=lambda block: None,
-        on_growth=parts.grown.append,
+        TopicsForSend(ScriptedTopics(), check_block=lambda block: None),
+        ProducerSequences(now_ms=lambda: 10, expiry_ms=1000, stream_count_max=10),
+        AppendWatch(parts.arrivals, parts.statistics, parts.grown.append, lambda: 0.0),
         flush_wait=parts.flush,
         body_bytes_max=100,
         service_error=ErrorTranslator(STORAGE_RULES).service_error,
-        monotonic=lambda: 0.0,
     )
 
 

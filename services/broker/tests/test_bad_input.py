@@ -163,14 +163,26 @@ async def test_bytes_that_are_no_request(broker, refused):
     assert (await refused(call(b"\xff\xff\xff\xff"))).reason == "FIELD_INVALID"
 
 
-async def test_a_sequence_is_refused_and_not_ignored(broker, reason_of, refused):
+async def test_a_sequence_that_the_records_do_not_say(broker, reason_of, refused):
     await broker.create_topic("orders")
     batch = broker.batch("orders", [b"a"])
     batch.sequence.producer_id = 7
     (result,) = await broker.append(batch)
-    assert reason_of(result.error) == "FEATURE_NOT_AVAILABLE"
+    assert reason_of(result.error) == "BLOCK_CORRUPTED"
+    told = broker.batch("orders", [b"a"], sequence=(7, 0, 0))
+    other = send_pb.AppendBatch()
+    for numbers in (None, {"producer_id": 8}, {"producer_id": 7, "first_sequence": 1}):
+        other.CopyFrom(told)
+        other.ClearField("sequence")
+        if numbers is not None:
+            other.sequence.CopyFrom(send_pb.ProducerSequence(**numbers))
+        (result,) = await broker.append(other)
+        assert reason_of(result.error) == "BLOCK_CORRUPTED"
+    for numbers in ({"producer_id": 0}, {"producer_id": 1, "first_sequence": -1}):
+        other.sequence.CopyFrom(send_pb.ProducerSequence(**numbers))
+        assert (await refused(broker.append(other))).reason == "FIELD_INVALID"
     request = send_pb.SendMessagesRequest(
-        topic="orders", queue_id=0, messages=[{"body": b"a"}], sequence={"producer_id": 7}
+        topic="orders", messages=[{"body": b"a"}], sequence={"producer_id": 7}
     )
-    assert (await refused(broker.sends.SendMessages(request))).reason == "FEATURE_NOT_AVAILABLE"
+    assert (await refused(broker.sends.SendMessages(request))).reason == "FIELD_INVALID"
     assert await log_end(broker) == 0

@@ -72,6 +72,7 @@ def compose_from(outside: Outside) -> BrokerLife:
         group_flush=storing.group_flush,
         saved_offsets=state.saved_offsets,
         keeping=storing.keeping,
+        sequence_keeping=storing.sequence_keeping,
         loops=(
             Loop(
                 "expire-clients",
@@ -83,6 +84,12 @@ def compose_from(outside: Outside) -> BrokerLife:
                 "save-offsets",
                 state.saved_offsets.save,
                 interval_s=settings.offset_save_s,
+                clock=clock,
+            ),
+            Loop(
+                "save-sequences",
+                storing.sequence_keeping.save,
+                interval_s=settings.producer_save_s,
                 clock=clock,
             ),
         ),

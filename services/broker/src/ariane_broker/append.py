@@ -1,7 +1,9 @@
 """The one way into the commit log: packed blocks and plain messages end here.
 
 All batches of a call are appended in one turn of the loop, each whole or not at all; then the call
-waits once for what the broker promises. Nothing here looks at a single message.
+waits once for what the broker promises. A batch of an idempotent producer that is stored already is
+not stored again: it waits for the same promise, and gets its first result. Nothing here looks at a
+single message.
 """
 
 from __future__ import annotations
@@ -14,39 +16,22 @@ from typing import Final, Protocol
 import numpy as np
 
 from ariane_broker.arrivals import Arrivals
+from ariane_broker.batch_check import Batch, block_of, check_body_sizes, check_place
 from ariane_broker.consumer_offsets import QueueKey
-from ariane_broker.errors import (
-    block_corrupted,
-    broker_draining,
-    message_too_large,
-    message_type_mismatch,
-    queue_not_found,
-    store_poisoned,
-    topic_not_found,
-    topic_not_writable,
-)
+from ariane_broker.errors import broker_draining, store_poisoned
+from ariane_broker.producer_sequences import ProducerSequences, StoredBatch
 from ariane_broker.statistics import BrokerStatistics
-from ariane_broker.topic_changes import user_topic_error
-from ariane_broker.topic_table import TopicConfig, TopicMessageType
-from ariane_record import RecordBlock
-from ariane_record.layout import HEADER, HEADER_BYTES, Host
-from ariane_servicekit.errors import ServiceError, feature_not_available, field_invalid
+from ariane_broker.topics_for_send import TopicsForSend
+from ariane_record import ProducerSequence, RecordBlock
+from ariane_record.layout import CommitLogOffset, Host, QueueOffset
+from ariane_servicekit.errors import ServiceError, field_invalid
 from ariane_storage.append import Appended
 from ariane_storage.errors import BlockRejected, StorageError, StorePoisoned
 
 BATCHES_MAX: Final = 4096
 """Batches of one call: each costs some 100 us of the loop, however small it is."""
 
-_BODY_LENGTH_START: Final = HEADER_BYTES - 4
-_PACKED_TYPES: Final = frozenset(
-    {
-        TopicMessageType.UNSPECIFIED,
-        TopicMessageType.NORMAL,
-        TopicMessageType.FIFO,
-        TopicMessageType.MIXED,
-    }
-)
-"""Types of topics that ordinary records go to; others have rooms of their own."""
+_SEQUENCE_MAX: Final = 1 << 62
 
 
 class AcknowledgedLevel(StrEnum):
@@ -57,25 +42,6 @@ class AcknowledgedLevel(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """Records for one queue.
-
-    Attributes:
-        block: The records with their columns; None when the columns made no sense.
-        topic: The topic of all of them.
-        queue_id: The queue of all of them.
-        error: Why there is no block.
-        sequenced: Whether the producer asks for each batch to be stored once.
-    """
-
-    block: RecordBlock | None
-    topic: str
-    queue_id: int
-    error: ServiceError | None = None
-    sequenced: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class BatchOutcome:
     """What became of one batch.
 
@@ -83,11 +49,13 @@ class BatchOutcome:
         appended: Where it is stored; None when nothing of it is.
         error: Why it failed. With ``appended``: it is stored, and nobody knows how safely.
         level: How safe it is.
+        duplicate: Whether it was stored before, and not now.
     """
 
     appended: Appended | None = None
     error: ServiceError | None = None
     level: AcknowledgedLevel | None = None
+    duplicate: bool = False
 
 
 class AppendLog(Protocol):
@@ -95,23 +63,6 @@ class AppendLog(Protocol):
 
     def append_block(self, block: RecordBlock, queue_id: int, *, born_host: Host = ...) -> Appended:
         """Append a block to a queue."""
-        ...
-
-
-class TopicSource(Protocol):
-    """Where topics come from."""
-
-    def find(self, topic: str) -> TopicConfig | None:
-        """The topic, or None."""
-        ...
-
-    async def create_for_send(self, topic: str) -> TopicConfig | None:
-        """The topic, made if it may be; None when it is unknown and stays so."""
-        ...
-
-    @property
-    def auto_create_queue_count(self) -> int:
-        """Queues that a topic made for a send has; 0 when none is made."""
         ...
 
 
@@ -123,47 +74,60 @@ class FlushWait(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class AppendWatch:
+    """Who is told of what is appended.
+
+    Attributes:
+        arrivals: Those who wait for messages.
+        statistics: Counts it.
+        on_growth: Is told where the log ends after each call.
+        monotonic: Seconds that never go back.
+    """
+
+    arrivals: Arrivals
+    statistics: BrokerStatistics
+    on_growth: Callable[[int], None]
+    monotonic: Callable[[], float]
+
+    def appended(self, queue: QueueKey, appended: Appended, size_bytes: int, begin: float) -> None:
+        """A batch was appended; it took since ``begin``."""
+        self.statistics.count_append(appended.count, size_bytes, self.monotonic() - begin)
+        self.arrivals.appended(queue, appended.next_commit_log_offset)
+
+
 class AppendRecords:
     """Appends batches and waits for what the broker promises."""
 
     def __init__(
         self,
         log: AppendLog,
-        topics: TopicSource,
-        arrivals: Arrivals,
-        statistics: BrokerStatistics,
+        topics: TopicsForSend,
+        sequences: ProducerSequences,
+        watch: AppendWatch,
         *,
-        check_block: Callable[[RecordBlock], object],
-        on_growth: Callable[[int], None],
         flush_wait: FlushWait | None,
         body_bytes_max: int,
         service_error: Callable[[Exception], ServiceError],
-        monotonic: Callable[[], float],
     ) -> None:
         """Take the parts.
 
         Args:
             log: The store.
             topics: The topics of this broker.
-            arrivals: Is told what was appended.
-            statistics: Counts it.
-            check_block: Checks a block without writing anything.
-            on_growth: Is told where the log ends after each call.
+            sequences: What idempotent producers have stored.
+            watch: Is told what was appended.
             flush_wait: What an acknowledgement waits for; None when it waits for nothing.
             body_bytes_max: Largest body of a message.
             service_error: Makes errors of the store public.
-            monotonic: Seconds that never go back.
         """
         self._log = log
         self._topics = topics
-        self._arrivals = arrivals
-        self._statistics = statistics
-        self._check_block = check_block
-        self._on_growth = on_growth
+        self._sequences = sequences
+        self._watch = watch
         self._flush_wait = flush_wait
         self._body_bytes_max = body_bytes_max
         self._service_error = service_error
-        self._monotonic = monotonic
         self.draining = False
 
     async def append(self, batches: Sequence[Batch], born_host: Host) -> list[BatchOutcome]:
@@ -184,88 +148,59 @@ class AppendRecords:
         if not 1 <= len(batches) <= BATCHES_MAX:
             raise field_invalid("batches", f"must be 1 to {BATCHES_MAX}", len(batches))
         for position, batch in enumerate(batches):
-            if batch.queue_id < 0:
-                field = f"batches[{position}].queue_id"
-                raise field_invalid(field, "must be 0 or more", batch.queue_id)
+            _check_numbers(batch, f"batches[{position}]")
         await self._create_topics(batches)
         outcomes: list[BatchOutcome] = []
-        end = 0
         for batch in batches:
-            outcome = self._append_one(batch, born_host)
-            if outcome.appended is not None:
-                end = outcome.appended.next_commit_log_offset
-            elif isinstance(_cause(outcome.error), StorePoisoned) and not end:
-                raise store_poisoned()
-            outcomes.append(outcome)
-        return await self._acknowledge(outcomes, end)
+            try:
+                outcomes.append(self._append_one(batch, born_host))
+            except StorePoisoned:
+                if all(outcome.appended is None for outcome in outcomes):
+                    raise store_poisoned() from None
+                outcomes.append(BatchOutcome(error=store_poisoned()))
+            except (ServiceError, StorageError, OSError) as error:
+                outcomes.append(BatchOutcome(error=self._service_error(error)))
+        return await self._acknowledge(outcomes)
 
     async def _create_topics(self, batches: Sequence[Batch]) -> None:
         """Make the topics that are missing, each for a batch that could be stored in it."""
-        queue_count = self._topics.auto_create_queue_count
         for batch in batches:
-            if self._topics.find(batch.topic) is not None or batch.block is None:
-                continue
-            if batch.sequenced or batch.queue_id >= queue_count or user_topic_error(batch.topic):
+            if batch.block is None or self._topics.find(batch.topic) is not None:
                 continue
             try:
-                self._check_block(batch.block)
-            except BlockRejected:
-                continue
-            await self._topics.create_for_send(batch.topic)
+                await self._topics.find_or_create(batch.topic, batch.queue_id, batch.block)
+            except (ServiceError, BlockRejected):
+                continue  # The batch is refused in its turn.
 
     def _append_one(self, batch: Batch, born_host: Host) -> BatchOutcome:
-        try:
-            block = self._checked(batch)
-            begin = self._monotonic()
-            appended = self._log.append_block(block, batch.queue_id, born_host=born_host)
-        except (ServiceError, StorageError, OSError) as error:
-            return BatchOutcome(error=self._service_error(error))
-        seconds = self._monotonic() - begin
-        self._statistics.count_append(appended.count, block.size_bytes, seconds)
+        block = block_of(batch)
         queue = QueueKey(batch.topic, batch.queue_id)
-        self._arrivals.appended(queue, appended.next_commit_log_offset)
+        sequence = batch.sequence
+        if sequence is not None:
+            # Before anything else: what was stored once is so whatever its topic has become.
+            stored = self._sequences.duplicate_of(queue, sequence, block.count, block.size_bytes)
+            if stored is not None:
+                return BatchOutcome(appended=_first_result(stored, block), duplicate=True)
+        check_place(batch, self._topics.find(batch.topic))
+        check_body_sizes(block, self._body_bytes_max)
+        begin = self._watch.monotonic()
+        appended = self._log.append_block(block, batch.queue_id, born_host=born_host)
+        if sequence is not None:
+            self._sequences.remember(queue, sequence, _stored_batch(sequence, appended))
+        self._watch.appended(queue, appended, block.size_bytes, begin)
         return BatchOutcome(appended=appended)
 
-    def _checked(self, batch: Batch) -> RecordBlock:
-        """The block of a batch that may be appended; the store checks its inside."""
-        if batch.sequenced:
-            raise feature_not_available("sending with a producer sequence")
-        config = self._topics.find(batch.topic)
-        if config is None or config.system:
-            raise user_topic_error(batch.topic) or topic_not_found(batch.topic)
-        if not config.writable:
-            raise topic_not_writable(batch.topic, int(config.permission))
-        if batch.queue_id >= config.write_queue_count:
-            raise queue_not_found(batch.topic, batch.queue_id, config.write_queue_count)
-        if config.message_type not in _PACKED_TYPES:
-            raise message_type_mismatch(batch.topic, config.message_type.value, "NORMAL")
-        if batch.block is None:
-            raise batch.error or block_corrupted(-1, "its columns make no sense")
-        self._check_body_sizes(batch.block)
-        return batch.block
-
-    def _check_body_sizes(self, block: RecordBlock) -> None:
-        """Refuse bodies beyond the limit; looks inside only where a record is large enough."""
-        if block.size_bytes <= self._body_bytes_max:
-            return
-        sizes = block.sizes
-        if not len(sizes) or int(sizes.max()) <= self._body_bytes_max:
-            return
-        if int(sizes.min()) < HEADER.itemsize or int(sizes.sum(dtype=np.int64)) != block.size_bytes:
-            return  # The store says what is wrong with these.
-        ends = np.cumsum(sizes, dtype=np.int64)
-        for position in np.flatnonzero(sizes > self._body_bytes_max).tolist():
-            start = int(ends[position]) - int(sizes[position])
-            length_start = start + _BODY_LENGTH_START
-            length = int.from_bytes(block.records[length_start : start + HEADER_BYTES], "big")
-            if length > self._body_bytes_max:
-                raise message_too_large(length, self._body_bytes_max, position)
-
-    async def _acknowledge(self, outcomes: list[BatchOutcome], end: int) -> list[BatchOutcome]:
+    async def _acknowledge(self, outcomes: list[BatchOutcome]) -> list[BatchOutcome]:
         """Wait for what is promised, once for all batches of the call."""
-        if not end:
+        ends = [
+            outcome.appended.next_commit_log_offset
+            for outcome in outcomes
+            if outcome.appended is not None
+        ]
+        if not ends:
             return outcomes
-        self._on_growth(end)
+        end = max(ends)
+        self._watch.on_growth(end)
         level = AcknowledgedLevel.MEMORY
         failure: ServiceError | None = None
         if self._flush_wait is not None:
@@ -282,5 +217,42 @@ class AppendRecords:
         ]
 
 
-def _cause(error: ServiceError | None) -> BaseException | None:
-    return None if error is None else error.__cause__
+def _check_numbers(batch: Batch, field: str) -> None:
+    """Refuse numbers that no queue and no stream has."""
+    if batch.queue_id < 0:
+        raise field_invalid(f"{field}.queue_id", "must be 0 or more", batch.queue_id)
+    if batch.sequence is None:
+        return
+    producer_id, epoch, first_sequence = batch.sequence
+    if producer_id < 1:
+        raise field_invalid(f"{field}.sequence.producer_id", "must be 1 or more", producer_id)
+    if epoch < 0:
+        raise field_invalid(f"{field}.sequence.producer_epoch", "must be 0 or more", epoch)
+    if not 0 <= first_sequence <= _SEQUENCE_MAX:
+        rule = f"must be 0 to {_SEQUENCE_MAX}"
+        raise field_invalid(f"{field}.sequence.first_sequence", rule, first_sequence)
+
+
+def _stored_batch(sequence: ProducerSequence, appended: Appended) -> StoredBatch:
+    """A batch as its stream remembers it."""
+    return StoredBatch(
+        first_sequence=sequence.first_sequence,
+        record_count=appended.count,
+        first_queue_offset=appended.first_queue_offset,
+        commit_log_offset=appended.first_commit_log_offset,
+        next_commit_log_offset=appended.next_commit_log_offset,
+        store_timestamp_ms=appended.store_timestamp_ms,
+    )
+
+
+def _first_result(stored: StoredBatch, block: RecordBlock) -> Appended:
+    """What the first copy of a batch was answered with."""
+    ends = np.cumsum(block.sizes, dtype=np.int64)
+    return Appended(
+        first_queue_offset=QueueOffset(stored.first_queue_offset),
+        count=stored.record_count,
+        first_commit_log_offset=CommitLogOffset(stored.commit_log_offset),
+        next_commit_log_offset=CommitLogOffset(stored.next_commit_log_offset),
+        store_timestamp_ms=stored.store_timestamp_ms,
+        commit_log_offsets=ends - block.sizes + stored.commit_log_offset,
+    )

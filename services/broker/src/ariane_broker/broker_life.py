@@ -18,6 +18,7 @@ from ariane_broker.owned_store import OwnedStore
 from ariane_broker.recovery_findings import recovery_findings
 from ariane_broker.registration import Registration
 from ariane_broker.saved_state import SavedState
+from ariane_broker.sequence_keeping import SequenceKeeping
 from ariane_broker.state_files import BrokerState
 from ariane_broker.store_host import store_host
 from ariane_broker.store_keeping import StoreKeeping
@@ -69,6 +70,7 @@ class BrokerLife:
         group_flush: Who waits for the disk.
         saved_offsets: Saves consumer offsets.
         keeping: The loops beside the store.
+        sequence_keeping: Keeps what idempotent producers have stored.
         loops: Other loops, in the order of their stopping.
         threads: Where it waits on its disk.
         grace_seconds: What clients are told it still serves.
@@ -86,6 +88,7 @@ class BrokerLife:
     group_flush: GroupFlush
     saved_offsets: SavedState
     keeping: StoreKeeping
+    sequence_keeping: SequenceKeeping
     loops: Sequence[Loop]
     threads: Threads
     grace_seconds: float
@@ -117,6 +120,7 @@ class BrokerLife:
             for finding in recovery_findings(self.store.recovery):
                 _log.warning("recovery_finding", finding=finding)
             await self.state.load(self.store.queues(), self.required_topics)
+            await self.sequence_keeping.restore(self.state.has_topic)
         except (StorageError, OSError) as error:
             raise StartRefused(str(error)) from error
         _log.info("store_recovered", max_commit_log_offset=self.store.max_offset)
@@ -156,6 +160,7 @@ class BrokerLife:
         await asyncio.to_thread(self.threads.keeper.shutdown)
         try:
             await self.saved_offsets.save()
+            await self.sequence_keeping.save()
         finally:
             # Waits for a recovery that was cut short, too.
             loop = asyncio.get_running_loop()

@@ -9,6 +9,7 @@ here, so that its text and the values in its metadata are the same wherever it c
     |                           message_type_mismatch
     +-- by message              message_too_large, message_illegal, block_corrupted,
     |                           flush_unconfirmed, message_not_found
+    +-- by producer sequence    sequence_gap, sequence_passed, producer_fenced
     +-- by group or client      group_name_illegal, group_not_found, group_exists, group_disabled,
     |                           client_id_taken, client_not_attached, subscription_conflict,
     |                           queue_locked, queue_lock_fenced, consumer_offset_reset,
@@ -140,6 +141,41 @@ def flush_unconfirmed() -> ServiceError:
     return ServiceError(
         ErrorReason.ERROR_REASON_FLUSH_UNCONFIRMED,
         "the message is stored, but its flush was not confirmed: it may be lost",
+    )
+
+
+def sequence_gap(topic: str, queue_id: int, expected: int, actual: int) -> ServiceError:
+    """A batch does not go on where the last one of its stream ended."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_SEQUENCE_GAP,
+        f"topic {topic!r}, queue {queue_id}: the batch begins at number {actual}, but {expected} "
+        "is the next one of this producer",
+        {"expected": expected, "actual": actual},
+        field="sequence",
+    )
+
+
+def sequence_passed(
+    topic: str, queue_id: int, expected: int, actual: int, record_count: int
+) -> ServiceError:
+    """Numbers of a batch were used before, and not by a batch that is still known."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_SEQUENCE_PASSED,
+        f"topic {topic!r}, queue {queue_id}: the batch has the numbers {actual} to "
+        f"{actual + record_count - 1}, but all below {expected} are stored, in other batches or "
+        "too long ago to tell their offsets",
+        {"expected": expected, "actual": actual},
+        field="sequence",
+    )
+
+
+def producer_fenced(topic: str, queue_id: int, epoch: int) -> ServiceError:
+    """A newer epoch of the producer has written to the queue."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_PRODUCER_FENCED,
+        f"topic {topic!r}, queue {queue_id}: epoch {epoch} of this producer has written here",
+        {"epoch": epoch},
+        field="sequence",
     )
 
 

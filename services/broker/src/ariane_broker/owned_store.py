@@ -7,7 +7,7 @@ so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 
 from ariane_record import RecordBlock, RecordFields
 from ariane_record.layout import Host
@@ -17,6 +17,7 @@ from ariane_storage.read import QueueRead
 from ariane_storage.recovery import RecoveryReport
 from ariane_storage.retention import RetentionReport
 from ariane_storage.scan import Damage
+from ariane_storage.sequenced_batches import SequencedBatch
 from ariane_storage.store import Store
 from ariane_storage.time_lookup import TimeBoundary
 
@@ -124,6 +125,12 @@ class OwnedStore:
         return self._opened.query_by_key(
             topic, key, begin_ms=begin_ms, end_ms=end_ms, max_count=max_count
         )
+
+    def sequenced_batches(
+        self, begin: int | None, *, stored_since_ms: int
+    ) -> Iterator[list[SequencedBatch]]:
+        """Batches of idempotent producers; see ``Store.sequenced_batches``."""
+        return self._opened.sequenced_batches(begin, stored_since_ms=stored_since_ms)
 
     def flush(self) -> int:
         """Force all that is appended to the disk; any thread."""

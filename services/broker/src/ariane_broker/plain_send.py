@@ -7,12 +7,21 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from ariane.common.v1.message_pb2 import Message
-from ariane_broker.append import AcknowledgedLevel, Batch, BatchOutcome
-from ariane_broker.errors import message_type_mismatch, queue_not_found, topic_not_found
+from ariane_broker.append import AcknowledgedLevel, BatchOutcome
+from ariane_broker.batch_check import Batch
+from ariane_broker.errors import message_type_mismatch
 from ariane_broker.stored_message import EncodingDefaults, encode_message, type_of
-from ariane_broker.topic_changes import TopicChanges, user_topic_error
+from ariane_broker.topic_changes import check_user_topic
 from ariane_broker.topic_table import TopicConfig, TopicMessageType
-from ariane_record import BlockEncoder, BlockFull, RecordBlock, java_string_hash
+from ariane_broker.topics_for_send import TopicsForSend
+from ariane_record import (
+    BlockEncoder,
+    BlockFull,
+    ProducerSequence,
+    RecordBlock,
+    RecordFields,
+    java_string_hash,
+)
 from ariane_record.layout import Host
 from ariane_servicekit.errors import field_invalid
 from ariane_storage.append import Appended
@@ -30,12 +39,14 @@ class PlainSent:
         queue_id: The queue of all of them.
         appended: Where they are.
         level: How safe they are.
+        duplicate: Whether they were stored before, and not now.
     """
 
     unique_ids: list[str]
     queue_id: int
     appended: Appended
     level: AcknowledgedLevel
+    duplicate: bool
 
 
 class BatchAppend(Protocol):
@@ -52,8 +63,9 @@ class SendMessages:
     def __init__(
         self,
         batch_append: BatchAppend,
-        topics: TopicChanges,
+        topics: TopicsForSend,
         *,
+        message_at: Callable[[int], RecordFields],
         next_unique_id: Callable[[], str],
         now_ms: Callable[[], int],
         body_bytes_max: int,
@@ -64,6 +76,7 @@ class SendMessages:
         Args:
             batch_append: Where they go.
             topics: The topics of this broker.
+            message_at: The stored message at a commit-log offset.
             next_unique_id: Makes an id for a message that has none.
             now_ms: Milliseconds since the epoch.
             body_bytes_max: Largest body of a message.
@@ -71,6 +84,7 @@ class SendMessages:
         """
         self._batch_append = batch_append
         self._topics = topics
+        self._message_at = message_at
         self._next_unique_id = next_unique_id
         self._now_ms = now_ms
         self._body_bytes_max = body_bytes_max
@@ -78,7 +92,12 @@ class SendMessages:
         self._turn = 0
 
     async def send(
-        self, topic: str, queue_id: int | None, messages: Sequence[Message], born_host: Host
+        self,
+        topic: str,
+        queue_id: int | None,
+        messages: Sequence[Message],
+        born_host: Host,
+        sequence: ProducerSequence | None = None,
     ) -> PlainSent:
         """Send messages to one queue, in order, all or none.
 
@@ -87,6 +106,8 @@ class SendMessages:
             queue_id: The queue; None lets the broker choose.
             messages: At least one.
             born_host: Where the producer was seen.
+            sequence: Where they stand in the stream of their producer to this queue; None stores
+                every arrival.
 
         Raises:
             ServiceError: As ``AppendRecords.append`` for the call and for its one batch,
@@ -96,34 +117,30 @@ class SendMessages:
             raise field_invalid("messages", f"must be 1 to {MESSAGES_MAX}", len(messages))
         if queue_id is not None and queue_id < 0:
             raise field_invalid("queue_id", "must be 0 or more", queue_id)
-        name_error = user_topic_error(topic)
-        if name_error is not None:
-            raise name_error
-        config = self._topics.find(topic)
-        block, unique_ids = self._encode(topic, messages, config)
-        if config is None:
-            config = await self._create_topic(topic, queue_id or 0)
+        if queue_id is None and sequence is not None:
+            raise field_invalid("queue_id", "is needed with a sequence: each queue has its own")
+        check_user_topic(topic)
+        block, unique_ids = self._encode(topic, messages, sequence)
         if queue_id is None:
+            config = await self._topics.find_or_create(topic, 0, block)
             queue_id = self._choose_queue(config, messages)
-        batch = Batch(block, topic, queue_id)
+        batch = Batch(block, topic, queue_id, sequence=sequence)
         (outcome,) = await self._batch_append.append([batch], born_host)
         if outcome.appended is None or outcome.error is not None or outcome.level is None:
             raise outcome.error or RuntimeError("a batch without result and without error")
-        return PlainSent(unique_ids, queue_id, outcome.appended, outcome.level)
-
-    async def _create_topic(self, topic: str, queue_id: int) -> TopicConfig:
-        queue_count = self._topics.auto_create_queue_count
-        if queue_count and queue_id >= queue_count:
-            raise queue_not_found(topic, queue_id, queue_count)
-        config = await self._topics.create_for_send(topic)
-        if config is None:
-            raise topic_not_found(topic)
-        return config
+        if outcome.duplicate:
+            # Those that were filled in the first time are not those of now.
+            offsets = outcome.appended.commit_log_offsets.tolist()
+            unique_ids = [self._message_at(offset).unique_id for offset in offsets]
+        return PlainSent(unique_ids, queue_id, outcome.appended, outcome.level, outcome.duplicate)
 
     def _encode(
-        self, topic: str, messages: Sequence[Message], config: TopicConfig | None
+        self, topic: str, messages: Sequence[Message], sequence: ProducerSequence | None
     ) -> tuple[RecordBlock, list[str]]:
-        encoder = BlockEncoder(topic, size_bytes_max=self._call_bytes_max)
+        encoder = BlockEncoder(
+            topic, size_bytes_max=self._call_bytes_max, sequenced=sequence is not None
+        )
+        config = self._topics.find(topic)
         now_ms = self._now_ms()
         unique_ids = []
         for position, message in enumerate(messages):
@@ -137,7 +154,7 @@ class SendMessages:
             except BlockFull:
                 rule = f"must not take more than {self._call_bytes_max} bytes in all"
                 raise field_invalid("messages", rule) from None
-        return encoder.finish(), unique_ids
+        return encoder.finish(sequence), unique_ids
 
     def _choose_queue(self, config: TopicConfig, messages: Sequence[Message]) -> int:
         """By the message group where there is one, else the next in turn."""

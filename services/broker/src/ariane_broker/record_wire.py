@@ -23,18 +23,20 @@ from ariane.broker.v1.send_service_pb2 import (
     AppendRecordsResponse,
     AppendResult,
 )
+from ariane.broker.v1.send_service_pb2 import ProducerSequence as WireSequence
 from ariane.common.v1.message_pb2 import (
     ACKNOWLEDGED_LEVEL_FLUSHED,
     ACKNOWLEDGED_LEVEL_MEMORY,
     ACKNOWLEDGED_LEVEL_UNSPECIFIED,
 )
-from ariane_broker.append import AcknowledgedLevel, Batch, BatchOutcome
+from ariane_broker.append import AcknowledgedLevel, BatchOutcome
+from ariane_broker.batch_check import Batch
 from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.errors import block_corrupted
 from ariane_broker.pull import Position, PulledQueue, PullOrder
 from ariane_broker.subscription_wire import filters_of
 from ariane_broker.wire_time import seconds_of, time_of
-from ariane_record import RecordBlock
+from ariane_record import ProducerSequence, RecordBlock
 from ariane_servicekit.error_status import status_of
 
 LEVELS: Final = {
@@ -53,7 +55,7 @@ def batches_of(request: AppendRecordsRequest) -> list[Batch]:
 
 
 def _batch_of(batch: AppendBatch) -> Batch:
-    sequenced = batch.HasField("sequence")
+    sequence = sequence_of(batch.sequence) if batch.HasField("sequence") else None
     try:
         block = RecordBlock(
             topic=batch.topic,
@@ -69,8 +71,13 @@ def _batch_of(batch: AppendBatch) -> Batch:
         )
     except ValueError as error:
         refusal = block_corrupted(-1, str(error))
-        return Batch(None, batch.topic, batch.queue_id, refusal, sequenced=sequenced)
-    return Batch(block, batch.topic, batch.queue_id, sequenced=sequenced)
+        return Batch(None, batch.topic, batch.queue_id, refusal, sequence)
+    return Batch(block, batch.topic, batch.queue_id, sequence=sequence)
+
+
+def sequence_of(sequence: WireSequence) -> ProducerSequence:
+    """Where a batch stands in the stream of its producer."""
+    return ProducerSequence(sequence.producer_id, sequence.producer_epoch, sequence.first_sequence)
 
 
 def _int32_column(column: bytes, name: str) -> NDArray[np.int32]:
@@ -96,6 +103,7 @@ def _append_result(outcome: BatchOutcome) -> AppendResult:
         record_count=appended.count,
         acknowledged_level=LEVELS[outcome.level],
         store_time=time_of(appended.store_timestamp_ms),
+        duplicate=outcome.duplicate,
     )
 
 

@@ -165,6 +165,25 @@ class BrokerSettings(ServiceSettings):
     offset_save_s: float = Field(
         5, gt=0, description="Seconds between saves of consumer offsets that have changed."
     )
+    producer_expiry_s: float = Field(
+        3600,
+        ge=60,
+        description="Seconds after which an idempotent producer that sent nothing to a queue is "
+        "forgotten there. Longer than any producer repeats a batch: a repeat that comes later may "
+        "be stored twice.",
+    )
+    producer_streams_max: int = Field(
+        20_000,
+        ge=1,
+        description="Pairs of idempotent producer and queue that are remembered, about 1 KiB of "
+        "memory each; beyond that the one unused for longest is forgotten.",
+    )
+    producer_save_s: float = Field(
+        10,
+        gt=0,
+        description="Seconds between snapshots of what idempotent producers have stored. After a "
+        "crash the log is read from the last one on.",
+    )
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:

@@ -105,6 +105,10 @@ class BrokerState:
         if groups is None or self._files.groups.used_backup:
             await self._save(self._files.groups, self._groups.document_with())
 
+    def has_topic(self, topic: str) -> bool:
+        """Whether a topic stands."""
+        return self._topics.find(topic) is not None
+
     async def _load_offsets(self, *, store_is_new: bool) -> Mapping[str, Any] | None:
         """The consumer offsets.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from ariane_broker.append import AppendRecords
+from ariane_broker.append import AppendRecords, AppendWatch
 from ariane_broker.broker_drain import BrokerDrain
 from ariane_broker.errors import STORAGE_RULES
 from ariane_broker.message_query import MessageQuery
@@ -24,6 +24,7 @@ from ariane_broker.rooms.state import StateRoom
 from ariane_broker.rooms.storing import StoringRoom
 from ariane_broker.settings import BrokerSettings
 from ariane_broker.store_host import literal_host
+from ariane_broker.topics_for_send import TopicsForSend
 from ariane_record import RecordBlock
 from ariane_record.layout import BLANK_SIZE_MIN_BYTES
 from ariane_record.message_id import UniqueIdGenerator
@@ -58,24 +59,28 @@ def messaging_room(
     """Messages in and out."""
     settings, clock, store = outside.settings, outside.clock, storing.store
     service_error = ErrorTranslator(STORAGE_RULES).service_error
+    topics_for_send = TopicsForSend(changing.topic_changes, check_block=_block_check(settings))
     append_records = AppendRecords(
         store,
-        changing.topic_changes,
-        storing.arrivals,
-        storing.statistics,
-        check_block=_block_check(settings),
-        on_growth=storing.keeping.appended,
+        topics_for_send,
+        storing.sequences,
+        AppendWatch(
+            arrivals=storing.arrivals,
+            statistics=storing.statistics,
+            on_growth=storing.keeping.appended,
+            monotonic=clock.monotonic,
+        ),
         flush_wait=storing.group_flush if settings.flush_mode == "sync" else None,
         body_bytes_max=settings.message_bytes_max,
         service_error=service_error,
-        monotonic=clock.monotonic,
     )
     unique_ids = UniqueIdGenerator(
         clock.now_ms, ip="127.0.0.1", pid=os.getpid(), origin=secrets.randbits(32)
     )
     send_messages = SendMessages(
         append_records,
-        changing.topic_changes,
+        topics_for_send,
+        message_at=store.message_at,
         next_unique_id=unique_ids.next_id,
         now_ms=clock.now_ms,
         body_bytes_max=settings.message_bytes_max,

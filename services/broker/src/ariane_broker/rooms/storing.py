@@ -1,4 +1,4 @@
-"""The storing room: the store, who waits on its disk, who is held until something arrives."""
+"""The storing room: the store, who waits on its disk or for messages, what producers stored."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from ariane_broker.arrivals import Arrivals
 from ariane_broker.group_flush import GroupFlush
 from ariane_broker.held_requests import HeldRequests
 from ariane_broker.owned_store import OwnedStore
+from ariane_broker.producer_sequences import ProducerSequences
 from ariane_broker.rooms.outside import Outside
+from ariane_broker.sequence_keeping import SequenceKeeping
 from ariane_broker.settings import BrokerSettings
 from ariane_broker.statistics import BrokerStatistics
 from ariane_broker.store_keeping import FLUSH_TICK_SECONDS, StoreKeeping
@@ -19,14 +21,16 @@ from ariane_servicekit import (
     get_logger,
 )
 from ariane_storage.disk import Disk
+from ariane_storage.state_file import StateFile
 from ariane_storage.store import Store
+from ariane_storage.store_files import StoreFiles
 
 _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class StoringRoom:
-    """The store, who waits on its disk, who is held until something arrives."""
+    """The store, who waits on its disk or for messages, what producers stored."""
 
     store: OwnedStore
     held: HeldRequests
@@ -34,6 +38,8 @@ class StoringRoom:
     group_flush: GroupFlush
     keeping: StoreKeeping
     statistics: BrokerStatistics
+    sequences: ProducerSequences
+    sequence_keeping: SequenceKeeping
 
 
 def storing_room(outside: Outside) -> StoringRoom:
@@ -68,7 +74,25 @@ def storing_room(outside: Outside) -> StoringRoom:
         on_flushed=arrivals.confirm,
         on_failed=flush_failed,
     )
-    return StoringRoom(store, held, arrivals, group_flush, keeping, BrokerStatistics())
+    sequences = ProducerSequences(
+        now_ms=outside.clock.now_ms,
+        expiry_ms=round(settings.producer_expiry_s * 1000),
+        stream_count_max=settings.producer_streams_max,
+    )
+    snapshot = StoreFiles(settings.store_path).config / "producerSequences.json"
+    sequence_keeping = SequenceKeeping(
+        sequences, store, StateFile(snapshot, outside.disk), threads.state
+    )
+    return StoringRoom(
+        store=store,
+        held=held,
+        arrivals=arrivals,
+        group_flush=group_flush,
+        keeping=keeping,
+        statistics=BrokerStatistics(),
+        sequences=sequences,
+        sequence_keeping=sequence_keeping,
+    )
 
 
 def _open_store(settings: BrokerSettings, disk: Disk, host: Host) -> Store:

@@ -14,7 +14,7 @@ from ariane.common.v1.message_pb2 import StoredPosition
 from ariane_broker.append import AppendRecords
 from ariane_broker.peer_address import peer_host, peer_text
 from ariane_broker.plain_send import PlainSent, SendMessages
-from ariane_broker.record_wire import LEVELS, append_response, batches_of
+from ariane_broker.record_wire import LEVELS, append_response, batches_of, sequence_of
 from ariane_broker.wire_time import time_of
 from ariane_record.layout import Host
 from ariane_record.message_id import encode_offset_message_id
@@ -56,16 +56,19 @@ class SendServicer(SendServiceServicer):
         self, request: send_pb.SendMessagesRequest, context: aio.ServicerContext[Any, Any]
     ) -> send_pb.SendMessagesResponse:
         """Send plain messages."""
-        if request.HasField("sequence"):
-            raise feature_not_available("sending with a producer sequence")
         queue_id = request.queue_id if request.HasField("queue_id") else None
         peer = context.peer()
         sent = await self._send_messages.send(
-            request.topic, queue_id, request.messages, peer_host(peer)
+            request.topic,
+            queue_id,
+            request.messages,
+            peer_host(peer),
+            sequence_of(request.sequence) if request.HasField("sequence") else None,
         )
         return send_pb.SendMessagesResponse(
             messages=self._sent_messages(sent, peer_text(peer)),
             acknowledged_level=LEVELS[sent.level],
+            duplicate=sent.duplicate,
         )
 
     async def RecallMessage(

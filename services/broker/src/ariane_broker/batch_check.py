@@ -1,0 +1,116 @@
+"""Whether a batch may be appended where it wants to go; the store checks its inside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from ariane_broker.errors import (
+    block_corrupted,
+    message_too_large,
+    message_type_mismatch,
+    queue_not_found,
+    topic_not_found,
+    topic_not_writable,
+)
+from ariane_broker.topic_changes import user_topic_error
+from ariane_broker.topic_table import TopicConfig, TopicMessageType
+from ariane_record import ProducerSequence, RecordBlock, StoredSequence
+from ariane_record.layout import HEADER, HEADER_BYTES
+from ariane_record.producer_sequence import stored_sequence
+from ariane_servicekit.errors import ServiceError
+
+_BODY_LENGTH_START: Final = HEADER_BYTES - 4
+_PACKED_TYPES: Final = frozenset(
+    {
+        TopicMessageType.UNSPECIFIED,
+        TopicMessageType.NORMAL,
+        TopicMessageType.FIFO,
+        TopicMessageType.MIXED,
+    }
+)
+"""Types of topics that ordinary records go to; others have rooms of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Records for one queue.
+
+    Attributes:
+        block: The records with their columns; None when the columns made no sense.
+        topic: The topic of all of them.
+        queue_id: The queue of all of them.
+        error: Why there is no block.
+        sequence: Where it stands in the stream of its producer; None stores every arrival.
+    """
+
+    block: RecordBlock | None
+    topic: str
+    queue_id: int
+    error: ServiceError | None = None
+    sequence: ProducerSequence | None = None
+
+
+def block_of(batch: Batch) -> RecordBlock:
+    """The records of a batch, which say the same of its sequence as the batch does.
+
+    Raises:
+        ServiceError: BLOCK_CORRUPTED.
+    """
+    block = batch.block
+    if block is None:
+        raise batch.error or block_corrupted(-1, "its columns make no sense")
+    said = stored_sequence(block.records)
+    expected = (
+        None
+        if batch.sequence is None
+        else StoredSequence(batch.sequence, block.count, block.size_bytes)
+    )
+    if said != expected:
+        raise block_corrupted(0, "its producer sequence is not that of the batch")
+    return block
+
+
+def check_place(batch: Batch, config: TopicConfig | None) -> None:
+    """Refuse a batch that does not belong where it wants to go.
+
+    Args:
+        batch: The batch.
+        config: Its topic, or None when that is not known.
+
+    Raises:
+        ServiceError: TOPIC_NOT_FOUND, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED, TOPIC_NOT_WRITABLE,
+            QUEUE_NOT_FOUND or MESSAGE_TYPE_MISMATCH.
+    """
+    if config is None or config.system:
+        raise user_topic_error(batch.topic) or topic_not_found(batch.topic)
+    if not config.writable:
+        raise topic_not_writable(batch.topic, int(config.permission))
+    if batch.queue_id >= config.write_queue_count:
+        raise queue_not_found(batch.topic, batch.queue_id, config.write_queue_count)
+    if config.message_type not in _PACKED_TYPES:
+        raise message_type_mismatch(batch.topic, config.message_type.value, "NORMAL")
+
+
+def check_body_sizes(block: RecordBlock, body_bytes_max: int) -> None:
+    """Refuse bodies beyond the limit; looks inside only where a record is large enough.
+
+    Raises:
+        ServiceError: MESSAGE_TOO_LARGE.
+    """
+    if block.size_bytes <= body_bytes_max:
+        return
+    sizes = block.sizes
+    if not len(sizes) or int(sizes.max()) <= body_bytes_max:
+        return
+    if int(sizes.min()) < HEADER.itemsize or int(sizes.sum(dtype=np.int64)) != block.size_bytes:
+        return  # The store says what is wrong with these.
+    ends = np.cumsum(sizes, dtype=np.int64)
+    for position in np.flatnonzero(sizes > body_bytes_max).tolist():
+        start = int(ends[position]) - int(sizes[position])
+        length_start = start + _BODY_LENGTH_START
+        length = int.from_bytes(block.records[length_start : start + HEADER_BYTES], "big")
+        if length > body_bytes_max:
+            raise message_too_large(length, body_bytes_max, position)

@@ -1,0 +1,250 @@
+r"""Which batches of idempotent producers are stored: one stream for each producer and queue.
+
+::
+
+    producer 7, orders#2, epoch 0      numbers of messages ------------------------------->
+        forgotten  | 120..129 | 130..130 | 131..160 |  next: 161
+                     \_ the last batches, each with its first result _/
+
+A batch goes on where the last one ended, or it is one of the last and is answered with its first
+result. Anything else is refused: a gap, an older epoch, numbers that were used by other batches.
+
+A stream that has not been used for a while is forgotten, the one unused for longest when there are
+too many. Its producer then begins anew with a larger epoch, at the price of one refused batch. All
+this is rebuilt from the log (``sequence_keeping``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from ariane_broker.consumer_offsets import QueueKey
+from ariane_broker.errors import producer_fenced, sequence_gap, sequence_passed
+from ariane_record import ProducerSequence
+from ariane_storage.sequenced_batches import SequencedBatch
+
+BATCHES_KEPT: Final = 5
+"""Batches of a stream whose results are kept: more than a producer has in flight."""
+
+VERSION: Final = 1
+"""Of the document."""
+
+
+class StoredBatch(NamedTuple):
+    """A batch that is stored.
+
+    Attributes:
+        first_sequence: Number of its first message in the stream.
+        record_count: Its records.
+        first_queue_offset: Queue offset of its first record.
+        commit_log_offset: Where it starts.
+        next_commit_log_offset: Where it ends.
+        store_timestamp_ms: When it was stored.
+    """
+
+    first_sequence: int
+    record_count: int
+    first_queue_offset: int
+    commit_log_offset: int
+    next_commit_log_offset: int
+    store_timestamp_ms: int
+
+    @property
+    def next_sequence(self) -> int:
+        """Number of the message behind it."""
+        return self.first_sequence + self.record_count
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of its records."""
+        return self.next_commit_log_offset - self.commit_log_offset
+
+
+class Stream(NamedTuple):
+    """What is known of one producer in one queue.
+
+    Attributes:
+        epoch: Of the batches.
+        batches: The last ones, oldest first; at least one.
+    """
+
+    epoch: int
+    batches: tuple[StoredBatch, ...]
+
+    def extended(self, batch: StoredBatch) -> Stream:
+        """With one batch more."""
+        return Stream(self.epoch, (*self.batches, batch)[-BATCHES_KEPT:])
+
+
+StreamKey: TypeAlias = tuple[int, str, int]
+"""Producer id, topic, queue id."""
+
+
+class ProducerSequences:
+    """The streams of all producers.
+
+    Attributes:
+        change_count: Grows with every change.
+    """
+
+    def __init__(self, *, now_ms: Callable[[], int], expiry_ms: int, stream_count_max: int) -> None:
+        """Know of no producer.
+
+        Args:
+            now_ms: Milliseconds since the epoch, by the clock that stamps records.
+            expiry_ms: How long a stream is remembered after its last batch.
+            stream_count_max: How many are remembered.
+        """
+        self._now_ms = now_ms
+        self._expiry_ms = expiry_ms
+        self._stream_count_max = stream_count_max
+        # The one unused for longest first.
+        self._streams: dict[StreamKey, Stream] = {}
+        self.change_count = 0
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    @property
+    def expired_before_ms(self) -> int:
+        """Batches stored before this time do not matter any more."""
+        return self._now_ms() - self._expiry_ms
+
+    def duplicate_of(
+        self, queue: QueueKey, sequence: ProducerSequence, record_count: int, size_bytes: int
+    ) -> StoredBatch | None:
+        """The batch as it is stored already, or None when it is the next one of its stream.
+
+        Args:
+            queue: Where it goes.
+            sequence: Where it stands.
+            record_count: Its records.
+            size_bytes: Bytes of them.
+
+        Raises:
+            ServiceError: SEQUENCE_GAP, SEQUENCE_PASSED or PRODUCER_FENCED.
+        """
+        epoch, first = sequence.epoch, sequence.first_sequence
+        stream = self._live_stream((sequence.producer_id, *queue))
+        if stream is None or epoch > stream.epoch:
+            if first:
+                raise sequence_gap(*queue, 0, first)
+            return None
+        if epoch < stream.epoch:
+            raise producer_fenced(*queue, stream.epoch)
+        expected = stream.batches[-1].next_sequence
+        if first == expected:
+            return None
+        if first > expected:
+            raise sequence_gap(*queue, expected, first)
+        for batch in stream.batches:
+            same_numbers = batch.first_sequence == first and batch.record_count == record_count
+            if same_numbers and batch.size_bytes == size_bytes:
+                return batch
+        raise sequence_passed(*queue, expected, first, record_count)
+
+    def remember(self, queue: QueueKey, sequence: ProducerSequence, batch: StoredBatch) -> None:
+        """A batch was stored; ``duplicate_of`` has found nothing against it."""
+        key = (sequence.producer_id, *queue)
+        stream = self._streams.pop(key, None)
+        if stream is None or stream.epoch != sequence.epoch:
+            stream = Stream(sequence.epoch, ())
+        self._streams[key] = stream.extended(batch)
+        self.change_count += 1
+        if len(self._streams) > self._stream_count_max:
+            del self._streams[next(iter(self._streams))]
+
+    def restore(self, found: SequencedBatch) -> None:
+        """Take over a batch that the log has, in the order of the log.
+
+        The log is right: it goes on behind damage, and begins anew after a topic was deleted.
+        """
+        sequence = found.sequence
+        queue = QueueKey(found.topic, found.queue_id)
+        stream = self._streams.get((sequence.producer_id, *queue))
+        batch = StoredBatch(
+            first_sequence=sequence.first_sequence,
+            record_count=found.record_count,
+            first_queue_offset=found.first_queue_offset,
+            commit_log_offset=found.commit_log_offset,
+            next_commit_log_offset=found.next_commit_log_offset,
+            store_timestamp_ms=found.store_timestamp_ms,
+        )
+        if stream is not None:
+            if sequence.epoch < stream.epoch:
+                return
+            if stream.batches[-1].next_sequence != batch.first_sequence:
+                del self._streams[(sequence.producer_id, *queue)]
+        self.remember(queue, sequence, batch)
+
+    def forget_topic(self, topic: str) -> bool:
+        """Forget the streams of a topic that is deleted; whether there were any."""
+        return self._forget([key for key in self._streams if key[1] == topic])
+
+    def keep_topics(self, is_known_topic: Callable[[str], bool]) -> None:
+        """Forget the streams of topics that do not stand."""
+        self._forget([key for key in self._streams if not is_known_topic(key[1])])
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._streams.clear()
+
+    def document(self, commit_log_offset: int) -> dict[str, Any]:
+        """Everything as JSON.
+
+        Args:
+            commit_log_offset: The end of the log now: what is behind it is read from the log.
+        """
+        self._forget_expired()
+        return {
+            "version": VERSION,
+            "commitLogOffset": commit_log_offset,
+            "streams": [
+                [*key, stream.epoch, stream.batches] for key, stream in self._streams.items()
+            ],
+        }
+
+    def load(self, document: Mapping[str, Any]) -> int:
+        """Take over a document.
+
+        Returns:
+            Its commit-log offset.
+
+        Raises:
+            ValueError: It is none of ours.
+        """
+        if document["version"] != VERSION:
+            raise ValueError(f"version {document['version']} is not known here")
+        streams: dict[StreamKey, Stream] = {}
+        for producer_id, topic, queue_id, epoch, rows in document["streams"]:
+            batches = tuple(StoredBatch(*map(int, row)) for row in rows)
+            if not batches:
+                raise ValueError("a stream without batches")
+            streams[int(producer_id), str(topic), int(queue_id)] = Stream(int(epoch), batches)
+        self._streams = streams
+        return int(document["commitLogOffset"])
+
+    def _live_stream(self, key: StreamKey) -> Stream | None:
+        stream = self._streams.get(key)
+        if stream is None or self._is_live(stream):
+            return stream
+        self._forget([key])
+        return None
+
+    def _is_live(self, stream: Stream) -> bool:
+        return stream.batches[-1].store_timestamp_ms >= self.expired_before_ms
+
+    def _forget_expired(self) -> None:
+        expired = []
+        for key, stream in self._streams.items():
+            if self._is_live(stream):
+                break
+            expired.append(key)
+        self._forget(expired)
+
+    def _forget(self, keys: Collection[StreamKey]) -> bool:
+        for key in keys:
+            del self._streams[key]
+        self.change_count += len(keys)
+        return bool(keys)
