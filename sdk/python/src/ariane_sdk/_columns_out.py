@@ -9,16 +9,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ariane_record.columns import RecordColumns
+import numpy as np
+
+from ariane.broker.v1.pull_service_pb2 import (
+    RANGE_PROJECTION_HEADERS,
+    RANGE_PROJECTION_POSITIONS,
+    RANGE_PROJECTION_RECORDS,
+    PullRangeResponse,
+    RangeProjection,
+)
+from ariane_record.columns import RecordColumns, decode_columns
 from ariane_record.errors import RecordCorrupted
+from ariane_record.header_columns import decode_headers
+from ariane_record.layout import HOST_FLAGS
 from ariane_sdk._message import MessageQueue
 from ariane_sdk.errors import IllegalArgument, RecordDamaged
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BROKER_COLUMN: Final = "brokerName"
-"""With topic and queue id it names a message queue; built where it is asked for."""
+_BODY: Final = "body"
+_OF_HEADERS: Final = frozenset(
+    {
+        "topic",
+        "brokerName",
+        "queueId",
+        "queueOffset",
+        "bornTimestamp",
+        "storeTimestamp",
+        "reconsumeTimes",
+    }
+)
+"""Columns that the headers alone suffice for."""
 
 
 def columns_wanted(names: Sequence[str] | None) -> tuple[str, ...]:
@@ -28,18 +50,18 @@ def columns_wanted(names: Sequence[str] | None) -> tuple[str, ...]:
         names: The columns, in this order; ``None``: all of ``ariane_record.arrow``.
 
     Raises:
-        IllegalArgument: There is no such column, or one is named twice.
+        IllegalArgument: There is no such column, or none, or one is named twice.
     """
     from ariane_record.arrow import COLUMN_NAMES  # noqa: PLC0415 - an extra.
 
     if names is None:
         return COLUMN_NAMES
-    known = (*COLUMN_NAMES, BROKER_COLUMN)
+    known = (*COLUMN_NAMES, "brokerName")
     unknown = [name for name in names if name not in known]
     if unknown:
         raise IllegalArgument(f"no column {unknown[0]!r}; the columns are {', '.join(known)}")
-    if len(set(names)) < len(names):
-        raise IllegalArgument(f"a column is named twice in {list(names)}")
+    if not names or len(set(names)) < len(names):
+        raise IllegalArgument(f"columns are wanted, each once; found {list(names)}")
     return tuple(names)
 
 
@@ -50,7 +72,7 @@ def record_batch(
 
     Args:
         records: What was pulled, at most 2 GiB.
-        queue: Where from.
+        queue: Where from; it says topic and broker.
         names: From ``columns_wanted``.
 
     Raises:
@@ -60,12 +82,67 @@ def record_batch(
 
     from ariane_record.arrow import to_arrow  # noqa: PLC0415 - the same.
 
+    of_queue = {"topic": queue.topic, "brokerName": queue.broker_name}
     try:
-        built = to_arrow(records, [name for name in names if name != BROKER_COLUMN])
+        built = to_arrow(records, [name for name in names if name not in of_queue])
     except RecordCorrupted as error:
         raise RecordDamaged(f"{queue}: {error}") from error
-    if BROKER_COLUMN not in names:
-        return built
-    broker = pa.repeat(pa.scalar(queue.broker_name, pa.string()), len(records))
-    arrays: list[Any] = [broker if name == BROKER_COLUMN else built.column(name) for name in names]
+    arrays: list[Any] = [
+        pa.repeat(pa.scalar(of_queue[name], pa.string()), len(records))
+        if name in of_queue
+        else built.column(name)
+        for name in names
+    ]
     return pa.RecordBatch.from_arrays(arrays, names=list(names))
+
+
+class RangeColumns:
+    """Builds batches from the chunks of one range.
+
+    Attributes:
+        projection: How much of each message has to be fetched.
+    """
+
+    def __init__(self, queue: MessageQueue, names: Sequence[str] | None) -> None:
+        """Know what is wanted.
+
+        Args:
+            queue: The queue that is read.
+            names: As ``columns_wanted``.
+
+        Raises:
+            IllegalArgument: As ``columns_wanted``.
+        """
+        self._queue = queue
+        self._names = columns_wanted(names)
+        self.projection: RangeProjection.ValueType = RANGE_PROJECTION_RECORDS
+        if _OF_HEADERS.issuperset(self._names):
+            self.projection = RANGE_PROJECTION_POSITIONS
+        elif _BODY not in self._names:
+            self.projection = RANGE_PROJECTION_HEADERS
+
+    def batch(self, chunk: PullRangeResponse) -> pa.RecordBatch | None:
+        """One chunk as a batch; ``None``: it has to be read again as whole records.
+
+        Raises:
+            RecordDamaged: A record cannot be taken apart.
+        """
+        sizes = np.frombuffer(chunk.record_sizes, "<i4").astype(np.int32, copy=False)
+        try:
+            if self.projection == RANGE_PROJECTION_RECORDS:
+                records = decode_columns(chunk.records, sizes)
+            else:
+                records = decode_headers(
+                    chunk.headers, sizes, chunk.properties, chunk.property_ends
+                )
+                if self._lacks_addresses(records):
+                    self.projection = RANGE_PROJECTION_RECORDS
+                    return None
+        except RecordCorrupted as error:
+            place = f"{self._queue} before {chunk.next_queue_offset}"
+            raise RecordDamaged(f"{place}: {error}") from error
+        return record_batch(records, self._queue, self._names)
+
+    def _lacks_addresses(self, records: RecordColumns) -> bool:
+        """Whether ids are wanted that are made of an IPv6 address, which headers do not have."""
+        return "messageId" in self._names and bool((records.system_flag & HOST_FLAGS).any())

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from datetime import datetime
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from grpc.aio import AioRpcError
 
 from ariane.broker.v1.pull_service_pb2 import (
+    RANGE_PROJECTION_RECORDS,
     TIME_BOUNDARY_LOWER,
     TIME_BOUNDARY_UPPER,
     PullRangeRequest,
     PullRangeResponse,
+    RangeProjection,
 )
 from ariane.broker.v1.query_service_pb2 import QueryMessagesRequest
 from ariane_record.columns import RecordColumns, decode_columns
 from ariane_record.errors import RecordCorrupted
 from ariane_sdk._broker_calls import peer_name, read_address
+from ariane_sdk._columns_out import RangeColumns
 from ariane_sdk._limits import checked_group
 from ariane_sdk._message import MessageQueue, ReceivedMessage
 from ariane_sdk._message_query import MessageQueries
@@ -37,6 +41,9 @@ from ariane_sdk.errors import (
     QueueNotFound,
     RecordDamaged,
 )
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 CHUNK_BYTES_DEFAULT: Final = 2 << 20
 
@@ -178,6 +185,65 @@ class QueueReader(StatelessClient):
             RecordDamaged: The records cannot be taken apart.
             CallError: The broker did not answer, also when asked again.
         """
+        chunks = self._chunks(queue, begin, end, chunk_bytes, RANGE_PROJECTION_RECORDS)
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                yield _decode(queue, chunk)
+
+    async def pull_columns(
+        self,
+        queue: MessageQueue,
+        begin: int,
+        end: int,
+        *,
+        names: Sequence[str] | None = None,
+        chunk_bytes: int = CHUNK_BYTES_DEFAULT,
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """The messages of a range in order, as Arrow record batches; no object is made for one.
+
+        As ``read_range``. What no column needs is not fetched: bodies stay in the broker unless
+        ``body`` is asked for.
+
+        Args:
+            queue: The queue.
+            begin: The first queue offset.
+            end: Behind the last, exclusive.
+            names: The columns, in this order: ``topic``, ``queueId``, ``queueOffset``,
+                ``messageId``, ``keys``, ``tag``, ``messageGroup``, ``properties``,
+                ``bornTimestamp``, ``storeTimestamp``, ``deliveryTimestamp``, ``reconsumeTimes``,
+                ``body``; and ``brokerName``, which ``None`` (all) leaves out.
+            chunk_bytes: About how many bytes of records make one batch, 64 KiB to 4 MiB.
+
+        Raises:
+            IllegalArgument: There is no such column.
+            QueueOffsetOutOfRange: The begin is no longer kept.
+            RecordDamaged: The records cannot be taken apart.
+            CallError: The broker did not answer, also when asked again.
+        """
+        wanted = RangeColumns(queue, names)
+        next_offset = begin
+        while next_offset < end:
+            chunks = self._chunks(queue, next_offset, end, chunk_bytes, wanted.projection)
+            async with aclosing(chunks):
+                async for chunk in chunks:
+                    batch = wanted.batch(chunk)
+                    if batch is None:
+                        # These records have to be read as a whole; so are those that follow.
+                        break
+                    next_offset = chunk.next_queue_offset
+                    yield batch
+                else:
+                    return
+
+    async def _chunks(
+        self,
+        queue: MessageQueue,
+        begin: int,
+        end: int,
+        chunk_bytes: int,
+        projection: RangeProjection.ValueType,
+    ) -> AsyncGenerator[PullRangeResponse]:
+        """The chunks of a range that hold records, through broken connections."""
         next_offset = begin
         failure_count = 0
         while next_offset < end:
@@ -187,6 +253,7 @@ class QueueReader(StatelessClient):
                 begin_queue_offset=next_offset,
                 end_queue_offset=end,
                 chunk_bytes=chunk_bytes,
+                projection=projection,
             )
             broker = await self._broker(queue.topic, queue.broker_name)
             call = self._session.connections.pull(read_address(broker)).PullRange(request)
@@ -195,7 +262,7 @@ class QueueReader(StatelessClient):
                     next_offset = chunk.next_queue_offset
                     failure_count = 0
                     if chunk.record_sizes:
-                        yield _decode(queue, chunk)
+                        yield chunk
             except AioRpcError as rpc_error:
                 error = error_from_rpc(rpc_error, peer=peer_name(broker))
                 failure_count += 1

@@ -332,6 +332,7 @@ class QueueReader(ClosingClient[_queue_reader.QueueReader]):
     stored_offsets = blocking(_queue_reader.QueueReader.stored_offsets)
     store_offsets = blocking(_queue_reader.QueueReader.store_offsets)
     read_range = blocking_iterator(_queue_reader.QueueReader.read_range)
+    pull_columns = blocking_iterator(_queue_reader.QueueReader.pull_columns)
     find_message = blocking(_queue_reader.QueueReader.find_message)
     query_messages = blocking_iterator(_queue_reader.QueueReader.query_messages)
     messages_between = blocking_iterator(_queue_reader.QueueReader.messages_between)
