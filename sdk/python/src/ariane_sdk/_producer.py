@@ -10,14 +10,17 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self
 
 from ariane_record.message_id import UniqueIdGenerator
+from ariane_sdk._client_id import new_client_id
 from ariane_sdk._clock import Clock, SystemClock, new_random
 from ariane_sdk._fork import ForkGuard
 from ariane_sdk._intake import Intake
 from ariane_sdk._latency import BrokerLatencies, UnavailabilityTable
 from ariane_sdk._limits import checked_group
-from ariane_sdk._message import Message, MessageQueue, SendResult
+from ariane_sdk._message import Message, MessageQueue, ReceivedMessage, SendResult
 from ariane_sdk._name_servers import parse_addresses
 from ariane_sdk._own_address import own_ip
+from ariane_sdk._reply_inbox import ReplyInbox
+from ariane_sdk._request_reply import Requests, reply_to
 from ariane_sdk._route import Route
 from ariane_sdk._send_buffer import SendBuffer
 from ariane_sdk._sending import Sending
@@ -82,6 +85,8 @@ class Producer:
         self._intake: Intake
         self._unique_ids: UniqueIdGenerator
         self._columns_intake: ColumnsIntake | None = None
+        self._reply_inbox: ReplyInbox
+        self._requests: Requests
 
     async def start(self) -> None:
         """Connect. A producer that was closed is not started again.
@@ -127,6 +132,18 @@ class Producer:
             new_unique_id=self._unique_ids.next_id,
             latencies=latencies,
         )
+        self._reply_inbox = ReplyInbox(
+            session,
+            client_id=new_client_id(self._random),
+            timeout_s=self._settings.call_timeout_s,
+            clock=self._clock,
+        )
+        self._requests = Requests(
+            session.routes,
+            self._reply_inbox,
+            clock=self._clock,
+            new_unique_id=self._unique_ids.next_id,
+        )
         session.routes.start()
         self._accepting = True
 
@@ -141,6 +158,7 @@ class Producer:
         try:
             await self.flush()
         finally:
+            await self._reply_inbox.close()
             await self._sending.close()
             await self._session.close()
 
@@ -271,6 +289,51 @@ class Producer:
         if len(results) < len(outcomes):
             raise BatchSendError(outcomes)
         return results
+
+    async def request(self, message: Message, *, timeout_s: float) -> ReceivedMessage:
+        """Send a message, and wait for the reply of whoever consumes it.
+
+        Every consumer group gets the request; the first reply counts, later ones are dropped. The
+        first request of a producer takes a moment longer: it begins to listen, and makes the reply
+        topic of the cluster if there is none.
+
+        Args:
+            message: The request.
+            timeout_s: How long to wait in all.
+
+        Raises:
+            RequestTimeout: No reply came in time. With ``outcome_unknown`` the request is stored,
+                and whoever got it may have acted on it.
+            SendError: The request was not acknowledged, as ``send`` says.
+            CallError: There is no reply topic, and none can be made.
+        """
+        if not self._accepting:
+            self._refuse()
+
+        async def send(request: Message, left_s: float) -> SendResult:
+            return await self._send_within(left_s, request, None, None)
+
+        return await self._requests.request(message, send, timeout_s)
+
+    async def reply(
+        self,
+        request: ReceivedMessage,
+        body: bytes | bytearray | memoryview,
+        *,
+        properties: Mapping[str, str] | None = None,
+    ) -> SendResult:
+        """Answer a request that a consumer got, and wait until the answer is acknowledged.
+
+        Args:
+            request: As the listener got it; ``properties["REPLY_TO_CLIENT"]`` names who waits.
+            body: The answer.
+            properties: The application's own pairs.
+
+        Raises:
+            IllegalArgument: It is no request (reason ``NO_REQUEST``).
+            ArianeError: As ``send``.
+        """
+        return await self.send(reply_to(request, body, properties or {}))
 
     async def send_columns(
         self,

@@ -107,6 +107,8 @@ class Producer(ClosingClient[_producer.Producer]):
 
     send = blocking(_producer.Producer.send)
     send_one_way = blocking(_producer.Producer.send_one_way)
+    request = blocking(_producer.Producer.request)
+    reply = blocking(_producer.Producer.reply)
     send_batch = blocking(_producer.Producer.send_batch)
     send_columns = blocking(_producer.Producer.send_columns)
     wait_for_room = blocking(_producer.Producer.wait_for_room)
