@@ -48,7 +48,7 @@ class StoreConfig:
         flush_thorough_interval_ms: How often it is flushed however little waits.
         derived_interval_ms: How often, at most, consume queues, index and checkpoint are written.
             This is what bounds the work of recovery.
-        store_host: Address that is written into records: IPv4 and port.
+        store_host: Address that is written into records, IPv4 or IPv6, and port.
         checksum: Whether records must bring room for the checksum of themselves.
         record_bytes_max: Largest record: 4 MiB of body and 64 KiB around it.
         prefault_bytes: How far ahead of the writer memory is made ready, off the loop, under

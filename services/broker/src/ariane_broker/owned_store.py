@@ -38,7 +38,7 @@ class OwnedStore:
         """Open and recover; blocks, in a thread.
 
         Args:
-            host: Address that is written into records: IPv4 and port.
+            host: Address that is written into records, IPv4 or IPv6, and port.
 
         Raises:
             StorageError: As ``Store.open``.

@@ -208,7 +208,7 @@ class BrokerSettings(ServiceSettings):
         """How the store is laid out and kept.
 
         Args:
-            store_host: Address that is written into records: IPv4 and port.
+            store_host: Address that is written into records, IPv4 or IPv6, and port.
         """
         return StoreConfig(
             segment_bytes=self.segment_bytes,

@@ -1,4 +1,4 @@
-"""The address that a broker writes into its records: room for IPv4 and a port."""
+"""The address that a broker writes into its records, and that message ids are made of."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _NONE = "0.0.0.0"  # noqa: S104 - an empty host slot, nothing listens.
 
 
 def store_host(address: Address) -> Host:
-    """IPv4 address and port of a broker that is reached at an address. May ask a resolver.
+    """IP address and port of a broker that is reached at an address. May ask a resolver.
 
-    A host that has no IPv4 address leaves the slot empty; message ids then differ by port alone.
+    Where a name stands for addresses of both kinds, IPv4 is taken: older readers know nothing else.
+    A name that stands for none leaves the address empty; message ids then differ by port alone.
     """
     return literal_host(address) or (_resolved(address.host), address.port)
 
@@ -25,19 +26,24 @@ def literal_host(address: Address) -> Host | None:
     if address.is_wildcard:
         return _LOOPBACK, address.port
     try:
-        ip = ip_address(address.host)
+        return _stored(address.host), address.port
     except ValueError:
         return None
-    if isinstance(ip, IPv6Address):
-        mapped = ip.ipv4_mapped
-        loopback = _LOOPBACK if ip.is_loopback else _NONE
-        return loopback if mapped is None else str(mapped), address.port
-    return str(ip), address.port
+
+
+def _stored(spelling: str) -> str:
+    """An address as records have it: no zone, and IPv4 where an IPv6 address stands for that."""
+    ip = ip_address(spelling.partition("%")[0])
+    if isinstance(ip, IPv6Address) and ip.ipv4_mapped is not None:
+        return str(ip.ipv4_mapped)
+    return str(ip)
 
 
 def _resolved(name: str) -> str:
-    try:
-        found = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
-    except OSError:
-        return _NONE
-    return str(found[0][4][0])
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            found = socket.getaddrinfo(name, None, family, socket.SOCK_STREAM)
+        except OSError:
+            continue
+        return _stored(str(found[0][4][0]))
+    return _NONE
