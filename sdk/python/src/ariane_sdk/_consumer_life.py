@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, Literal, TypeAlias
 
-from ariane.broker.v1.client_service_pb2 import AttachResponse
+from ariane.broker.v1.client_service_pb2 import AttachResponse, Membership
+from ariane_sdk._agreement import check_agreement
 from ariane_sdk._allocation import AllocationStrategy
 from ariane_sdk._attachment import Attachment
 from ariane_sdk._client_id import new_client_id
@@ -299,6 +300,9 @@ class ConsumerLife:
         self._attach(routes)
         if routes:
             await self._wait_attached()
+        await check_agreement(
+            self.session, self.client_id, self._membership(), self._attachments.keys()
+        )
 
     async def _learn_route(self, topic: str) -> None:
         try:
@@ -326,14 +330,7 @@ class ConsumerLife:
                 farewell = start_task(attachment.close(GOODBYE_TIMEOUT_S), f"farewell-{name}")
                 self._farewells.add(farewell)
                 farewell.add_done_callback(self._farewells.discard)
-        membership = membership_of(
-            plan.group,
-            plan.filters,
-            plan.strategy,
-            ordered=plan.ordered,
-            broadcasting=plan.model == "broadcasting",
-            zone=plan.settings.zone,
-        )
+        membership = self._membership()
         for name in wanted.keys() - self._attachments.keys():
             self._attachments[name] = Attachment(
                 name,
@@ -347,6 +344,17 @@ class ConsumerLife:
                 on_fatal=self._fail,
                 facts=self.owned.facts,
             )
+
+    def _membership(self) -> Membership:
+        plan = self.plan
+        return membership_of(
+            plan.group,
+            plan.filters,
+            plan.strategy,
+            ordered=plan.ordered,
+            broadcasting=plan.model == "broadcasting",
+            zone=plan.settings.zone,
+        )
 
     async def _wait_attached(self) -> None:
         """Wait until every broker has been tried, and one at least has let the consumer in."""
