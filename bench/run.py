@@ -1,26 +1,50 @@
 """All benchmarks of this folder, one after the other, in one table.
 
-.venv/bin/python bench/run.py [--quick]
+    .venv/bin/python bench/run.py [--quick]
+
+Prints the table, keeps it in ``bench/results/`` and writes ``docs/benchmarks.md`` anew. A quick run
+only prints.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 
-import append
 import store
-from measure import table_of, write_results
+from append import bench_append
+from measure import Row, table_of, write_results
+from page import write_page
+
+BODY_BYTES = (128, 1024, 4096)
+BATCHES = (1, 16, 128, 1000, 4096)
+RATIO_GOALS = {(1024, 1000): 0.30}
+
+
+def append_rows(*, pairs: int, quick: bool) -> list[Row]:
+    """Appends, from one record at a time to thousands."""
+    return [
+        bench_append(body_bytes, count, pairs=pairs, goal=RATIO_GOALS.get((body_bytes, count)))
+        for body_bytes in (BODY_BYTES[1:2] if quick else BODY_BYTES)
+        for count in BATCHES
+    ]
 
 
 def main() -> None:
-    """Run everything, print tables, keep results."""
+    """Run everything, print the table, keep results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="fewer sizes and pairs")
+    parser.add_argument("--quick", action="store_true", help="fewer sizes and pairs, nothing kept")
     quick = parser.parse_args().quick
-    for name, bench in (("append", append.rows), ("store", store.rows)):
-        measured = bench(pairs=3 if quick else 9, quick=quick)
-        print(table_of(measured))
-        print(f"kept in {write_results(name, measured)}\n")
+    benches: dict[str, Callable[..., list[Row]]] = {"append": append_rows, "store": store.rows}
+    measured: list[Row] = []
+    for name, bench in benches.items():
+        rows = bench(pairs=3 if quick else 9, quick=quick)
+        measured += rows
+        if not quick:
+            write_results(name, rows)
+    print(table_of(measured))
+    if not quick:
+        print(f"\nkept in bench/results, shown in {write_page()}")
 
 
 if __name__ == "__main__":

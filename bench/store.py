@@ -23,13 +23,18 @@ from append import encode_block
 from measure import Paired, Row, paired, table_of, write_results
 
 from ariane_record import BlockEncoder, RecordBlock
-from ariane_storage import Store, StoreConfig
+from ariane_storage import OsDisk, Store, StoreConfig, SystemClock
+from ariane_storage.index import Index
 
 CONFIG = StoreConfig(
     segment_bytes=1 << 28, retention_ms=0, index_slots=500_000, index_items=2_000_000
 )
 BODY_BYTES = 1024
 SMALL_BODY_BYTES = 128
+LOOKUPS = 1000
+KEYS = 1 << 18
+KEYS_AT_ONCE = 1 << 13
+INDEX_ITEM_BYTES = 20
 QUEUE_BATCH = 16
 FEW_QUEUES = 16
 BATCHES_PER_RUN = 1000
@@ -123,8 +128,7 @@ def read_queue(store: Store, queue_id: int) -> int:
 
 
 def bench_reads(filled: Filled, *, pairs: int) -> Iterator[Row]:
-    """Sequential and random reads, lookups by time and key."""
-    chance = random.Random(1)
+    """Reads in order, and lookups."""
     with Store.open(filled.root, CONFIG) as store:
         size_bytes = sum(read_queue(store, queue_id) for queue_id in range(4))
         result = paired(
@@ -141,50 +145,83 @@ def bench_reads(filled: Filled, *, pairs: int) -> Iterator[Row]:
             **{"MB/s": size_bytes / result.seconds / 1e6},
         )
 
-        low, high = store.queue_bounds("bench", 0)
-        places = [chance.randrange(low, high) for _ in range(2000)]
+        yield from bench_lookups(store, filled, size_bytes // filled.messages, pairs=pairs)
 
-        def at_random() -> None:
-            for place in places:
-                store.read_queue("bench", 0, place, max_count=1, max_bytes=1 << 20)
 
-        one_record = copying(size_bytes // filled.messages * len(places))
-        result = paired(at_random, one_record, pairs=pairs)
+def bench_lookups(store: Store, filled: Filled, record_bytes: int, *, pairs: int) -> Iterator[Row]:
+    """One message at a time: by queue offset, by time, by key."""
+    chance = random.Random(1)
+    low, high = store.queue_bounds("bench", 0)
+    places = [chance.randrange(low, high) for _ in range(LOOKUPS)]
+    first_ms = store.store_timestamp_at(store.min_offset)
+    times = [first_ms + chance.randrange(2000) for _ in range(LOOKUPS)]
+    keys = [f"key-{chance.randrange(filled.messages):08}" for _ in range(LOOKUPS)]
+    assert len(store.query_by_key("bench", keys[0])) == 1
+
+    def at_random() -> None:
+        for place in places:
+            store.read_queue("bench", 0, place, max_count=1, max_bytes=1 << 20)
+
+    def by_time() -> None:
+        for time in times:
+            store.queue_offset_at_time("bench", 0, time)
+
+    def by_key() -> None:
+        for key in keys:
+            store.query_by_key("bench", key)
+
+    result = paired(at_random, copying(record_bytes * LOOKUPS), pairs=pairs)
+    yield row(
+        "read one record at a random queue offset",
+        result,
+        operations=LOOKUPS,
+        unit="us/read",
+        against="copying the same bytes",
+    )
+    for work, lookup, unit in (
+        ("find a queue offset by time", by_time, "us/lookup"),
+        ("find a message by key", by_key, "us/query"),
+    ):
         yield row(
-            "read one record at a random queue offset",
-            result,
-            operations=len(places),
-            unit="us/read",
-            against="copying the same bytes",
+            work,
+            paired(lookup, at_random, pairs=pairs),
+            operations=LOOKUPS,
+            unit=unit,
+            against="as many random reads",
         )
 
-        first_ms = store.store_timestamp_at(store.min_offset)
-        times = [first_ms + chance.randrange(2000) for _ in range(1000)]
-        result = paired(
-            lambda: [store.queue_offset_at_time("bench", 0, time) for time in times],
-            at_random,
-            pairs=pairs,
-        )
-        yield row(
-            "find a queue offset by time",
-            result,
-            operations=len(times),
-            unit="us/lookup",
-            against="2000 random reads",
+
+def bench_index(*, pairs: int) -> Row:
+    """File keys: into slots and items of the index, as the broker does beside its loop."""
+    chance = np.random.default_rng(1)
+    hashes = chance.integers(0, 1 << 31, KEYS, np.int32)
+    offsets = np.arange(KEYS, dtype=np.int64) * BODY_BYTES
+    timestamps = np.full(KEYS, 1_700_000_000_000)
+    steps = [slice(first, first + KEYS_AT_ONCE) for first in range(0, KEYS, KEYS_AT_ONCE)]
+    with tempfile.TemporaryDirectory(prefix="ariane-bench-") as folder:
+        index = Index(
+            OsDisk(),
+            Path(folder) / "index",
+            SystemClock(),
+            slots=CONFIG.index_slots,
+            items=CONFIG.index_items,
         )
 
-        keys = [f"key-{chance.randrange(filled.messages):08}" for _ in range(500)]
-        assert len(store.query_by_key("bench", keys[0])) == 1
-        result = paired(
-            lambda: [store.query_by_key("bench", key) for key in keys], at_random, pairs=pairs
-        )
-        yield row(
-            "find a message by key",
-            result,
-            operations=len(keys),
-            unit="us/query",
-            against="2000 random reads",
-        )
+        def insert() -> None:
+            for step in steps:
+                index.add(hashes[step], offsets[step], timestamps[step])
+                index.settle()
+
+        result = paired(insert, copying(KEYS * INDEX_ITEM_BYTES), pairs=pairs)
+        index.close()
+    return row(
+        f"file keys in the index, {KEYS_AT_ONCE:,} at once",
+        result,
+        operations=KEYS,
+        unit="us/key",
+        against="copying the items",
+        **{"k keys/s": KEYS / result.seconds / 1e3},
+    )
 
 
 @contextmanager
@@ -271,6 +308,7 @@ def rows(*, pairs: int, quick: bool) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="ariane-bench-") as folder:
         filled = fill(Path(folder) / "store", messages)
         measured = [*bench_reads(filled, pairs=pairs), bench_recovery(filled, pairs=min(pairs, 3))]
+    measured.append(bench_index(pairs=pairs))
     measured.append(bench_many_queues(many=1000 if quick else 10_000, pairs=pairs))
     return measured
 

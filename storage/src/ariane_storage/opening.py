@@ -7,7 +7,8 @@ from ariane_storage.clock import Clock
 from ariane_storage.commit_log import CommitLog
 from ariane_storage.config import StoreConfig
 from ariane_storage.deleted_topics import DeletedTopics
-from ariane_storage.disk import Disk
+from ariane_storage.disk import Disk, FileLock, is_exhausted
+from ariane_storage.errors import StoreFull
 from ariane_storage.flush import FlushGuard
 from ariane_storage.idle_queues import IdleQueues
 from ariane_storage.index import Index
@@ -17,7 +18,7 @@ from ariane_storage.parts import StoreParts
 from ariane_storage.quarantine import Quarantine
 from ariane_storage.queue_table import QueueTable
 from ariane_storage.recovery import ProgressCallback, Recovery, RecoveryReport
-from ariane_storage.store_files import StoreFiles, mark_running
+from ariane_storage.store_files import StoreFiles, mark_running, own_store
 
 
 def open_parts(
@@ -26,22 +27,45 @@ def open_parts(
     disk: Disk,
     clock: Clock,
     progress: ProgressCallback | None,
-) -> tuple[StoreParts, Keeper, RecoveryReport]:
-    """Put the parts of a store together and recover them.
+) -> tuple[StoreParts, FileLock, Keeper, RecoveryReport]:
+    """Own a store, put its parts together and recover them.
 
     Args:
-        files: Paths of the store, whose lock is held.
+        files: Paths of the store.
         config: Its settings.
         disk: Where it lies.
         clock: What time it is.
         progress: Told now and then how far recovery is, or None.
 
     Raises:
+        StoreLocked: Another process has it open.
         StoreFormatError: Files of another size or of a newer version.
         StateFileDamaged: State that nobody can make anew cannot be read.
         StoreFull: No space for what recovery has to write.
         OSError: The disk failed.
     """
+    try:
+        lock = own_store(disk, files)
+        try:
+            parts, keeper, report = _recovered(files, config, disk, clock, progress)
+        except BaseException:
+            lock.release()
+            raise
+    except OSError as error:
+        if is_exhausted(error):
+            reason = f"no space left to open the store ({error.strerror})"
+            raise StoreFull(files.root, reason) from error
+        raise
+    return parts, lock, keeper, report
+
+
+def _recovered(
+    files: StoreFiles,
+    config: StoreConfig,
+    disk: Disk,
+    clock: Clock,
+    progress: ProgressCallback | None,
+) -> tuple[StoreParts, Keeper, RecoveryReport]:
     settle_layout(disk, files, config)
     checkpoint_file = CheckpointFile(disk, files.checkpoint)
     checkpoint = checkpoint_file.load()

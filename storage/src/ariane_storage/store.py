@@ -18,8 +18,7 @@ from ariane_storage.append import Appended
 from ariane_storage.appender import Appender
 from ariane_storage.clock import Clock, SystemClock
 from ariane_storage.config import StoreConfig
-from ariane_storage.disk import Disk, FileLock, is_exhausted
-from ariane_storage.errors import StoreFull
+from ariane_storage.disk import Disk, FileLock
 from ariane_storage.keeper import Keeper
 from ariane_storage.opening import open_parts
 from ariane_storage.os_disk import OsDisk
@@ -31,7 +30,7 @@ from ariane_storage.recovery import ProgressCallback, RecoveryReport
 from ariane_storage.retention import RetentionReport
 from ariane_storage.scan import Damage
 from ariane_storage.sequenced_batches import SequencedBatch, batches_of_log, offset_before
-from ariane_storage.store_files import StoreFiles, mark_stopped, own_store
+from ariane_storage.store_files import StoreFiles, mark_stopped
 from ariane_storage.time_lookup import TimeBoundary
 
 _NO_HOST: Host = ("127.0.0.1", 0)
@@ -80,23 +79,13 @@ class Store:
             StoreFull: No space for what recovery has to write.
             OSError: The disk failed.
         """
-        config = config or StoreConfig()
-        disk = disk or OsDisk()
-        files = StoreFiles(root)
-        try:
-            lock = own_store(disk, files)
-            try:
-                parts, keeper, report = open_parts(
-                    files, config, disk, clock or SystemClock(), progress
-                )
-            except BaseException:
-                lock.release()
-                raise
-        except OSError as error:
-            if is_exhausted(error):
-                reason = f"no space left to open the store ({error.strerror})"
-                raise StoreFull(root, reason) from error
-            raise
+        parts, lock, keeper, report = open_parts(
+            StoreFiles(root),
+            config or StoreConfig(),
+            disk or OsDisk(),
+            clock or SystemClock(),
+            progress,
+        )
         return cls(parts, lock, keeper, report)
 
     def __enter__(self) -> Self:

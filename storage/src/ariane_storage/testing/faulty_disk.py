@@ -18,71 +18,19 @@ import errno
 import os
 import random
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from ariane_storage.disk import DiskUsage, FileLock, MappedFile, OpenFile
 from ariane_storage.testing.file_images import Inode, written_bytes
+from ariane_storage.testing.folder_image import FolderImage
+from ariane_storage.testing.held_lock import HeldLock
 
 _UNLIMITED_BYTES: Final = 1 << 50
 
 
 class PowerLost(BaseException):
     """The plug was pulled. No ``Exception``: whoever used the disk is gone and handles nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class _NameChange:
-    """One change of the names in a folder, all or nothing: inodes by name, None for removed."""
-
-    names: tuple[tuple[str, Inode | None], ...]
-
-    def copy(self, copies: dict[int, Inode]) -> _NameChange:
-        return _NameChange(
-            tuple(
-                (name, None if inode is None else copies[id(inode)]) for name, inode in self.names
-            )
-        )
-
-
-@dataclass(slots=True)
-class _Folder:
-    """Names in one folder: now, on the medium, and the changes between."""
-
-    cached: dict[str, Inode] = field(default_factory=dict)
-    durable: dict[str, Inode] = field(default_factory=dict)
-    pending: list[_NameChange] = field(default_factory=list)
-
-    def change(self, *names: tuple[str, Inode | None]) -> None:
-        change = _NameChange(names)
-        _apply(self.cached, change)
-        self.pending.append(change)
-
-    def copy(self, copies: dict[int, Inode]) -> _Folder:
-        return _Folder(
-            {name: copies[id(inode)] for name, inode in self.cached.items()},
-            {name: copies[id(inode)] for name, inode in self.durable.items()},
-            [change.copy(copies) for change in self.pending],
-        )
-
-    def inodes(self) -> Iterator[Inode]:
-        yield from self.cached.values()
-        yield from self.durable.values()
-        for change in self.pending:
-            yield from (inode for _, inode in change.names if inode is not None)
-
-    def sync(self) -> None:
-        self.durable = dict(self.cached)
-        self.pending.clear()
-
-
-def _apply(names: dict[str, Inode], change: _NameChange) -> None:
-    for name, inode in change.names:
-        if inode is None:
-            names.pop(name, None)
-        else:
-            names[name] = inode
 
 
 class FaultyDisk:
@@ -110,8 +58,8 @@ class FaultyDisk:
         self.flush_fails_at = flush_fails_at
         self.space_bytes = space_bytes
         self.used_ratio: float | None = None
-        self._folders: dict[Path, _Folder] = {Path("/"): _Folder()}
-        self._locks: dict[Path, list[_Lock]] = {}
+        self._folders: dict[Path, FolderImage] = {Path("/"): FolderImage()}
+        self._locks: dict[Path, list[HeldLock]] = {}
         self._is_off = False
 
     # What a test does to it.
@@ -125,13 +73,13 @@ class FaultyDisk:
         for path, folder in sorted(self._folders.items()):
             names = dict(folder.durable)
             for change in folder.pending[: dice.randint(0, len(folder.pending))]:
-                _apply(names, change)
+                change.apply_to(names)
             revived = {}
             for name, inode in sorted(names.items()):
                 if id(inode) not in images:
                     images[id(inode)] = inode.copy_for_restart(inode.after_power_loss(dice))
                 revived[name] = images[id(inode)]
-            after._folders[path] = _Folder(dict(revived), dict(revived))
+            after._folders[path] = FolderImage(dict(revived), dict(revived))
         return after
 
     def kill(self) -> FaultyDisk:
@@ -254,7 +202,7 @@ class FaultyDisk:
             return
         self.make_folders(path.parent, durable=durable)
         self.step()
-        self._folders[path] = _Folder()
+        self._folders[path] = FolderImage()
 
     def read(self, path: Path) -> bytes:
         """The whole content of a small file."""
@@ -367,7 +315,7 @@ class FaultyDisk:
         held = self._locks.setdefault(path, [])
         if held and (exclusive or held[0].exclusive):
             return None
-        lock = _Lock(held, exclusive=exclusive)
+        lock = HeldLock(held, exclusive=exclusive)
         held.append(lock)
         return lock
 
@@ -440,15 +388,3 @@ class _Descriptor:
 
     def close(self) -> None:
         pass
-
-
-class _Lock:
-    """A lock on a file of this disk."""
-
-    def __init__(self, held: list[_Lock], *, exclusive: bool) -> None:
-        self._held = held
-        self.exclusive = exclusive
-
-    def release(self) -> None:
-        if self in self._held:
-            self._held.remove(self)

@@ -1,0 +1,71 @@
+"""The page of figures in ``docs/``: everything that is kept in ``bench/results/``, as tables.
+
+.venv/bin/python bench/page.py
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from measure import RESULTS_PATH
+
+PAGE_PATH = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+_TITLES = {
+    "append": "Append",
+    "store": "Reading, finding, recovering, many queues",
+}
+_FRONT = """# Benchmarks
+
+Written by `make bench` from `bench/results/`; do not edit. How it is measured, and how to read it:
+[bench/README.md](../bench/README.md).
+
+A figure says something only beside its limit of the same run. "Of limit" is the fraction of the
+limit's speed that we reach, pair by pair: the median, and the range in parentheses.
+"""
+
+
+def write_page() -> Path:
+    """Write the page from all results that are kept; returns its path."""
+    parts = [_FRONT]
+    for path in sorted(RESULTS_PATH.glob("*.json")):
+        kept = json.loads(path.read_text())
+        parts.append("\n".join(_section(_TITLES.get(path.stem, path.stem.capitalize()), kept)))
+    PAGE_PATH.write_text("\n\n".join(part.strip() for part in parts) + "\n")
+    return PAGE_PATH
+
+
+def _section(title: str, kept: dict[str, Any]) -> Iterator[str]:
+    machine = ", ".join(f"{name} {value}" for name, value in kept["machine"].items())
+    yield f"## {title}\n"
+    yield f"{kept['when']}; {machine}.\n"
+    yield "| Work | Ours | Limit | Of limit | Goal | |"
+    yield "|---|---:|---:|---:|---:|---|"
+    for row in kept["rows"]:
+        yield _line(row)
+
+
+def _line(row: dict[str, Any]) -> str:
+    unit = row["unit"].replace("us/", "µs/")
+    goal = "" if row["goal"] is None else f"{row['goal']:.2f}"
+    extra = ", ".join(f"{value:,.0f} {name}" for name, value in row["extra"].items())
+    cells = (
+        row["work"],
+        f"{_figure(row['ours'])} {unit}",
+        f"{_figure(row['theirs'])}, {row['against']}",
+        f"{row['ratio']:.2f} ({row['ratio_min']:.2f} to {row['ratio_max']:.2f})",
+        goal,
+        extra,
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _figure(value: float) -> str:
+    """Three digits that count, and no more than that after the point."""
+    return f"{value:,.1f}" if value >= 10 else f"{value:.3g}"
+
+
+if __name__ == "__main__":
+    print(write_page())
