@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from typing import Annotated
 
 import pytest
+from click.testing import CliRunner
 from pydantic import AfterValidator, BaseModel, Field
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
@@ -15,9 +14,9 @@ from ariane_broker.settings import BrokerSettings
 from ariane_namesrv.settings import NamesrvSettings
 from ariane_sdk._status import REASON_ROWS
 from ariane_servicekit.error_table import ERROR_TABLE
+from ariane_storage.commands import store
 from tools.reference import __main__ as reference
 from tools.reference import commands_page, errors_page, markdown, settings_page
-from tools.workspace import ROOT
 
 
 @pytest.fixture
@@ -28,10 +27,14 @@ def folder(tmp_path):
 
 
 def test_pages_are_what_the_code_says():
-    # In a process of its own, as people run it: other tests use the same commands in this one.
-    command = [sys.executable, "-m", "tools.reference", "stale"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert sorted(path.name for path in reference.stale_pages()) == []
+
+
+def test_commands_show_the_same_help_by_themselves_as_below_the_root():
+    """click keeps a command's help option as it was first asked for: by whoever came first."""
+    for arguments in ([], ["dump"]):
+        said = CliRunner().invoke(store, [*arguments, "--help"]).output
+        assert "-h, --help" in said
 
 
 def test_page_that_was_edited_or_lost_is_found_and_mended(folder, capsys):

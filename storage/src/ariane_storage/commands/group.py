@@ -28,7 +28,8 @@ Examples:
 """
 
 
-@click.group(name="store", help=_HELP)
+# As `ariane` has them: click keeps the help option of a command from the first context that asked.
+@click.group(name="store", help=_HELP, context_settings={"help_option_names": ["-h", "--help"]})
 def store() -> None:
     """Hold the commands together."""
 
