@@ -14,11 +14,15 @@ def plan(ddl):
     return lambda text, topic="orders": RowPlan.of(ddl(text), topic)
 
 
+def ids_of(seed, first_row, *bodies):
+    return seed.message_ids(first_row, pa.array(bodies, pa.binary())).to_pylist()
+
+
 @pytest.fixture
-def messages(plan):
+def tables(plan):
     def make(text, topic_option="orders", /, **columns):
         batch = pa.record_batch({name: pa.array(values) for name, values in columns.items()})
-        return list(plan(text, topic_option).messages(batch, SEED, 0))
+        return list(plan(text, topic_option).tables(batch, SEED, 0))
 
     return make
 
@@ -39,36 +43,83 @@ def test_every_column_has_its_place(plan):
         " messageGroup string, topic string"
     )
 
-    first, second = plan(text, None).messages(batch, SEED, 5)
+    orders, refunds = plan(text, None).tables(batch, SEED, 5)
 
-    assert (first.topic, first.body, first.tag) == ("orders", b"one", "created")
-    assert (first.keys, first.message_group) == (("k1", "k2"), "g")
-    assert first.properties == {"a": "1", "messageId": SEED.message_id(5, b"one")}
-    assert (second.topic, second.body, second.tag) == ("refunds", b"", "")
-    assert (second.keys, second.message_group) == ((), "")
-    assert second.properties == {"messageId": SEED.message_id(6, b"")}
+    assert (orders.topic, orders.rows.tolist()) == ("orders", [5])
+    [first_id] = ids_of(SEED, 5, b"one")
+    assert orders.table.to_pylist() == [
+        {
+            "body": b"one",
+            "tag": "created",
+            "keys": ["k1", "k2"],
+            "messageGroup": "g",
+            "properties": [("a", "1"), ("messageId", first_id)],
+        }
+    ]
+    assert (refunds.topic, refunds.rows.tolist()) == ("refunds", [6])
+    [second_id] = ids_of(SEED, 6, b"")
+    assert refunds.table.to_pylist() == [
+        {
+            "body": b"",
+            "tag": None,
+            "keys": None,
+            "messageGroup": None,
+            "properties": [("messageId", second_id)],
+        }
+    ]
 
 
-def test_a_body_may_be_text(messages):
-    (message,) = messages("body string", body=["Zürich"])
+def test_a_body_may_be_text(tables):
+    [(_, table, _)] = tables("body string", body=["Zürich"])
 
-    assert message.body == "Zürich".encode()
+    assert table["body"].to_pylist() == ["Zürich".encode()]
 
 
-def test_the_option_counts_more_than_the_column(messages):
-    (message,) = messages("body string, topic string", "orders", body=["x"], topic=["refunds"])
+def test_the_option_counts_more_than_the_column(tables):
+    [rows] = tables("body string, topic string", "orders", body=["x"], topic=["refunds"])
 
-    assert message.topic == "orders"
+    assert rows.topic == "orders"
+
+
+def test_rows_of_a_topic_stay_together_and_in_order(tables):
+    first, second = tables(
+        "body string, topic string", None, body=list("abcde"), topic=["t", "u", "t", "u", "t"]
+    )
+
+    assert (first.topic, first.rows.tolist()) == ("t", [0, 2, 4])
+    assert first.table["body"].to_pylist() == [b"a", b"c", b"e"]
+    assert (second.topic, second.table["body"].to_pylist()) == ("u", [b"b", b"d"])
+
+
+def test_no_rows_are_no_table(tables):
+    assert tables("body binary", body=pa.array([], pa.binary())) == []
+
+
+def test_an_id_that_a_row_brings_along_gives_way(plan):
+    pairs = [[("messageId", "old"), ("a", "1")], None, [], [("b", "2"), ("messageId", "old")]]
+    batch = pa.record_batch(
+        {"body": list("abcd"), "properties": pa.array(pairs, pa.map_(pa.string(), pa.string()))}
+    ).slice(1)
+    text = "body string, properties map<string,string>"
+
+    [(_, table, _)] = plan(text).tables(batch, SEED, 0)
+
+    first, second, third = ids_of(SEED, 0, b"b", b"c", b"d")
+    assert table["properties"].to_pylist() == [
+        [("messageId", first)],
+        [("messageId", second)],
+        [("b", "2"), ("messageId", third)],
+    ]
 
 
 def test_ids_are_the_same_for_the_same_row_and_differ_otherwise():
-    assert IdentitySeed("query/7/0").message_id(3, b"x") == SEED.message_id(3, b"x")
+    assert ids_of(IdentitySeed("query/7/0"), 3, b"x") == ids_of(SEED, 3, b"x")
+    assert ids_of(SEED, 2, b"w", b"x")[1:] == ids_of(SEED, 3, b"x")
     ids = {
-        SEED.message_id(3, b"x"),
-        SEED.message_id(4, b"x"),
-        SEED.message_id(3, b"y"),
-        IdentitySeed("query/8/0").message_id(3, b"x"),
-        IdentitySeed("query/7/1").message_id(3, b"x"),
+        *ids_of(SEED, 3, b"x", b"x"),
+        *ids_of(SEED, 3, b"y"),
+        *ids_of(IdentitySeed("query/8/0"), 3, b"x"),
+        *ids_of(IdentitySeed("query/7/1"), 3, b"x"),
     }
     assert len(ids) == 5
     assert all(len(message_id) == 32 for message_id in ids)
@@ -97,9 +148,9 @@ def test_tables_that_are_no_messages_are_refused(plan, text, topic, error, claus
         ("body string, topic string", {"body": [""], "topic": [""]}, "row 0 .* has no topic"),
     ],
 )
-def test_rows_that_are_no_messages_are_refused_by_number(messages, text, columns, clause):
+def test_rows_that_are_no_messages_are_refused_by_number(tables, text, columns, clause):
     with pytest.raises(RowIllegal, match=clause):
-        messages(text, None if "topic" in columns else "t", **columns)
+        tables(text, None if "topic" in columns else "t", **columns)
 
 
 def test_a_property_without_a_value_is_refused(plan):
@@ -111,4 +162,4 @@ def test_a_property_without_a_value_is_refused(plan):
     )
 
     with pytest.raises(RowIllegal, match="property without a value"):
-        list(plan("body string, properties map<string,string>").messages(batch, SEED, 0))
+        list(plan("body string, properties map<string,string>").tables(batch, SEED, 0))

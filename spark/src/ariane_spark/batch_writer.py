@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias
 from uuid import uuid4
@@ -11,9 +11,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 from pyspark.taskcontext import TaskContext
 
-from ariane_sdk import Message
+from ariane_sdk.errors import ColumnIllegal
 from ariane_spark.connection import connect_producer_once
-from ariane_spark.errors import FeatureNotAvailable, OptionIllegal
+from ariane_spark.errors import FeatureNotAvailable, OptionIllegal, RowIllegal
 from ariane_spark.options import WriteOptions, write_options
 from ariane_spark.rows import IdentitySeed, RowPlan
 
@@ -25,18 +25,18 @@ BATCH_ID_PROPERTY: Final = "streaming.sql.batchId"
 """Where Spark's engine tells a task which micro-batch it works for; neither is documented."""
 
 
-class BatchSender(Protocol):
-    """Sends messages and waits for all of their acknowledgements."""
+class ColumnSender(Protocol):
+    """Sends tables and waits for the acknowledgement of every row."""
 
-    def send_batch(self, messages: Sequence[Message]) -> Sequence[Any]:
-        """Send; return once every message is acknowledged.
+    def send_columns(self, topic: str, table: pa.Table) -> Any:
+        """Send; return once every row is acknowledged.
 
         Raises:
             ArianeError: Some were not.
         """
 
 
-ConnectSender: TypeAlias = Callable[[WriteOptions], BatchSender]
+ConnectSender: TypeAlias = Callable[[WriteOptions], ColumnSender]
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,13 @@ class ArianeBatchWriter(DataSourceArrowWriter):
         sender = self._connect(self._options)
         count = 0
         for batch in iterator:
-            messages = list(self._plan.messages(batch, seed, count))
-            sender.send_batch(messages)
-            count += len(messages)
+            for topic, table, rows in self._plan.tables(batch, seed, count):
+                try:
+                    sender.send_columns(topic, table)
+                except ColumnIllegal as error:
+                    place = "" if error.row is None else f"row {rows[error.row]} of "
+                    raise RowIllegal(f"{place}{seed.text}: {error}") from error
+            count += len(batch)
         return WriteReceipt(partition_id, count)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:

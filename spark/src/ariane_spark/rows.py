@@ -1,17 +1,18 @@
-"""Rows of a table as messages.
+"""Rows of a Spark table as the tables that a producer sends, column by column.
 
-This is the one place where a Python statement runs for each message that is written. A sender that
-takes columns as they are will take its place.
+No Python statement runs once per row; the id of each row is one call of C from C.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
-from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import numpy as np
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -21,7 +22,6 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from ariane_sdk import Message
 from ariane_spark.errors import FeatureNotAvailable, OptionIllegal, RowIllegal, SchemaIllegal
 
 if TYPE_CHECKING:
@@ -53,6 +53,10 @@ WRITABLE_COLUMNS: Final = tuple(_TYPES)
 _NAME_BY_KEY: Final = {name.lower(): name for name in _TYPES}
 
 
+_digest = partial(blake2b, digest_size=_ID_BYTES)
+_hex_digits = methodcaller("hexdigest")
+
+
 class IdentitySeed:
     """Gives each row of one task an id that a repeated task gives again.
 
@@ -63,22 +67,42 @@ class IdentitySeed:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._seed = blake2b(text.encode(), digest_size=_ID_BYTES)
 
-    def message_id(self, row: int, body: bytes) -> str:
-        """The id of a row: 32 hex digits.
+    def message_ids(self, first_row: int, bodies: pa.BinaryArray) -> pa.StringArray:
+        """The ids of neighbouring rows: 32 hex digits each.
 
         The body goes into it: where Spark deals the rows of a repeated task out differently, two
         different messages must not bear one id, or a consumer would drop one of them.
 
         Args:
-            row: Its number within the task, from 0.
-            body: Its body.
+            first_row: Number of the first row within the task, from 0.
+            bodies: Their bodies.
         """
-        digest = self._seed.copy()
-        digest.update(row.to_bytes(8))
-        digest.update(body)
-        return digest.hexdigest()
+        import pyarrow as pa  # noqa: PLC0415 - tasks only: planning needs no Arrow.
+        import pyarrow.compute as pc  # noqa: PLC0415 - the same.
+
+        from ariane_record.arrow_texts import even_binaries  # noqa: PLC0415 - the same.
+
+        rows = np.arange(first_row, first_row + len(bodies), dtype=">i8")
+        seed = pa.scalar(self.text.encode(), bodies.type)
+        nothing = pa.scalar(b"", bodies.type)
+        numbers = even_binaries(rows, rows.itemsize).cast(bodies.type)
+        texts = pc.binary_join_element_wise(seed, numbers, bodies, nothing)
+        return pa.array(map(_hex_digits, map(_digest, texts.to_pylist())), pa.string())
+
+
+class TopicRows(NamedTuple):
+    """Rows for one topic, as ``Producer.send_columns`` takes them.
+
+    Attributes:
+        topic: The topic.
+        table: The rows.
+        rows: Number of each within its task: int64.
+    """
+
+    topic: str
+    table: pa.Table
+    rows: np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 @dataclass(frozen=True)
@@ -128,10 +152,10 @@ class RowPlan:
             raise OptionIllegal("topic", "is missing, and there is no column of that name either")
         return cls(columns, topic)
 
-    def messages(
+    def tables(
         self, batch: pa.RecordBatch, seed: IdentitySeed, first_row: int
-    ) -> Iterator[Message]:
-        """The rows of one batch as messages, in their order.
+    ) -> Iterator[TopicRows]:
+        """The rows of one batch, topic by topic, in their order.
 
         Args:
             batch: The rows.
@@ -139,37 +163,79 @@ class RowPlan:
             first_row: Number of the first row within the task.
 
         Raises:
-            RowIllegal: A row without a body or topic, or with an empty property.
+            RowIllegal: A row without a body or topic, or with a property without a value.
         """
-        bodies = self._values(batch, "body", None)
-        topics = repeat(self.topic) if self.topic else self._values(batch, "topic", None)
-        tags = self._values(batch, "tag", "")
-        keys = self._values(batch, "keys", ())
-        groups = self._values(batch, "messageGroup", "")
-        properties = self._values(batch, "properties", ())
-        rows = zip(topics, bodies, tags, keys, groups, properties, strict=False)
-        for row, (topic, body, tag, its_keys, group, pairs) in enumerate(rows, first_row):
-            if body is None or not topic:
-                raise RowIllegal(
-                    f"row {row} of {seed.text} has no {'body' if body is None else 'topic'}"
-                )
-            octets = body.encode() if isinstance(body, str) else body
-            own = dict(pairs or ())
-            if None in own.values():
-                raise RowIllegal(f"row {row} of {seed.text} has a property without a value")
-            own[MESSAGE_ID_PROPERTY] = seed.message_id(row, octets)
-            yield Message(
-                topic,
-                octets,
-                tag=tag or "",
-                keys=tuple(its_keys or ()),
-                message_group=group or "",
-                properties=own,
-            )
+        import pyarrow as pa  # noqa: PLC0415 - tasks only: planning needs no Arrow.
+        import pyarrow.compute as pc  # noqa: PLC0415 - the same.
 
-    def _values(self, batch: pa.RecordBatch, name: str, absent: Any) -> Iterable[Any]:
-        at = self.columns.get(name)
-        if at is None:
-            return repeat(absent)
-        values: Sequence[Any] = batch.column(at).to_pylist()
-        return values
+        if not len(batch):
+            return
+        columns = {name: batch.column(at) for name, at in self.columns.items()}
+        topics = columns.pop("topic", None)
+        _refuse(pc.is_null(columns["body"]), seed, first_row, "no body")
+        columns["body"] = columns["body"].cast(_binary_of(columns["body"].type))
+        columns["properties"] = _with_ids(
+            columns.get("properties"),
+            seed.message_ids(first_row, columns["body"]),
+            partial(_refuse, seed=seed, first_row=first_row),
+        )
+        table = pa.table(columns)
+        rows = np.arange(first_row, first_row + len(batch))
+        if self.topic:
+            yield TopicRows(self.topic, table, rows)
+            return
+        topics = topics.cast(pa.string())
+        _refuse(pc.fill_null(pc.equal(topics, ""), fill_value=True), seed, first_row, "no topic")
+        for topic in pc.unique(topics).to_pylist():
+            chosen = np.flatnonzero(pc.equal(topics, topic).to_numpy(zero_copy_only=False))
+            yield TopicRows(topic, table.take(pa.array(chosen)), rows[chosen])
+
+
+def _binary_of(kind: pa.DataType) -> pa.DataType:
+    import pyarrow as pa  # noqa: PLC0415 - tasks only: planning needs no Arrow.
+
+    large = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
+    return pa.large_binary() if large else pa.binary()
+
+
+def _refuse(wrong: Any, seed: IdentitySeed, first_row: int, lack: str) -> None:
+    """Refuse the first row that is wrong, if there is one."""
+    flags = wrong.to_numpy(zero_copy_only=False)
+    if flags.any():
+        row = first_row + int(np.argmax(flags))
+        raise RowIllegal(f"row {row} of {seed.text} has {lack}")
+
+
+def _with_ids(properties: Any, ids: pa.StringArray, refuse: Any) -> pa.MapArray:
+    """The properties of each row, and its id; an id that was there already gives way."""
+    import pyarrow as pa  # noqa: PLC0415 - tasks only: planning needs no Arrow.
+    import pyarrow.compute as pc  # noqa: PLC0415 - the same.
+
+    count = len(ids)
+    row_of_pair = np.empty(0, np.int64)
+    names, values = pa.array([], pa.string()), pa.array([], pa.string())
+    if properties is not None:
+        # Without nulls offsets and pairs say the same.
+        some = properties.drop_null()
+        offsets = some.offsets.to_numpy()
+        first, pair_count = int(offsets[0]), int(offsets[-1] - offsets[0])
+        names = some.keys.slice(first, pair_count).cast(pa.string())
+        values = some.items.slice(first, pair_count).cast(pa.string())
+        present = np.flatnonzero(pc.is_valid(properties).to_numpy(zero_copy_only=False))
+        row_of_pair = np.repeat(present, np.diff(offsets))
+        without_value = np.zeros(count, np.bool_)
+        without_value[row_of_pair[pc.is_null(values).to_numpy(zero_copy_only=False)]] = True
+        refuse(pa.array(without_value), lack="a property without a value")
+        kept = pc.not_equal(names, MESSAGE_ID_PROPERTY)
+        row_of_pair = row_of_pair[kept.to_numpy(zero_copy_only=False)]
+        names, values = names.filter(kept), values.filter(kept)
+    # The id of a row comes behind its other pairs.
+    order = np.argsort(np.concatenate((row_of_pair, np.arange(count))), kind="stable")
+    bounds = np.zeros(count + 1, np.int32)
+    np.cumsum(np.bincount(row_of_pair, minlength=count) + 1, out=bounds[1:])
+    all_names = pa.concat_arrays([names, pa.repeat(pa.scalar(MESSAGE_ID_PROPERTY), count)])
+    all_values = pa.concat_arrays([values, ids])
+    places = pa.array(order)
+    return pa.MapArray.from_arrays(
+        pa.array(bounds), all_names.take(places), all_values.take(places)
+    )
