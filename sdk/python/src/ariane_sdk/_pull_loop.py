@@ -9,8 +9,8 @@ answer has been taken in.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice, repeat
+from collections.abc import Callable, Mapping, Sequence
+from itertools import compress, islice
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -18,12 +18,12 @@ from grpc.aio import AioRpcError
 
 from ariane.broker.v1.pull_service_pb2 import PullPosition, PullRecordsRequest, QueueRecords
 from ariane_record.errors import RecordCorrupted
-from ariane_record.view import iter_messages
 from ariane_sdk._clock import Clock
 from ariane_sdk._connections import Connections
 from ariane_sdk._log import logger
-from ariane_sdk._message import MessageQueue, ReceivedMessage
+from ariane_sdk._message import MessageQueue
 from ariane_sdk._owned_queue import OwnedQueue
+from ariane_sdk._received_messages import received_messages
 from ariane_sdk._settings import ConsumerSettings
 from ariane_sdk._status import error_from_rpc, error_from_status
 from ariane_sdk._tag_filter import TagFilter
@@ -260,22 +260,21 @@ class PullLoop:
         if not records.record_sizes:
             work.window.put((), records.next_queue_offset)
             return
+        sizes = np.frombuffer(records.record_sizes, "<i4")
         try:
-            messages = list(self._decode(work.queue, records))
+            messages = received_messages(records.records, sizes, work.queue)
         except RecordCorrupted as error:
             damage = CallError(f"{work.queue} at {self._asked[key]}: {error}")
             self._queue_failed(work, damage)
             return
-        work.window.put(messages, records.next_queue_offset)
+        sizes_bytes = sizes.tolist()
+        tag_filter = self._filters.get(work.queue.topic)
+        if tag_filter is not None and tag_filter.tags:
+            wanted = [tag_filter.matches(message.tag) for message in messages]
+            messages = list(compress(messages, wanted))
+            sizes_bytes = list(compress(sizes_bytes, wanted))
+        work.window.put(messages, records.next_queue_offset, sizes_bytes)
         work.wake()
-
-    def _decode(self, queue: MessageQueue, records: QueueRecords) -> Iterator[ReceivedMessage]:
-        sizes = np.frombuffer(records.record_sizes, "<i4")
-        messages = map(ReceivedMessage, iter_messages(records.records, sizes), repeat(queue))
-        tag_filter = self._filters.get(queue.topic)
-        if tag_filter is None or not tag_filter.tags:
-            return messages
-        return (message for message in messages if tag_filter.matches(message.tag))
 
     def _move_into_range(self, work: OwnedQueue, records: QueueRecords) -> None:
         """Go on where the broker still has, or will have, something.

@@ -14,7 +14,7 @@ offset, so that what a filter left out is not looked at again.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
@@ -47,10 +47,10 @@ class _Chunk:
 
     __slots__ = ("messages", "position", "sizes_before")
 
-    def __init__(self, messages: Sequence[ReceivedMessage]) -> None:
+    def __init__(self, messages: Sequence[ReceivedMessage], sizes: Iterable[int]) -> None:
         self.messages = messages
         self.position = 0
-        self.sizes_before = [0, *accumulate(message.size_bytes for message in messages)]
+        self.sizes_before = [0, *accumulate(sizes)]
 
 
 class QueueWindow:
@@ -109,16 +109,24 @@ class QueueWindow:
             and self.span < span_max
         )
 
-    def put(self, messages: Sequence[ReceivedMessage], next_offset: int) -> None:
+    def put(
+        self,
+        messages: Sequence[ReceivedMessage],
+        next_offset: int,
+        sizes: Iterable[int] | None = None,
+    ) -> None:
         """Add what a pull brought.
 
         Args:
             messages: In the order of the queue; those that nobody wants are left out already.
             next_offset: Where the pull after this one reads.
+            sizes: Bytes of their records, where somebody knows them already.
         """
         self.next_pull_offset = next_offset
         if messages:
-            chunk = _Chunk(messages)
+            if sizes is None:
+                sizes = (message.size_bytes for message in messages)
+            chunk = _Chunk(messages, sizes)
             self._chunks.append(chunk)
             self._last_offset = messages[-1].queue_offset
             self.message_count += len(messages)

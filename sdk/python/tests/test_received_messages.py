@@ -1,0 +1,72 @@
+"""Pulled records become messages, whatever they look like."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ariane_record import RecordFields, encode_record
+from ariane_record.errors import RecordCorrupted
+from ariane_record.view import iter_messages
+from ariane_sdk import MessageQueue
+from ariane_sdk._received_messages import PulledMessage, received_messages
+
+QUEUE = MessageQueue("orders", "broker-a", 3)
+ATTRIBUTES = (
+    *("topic", "body", "tag", "keys", "properties", "message_group", "unique_id", "message_id"),
+    *("offset_message_id", "size_bytes", "queue_id", "flag", "queue_offset", "commit_log_offset"),
+    *("system_flag", "born_timestamp_ms", "born_host", "store_timestamp_ms", "store_host"),
+    *("attempts", "stored_body"),
+)
+
+text = st.text(st.characters(codec="utf-8", min_codepoint=32), min_size=1, max_size=8)
+fields = st.builds(
+    RecordFields,
+    topic=st.sampled_from(["orders", "orders", "orders", "orderz", "%RETRY%billing"]),
+    body=st.binary(max_size=40),
+    properties=st.dictionaries(st.sampled_from(["a", "TAGS", "KEYS", "UNIQ_KEY"]), text),
+    queue_id=st.integers(0, 9),
+    queue_offset=st.integers(0, 1 << 40),
+    commit_log_offset=st.integers(0, 1 << 40),
+    flag=st.integers(-(1 << 31), (1 << 31) - 1),
+    born_timestamp_ms=st.integers(0, 1 << 40),
+    born_host=st.sampled_from([("10.0.0.1", 1), ("10.0.0.2", 65535), ("fe80::1", 7)]),
+    store_host=st.sampled_from([("10.0.0.3", 10911), ("fe80::2", 10911)]),
+    attempts=st.integers(0, 16),
+)
+
+
+def packed(records):
+    return b"".join(records), np.array(list(map(len, records)), np.int32)
+
+
+@given(st.lists(fields, min_size=1, max_size=6))
+def test_messages_are_those_that_are_read_one_by_one(many):
+    records, sizes = packed(list(map(encode_record, many)))
+
+    messages = received_messages(records, sizes, QUEUE)
+
+    views = list(iter_messages(records, sizes))
+    for message, view in zip(messages, views, strict=True):
+        for name in ATTRIBUTES:
+            assert getattr(message, name) == getattr(view, name)
+        assert message.message_queue is QUEUE
+        assert "ReceivedMessage orders@broker-a#3" in repr(message)
+
+
+def test_records_of_one_topic_are_cut_at_once_and_their_headers_wait():
+    record = encode_record(RecordFields(topic="orders", body=b"x", queue_offset=7))
+    [message] = received_messages(*packed([record]), QUEUE)
+
+    assert type(message) is PulledMessage
+    assert message.queue_offset == 7
+    with pytest.raises(AttributeError, match="no_such"):
+        message.no_such  # noqa: B018 - asking is the matter.
+
+
+def test_damage_is_told():
+    record = encode_record(RecordFields(topic="orders", body=b"x"))
+    with pytest.raises(RecordCorrupted):
+        received_messages(record, np.array([len(record) - 1], np.int32), QUEUE)
+    with pytest.raises(RecordCorrupted):
+        received_messages(record[:-1], np.array([len(record) - 1], np.int32), QUEUE)
