@@ -46,6 +46,24 @@ def flush_calls(tmp_path_factory) -> tuple[str, int, int]:
     return name[:-1], before.count(name), counts[name]
 
 
+def test_every_acknowledgement_follows_a_sync_of_its_own(tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    command = ["strace", "-f", "-qq", "-o", str(trace), "-e", "trace=fsync,fdatasync,msync,write"]
+    command += [sys.executable, str(HERE / "flush_until_refused.py")]
+    command += [str(tmp_path / "store"), str(MESSAGES)]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+
+    synced, acknowledged = False, 0
+    for line in trace.read_text().partition('"ready')[2].splitlines():
+        if "sync(" in line:
+            assert line.endswith("= 0")
+            synced = True
+        elif '"acknowledged ' in line:
+            assert synced, f"nothing was synced before: {line}"
+            synced, acknowledged = False, acknowledged + 1
+    assert acknowledged == MESSAGES
+
+
 @pytest.mark.parametrize("lasting", ["", "+"], ids=["once", "for ever"])
 @pytest.mark.parametrize("which", [1, 5])
 def test_no_acknowledgement_follows_a_failed_flush(

@@ -58,6 +58,25 @@ def test_a_failed_flush_poisons_the_store_for_ever(bench, read_all, k):
     again.close()
 
 
+def test_what_is_appended_during_a_flush_is_not_acknowledged_by_it(bench, monkeypatch):
+    bench.config = small_config(flush_mode=FlushMode.SYNC)
+    store = bench.open()
+    before = store.append_block(block_of("flights", [b"before"]), 0).next_commit_log_offset
+    file = store._parts.log.segment_at(0).file()
+    sync = type(file).flush
+
+    def append_in_the_middle(self):
+        sync(self)  # The pages are on the disk; the call has not returned yet.
+        monkeypatch.undo()
+        store.append_block(block_of("flights", [b"too late"]), 0)
+
+    monkeypatch.setattr(type(file), "flush", append_in_the_middle)
+    assert store.flush() == before == store.flushed_offset == store.confirmed_offset
+    assert store.queue_bounds("flights", 0) == (0, 1)
+    assert store.flush() == store.max_offset > before
+    store.close()
+
+
 def test_synchronous_flush_hides_what_is_not_durable(bench, read_all):
     bench.config = small_config(flush_mode=FlushMode.SYNC)
     store = bench.open()
