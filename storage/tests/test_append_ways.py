@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ariane_record import BlockEncoder, RecordFields, decode_record, encode_block
+from ariane_record import BlockEncoder, RecordFields, decode_record, encode_block, encode_record
 from ariane_record.checksum import crc32
 from ariane_record.crc_algebra import zero_shift
 from ariane_storage import BlockRejected
@@ -163,7 +163,8 @@ def cancelling(block, first, second):
     crcs = block.record_crcs.copy()
     error = np.array([0x1234567], np.uint32)
     crcs[first] ^= error[0]
-    crcs[second] ^= zero_shift(error, (second - first) * STRIDE)[0]
+    distance = (second - first) * int(block.sizes[0])
+    crcs[second] ^= zero_shift(error, distance)[0]
     return replace(block, record_crcs=crcs)
 
 
@@ -181,14 +182,26 @@ def test_a_lie_harms_the_liar_only(bench):
     store.close()
 
 
+def test_what_a_liar_hides_in_a_body_is_never_found(bench):
+    """The body of a record with a wrong sum holds a sound record of another topic."""
+    store = bench.open()
+    end = store.append_block(block_of("other", [b"before"]), 0).next_commit_log_offset
+    place = end + 88  # Of the first body.
+    forged = encode_record(RecordFields(topic="secret", body=b"x", commit_log_offset=place))
+    bodies = [forged, *[b"y" * len(forged)] * 9]
+    lying = cancelling(block_of("flights", bodies), 0, 1)
+    store.append_block(lying, 0)
+    store.append_block(block_of("other", [b"after"]), 0)
+    store = bench.reopen_after_kill()
+    assert store.queues() == [("flights", 0), ("other", 0)]
+    assert store.queue_bounds("other", 0) == (0, 2)
+    store.close()
+
+
 def test_a_lie_about_what_looks_like_a_hole_is_found(store):
     hollow = block_of("flights", [b"\x00" * 600] * 10)
-    crcs = hollow.record_crcs.copy()
-    error = np.array([7], np.uint32)
-    crcs[0] ^= error[0]
-    crcs[1] ^= zero_shift(error, int(hollow.sizes[0]))[0]
     with pytest.raises(BlockRejected, match="came along"):
-        store.append_block(replace(hollow, record_crcs=crcs), 0)
+        store.append_block(cancelling(hollow, 0, 1), 0)
     assert store.append_block(hollow, 0).count == 10
 
 

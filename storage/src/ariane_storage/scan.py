@@ -164,7 +164,7 @@ def _scan_segment(segment: Segment, position: int) -> Iterator[Stretch | _Stop]:
         if stop is None:
             return
         yield stop
-        found = find_record(segment, stop.position + 1)
+        found = find_record(segment, _behind(segment, stop))
         if found is None:
             return
         position = found
@@ -264,6 +264,30 @@ def find_record(segment: Segment, position: int) -> int | None:
             if record_at(segment, start) is not None:
                 return start
     return None
+
+
+def _behind(segment: Segment, stop: _Stop) -> int:
+    """Where the next record may start at the earliest.
+
+    A record that lies where it says, with lengths that add up, ends where it says even if its
+    checksum is wrong. Nothing within it is looked at: its body is its sender's, who could put there
+    what looks like a record of a topic that he may not write to.
+    """
+    position = stop.position
+    if stop.reason is not DamageReason.CHECKSUM:
+        return position + 1
+    view = segment.view
+    while position + RECORD_BYTES_MIN <= len(view):
+        size, magic = _unpack_front(view, position)
+        if magic not in _MAGICS or not RECORD_BYTES_MIN <= size <= len(view) - position:
+            break
+        places, sound = locate(view, np.array([position]), np.array([size]))
+        if not sound[0] or misplaced(places, segment.start)[0]:
+            break
+        position += size
+        if record_at(segment, position) is not None:
+            break
+    return position
 
 
 def record_at(segment: Segment, position: int) -> int | None:
