@@ -80,6 +80,11 @@ def assert_same(block, expected):
         assert ours.dtype == theirs.dtype, name
         assert ours.tolist() == theirs.tolist(), name
     assert (block.topic, block.crc32) == (expected.topic, expected.crc32)
+    if expected.record_crcs is None:
+        assert block.record_crcs is None
+    else:
+        assert block.record_crcs.dtype == expected.record_crcs.dtype
+        assert block.record_crcs.tolist() == expected.record_crcs.tolist()
 
 
 def encoded_one_by_one(topic, messages, sequence=None):

@@ -27,13 +27,21 @@ from ariane_record.arrow_texts import (
     joined,
     lengths_of,
     octets_of,
+    own_octets,
 )
-from ariane_record.block import EMPTY_CRC_PROPERTY, RecordBlock, record_crcs_of
+from ariane_record.block import (
+    EMPTY_CRC_PROPERTY,
+    RECORD_CRCS_COUNT_MIN,
+    RecordBlock,
+    record_crcs_of,
+)
 from ariane_record.checksum import crc32 as crc32_of
+from ariane_record.crc_algebra import zero_shift
 from ariane_record.errors import IllegalColumn, RecordTooLarge
 from ariane_record.java_hash import tag_code
 from ariane_record.layout import (
     CRC_MASK,
+    CRC_PROPERTY_BYTES,
     HEADER,
     HEADER_BYTES,
     KEY_SEPARATOR,
@@ -52,8 +60,13 @@ from ariane_record.producer_sequence import EMPTY_SEQUENCE, SEQUENCE_BYTES
 BLOCK_BYTES_MAX: Final = 0x7FFFFFFF
 """Arrow's limit of one array, which a block is put together as."""
 
-_SMALL_BODY_BYTES: Final = 4096
-"""Up to here a copy of a body costs less than a view of it."""
+_SMALL_BYTES: Final = 4096
+"""Up to here a copy of a body or record costs less than a view of it."""
+
+_CRC_PERIOD_BYTES: Final = 0xFFFFFFFF
+"""After so many zero bytes a register of CRC-32 is what it was."""
+
+_CRC_PROPERTY_CRC: Final = np.uint32(crc32_of(EMPTY_CRC_PROPERTY))
 
 
 def record_sizes(
@@ -107,13 +120,14 @@ def encode_columns(
         raise RecordTooLarge(
             f"{int(sizes.sum())} bytes; a block of columns takes {BLOCK_BYTES_MAX}"
         )
-    records = _records(
+    joined_records = _joined_records(
         even_binaries(_headers(messages, sizes, topic_part, born_timestamp_ms), HEADER_BYTES),
         messages.body,
         topic_part,
         even_binaries(property_bytes.astype(">i2"), 2),
         *properties,
     )
+    records = own_octets(joined_records).data
     key_counts, key_hashes = _key_columns(topic, messages, unique_ids)
     record_sizes = sizes.astype(np.int32)
     return RecordBlock(
@@ -124,7 +138,7 @@ def encode_columns(
         key_counts=key_counts,
         key_hashes=key_hashes,
         crc32=crc32_of(records),
-        record_crcs=record_crcs_of(records, record_sizes),
+        record_crcs=_record_crcs(joined_records, record_sizes),
     )
 
 
@@ -154,7 +168,7 @@ def _headers(
 def _body_crcs(body: Any) -> NDArray[np.uint32]:
     count = len(body)
     bounds = bounds_of(body)
-    if int(bounds[-1] - bounds[0]) <= _SMALL_BODY_BYTES * count:
+    if int(bounds[-1] - bounds[0]) <= _SMALL_BYTES * count:
         checksums = map(crc32_of, body.to_pylist())
     else:
         octets = octets_of(body).data
@@ -163,8 +177,8 @@ def _body_crcs(body: Any) -> NDArray[np.uint32]:
     return np.fromiter(checksums, np.uint32, count) & np.uint32(CRC_MASK)
 
 
-def _records(*pieces: Any) -> memoryview:
-    """All records, back to back."""
+def _joined_records(*pieces: Any) -> Any:
+    """The records, as an array."""
     merged: list[Any] = []
     for piece in pieces:
         if isinstance(piece, bytes) and merged and isinstance(merged[-1], bytes):
@@ -172,8 +186,22 @@ def _records(*pieces: Any) -> memoryview:
         else:
             merged.append(piece)
     texts = [constant(piece) if isinstance(piece, bytes) else _binary(piece) for piece in merged]
-    records = joined(*texts)
-    return octets_of(records)[: int(bounds_of(records)[-1])].data
+    return joined(*texts)
+
+
+def _record_crcs(records: Any, sizes: NDArray[np.int32]) -> NDArray[np.uint32] | None:
+    """``RecordBlock.record_crcs``: the sums of all but the last property of each record.
+
+    Small records are summed whole, for a copy costs less than a view, and their last property,
+    which is the same for all, is taken away by column. To go back some bytes is to go on by so many
+    fewer than the period of the polynomial.
+    """
+    count = len(records)
+    octets = own_octets(records)
+    if count < RECORD_CRCS_COUNT_MIN or len(octets) > _SMALL_BYTES * count:
+        return record_crcs_of(octets.data, sizes)
+    whole = np.fromiter(map(crc32_of, records.to_pylist()), np.uint32, count)
+    return zero_shift(whole ^ _CRC_PROPERTY_CRC, _CRC_PERIOD_BYTES - CRC_PROPERTY_BYTES)
 
 
 def _binary(array: Any) -> Any:
