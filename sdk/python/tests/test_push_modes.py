@@ -16,6 +16,7 @@ from ariane_sdk import (
     Producer,
     PushConsumer,
     QueueReader,
+    Sticky,
     errors,
 )
 
@@ -140,6 +141,46 @@ async def test_strategies_at_work(topic, producer, make_consumer, strategy):
         await wait_until(lambda: len(book.bodies) >= 200)
 
     assert Counter(book.bodies) == Counter(map(str, range(200)))
+
+
+async def test_sticky_members_keep_what_they_have(topic, producer, make_consumer):
+    book, members = Book(), []
+
+    async def settled(member_count):
+        def is_settled():
+            shares = [member.assignment for member in members]
+            sizes = [len(share) for share in shares]
+            return (
+                len(frozenset().union(*shares)) == sum(sizes) == 8
+                and len(sizes) == member_count
+                and max(sizes) - min(sizes) <= 1
+            )
+
+        await wait_until(is_settled)
+        # Nothing moves any longer once everybody has heard what the others have.
+        await asyncio.sleep(0.3)
+        assert is_settled()
+        return [member.assignment for member in members]
+
+    async def join():
+        members.append(make_consumer(book, group="sticky", strategy=Sticky()))
+        await members[-1].start()
+
+    await join()
+    await join()
+    two = await settled(2)
+    await join()
+    three = await settled(3)
+    for before, after in zip(two, three, strict=False):
+        assert after <= before
+    await members.pop(0).stop()
+    after_leaving = await settled(2)
+    for before, after in zip(three[1:], after_leaving, strict=True):
+        assert before <= after
+    await producer.send_batch(numbered(topic, 100))
+    await wait_until(lambda: len(book.bodies) >= 100)
+    for member in members:
+        await member.stop()
 
 
 async def test_several_of_one_queue_are_in_work_and_the_smallest_unfinished_is_stored(

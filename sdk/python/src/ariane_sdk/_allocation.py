@@ -44,7 +44,8 @@ class GroupFacts:
         client_ids: All members, sorted.
         broker_zones: Machine room by broker name; a broker that tells none is left out.
         member_zones: Machine room by client id, likewise.
-        owners: Client id by queue, of what members say that they own now.
+        owners: Client id by queue, of what members say that they own now; nothing unless the
+            strategy has an attribute ``needs_owners`` that is true.
     """
 
     queues: Sequence[MessageQueue]

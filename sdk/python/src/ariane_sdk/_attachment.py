@@ -99,6 +99,13 @@ class Attachment:
         """Whether the broker has let the client in."""
         return self._attached.is_set()
 
+    def change_membership(self, membership: Membership) -> None:
+        """Say something else of the consumer's part in its group."""
+        self._membership = membership
+        if self.attached:
+            heartbeat = ClientHeartbeat(memberships=[membership], memberships_changed=True)
+            self._outgoing.put_nowait(AttachRequest(heartbeat=heartbeat))
+
     async def wait_tried(self) -> None:
         """Wait until the broker has let the client in, or has failed to once."""
         await self._tried.wait()

@@ -121,6 +121,7 @@ class ConsumerLife:
         self._stopping = False
         self._offset_file: OffsetFile | None = None
         self._attachments: dict[str, Attachment] = {}
+        self._claims: frozenset[MessageQueue] = frozenset()
         self._tasks: list[asyncio.Task[None]] = []
         self._farewells: set[asyncio.Task[None]] = set()
         self._rebalance_wanted = asyncio.Event()
@@ -354,7 +355,16 @@ class ConsumerLife:
             ordered=plan.ordered,
             broadcasting=plan.model == "broadcasting",
             zone=plan.settings.zone,
+            owned=self._claims,
         )
+
+    def _claim(self, wanted: frozenset[MessageQueue]) -> None:
+        """Tell the group what this member has, if that is what the strategy looks at."""
+        if wanted != self._claims and getattr(self.plan.strategy, "needs_owners", False):
+            self._claims = wanted
+            membership = self._membership()
+            for attachment in self._attachments.values():
+                attachment.change_membership(membership)
 
     async def _wait_attached(self) -> None:
         """Wait until every broker has been tried, and one at least has let the consumer in."""
@@ -432,6 +442,7 @@ class ConsumerLife:
                 return
             wanted.update(share.queues)
             shared = shared or share.member_count > 1
+        self._claim(frozenset(wanted))
         handover_s = self.plan.settings.handover_s if shared else 0.0
         self.owned.change_to(wanted, handover_s=handover_s)
         self._assigned.set()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ariane.broker.v1.client_service_pb2 import (
@@ -11,6 +12,7 @@ from ariane.broker.v1.client_service_pb2 import (
     CONSUME_MODEL_CLUSTERING,
     GroupMember,
     Membership,
+    OwnedQueues,
 )
 from ariane_sdk._allocation import AllocationStrategy, GroupFacts, InformedStrategy
 from ariane_sdk._broker_calls import BrokerCalls
@@ -44,8 +46,12 @@ def membership_of(
     ordered: bool,
     broadcasting: bool = False,
     zone: str = "",
+    owned: Collection[MessageQueue] = (),
 ) -> Membership:
     """What a consumer says of its part in a group."""
+    by_broker: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for queue in sorted(owned):
+        by_broker[queue.topic, queue.broker_name].append(queue.queue_id)
     return Membership(
         consumer_group=group,
         model=CONSUME_MODEL_BROADCASTING if broadcasting else CONSUME_MODEL_CLUSTERING,
@@ -53,6 +59,10 @@ def membership_of(
         ordered=ordered,
         strategy=strategy.name,
         zone=zone,
+        owned_queues=[
+            OwnedQueues(topic=topic, broker_name=broker_name, queue_ids=queue_ids)
+            for (topic, broker_name), queue_ids in by_broker.items()
+        ],
     )
 
 
@@ -132,11 +142,18 @@ def facts_of(route: Route, members: Mapping[str, Membership]) -> GroupFacts:
         route: The topic's.
         members: By client id.
     """
+    owners: dict[MessageQueue, str] = {}
+    for client_id in sorted(members):
+        for owned in members[client_id].owned_queues:
+            for queue_id in owned.queue_ids:
+                # Where two say so, all take the first for the owner.
+                owners.setdefault(MessageQueue(owned.topic, owned.broker_name, queue_id), client_id)
     return GroupFacts(
         queues=route.read_queues,
         client_ids=sorted(members),
         broker_zones={b.broker_name: b.zone for b in route.brokers if b.zone},
         member_zones={client_id: m.zone for client_id, m in members.items() if m.zone},
+        owners=owners,
     )
 
 

@@ -20,6 +20,7 @@ class Sticky:
     """
 
     name = "sticky"
+    needs_owners = True
 
     def allocate(
         self, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]

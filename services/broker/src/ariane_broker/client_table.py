@@ -40,6 +40,7 @@ class Membership:
         ordered: Whether the member consumes queues in order under the broker's lock.
         strategy: How the members share queues; empty for the client's default.
         zone: The member's machine room; may be empty.
+        owned: Queues that it has now, as topic, broker name and queue ids; told to the others.
     """
 
     consumer_group: str
@@ -48,6 +49,7 @@ class Membership:
     ordered: bool = False
     strategy: str = ""
     zone: str = ""
+    owned: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
 
     def difference(self, other: Membership) -> str:
         """What all members must say the same and these two do not; empty if they agree."""

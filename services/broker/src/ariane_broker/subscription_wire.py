@@ -97,6 +97,10 @@ def _membership_of(membership: client_pb.Membership) -> Membership:
         ordered=membership.ordered,
         strategy=membership.strategy,
         zone=membership.zone,
+        owned=tuple(
+            (owned.topic, owned.broker_name, tuple(owned.queue_ids))
+            for owned in membership.owned_queues
+        ),
     )
 
 
@@ -119,4 +123,8 @@ def membership_message(membership: Membership) -> client_pb.Membership:
         ordered=membership.ordered,
         strategy=membership.strategy,
         zone=membership.zone,
+        owned_queues=[
+            client_pb.OwnedQueues(topic=topic, broker_name=broker_name, queue_ids=queue_ids)
+            for topic, broker_name, queue_ids in membership.owned
+        ],
     )

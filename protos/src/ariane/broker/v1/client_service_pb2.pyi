@@ -172,6 +172,7 @@ class Membership(_message.Message):
     ORDERED_FIELD_NUMBER: _builtins.int
     STRATEGY_FIELD_NUMBER: _builtins.int
     ZONE_FIELD_NUMBER: _builtins.int
+    OWNED_QUEUES_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The group."""
     model: Global___ConsumeModel.ValueType
@@ -186,6 +187,10 @@ class Membership(_message.Message):
     def subscriptions(self) -> _containers.RepeatedCompositeFieldContainer[_subscription_pb2.Subscription]:
         """What the group wants; all members must say the same."""
 
+    @_builtins.property
+    def owned_queues(self) -> _containers.RepeatedCompositeFieldContainer[Global___OwnedQueues]:
+        """The queues that the member has now, for strategies that spare moves; others leave it empty."""
+
     def __init__(
         self,
         *,
@@ -195,14 +200,47 @@ class Membership(_message.Message):
         ordered: _builtins.bool = ...,
         strategy: _builtins.str = ...,
         zone: _builtins.str = ...,
+        owned_queues: _abc.Iterable[Global___OwnedQueues] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "model", b"model", "ordered", b"ordered", "strategy", b"strategy", "subscriptions", b"subscriptions", "zone", b"zone"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "model", b"model", "ordered", b"ordered", "owned_queues", b"owned_queues", "strategy", b"strategy", "subscriptions", b"subscriptions", "zone", b"zone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Membership: _TypeAlias = Membership  # noqa: Y015
+
+@_typing.final
+class OwnedQueues(_message.Message):
+    """Queues of one topic on one broker that a member has."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    BROKER_NAME_FIELD_NUMBER: _builtins.int
+    QUEUE_IDS_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """The topic."""
+    broker_name: _builtins.str
+    """The broker's name."""
+    @_builtins.property
+    def queue_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The queues, ascending."""
+
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        broker_name: _builtins.str = ...,
+        queue_ids: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_name", b"broker_name", "queue_ids", b"queue_ids", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OwnedQueues: _TypeAlias = OwnedQueues  # noqa: Y015
 
 @_typing.final
 class ClientHeartbeat(_message.Message):
