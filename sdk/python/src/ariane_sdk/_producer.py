@@ -26,6 +26,7 @@ from ariane_sdk._send_buffer import SendBuffer
 from ariane_sdk._sending import Sending
 from ariane_sdk._session import Session
 from ariane_sdk._settings import ProducerSettings
+from ariane_sdk._telemetry import Telemetry
 from ariane_sdk._topic_lane import NO_WISH, QueueSelector, QueueWish
 from ariane_sdk.errors import BatchSendError, ClientNotRunning, SendBufferFull, SendError
 
@@ -87,6 +88,7 @@ class Producer:
         self._columns_intake: ColumnsIntake | None = None
         self._reply_inbox: ReplyInbox
         self._requests: Requests
+        self._telemetry: Telemetry | None = None
 
     async def start(self) -> None:
         """Connect. A producer that was closed is not started again.
@@ -132,9 +134,13 @@ class Producer:
             new_unique_id=self._unique_ids.next_id,
             latencies=latencies,
         )
+        client_id = new_client_id(self._random)
+        self._telemetry = Telemetry.configured(
+            self._settings.tracer_provider, self._settings.meter_provider, client_id=client_id
+        )
         self._reply_inbox = ReplyInbox(
             session,
-            client_id=new_client_id(self._random),
+            client_id=client_id,
             timeout_s=self._settings.call_timeout_s,
             clock=self._clock,
         )
@@ -239,7 +245,11 @@ class Producer:
             await self._buffer.wait_for_room()
         if not self._accepting:
             self._refuse()
-        self._intake.take_one_way(message, _wish_of(message_queue, selector))
+        wish = _wish_of(message_queue, selector)
+        if self._telemetry is None:
+            self._intake.take_one_way(message, wish)
+        else:
+            self._telemetry.send_one_way(message, lambda m: self._intake.take_one_way(m, wish))
 
     def send_nowait(
         self,
@@ -284,7 +294,10 @@ class Producer:
         """
         if not self._accepting:
             self._refuse()
-        outcomes = await self._intake.take_all(messages)
+        if self._telemetry is None:
+            outcomes = await self._intake.take_all(messages)
+        else:
+            outcomes = await self._telemetry.send_all(messages, self._intake.take_all)
         results = [outcome for outcome in outcomes if isinstance(outcome, SendResult)]
         if len(results) < len(outcomes):
             raise BatchSendError(outcomes)
@@ -415,7 +428,10 @@ class Producer:
     ) -> asyncio.Future[SendResult]:
         if not self._accepting:
             self._refuse()
-        return self._intake.take(message, _wish_of(message_queue, selector))
+        wish = _wish_of(message_queue, selector)
+        if self._telemetry is None:
+            return self._intake.take(message, wish)
+        return self._telemetry.send(message, lambda marked: self._intake.take(marked, wish))
 
     async def _send_within(
         self,

@@ -24,6 +24,7 @@ from ariane_sdk._ordered_work import OrderedQueueWork
 from ariane_sdk._queue_work import QueueWork
 from ariane_sdk._settings import ConsumerSettings
 from ariane_sdk._start_position import StartPosition, checked_start
+from ariane_sdk._telemetry import traced_listener
 from ariane_sdk.errors import IllegalArgument
 
 
@@ -145,7 +146,10 @@ class PushConsumer:
             CallError: No broker lets the consumer in.
         """
         settings = self._plan.settings
-        calls = ListenerCalls(self._listener, threads=settings.listener_threads)
+        listener = traced_listener(
+            self._listener, settings, group=self.group, client_id=self.client_id
+        )
+        calls = ListenerCalls(listener, threads=settings.listener_threads)
         self._listener_calls = calls
 
         def make_work(

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ariane_record.compression import Compression
 from ariane_sdk._limits import BODY_BYTES_MAX
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +43,8 @@ class ProducerSettings:
         unavailable_s: How long it is left alone, for each of those.
         failed_call_latency_s: The latency as which a call counts that got no answer.
         buffered_bytes_max: Bytes of records that wait or travel; senders wait beyond that.
+        tracer_provider: Makes OpenTelemetry spans; nothing means the application's global one.
+        meter_provider: The same for measurements.
     """
 
     call_timeout_s: float = 3.0
@@ -59,6 +65,8 @@ class ProducerSettings:
     unavailable_s: tuple[float, ...] = (0.0, 0.0, 2.0, 5.0, 6.0, 10.0, 30.0)
     failed_call_latency_s: float = 10.0
     buffered_bytes_max: int = 64 << 20
+    tracer_provider: TracerProvider | None = None
+    meter_provider: MeterProvider | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +107,8 @@ class ConsumerSettings:
         instance_name: Tells broadcasting consumers of one host apart that have the same group.
         local_offsets_path: Folder for the offsets of broadcasting consumers;
             ``~/.ariane_offsets`` if not given.
+        tracer_provider: Makes OpenTelemetry spans; nothing means the application's global one.
+        meter_provider: The same for measurements.
     """
 
     call_timeout_s: float = 3.0
@@ -125,3 +135,5 @@ class ConsumerSettings:
     zone: str = ""
     instance_name: str = "default"
     local_offsets_path: Path | None = None
+    tracer_provider: TracerProvider | None = None
+    meter_provider: MeterProvider | None = None
