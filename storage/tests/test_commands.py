@@ -133,6 +133,23 @@ def test_verify_of_a_sound_store(root):
     assert "records" in run("verify", root).stdout
 
 
+@pytest.mark.parametrize(
+    ("command", "step"),
+    [
+        ("dump", "print the commit log"),
+        ("verify", "check the commit log"),
+        ("fsck", "check the commit log"),
+        ("rebuild", "scan the commit log"),
+    ],
+)
+def test_every_command_says_how_far_it_is(root, command, step):
+    lines = run(command, root, "-o", "json").stderr.splitlines()
+    assert all(line.startswith(f"{step}: ") and line.endswith(" %") for line in lines)
+    percents = [int(line.split()[-2]) for line in lines]
+    assert percents == sorted(set(percents))
+    assert len(percents) >= 3
+
+
 def test_looking_changes_nothing(root):
     before = snapshot(root)
     flip(root, 200)

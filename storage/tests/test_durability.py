@@ -232,6 +232,61 @@ def test_ratios_decide_what_goes_and_what_is_refused(bench, store):
     assert store.append_block(block_of("flights", [b"x"]), 0).count == 1
 
 
+@pytest.mark.parametrize(
+    ("hour", "age_hours", "ratio", "reason"),
+    [
+        (4, 73, 0.10, RetentionReason.AGE),
+        (4, 71, 0.10, None),
+        (3, 73, 0.74, None),
+        (5, 73, 0.74, None),
+        (5, 73, 0.75, RetentionReason.DISK_CLEAN),
+        (5, 71, 0.84, None),
+        (5, 1, 0.85, RetentionReason.DISK_FORCE),
+    ],
+)
+def test_the_borders_of_retention(bench, store, hour, age_hours, ratio, reason):
+    assert (bench.config.retention_ms, bench.config.delete_at_hour) == (72 * HOUR_MS, 4)
+    for _ in range(12):  # Three segments, all of one hour.
+        store.append_block(block_of("flights", [b"x" * 900] * 2), 0)
+    stored = store.store_timestamp_at(0)
+    now = stored + age_hours * HOUR_MS
+    bench.clock.local_hour = lambda now_ms: hour
+    bench.disk.used_ratio = ratio
+    report = store.apply_retention(now)
+    assert report.reason is reason
+    assert bool(report.deleted) == (reason is not None)
+    assert store.min_offset == report.min_offset
+
+
+@pytest.mark.parametrize(("ratio", "refused"), [(0.899, False), (0.9, True), (1.0, True)])
+def test_writes_are_refused_from_ninety_percent_on(bench, store, ratio, refused):
+    bench.disk.used_ratio = ratio
+    store.apply_retention()
+    if refused:
+        with pytest.raises(StoreFull, match="writes stop at 90%"):
+            store.append_block(block_of("flights", [b"x"]), 0)
+    else:
+        store.append_block(block_of("flights", [b"x"]), 0)
+
+
+def test_what_leads_to_deleted_segments_goes_with_them(bench, store):
+    fill_segments(bench, store, 12)
+    store.flush_derived()
+
+    def files(folder):
+        return set(bench.disk.names(bench.root / folder))
+
+    queue_files, index_files = files("consumequeue/flights/0"), files("index")
+    bench.disk.used_ratio = 0.86
+    store.apply_retention()
+    assert files("consumequeue/flights/0") < queue_files
+    assert files("index") < index_files
+    low, _ = store.queue_bounds("flights", 0)
+    assert low > 0
+    with pytest.raises(QueueOffsetOutOfRange, match=rf"outside \[{low}, "):
+        store.read_queue("flights", 0, 0, max_count=1, max_bytes=1)
+
+
 def test_views_of_deleted_segments_stay_readable(bench, store):
     fill_segments(bench, store, 4)
     read = store.read_queue("flights", 0, 0, max_count=4, max_bytes=1 << 20)

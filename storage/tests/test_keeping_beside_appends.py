@@ -180,3 +180,21 @@ class NothingFits(FaultyDisk):
 
     def write(self, path, content):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+
+def test_a_roll_allocates_nothing_that_was_prepared(bench, monkeypatch):
+    store = bench.open()
+
+    def not_on_the_loop(path, size_bytes):
+        raise AssertionError(f"{path.name} was to be there already")
+
+    rolls = 0
+    while rolls < 4:
+        store.prepare_next_segment()
+        with monkeypatch.context() as patch:
+            patch.setattr(bench.disk, "allocate", not_on_the_loop)
+            for _ in range(2):
+                before = store.max_offset // bench.config.segment_bytes
+                store.append_block(block_of("flights", [b"x" * 900] * 2), 0)
+                rolls += store.max_offset // bench.config.segment_bytes - before
+    store.close()

@@ -126,8 +126,12 @@ class ClosedStore:
             queue_offset += len(entries)
 
     def key_records(self, topic: str, key: str) -> Iterator[memoryview]:
-        """Records that the index holds under a key, newest first; collisions included."""
+        """Records that the index holds under a key, newest first; collisions included.
+
+        Those that were deleted with their topic are left out.
+        """
+        deleted_end = self.deleted_topics.end_of(topic)
         for commit_log_offset in self.index.find(topic, key, begin_ms=0, end_ms=_NO_END):
             record = self.record_view(commit_log_offset)
-            if record is not None:
+            if record is not None and commit_log_offset >= deleted_end:
                 yield record

@@ -18,8 +18,10 @@ from ariane_storage.commands.output import (
     format_option,
     one_line_errors,
     print_rows,
+    progress_beside_output,
 )
 from ariane_storage.os_disk import OsDisk
+from ariane_storage.recovery import Progress, ProgressCallback
 from ariane_storage.scan import Damage, Ending, scan
 
 _TABLE_COLUMNS: Final = (
@@ -89,13 +91,13 @@ def dump(
     if queue is not None and key is not None:
         raise click.UsageError("--queue and --key exclude one another")
     damage: list[str] = []
-    with ClosedStore(folder, OsDisk()) as store:
+    with ClosedStore(folder, OsDisk()) as store, progress_beside_output() as progress:
         if queue is not None:
             records = _of_queue(store, *queue, damage)
         elif key is not None:
             records = _of_key(store, *key, damage)
         else:
-            records = _of_log(store, damage)
+            records = _of_log(store, damage, progress)
         rows = map(record_row, islice(records, max_count))
         print_rows(rows, _TABLE_COLUMNS, output_format)
     for line in damage:
@@ -104,8 +106,11 @@ def dump(
         raise SystemExit(EXIT_DAMAGED)
 
 
-def _of_log(store: ClosedStore, damage: list[str]) -> Iterator[memoryview]:
-    begin = store.log.min_offset
+def _of_log(
+    store: ClosedStore, damage: list[str], progress: ProgressCallback
+) -> Iterator[memoryview]:
+    begin = first = store.log.min_offset
+    total = store.log.segments[-1].end - first if store.log.segments else 0
     for event in scan(store.log.walk(begin), begin):
         if isinstance(event, Damage):
             damage.append(f"damage from {event.begin} to {event.end}: {event.reason}")
@@ -116,6 +121,7 @@ def _of_log(store: ClosedStore, damage: list[str]) -> Iterator[memoryview]:
             places = event.places
             for begin, end in zip(places.starts.tolist(), places.ends.tolist(), strict=True):
                 yield places.buffer[begin:end]
+            progress(Progress("print the commit log", event.end - first, total))
 
 
 def _of_queue(

@@ -79,6 +79,20 @@ def progress_on_stderr() -> Iterator[ProgressCallback]:
         yield show
 
 
+@contextmanager
+def progress_beside_output() -> Iterator[ProgressCallback]:
+    """Progress on stderr of a command that prints all the while: none where both would mix."""
+    if sys.stdout.isatty():
+        yield _say_nothing
+        return
+    with progress_on_stderr() as progress:
+        yield progress
+
+
+def _say_nothing(_: Progress) -> None:
+    """The rows on the screen say how far it is."""
+
+
 class _ProgressLines:
     """Progress for those who read it later."""
 
