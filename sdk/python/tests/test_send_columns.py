@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from ariane_record import java_string_hash
+from ariane_record.producer_sequence import stored_sequence
 from ariane_sdk import Message, MessageQueue, Producer, ProducerSettings, QueueReader, errors
 
 QUICK = ProducerSettings(
@@ -253,12 +254,27 @@ async def test_what_was_not_stored_is_repeated(world):
     assert len(broker.messages) == 5
 
 
+async def test_what_may_be_stored_comes_again_under_the_same_numbers(world):
+    broker = world.brokers["broker-a"]
+    broker.script.append("store and hang")
+
+    async with Producer(world.name_servers, settings=QUICK) as producer:
+        await producer.send_columns("orders", pa.table({"body": bodies(5)}))
+
+    [[first], [again]] = [call.batches for call in broker.calls]
+    assert first.sequence.producer_id
+    assert again == first
+    said = stored_sequence(first.records)
+    assert said.record_count == 5
+    assert said.sequence.producer_id == first.sequence.producer_id
+
+
 async def test_each_row_has_its_own_outcome(world, make_status):
     broker = world.brokers["broker-a"]
     refused = make_status(grpc.StatusCode.INVALID_ARGUMENT, "MESSAGE_TOO_LARGE")
     unconfirmed = make_status(grpc.StatusCode.UNAVAILABLE, "FLUSH_UNCONFIRMED")
     broker.script += ["store", [refused], [unconfirmed]]
-    settings = ProducerSettings(batch_bytes_max=1, request_bytes_max=1)
+    settings = ProducerSettings(batch_bytes_max=1, request_bytes_max=1, idempotent=False)
 
     async with Producer(world.name_servers, settings=settings) as producer:
         with pytest.raises(errors.ColumnsSendError) as partial:

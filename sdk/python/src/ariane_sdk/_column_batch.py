@@ -32,6 +32,7 @@ class ColumnBatch(SendBatch):
         rows: NDArray[np.int64],
         unique_ids: NDArray[np.uint8],
         choose_other: Callable[[Callable[[str], bool]], MessageQueue] | None,
+        sequenced: bool,
     ) -> None:
         """Be ready to travel.
 
@@ -41,8 +42,9 @@ class ColumnBatch(SendBatch):
             rows: See the class.
             unique_ids: See the class.
             choose_other: As ``SendBatch``.
+            sequenced: As ``SendBatch``; the block has room for the sequence.
         """
-        super().__init__(queue, choose_other=choose_other, body_bytes_max=0)
+        super().__init__(queue, choose_other=choose_other, body_bytes_max=0, sequenced=sequenced)
         self._block = block
         self._block_bytes = block.size_bytes
         self._key_bytes = KEY_HASH_BYTES * (len(block.key_hashes) - block.count)

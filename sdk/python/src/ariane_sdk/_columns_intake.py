@@ -171,6 +171,7 @@ class ColumnsIntake:
             share.messages,
             unique_ids=even_binaries(digits, digits.shape[1], pa.string()),
             born_timestamp_ms=self._clock.now_ms(),
+            sequenced=self._settings.idempotent,
         )
         batch = ColumnBatch(
             queue,
@@ -178,13 +179,14 @@ class ColumnsIntake:
             rows=share.rows,
             unique_ids=digits,
             choose_other=None if pinned else lane.next_queue,
+            sequenced=self._settings.idempotent,
         )
         if pinned:
             # What comes later for this queue must not slip into a batch that is ahead of this one.
             lane.open_pinned.pop(queue, None)
         self._buffer.size_bytes += batch.size_bytes
         self._sending.add(batch)
-        batch.deadline_s = min(batch.deadline_s, deadline_s)
+        batch.journey.deadline_s = min(batch.journey.deadline_s, deadline_s)
         return batch
 
     async def _yield_for_room(self) -> None:
