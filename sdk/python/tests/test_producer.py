@@ -1,4 +1,5 @@
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
 import grpc
@@ -19,6 +20,8 @@ from ariane_sdk._clock import SystemClock
 QUICK = ProducerSettings(
     call_timeout_s=0.3, send_timeout_s=1.5, repeat_delay_s_min=0.01, repeat_delay_s_max=0.05
 )
+
+AT_LEAST_ONCE = replace(QUICK, idempotent=False)
 
 
 def orders(*bodies, **fields):
@@ -312,7 +315,7 @@ async def test_a_pause_beyond_the_deadline_is_the_refusal_at_once(two_brokers, m
 
 async def test_what_may_have_been_stored_is_repeated_twice_and_reported_as_unknown(world):
     world.brokers["broker-a"].script.extend([grpc.StatusCode.UNAVAILABLE] * 10)
-    async with Producer(world.name_servers, settings=QUICK) as producer:
+    async with Producer(world.name_servers, settings=AT_LEAST_ONCE) as producer:
         with pytest.raises(errors.SendError) as caught:
             await producer.send(*orders("one"))
 
@@ -351,7 +354,7 @@ async def test_a_plain_refusal_is_not_repeated_and_known(world, make_status):
 async def test_stored_but_not_flushed_is_unknown_and_never_repeated(world, make_status):
     unconfirmed = make_status(grpc.StatusCode.DEADLINE_EXCEEDED, "FLUSH_UNCONFIRMED")
     world.brokers["broker-a"].script.append([unconfirmed])
-    async with Producer(world.name_servers) as producer:
+    async with Producer(world.name_servers, settings=AT_LEAST_ONCE) as producer:
         with pytest.raises(errors.SendError) as caught:
             await producer.send(*orders("one"))
 
@@ -420,7 +423,7 @@ async def test_with_several_calls_in_flight_a_queue_has_one(world):
 async def test_a_broker_that_hangs_costs_the_call_timeout_only(two_brokers):
     hanging = two_brokers.brokers["broker-a"]
     hanging.script.extend(["store and hang"] * 20)
-    async with Producer(two_brokers.name_servers, settings=QUICK) as producer:
+    async with Producer(two_brokers.name_servers, settings=AT_LEAST_ONCE) as producer:
         for body in "abcd":
             result = await producer.send(*orders(body))
 

@@ -39,6 +39,7 @@ class BrokerSender:
         clock: Clock,
         calls_in_flight_max: int,
         request_bytes_max: int,
+        sequenced: bool,
     ) -> None:
         """Have nothing to send yet.
 
@@ -48,12 +49,14 @@ class BrokerSender:
             clock: Tells when a repeated batch may travel again.
             calls_in_flight_max: Calls at the same time.
             request_bytes_max: Bytes of batches in one call; a single larger batch goes alone.
+            sequenced: Whether the order of all batches for a queue counts, not only of pinned ones.
         """
         self.broker_name = broker_name
         self._transmit = transmit
         self._clock = clock
         self._calls_in_flight_max = calls_in_flight_max
         self._request_bytes_max = request_bytes_max
+        self._sequenced = sequenced
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[SendBatch] = deque()
         self._queues_in_flight: set[MessageQueue] = set()
@@ -76,11 +79,11 @@ class BrokerSender:
         self._waiting.extendleft(reversed(batches))
         self._depart_soon()
 
-    def give_up_unpinned(self) -> list[SendBatch]:
+    def give_up_movable(self) -> list[SendBatch]:
         """Take away the waiting batches that may as well go to another broker."""
-        unpinned = [batch for batch in self._waiting if not batch.pinned]
-        self._waiting = deque(batch for batch in self._waiting if batch.pinned)
-        return unpinned
+        movable = [batch for batch in self._waiting if batch.movable]
+        self._waiting = deque(batch for batch in self._waiting if not batch.movable)
+        return movable
 
     async def close(self) -> None:
         """End the calls in flight; what they did is then unknown."""
@@ -103,8 +106,9 @@ class BrokerSender:
             batches = self._take()
             if not batches:
                 return
-            self._queues_in_flight.update(batch.queue for batch in batches if batch.pinned)
-            call = self._loop.create_task(self._call(batches))
+            queues = {batch.queue for batch in batches if batch.pinned or self._sequenced}
+            self._queues_in_flight |= queues
+            call = self._loop.create_task(self._call(batches, queues))
             self._calls.add(call)
             call.add_done_callback(self._calls.discard)
 
@@ -120,11 +124,15 @@ class BrokerSender:
             batch = self._waiting.popleft()
             if batch.settled:  # All its messages were withdrawn.
                 continue
-            early = batch.not_before_s > now_s
+            not_before_s = batch.journey.not_before_s
+            early = not_before_s > now_s
             if early:
-                next_s = min(next_s, batch.not_before_s)
-            if early or (batch.pinned and batch.queue in held_queues):
+                next_s = min(next_s, not_before_s)
+            in_order = batch.pinned or self._sequenced
+            if early or (in_order and batch.queue in held_queues):
                 held.append(batch)
+                # What must stay in its queue keeps its turn there.
+                in_order = not batch.movable
             elif len(taken) == BATCHES_PER_CALL_MAX or (
                 taken and size_bytes + batch.wire_bytes > self._request_bytes_max
             ):
@@ -134,7 +142,7 @@ class BrokerSender:
                 batch.open = False
                 taken.append(batch)
                 size_bytes += batch.wire_bytes
-            if batch.pinned:
+            if in_order:
                 held_queues.add(batch.queue)
         self._waiting.extendleft(reversed(held))
         self._wake_up_at(next_s, now_s)
@@ -147,11 +155,11 @@ class BrokerSender:
         if next_s < float("inf"):
             self._wake_up = self._loop.call_later(next_s - now_s, self._depart_soon)
 
-    async def _call(self, batches: Sequence[SendBatch]) -> None:
+    async def _call(self, batches: Sequence[SendBatch], queues: set[MessageQueue]) -> None:
         try:
             await self._transmit(self.broker_name, batches)
         finally:
-            self._queues_in_flight.difference_update(b.queue for b in batches if b.pinned)
+            self._queues_in_flight -= queues
             task = asyncio.current_task()
             if task is not None:
                 self._calls.discard(task)

@@ -237,6 +237,7 @@ class Intake:
             queue or lane.next_queue(self._sending.is_welcome),
             choose_other=lane.next_queue if queue is None else None,
             body_bytes_max=self._settings.body_bytes_max,
+            sequenced=self._settings.idempotent,
         )
         if queue is None:
             lane.open_unpinned = batch

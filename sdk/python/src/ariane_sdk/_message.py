@@ -84,6 +84,7 @@ class SendResult(NamedTuple):
         acknowledged_level: In memory, flushed, replicated.
         store_timestamp_ms: When it was stored, by the broker's clock.
         broker_address: The broker, "host:port".
+        duplicate: Whether an earlier try had stored it, whose answer was lost.
     """
 
     message_queue: MessageQueue
@@ -93,6 +94,7 @@ class SendResult(NamedTuple):
     acknowledged_level: AcknowledgedLevel
     store_timestamp_ms: int
     broker_address: str
+    duplicate: bool = False
 
     @property
     def message_id(self) -> str:
@@ -117,6 +119,7 @@ def send_results(
     acknowledged_level: AcknowledgedLevel,
     store_timestamp_ms: int,
     broker_address: str,
+    duplicate: bool,
 ) -> list[SendResult]:
     """The results of all messages of one stored batch, in their order."""
     columns = zip(
@@ -127,6 +130,7 @@ def send_results(
         repeat(acknowledged_level),
         repeat(store_timestamp_ms),
         repeat(broker_address),
+        repeat(duplicate),
     )
     return list(map(_new_send_result, columns))
 

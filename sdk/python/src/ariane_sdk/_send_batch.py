@@ -12,7 +12,9 @@ import numpy as np
 from ariane.broker.v1.send_service_pb2 import AppendBatch, AppendResult
 from ariane_record import BlockEncoder, RecordBlock
 from ariane_record.layout import PROPERTIES_BYTES_MAX, ByteBuffer
+from ariane_record.producer_sequence import stored_sequence, with_sequence
 from ariane_record.withdrawal import take_back
+from ariane_sdk._journey import Journey
 from ariane_sdk._message import (
     AcknowledgedLevel,
     Message,
@@ -37,22 +39,14 @@ class SendBatch:
     """Takes messages while it is open; then travels, perhaps more than once; then is settled.
 
     The records do not say which queue they are for: until the broker fills that in, a batch that
-    is not pinned can go to any queue of its topic.
+    is not pinned can go to any queue of its topic, until it may be stored in one.
 
     Attributes:
         topic: The topic of all messages.
         queue: Where it goes.
         pinned: Whether it must go to this queue, in order with others for it.
         open: Whether it still takes messages.
-        deadline_s: When it is given up, by the monotonic clock.
-        not_before_s: When it may travel (again), by the monotonic clock.
-        repeat_count: How often it was repeated after an error that limits repeats.
-        failed_rounds: How often all brokers that could take it have refused it, one after another;
-            for a pinned batch, how often its own has.
-        refused_until_s: The brokers that refused it in this round, each with the time before which
-            it does not want to see it again, by the monotonic clock.
-        last_refusal: Why it was refused the last time.
-        maybe_stored: Whether one of its travels may have stored it.
+        journey: How far it has come.
         outcomes: What its messages got; nothing until it is settled, and after a failure.
         error: Why it failed.
     """
@@ -66,18 +60,12 @@ class SendBatch:
         "_key_bytes",
         "_unique_ids",
         "_withdrawn",
-        "deadline_s",
         "error",
-        "failed_rounds",
-        "last_refusal",
-        "maybe_stored",
-        "not_before_s",
+        "journey",
         "open",
         "outcomes",
         "pinned",
         "queue",
-        "refused_until_s",
-        "repeat_count",
         "topic",
     )
 
@@ -87,6 +75,7 @@ class SendBatch:
         *,
         choose_other: Callable[[Callable[[str], bool]], MessageQueue] | None,
         body_bytes_max: int,
+        sequenced: bool,
     ) -> None:
         """Open it.
 
@@ -95,23 +84,20 @@ class SendBatch:
             choose_other: Chooses another queue, preferably on a broker that the given function
                 welcomes; nothing for a pinned batch.
             body_bytes_max: Bytes that one body may have; the batch takes at least one such.
+            sequenced: Whether its journey gets a sequence before each travel.
         """
         self.topic = queue.topic
         self.queue = queue
         self.pinned = choose_other is None
         self._choose_other = choose_other
         self.open = True
-        self.deadline_s = 0.0
-        self.not_before_s = 0.0
-        self.repeat_count = 0
-        self.failed_rounds = 0
-        self.refused_until_s: dict[str, float] = {}
-        self.last_refusal: CallError | None = None
-        self.maybe_stored = False
+        self.journey = Journey()
         self.outcomes: list[SendResult] | None = None
         self.error: SendError | None = None
         self._encoder = BlockEncoder(
-            queue.topic, size_bytes_max=2 * (body_bytes_max + RECORD_OVERHEAD_BYTES_MAX)
+            queue.topic,
+            size_bytes_max=2 * (body_bytes_max + RECORD_OVERHEAD_BYTES_MAX),
+            sequenced=sequenced,
         )
         self._block: RecordBlock | None = None
         self._key_bytes = 0
@@ -119,6 +105,11 @@ class SendBatch:
         self._withdrawn: list[int] = []
         self._futures: list[asyncio.Future[SendResult] | None] = []
         self._done: asyncio.Future[None] | None = None
+
+    @property
+    def movable(self) -> bool:
+        """Whether any queue will do: nobody wants this one, and it is not stored in it perhaps."""
+        return not self.pinned and self.journey.sequence is None
 
     @property
     def count(self) -> int:
@@ -221,9 +212,12 @@ class SendBatch:
                 all.
         """
         self.open = False
-        block = self._block
-        if block is None:
-            block = self._block = self._encoder.finish()
+        block = self._block = self._sealed()
+        sequence = self.journey.sequence
+        if sequence is not None:
+            wire.sequence.producer_id = sequence.producer_id
+            wire.sequence.producer_epoch = sequence.epoch
+            wire.sequence.first_sequence = sequence.first_sequence
         wire.topic = self.topic
         wire.queue_id = self.queue.queue_id
         wire.record_sizes = block.sizes.astype(_INT32_LITTLE, copy=False).tobytes()
@@ -235,8 +229,19 @@ class SendBatch:
             wire.record_crc32s = block.record_crcs.astype("<u4", copy=False).tobytes()
         wire.records = bytes(block.records)
 
+    def _sealed(self) -> RecordBlock:
+        """The records, which say the sequence of this travel."""
+        sequence, block = self.journey.sequence, self._block
+        if block is None:
+            return self._encoder.finish(sequence)
+        if sequence is not None:
+            said = stored_sequence(block.records)
+            if said is None or said.sequence != sequence:
+                return with_sequence(block, sequence)
+        return block
+
     def go_elsewhere(self, is_welcome: Callable[[str], bool]) -> None:
-        """Go to another queue next; a pinned batch stays.
+        """Go to another queue next; a batch that is not movable stays.
 
         Args:
             is_welcome: Says of a broker's name whether a batch would leave there at once.
@@ -244,7 +249,7 @@ class SendBatch:
         Raises:
             TopicRefused: No broker takes messages for the topic.
         """
-        if self._choose_other is not None:
+        if self._choose_other is not None and self.movable:
             self.queue = self._choose_other(is_welcome)
 
     async def wait_settled(self) -> None:
@@ -275,6 +280,7 @@ class SendBatch:
             acknowledged_level=AcknowledgedLevel(result.acknowledged_level),
             store_timestamp_ms=timestamp_ms(result.store_time),
             broker_address=broker_address,
+            duplicate=result.duplicate,
         )
         self.outcomes = results
         for future, send_result in zip(self._futures, results, strict=True):
@@ -289,7 +295,7 @@ class SendBatch:
             cause: The last error; what earlier travels may have done is added to it.
         """
         self.open = False
-        unknown = self.maybe_stored or cause.outcome_unknown
+        unknown = self.journey.maybe_stored or cause.outcome_unknown
         certainty = "; it may have been stored" if unknown else "; it was not stored"
         self.error = self._send_error(f"{cause}{certainty}", cause, unknown=unknown)
         for future in self._futures:

@@ -2,13 +2,17 @@
 
 What is repeated, and where:
 
-* What was surely not stored is repeated until its time is up; what may have been stored is repeated
-  a few times only, because each repeat may store it twice.
-* A batch that any queue will do for goes to another broker at once, as long as there is one that
-  has not refused it in this round; when all have, it waits a growing while before the next round.
-* A pinned batch waits likewise and tries its own queue again, and everything behind it in that
-  queue waits too.
-* "Stored but not confirmed" is not repeated: it would surely be stored twice.
+* What was surely not stored is repeated until its time is up. So is what may have been stored, in
+  the same queue under the same numbers, for the broker stores it once. Without such numbers it is
+  repeated a few times only, because each repeat may store it twice.
+* A batch that any queue will do for, and that is surely not stored, goes to another broker at once,
+  as long as there is one that has not refused it in this round; when all have, it waits a growing
+  while before the next round.
+* A batch that must stay in its queue waits likewise and tries that again, and everything behind it
+  in that queue waits too.
+* "Stored but not confirmed" is repeated only under numbers: otherwise it would surely be stored
+  twice.
+* When time is up for a batch that may be stored, the stream of its queue begins anew.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from ariane_sdk._connections import Connections
 from ariane_sdk._latency import BrokerLatencies
 from ariane_sdk._log import logger
 from ariane_sdk._message import SendResult
+from ariane_sdk._queue_streams import QueueStreams
 from ariane_sdk._routes import Routes
 from ariane_sdk._send_batch import SendBatch
 from ariane_sdk._settings import ProducerSettings
@@ -34,6 +39,16 @@ from ariane_sdk.errors import ArianeError, CallError, DeadlinePassed, ServiceUna
 
 REPEATED_REASONS: Final = ROUTING_REASONS | {"DEADLINE_PASSED"}
 """Nothing was stored, and another broker, or the same with a fresh route, may do better."""
+
+COUNTED_REASONS: Final = ROUTING_REASONS - {"BROKER_NOT_PRIMARY"} | {"SEQUENCE_GAP"}
+"""Repeats after these are few: if one changes nothing, many will not."""
+
+UNCONFIRMED_REASONS: Final = frozenset({"FLUSH_UNCONFIRMED", "REPLICATION_UNCONFIRMED"})
+"""It is stored, and a repeat under the same numbers tells how safely."""
+
+SEQUENCE_GAP: Final = "SEQUENCE_GAP"
+
+PRODUCER_ID_MAX: Final = (1 << 63) - 1
 
 CALL_TIMEOUT_S_MIN: Final = 0.05
 
@@ -78,6 +93,9 @@ class Sending:
         self._latencies = latencies
         self._senders: dict[str, BrokerSender] = {}
         self._avoided_until_s: dict[str, float] = {}
+        self._streams: QueueStreams | None = None
+        if settings.idempotent:
+            self._streams = QueueStreams(random.randint(1, PRODUCER_ID_MAX))
         # In the order in which they were opened.
         self._unsettled: dict[SendBatch, None] = {}
 
@@ -88,7 +106,7 @@ class Sending:
 
     def add(self, batch: SendBatch) -> None:
         """Have a batch travel, with what it has by then."""
-        batch.deadline_s = self._clock.monotonic_s() + self._settings.send_timeout_s
+        batch.journey.deadline_s = self._clock.monotonic_s() + self._settings.send_timeout_s
         self._unsettled[batch] = None
         self._sender(batch.queue.broker_name).add(batch)
 
@@ -120,7 +138,10 @@ class Sending:
         for sender in self._senders.values():
             await sender.close()
         for batch in list(self._unsettled):
-            self._fail(batch, CallError("the producer was closed", outcome_unknown=not batch.open))
+            refusal = batch.journey.last_refusal
+            before = "" if refusal is None else f" before another try, after: {refusal}"
+            text = f"the producer was closed{before}"
+            self._fail(batch, CallError(text, outcome_unknown=batch.journey.in_flight))
 
     def _sender(self, broker_name: str) -> BrokerSender:
         sender = self._senders.get(broker_name)
@@ -131,6 +152,7 @@ class Sending:
                 clock=self._clock,
                 calls_in_flight_max=self._settings.calls_in_flight_max,
                 request_bytes_max=self._settings.request_bytes_max,
+                sequenced=self._settings.idempotent,
             )
         return sender
 
@@ -146,16 +168,16 @@ class Sending:
 
     async def _exchange(self, broker_name: str, batches: Sequence[SendBatch]) -> None:
         now_s = self._clock.monotonic_s()
-        in_time = [batch for batch in batches if batch.deadline_s > now_s]
+        in_time = [batch for batch in batches if batch.journey.deadline_s > now_s]
         for batch in batches:
-            if batch.deadline_s <= now_s:
+            if batch.journey.deadline_s <= now_s:
                 late = DeadlinePassed("its time was up before it left", retriable=True)
-                self._fail(batch, batch.last_refusal or late)
+                self._fail(batch, batch.journey.last_refusal or late)
         if not in_time:
             return
         address = self._address(broker_name, in_time)
         peer = f"broker {broker_name} at {address}"
-        time_left_s = min(batch.deadline_s for batch in in_time) - now_s
+        time_left_s = min(batch.journey.deadline_s for batch in in_time) - now_s
         try:
             response = await answer_of(self._append(address, in_time, time_left_s), peer)
         except CallError as error:
@@ -182,6 +204,9 @@ class Sending:
             raise ServiceUnavailable("nobody knows where it is", reason="BROKER_NOT_PRIMARY")
         request = AppendRecordsRequest(producer_group=self._group)
         for batch in batches:
+            if self._streams is not None and batch.journey.sequence is None:
+                batch.journey.sequence = self._streams.take(batch.queue, batch.count)
+            batch.journey.in_flight = True
             batch.to_wire(request.batches.add())
         timeout_s = max(CALL_TIMEOUT_S_MIN, min(time_left_s, self._settings.call_timeout_s))
         return await self._connections.send(address).AppendRecords(request, timeout=timeout_s)
@@ -195,9 +220,9 @@ class Sending:
             self._avoided_until_s[broker_name] = until_s
             if self._latencies is not None:
                 self._latencies.failed(broker_name)
-            for batch in self._sender(broker_name).give_up_unpinned():
+            for batch in self._sender(broker_name).give_up_movable():
                 # Who waits for a next round has chosen this broker knowing that it refuses.
-                if batch.failed_rounds or self._choose(batch, self.is_welcome):
+                if batch.journey.failed_rounds or self._choose(batch, self.is_welcome):
                     self._sender(batch.queue.broker_name).add_again([batch])
         await self._after_failure(broker_name, [(batch, error) for batch in batches])
 
@@ -205,6 +230,8 @@ class Sending:
         self, broker_name: str, failed: Sequence[tuple[SendBatch, CallError]]
     ) -> None:
         """Repeat what may be repeated."""
+        for batch, error in failed:
+            self._note(batch, error)
         misled = {
             batch.topic
             for batch, error in failed
@@ -214,29 +241,55 @@ class Sending:
         await asyncio.gather(*map(self._routes.refresh, misled), return_exceptions=True)
         again: list[SendBatch] = []
         for batch, error in failed:
-            batch.last_refusal = error
+            journey = batch.journey
             if not self._may_repeat(batch, error):
                 self._fail(batch, error)
                 continue
-            batch.maybe_stored |= error.outcome_unknown
-            batch.repeat_count += _is_counted(error)
+            journey.repeat_count += self._is_counted(error)
             until_s = self._clock.monotonic_s() + error.retry_after_s
-            batch.refused_until_s[broker_name] = until_s
-            if not batch.pinned:
+            journey.refused_until_s[broker_name] = until_s
+            if batch.movable:
                 self._redirect(batch, error)
             elif self._begin_round(batch, error):
                 again.append(batch)
         if again:
             self._sender(broker_name).add_again(again)
 
+    def _note(self, batch: SendBatch, error: CallError) -> None:
+        """Remember what a travel may have done; numbers surely not used are free again."""
+        journey = batch.journey
+        journey.in_flight = False
+        journey.last_refusal = error
+        journey.maybe_stored |= error.outcome_unknown
+        if error.reason == SEQUENCE_GAP and int(error.metadata.get("expected", 0)):
+            # The broker knows the stream, and the batch is not in it.
+            journey.maybe_stored = False
+        if journey.maybe_stored or journey.sequence is None or self._streams is None:
+            return
+        if error.reason == SEQUENCE_GAP:
+            self._streams.begin_anew(batch.queue, journey.sequence)
+        else:
+            self._streams.give_back(batch.queue, journey.sequence)
+        journey.sequence = None
+
     def _may_repeat(self, batch: SendBatch, error: CallError) -> bool:
-        if not error.retriable and error.reason not in REPEATED_REASONS:
-            return False
-        return not _is_counted(error) or batch.repeat_count < self._settings.repeats_max
+        journey = batch.journey
+        may = error.retriable or error.reason in REPEATED_REASONS
+        if self._streams is not None:
+            may |= error.reason in UNCONFIRMED_REASONS
+            may |= error.reason == SEQUENCE_GAP and not journey.maybe_stored
+        return may and (
+            not self._is_counted(error) or journey.repeat_count < self._settings.repeats_max
+        )
+
+    def _is_counted(self, error: CallError) -> bool:
+        """Whether repeats after this error are few: they store twice, or they change nothing."""
+        stores_twice = error.outcome_unknown and self._streams is None
+        return stores_twice or error.reason in COUNTED_REASONS
 
     def _redirect(self, batch: SendBatch, error: CallError) -> None:
         """Have a refused batch travel on: at once while somebody has not refused it yet."""
-        refused_s = batch.refused_until_s
+        refused_s = batch.journey.refused_until_s
 
         def is_fresh(broker_name: str) -> bool:
             return broker_name not in refused_s
@@ -249,7 +302,7 @@ class Sending:
         if not is_fresh(batch.queue.broker_name):
             self._choose(batch, is_fresh)
         if is_fresh(batch.queue.broker_name):
-            batch.not_before_s = 0.0
+            batch.journey.not_before_s = 0.0
         else:
             self._choose(batch, is_soonest)
             if not self._begin_round(batch, error):
@@ -258,21 +311,22 @@ class Sending:
 
     def _begin_round(self, batch: SendBatch, error: CallError) -> bool:
         """Have a batch wait before its next round, or fail when its time would be up by then."""
+        journey = batch.journey
         bound_s = min(
-            self._settings.repeat_delay_s_min * 2 ** min(batch.failed_rounds, DOUBLINGS_MAX),
+            self._settings.repeat_delay_s_min * 2 ** min(journey.failed_rounds, DOUBLINGS_MAX),
             self._settings.repeat_delay_s_max,
         )
         delay_s = bound_s * self._random.uniform(0.5, 1.0)
-        refused_s = batch.refused_until_s
-        batch.not_before_s = max(
+        refused_s = journey.refused_until_s
+        journey.not_before_s = max(
             self._clock.monotonic_s() + delay_s, refused_s.get(batch.queue.broker_name, 0.0)
         )
-        batch.failed_rounds += 1
+        journey.failed_rounds += 1
         # Who does not want to see it by then has refused the next round as well.
-        batch.refused_until_s = {
-            name: until_s for name, until_s in refused_s.items() if until_s > batch.not_before_s
+        journey.refused_until_s = {
+            name: until_s for name, until_s in refused_s.items() if until_s > journey.not_before_s
         }
-        if batch.not_before_s < batch.deadline_s:
+        if journey.not_before_s < journey.deadline_s:
             return True
         self._fail(batch, error)
         return False
@@ -302,15 +356,15 @@ class Sending:
         return ""
 
     def _fail(self, batch: SendBatch, error: CallError) -> None:
-        size_bytes = batch.size_bytes
+        journey, size_bytes = batch.journey, batch.size_bytes
+        if self._streams is not None and journey.sequence is not None:
+            if journey.maybe_stored or error.outcome_unknown:
+                self._streams.begin_anew(batch.queue, journey.sequence)
+            else:
+                self._streams.give_back(batch.queue, journey.sequence)
         batch.fail(error)
         self._forget(batch, size_bytes)
 
     def _forget(self, batch: SendBatch, size_bytes: int) -> None:
         del self._unsettled[batch]
         self._settled(size_bytes)
-
-
-def _is_counted(error: CallError) -> bool:
-    """Whether repeats after this error are few: they store twice, or they change nothing."""
-    return error.outcome_unknown or error.reason in ROUTING_REASONS - {"BROKER_NOT_PRIMARY"}

@@ -21,9 +21,12 @@ class ProducerSettings:
     Attributes:
         call_timeout_s: How long one call may take, in seconds.
         send_timeout_s: How long a message may wait and travel in all, repeats included.
-        repeats_max: How often a batch is sent again although an earlier try may have stored it;
-            each repeat may store it twice. What was surely not stored is repeated until
-            ``send_timeout_s`` is over.
+        idempotent: Whether brokers are told which batch comes again, so that it is stored once. A
+            batch that may be stored is then repeated in its own queue until ``send_timeout_s`` is
+            over.
+        repeats_max: How often a batch is sent again that is not idempotent, although an earlier try
+            may have stored it: each repeat may store it twice. What was surely not stored is
+            repeated until ``send_timeout_s`` is over.
         repeat_delay_s_min: Delay before the first repeat on the same broker; it doubles each time.
         repeat_delay_s_max: Upper bound of that delay.
         avoid_broker_s: How long a broker that did not answer gets no messages that others can take.
@@ -49,6 +52,7 @@ class ProducerSettings:
 
     call_timeout_s: float = 3.0
     send_timeout_s: float = 10.0
+    idempotent: bool = True
     repeats_max: int = 2
     repeat_delay_s_min: float = 0.05
     repeat_delay_s_max: float = 1.0

@@ -1,0 +1,50 @@
+"""Numbers of messages, so that brokers recognise a batch that comes again.
+
+The messages of one producer to one queue are a stream, numbered from 0. A batch takes its numbers
+when it leaves, and keeps them, and its queue, for as long as it may be stored under them. When that
+is given up without knowing, nobody can tell which number the broker expects next: the stream begins
+anew with a larger epoch, and the broker refuses what may still be on its way under the old one.
+"""
+
+from __future__ import annotations
+
+from ariane_record import ProducerSequence
+from ariane_sdk._message import MessageQueue
+
+
+class QueueStreams:
+    """The streams of one producer."""
+
+    def __init__(self, producer_id: int) -> None:
+        """Have sent nothing.
+
+        Args:
+            producer_id: Drawn at random, 1 or more: nobody else may have it.
+        """
+        self._producer_id = producer_id
+        # The place of the next batch, for each queue.
+        self._next: dict[MessageQueue, ProducerSequence] = {}
+
+    def take(self, queue: MessageQueue, count: int) -> ProducerSequence:
+        """The place of a batch that leaves.
+
+        Args:
+            queue: Where it goes.
+            count: Its messages.
+        """
+        place = self._next.get(queue)
+        if place is None:
+            place = ProducerSequence(self._producer_id, 0, 0)
+        self._next[queue] = place._replace(first_sequence=place.first_sequence + count)
+        return place
+
+    def give_back(self, queue: MessageQueue, place: ProducerSequence) -> None:
+        """A batch was surely not stored at its place: the next one gets it."""
+        following = self._next[queue]
+        if place.epoch == following.epoch and place.first_sequence < following.first_sequence:
+            self._next[queue] = place
+
+    def begin_anew(self, queue: MessageQueue, place: ProducerSequence) -> None:
+        """Nobody knows whether a batch was stored at its place, or the broker knows no stream."""
+        if place.epoch == self._next[queue].epoch:
+            self._next[queue] = ProducerSequence(self._producer_id, place.epoch + 1, 0)
