@@ -9,6 +9,8 @@ BIN := .venv/bin
 STAMP := .venv/.stamp
 # Goes to pytest, such as PYTEST_ARGS="-x -k append".
 PYTEST_ARGS ?=
+# Goes to the soak, such as SOAK_ARGS="--minutes 60 --seed 7".
+SOAK_ARGS ?=
 
 .PHONY: help
 help: ## List the verbs
@@ -52,6 +54,10 @@ bench: $(STAMP) ## Measure ourselves, as ratios to what the machine can do
 .PHONY: integration
 integration: $(STAMP) ## All tests, with the slow ones over real processes
 	@$(BIN)/pytest $(PYTEST_ARGS)
+
+.PHONY: soak
+soak: $(STAMP) ## Five minutes of messages while every kind of process is restarted and killed
+	@$(BIN)/python integration/soak $(SOAK_ARGS)
 
 .PHONY: constraints
 constraints: $(STAMP) ## Pin the environment anew: tools/requirements.in and members to constraints.txt

@@ -43,9 +43,14 @@ class Verdict:
     output: str
 
 
+PROGRAMS: Final = ("flight_demo", "message_soak")
+"""Packages below integration/, which nobody installs."""
+
+
 def steps() -> list[Step]:
     """All steps, in the order in which failures are told."""
-    packages = [word for name in [*hand_written_packages(), "tools"] for word in ("-p", name)]
+    names = (*hand_written_packages(), *PROGRAMS, "tools")
+    packages = [word for name in names for word in ("-p", name)]
     ruff, mypy, lint_imports = (str(BIN / name) for name in ("ruff", "mypy", "lint-imports"))
     return [
         Step("format", "ruff's formatter", (ruff, "format", "--check", ".")),

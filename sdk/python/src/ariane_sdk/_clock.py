@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import UTC, datetime
 from random import Random
 from typing import Protocol
 
@@ -38,6 +39,11 @@ class SystemClock:
     async def sleep(self, seconds: float) -> None:
         """Wait."""
         await asyncio.sleep(seconds)
+
+
+def utc_now() -> datetime:
+    """The machine's time, in UTC; may step back."""
+    return datetime.now(UTC)
 
 
 def new_random() -> Random:

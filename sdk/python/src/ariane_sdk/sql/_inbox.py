@@ -17,7 +17,7 @@ The pattern is the idempotent receiver of Hohpe and Woolf, with the transaction 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
@@ -27,6 +27,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.dml import ReturningInsert
 
+from ariane_sdk._clock import utc_now
 from ariane_sdk.errors import IllegalArgument
 from ariane_sdk.sql._seen_keys import SeenKeys
 from ariane_sdk.sql._tables import CONSUMER_LENGTH_MAX, INBOX, KEY_LENGTH_MAX
@@ -98,7 +99,7 @@ class Inbox:
         self._consumer = consumer
         self._key: Callable[..., str] = key
         self._seen_keys = seen_keys
-        self._now = now or _utc_now
+        self._now = now or utc_now
 
     def take(self, session: Session, messages: Sequence[M]) -> list[M]:
         """Take messages, and return the fresh ones: those that never came before.
@@ -239,7 +240,3 @@ def _tell_pending(session: Session) -> None:
 
 def _drop_pending(session: Session) -> None:
     session.info[_PENDING].clear()
-
-
-def _utc_now() -> datetime:
-    return datetime.now(UTC)

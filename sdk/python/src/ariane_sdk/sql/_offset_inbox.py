@@ -8,7 +8,7 @@ redelivery after a crash, a rebalance or a stale owner finds its messages behind
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import pairwise
 from typing import Protocol, TypeVar
 
@@ -17,6 +17,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
+from ariane_sdk._clock import utc_now
 from ariane_sdk._message import MessageQueue
 from ariane_sdk.errors import IllegalArgument
 from ariane_sdk.sql._tables import CONSUMER_LENGTH_MAX, INBOX_OFFSET
@@ -69,7 +70,7 @@ class OffsetInbox:
                 f" not {consumer!r}"
             )
         self._consumer = consumer
-        self._now = now or (lambda: datetime.now(UTC))
+        self._now = now or utc_now
 
     def take(self, session: Session, messages: Sequence[M]) -> list[M]:
         """Take messages of one queue, and return those beyond all that were taken before.

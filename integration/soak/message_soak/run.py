@@ -1,0 +1,281 @@
+"""The phases of a soak: start all, disturb, heal, drain, stop, verify, judge."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from ariane_sdk import ClusterClient
+from ariane_servicekit.errors import ProcessFailed
+from ariane_servicekit.processes import LocalCluster, ServiceProcess
+from message_soak.chaos import Disturbance, Disturbed, Kind, Manner, disturbances
+from message_soak.crew import Member, MemberFailed
+from message_soak.ledger import SentLedger, read_receipts
+from message_soak.strategies import GROUPS
+from message_soak.verdict import Findings, judge_group, unstored_seconds
+
+TOPIC: Final = "soak"
+QUEUES_PER_BROKER: Final = 4
+DRAIN_TIMEOUT_S: Final = 120.0
+SEGMENT_FLAGS: Final = ("--segment-bytes", str(64 << 20))
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a soak is.
+
+    Attributes:
+        folder: Everything it leaves: stores, ledgers, logs.
+        duration_s: How long processes are disturbed.
+        seed: Of everything drawn by chance.
+        rate: Messages a second of each producer.
+        name_servers: How many.
+        brokers: How many.
+        producers: How many.
+        members: Consumers of each of the five groups.
+    """
+
+    folder: Path
+    duration_s: float
+    seed: int
+    rate: float = 100.0
+    name_servers: int = 2
+    brokers: int = 3
+    producers: int = 10
+    members: int = 4
+
+
+@dataclass(slots=True)
+class Report:
+    """What came of it.
+
+    Attributes:
+        seed: What to give to see the same disturbances again.
+        duration_s: How long producers sent.
+        disturbances: How often each kind of process was stopped, and how.
+        intended: Messages that producers began to send.
+        acknowledged: Messages that were acknowledged.
+        unknown: Messages without an outcome.
+        refused: Messages that were surely not stored.
+        groups: What each consumer group shows.
+        faults: Whatever else went wrong: members that ended by themselves, damaged stores.
+    """
+
+    seed: int
+    duration_s: float = 0.0
+    disturbances: dict[str, int] = field(default_factory=dict)
+    intended: int = 0
+    acknowledged: int = 0
+    unknown: int = 0
+    refused: int = 0
+    groups: list[Findings] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
+    @property
+    def holds(self) -> bool:
+        """Whether every promise was kept, on a run that could have broken it."""
+        return (
+            not self.faults
+            and self.acknowledged > 0
+            and bool(self.disturbances)
+            and all(group.holds for group in self.groups)
+        )
+
+    def to_json(self) -> str:
+        """The report for machines."""
+        return json.dumps({**asdict(self), "holds": self.holds}, indent=2)
+
+
+class Soak:
+    """One run."""
+
+    def __init__(self, plan: Plan, say: Say) -> None:
+        """Set up; nothing runs before ``run``."""
+        self._plan, self._say = plan, say
+        self._cluster = LocalCluster(
+            plan.folder / "cluster",
+            brokers=plan.brokers,
+            name_servers=plan.name_servers,
+            extra_broker_args=SEGMENT_FLAGS,
+        )
+        self._ledgers = plan.folder / "ledgers"
+        self._producers: list[Member] = []
+        self._consumers: list[Member] = []
+        self._disturbed: Counter[Disturbed] = Counter()
+        self._report = Report(plan.seed)
+
+    async def run(self) -> Report:
+        """Run all phases; every process is gone afterwards, also when one of them fails."""
+        self._ledgers.mkdir(parents=True)
+        async with self._cluster:
+            async with ClusterClient(self._cluster.name_servers) as client:
+                await client.create_topic(TOPIC, queue_count=QUEUES_PER_BROKER)
+            try:
+                await self._start_members()
+                began = time.monotonic()
+                await self._disturb()
+                await self._end_all(self._producers)
+                self._report.duration_s = time.monotonic() - began
+                await self._drain()
+                await self._end_all(self._consumers)
+            finally:
+                for member in (*self._producers, *self._consumers):
+                    await member.discard()
+        await self._verify_stores()
+        self._judge()
+        return self._report
+
+    async def _start_members(self) -> None:
+        plan, addresses = self._plan, self._cluster.name_servers
+        for number in range(plan.producers):
+            name = f"p{number}"
+            ledger = str(self._ledgers / f"sent-{name}")
+            words = ("message_soak.producing", name, addresses, TOPIC, ledger, str(plan.rate))
+            self._producers.append(Member(name, words, plan.folder / f"{name}.log"))
+        for group in GROUPS:
+            for number in range(plan.members):
+                name = f"{group}.{number}"
+                ledger = str(self._ledgers / f"received-{name}")
+                command = ("message_soak.consuming", group, addresses, TOPIC, ledger)
+                self._consumers.append(Member(name, command, plan.folder / f"{name}.log"))
+        self._say(f"{len(self._producers)} producers, {len(self._consumers)} consumers start")
+        for member in (*self._consumers, *self._producers):
+            await member.start()
+
+    async def _disturb(self) -> None:
+        population = {
+            Kind.NAME_SERVER: self._plan.name_servers,
+            Kind.BROKER: self._plan.brokers,
+            Kind.PRODUCER: self._plan.producers,
+            Kind.CONSUMER: len(self._consumers),
+        }
+        chance = Random(self._plan.seed)
+        until = time.monotonic() + self._plan.duration_s
+        async with asyncio.TaskGroup() as returning:
+            away = {kind: asyncio.Lock() for kind in Kind}
+            for disturbance in disturbances(chance, population):
+                if time.monotonic() + disturbance.after_s > until:
+                    break
+                await asyncio.sleep(disturbance.after_s)
+                lock = away[disturbance.kind]
+                await lock.acquire()
+                self._disturbed[disturbance.kind, disturbance.manner] += 1
+                left = until - time.monotonic()
+                self._say(f"{left:4.0f} s left: {disturbance}; {self._progress()}")
+                returning.create_task(self._carry_out(disturbance, lock))
+        self._report.disturbances = {
+            f"{manner} {kind}": count for (kind, manner), count in sorted(self._disturbed.items())
+        }
+
+    async def _carry_out(self, disturbance: Disturbance, lock: asyncio.Lock) -> None:
+        try:
+            match disturbance.kind:
+                case Kind.NAME_SERVER:
+                    process = self._cluster.name_server_processes[disturbance.number]
+                    await _bounce(process, disturbance)
+                case Kind.BROKER:
+                    await _bounce(self._cluster.brokers[disturbance.number], disturbance)
+                case Kind.PRODUCER | Kind.CONSUMER:
+                    crew = self._producers
+                    if disturbance.kind is Kind.CONSUMER:
+                        crew = self._consumers
+                    member = crew[disturbance.number]
+                    killed = disturbance.manner is Manner.KILL
+                    await member.end(signal.SIGKILL if killed else signal.SIGTERM)
+                    await asyncio.sleep(disturbance.downtime_s)
+                    await member.start()
+        except (MemberFailed, ProcessFailed) as failure:
+            self._say(f"fault: {failure}")
+            self._report.faults.append(str(failure))
+        finally:
+            lock.release()
+
+    async def _end_all(self, members: list[Member]) -> None:
+        ended = await asyncio.gather(
+            *(member.end(signal.SIGTERM) for member in members), return_exceptions=True
+        )
+        for failure in filter(None, ended):
+            if not isinstance(failure, MemberFailed):
+                raise failure
+            self._report.faults.append(str(failure))
+
+    async def _drain(self) -> None:
+        """Wait until every group has every acknowledged message, or for long enough."""
+        until = time.monotonic() + DRAIN_TIMEOUT_S
+        while time.monotonic() < until:
+            self._judge()
+            missing = {each.group: len(each.lost) for each in self._report.groups if each.lost}
+            if not missing:
+                return
+            self._say(f"waiting for messages: {missing}")
+            await asyncio.sleep(2.0)
+
+    async def _verify_stores(self) -> None:
+        for broker in self._cluster.brokers:
+            store = self._plan.folder / "cluster" / broker.name
+            fsck = (sys.executable, "-m", "ariane_admin", "store", "fsck", str(store))
+            checked = await asyncio.to_thread(
+                subprocess.run, fsck, check=False, capture_output=True, text=True
+            )
+            if checked.returncode != 0:
+                said = (checked.stdout + checked.stderr).strip()[-500:]
+                self._report.faults.append(f"the store of {broker.name} is not sound: {said}")
+
+    def _judge(self) -> None:
+        sent = {
+            member.name: SentLedger.read(self._ledgers / f"sent-{member.name}")
+            for member in self._producers
+        }
+        unstored_s = unstored_seconds(
+            self._disturbed, members=self._plan.members, brokers=self._plan.brokers
+        )
+        report = self._report
+        report.intended = sum(len(ledger.intended) for ledger in sent.values())
+        report.acknowledged = sum(len(ledger.acknowledged) for ledger in sent.values())
+        report.refused = sum(len(ledger.refused) for ledger in sent.values())
+        report.unknown = report.intended - report.acknowledged - report.refused
+        report.groups = [
+            judge_group(
+                group,
+                sent,
+                [
+                    receipt
+                    for path in sorted(self._ledgers.glob(f"received-{group}.*"))
+                    for receipt in read_receipts(path)
+                ],
+                unstored_s=unstored_s,
+                duration_s=report.duration_s,
+            )
+            for group in GROUPS
+        ]
+
+    def _progress(self) -> str:
+        bytes_of = {
+            kind: sum(path.stat().st_size for path in self._ledgers.glob(f"{kind}-*"))
+            for kind in ("sent", "received")
+        }
+        return ", ".join(f"{size >> 10} KiB {kind}" for kind, size in bytes_of.items())
+
+
+async def _bounce(process: ServiceProcess, disturbance: Disturbance) -> None:
+    if disturbance.manner is Manner.KILL:
+        process.kill()
+    else:
+        process.terminate()
+    with contextlib.suppress(ProcessLookupError):
+        await process.wait()
+    await asyncio.sleep(disturbance.downtime_s)
+    await process.restart()

@@ -1,0 +1,6 @@
+"""Puts the soak's package on the path, as running its folder does."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))

@@ -1,0 +1,110 @@
+"""The verdict finds each kind of wrong in ledgers that were made for it."""
+
+from itertools import islice
+from random import Random
+
+import pytest
+from message_soak.chaos import Kind, Manner, disturbances
+from message_soak.ledger import LedgerFile, Receipt, SentLedger, read_receipts
+from message_soak.verdict import judge_group, unstored_seconds
+
+
+def sent(acknowledged, *, intended=(), refused=()):
+    everything = {*acknowledged, *intended, *refused}
+    return {"p0": SentLedger(everything, set(acknowledged), set(), set(refused))}
+
+
+def receipt(number, *, at=None, queue="broker-a/0", time_ns=None, producer="p0"):
+    at = number if at is None else at
+    return Receipt(at if time_ns is None else time_ns, queue, at, producer, number)
+
+
+def judge(ledgers, receipts, group="ordered-averaging", unstored_s=0.0):
+    return judge_group(group, ledgers, receipts, unstored_s=unstored_s, duration_s=1.0)
+
+
+def test_all_is_well():
+    findings = judge(sent({0, 4, 8}, intended={12, 16}), [receipt(n) for n in (0, 4, 8, 12)])
+    assert findings.holds
+    assert findings.received == 4
+    assert not list(findings.sentences())
+
+
+def test_what_nobody_received_is_lost():
+    findings = judge(sent({0, 4, 8}), [receipt(0), receipt(8)])
+    assert not findings.holds
+    assert findings.lost == ["p0.4"]
+    assert list(findings.sentences()) == ["ordered-averaging: 1 messages lost: p0.4"]
+
+
+def test_a_message_at_two_offsets_was_stored_twice():
+    findings = judge(sent({0, 4}), [receipt(0), receipt(4), receipt(4, at=5)])
+    assert findings.stored_twice == ["p0.4"]
+    assert not findings.holds
+
+
+def test_a_later_message_before_an_earlier_one_of_its_group():
+    findings = judge(sent({0, 4}), [receipt(4, at=0), receipt(0, at=1)], "averaging")
+    assert len(findings.out_of_order) == 1
+    assert judge(sent({0, 1}), [receipt(1, at=0), receipt(0, at=1)]).holds, "two message groups"
+
+
+def test_a_message_group_in_two_queues():
+    findings = judge(sent({0, 4}), [receipt(0), receipt(4, queue="broker-b/0")])
+    assert len(findings.out_of_order) == 1
+
+
+def test_a_group_in_order_does_not_receive_ahead():
+    receipts = [receipt(0, time_ns=1), receipt(8, time_ns=2), receipt(4, time_ns=3)]
+    assert not judge(sent({0, 4, 8}), receipts).holds
+    assert judge(sent({0, 4, 8}), receipts, "averaging").holds
+    again = [*receipts[:1], receipt(4, time_ns=2), receipt(8, time_ns=3), receipt(4, time_ns=4)]
+    assert judge(sent({0, 4, 8}), again, unstored_s=1.0).holds
+
+
+def test_repeats_have_a_bound():
+    receipts = [receipt(0), receipt(0), receipt(4)]
+    assert judge(sent({0, 4}), receipts, unstored_s=0.5).holds
+    findings = judge(sent({0, 4}), receipts, unstored_s=0.4)
+    assert (findings.repeated, findings.repeats_max) == (1, 0)
+    assert not findings.holds
+
+
+@pytest.mark.parametrize("stranger", [receipt(9), receipt(0, producer="p7"), receipt(2)])
+def test_messages_that_nobody_sent(stranger):
+    findings = judge(sent({0}, refused={2}), [receipt(0), stranger])
+    assert len(findings.invented) == 1
+    assert not findings.holds
+
+
+def test_only_what_keeps_offsets_may_cause_repeats():
+    harmless = {(Kind.PRODUCER, Manner.KILL): 5, (Kind.NAME_SERVER, Manner.STOP): 3}
+    assert unstored_seconds(harmless, members=4, brokers=3) == 0
+    dear = {(Kind.CONSUMER, Manner.KILL): 4, (Kind.BROKER, Manner.STOP): 1}
+    assert unstored_seconds(dear, members=4, brokers=3) == pytest.approx(4 * (1 + 5 / 4) + 1)
+
+
+def test_ledgers_outlive_their_writers(tmp_path):
+    path = tmp_path / "sent"
+    for lines in (["i 0", "i 1", "a 0"], ["u 1", "i 2", "r 2"]):
+        ledger = LedgerFile(path)
+        ledger.write(lines)
+        ledger.close()
+    read = SentLedger.read(path)
+    assert (read.intended, read.acknowledged) == ({0, 1, 2}, {0})
+    assert (read.unknown, read.refused, read.next_number) == ({1}, {2}, 3)
+    assert SentLedger.read(tmp_path / "none").next_number == 0
+    received = tmp_path / "received"
+    ledger = LedgerFile(received)
+    ledger.write([receipt(7).line()])
+    ledger.close()
+    assert read_receipts(received) == [receipt(7)]
+
+
+def test_a_seed_draws_the_same_and_a_deck_holds_every_pair():
+    population = dict.fromkeys(Kind, 3)
+    drawn = [list(islice(disturbances(Random(7), population), 8)) for _ in range(2)]
+    assert drawn[0] == drawn[1]
+    assert {(each.kind, each.manner) for each in drawn[0]} == {
+        (kind, manner) for kind in Kind for manner in Manner
+    }
