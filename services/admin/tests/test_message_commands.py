@@ -4,7 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from ariane.common.v1 import message_pb2
+from ariane_admin.errors import CommandFailed
 from ariane_admin.exits import ExitStatus
+from ariane_admin.message_body import body_of
+from ariane_sdk.sync import Compression, Message, Producer, ProducerSettings
 
 
 @pytest.fixture
@@ -60,3 +64,24 @@ def test_messages_that_are_not_there(ariane, sent):
     ariane("message", "show", "no id", "--topic", "m-orders", status=ExitStatus.NOT_FOUND)
     ariane("message", "query", "nowhere", "--key", "k", status=ExitStatus.NOT_FOUND)
     ariane("message", "query", "m-orders", status=ExitStatus.USAGE)
+
+
+def test_compressed_bodies_are_shown_as_they_were(ariane, ariane_json, cluster, tmp_path):
+    ariane("topic", "create", "m-large", "--exists-ok")
+    body = "a teapot, " * 1000
+    settings = ProducerSettings(compression=Compression.ZSTD)
+    with Producer(cluster.name_servers, settings=settings) as producer:
+        sent = producer.send(Message("m-large", body.encode(), keys=("large",)))
+    target = tmp_path / "body"
+
+    [row] = ariane_json("message", "query", "m-large", "--key", "large")
+    assert (row["body"], row["body_bytes"]) == (body, len(body))
+    ariane("message", "show", sent.message_id, "--save-body", str(target))
+    assert target.read_text() == body
+    consumed = ariane("consume", "m-large", "--from", "earliest", "--no-follow", "--count", "1")
+    assert consumed.strip() == body.strip()
+
+
+def test_a_compressed_body_that_is_damaged_is_told():
+    with pytest.raises(CommandFailed, match="zlib body cannot be read"):
+        body_of(message_pb2.Message(body=b"x", compression=message_pb2.COMPRESSION_ZLIB))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 from ariane.common.v1.message_pb2 import Message
+from ariane_admin.message_body import body_of
 from ariane_admin.times import moment_text
 
 _BODY_CHARACTERS_SHOWN = 60
@@ -22,6 +23,7 @@ class BodyForm(Enum):
 def message_row(message: Message, form: BodyForm) -> Mapping[str, object]:
     """All that is known of a stored message."""
     position = message.position
+    body = body_of(message)
     return {
         "topic": message.topic,
         "broker": position.broker_name,
@@ -38,8 +40,8 @@ def message_row(message: Message, form: BodyForm) -> Mapping[str, object]:
         "store_time": moment_text(position, "store_time"),
         "producer_address": position.producer_address,
         "delivery_attempt": position.delivery_attempt,
-        "body_bytes": len(message.body),
-        **_body_fields(message.body, form),
+        "body_bytes": len(body),
+        **_body_fields(body, form),
     }
 
 

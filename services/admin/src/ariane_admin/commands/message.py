@@ -20,6 +20,7 @@ from ariane_admin.cluster_doors import (
 from ariane_admin.connection import name_servers_option, run_async
 from ariane_admin.errors import CommandFailed
 from ariane_admin.exits import ExitStatus
+from ariane_admin.message_body import body_of
 from ariane_admin.output import Output, output_option
 from ariane_admin.start_position import MomentType
 from ariane_admin.stored_messages import BodyForm, message_row, shortened
@@ -85,7 +86,7 @@ def show(
     if save_body is None:
         output.record(message_row(found, BodyForm(body_form)))
         return
-    save_body.write_bytes(found.body)
+    save_body.write_bytes(body_of(found))
     output.record({**message_row(found, BodyForm.NONE), "saved_to": str(save_body)})
 
 
