@@ -14,6 +14,7 @@ from ariane.namesrv.v1 import registration_service_pb2 as registration_pb
 from ariane.namesrv.v1 import registration_service_pb2_grpc as registration_grpc
 from ariane.namesrv.v1 import route_pb2 as route_pb
 from ariane_broker.registration import NameServer, NameServerLink, Registration
+from ariane_servicekit import StartRefused
 from ariane_servicekit.testing import VirtualClock
 
 
@@ -32,6 +33,8 @@ class ScriptedNameServer:
             raise aio.AioRpcError(self.fail_with, aio.Metadata(), aio.Metadata(), "scripted")
 
     async def RegisterBroker(self, request, context=None, timeout=None):
+        if context is not None and self.fail_with is not None:
+            await context.abort(self.fail_with, "broker-a lives at 127.0.0.1:9")
         self._answer("register", request)
         self.known = request
         return registration_pb.RegisterBrokerResponse(
@@ -231,3 +234,19 @@ async def test_a_drained_broker_is_told_as_not_writable(running, name_server, re
         await broker.broker.DrainBroker(broker_pb.DrainBrokerRequest(draining=False))
         assert name_server.known.writable
         await broker.store("orders", [b"b"])
+
+
+async def test_a_broker_does_not_serve_beside_a_living_one_of_its_name(running, name_server):
+    name_server.fail_with = grpc.StatusCode.ALREADY_EXISTS
+    with pytest.raises(StartRefused, match=r"lives at .*: give this broker another"):
+        async with running(name_servers=name_server.address):
+            pass
+    name_server.fail_with = None
+    async with running(name_servers=name_server.address):
+        assert name_server.known is not None
+
+
+async def test_a_name_server_that_is_away_stops_no_start(running, name_server):
+    name_server.fail_with = grpc.StatusCode.UNAVAILABLE
+    async with running(name_servers=name_server.address) as broker:
+        await broker.store("orders", [b"a"])

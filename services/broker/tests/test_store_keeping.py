@@ -24,6 +24,7 @@ class ScriptedStore:
     def __init__(self):
         self.turns = {"flush": 0, "prepare": 0}
         self.error = None
+        self.append_refusal = ""
         self.prepare_error = None
         self.disk_ratio = 0.1
         self.damage = ()
@@ -116,6 +117,12 @@ async def test_a_full_disk_is_told_once_although_flushes_go_well(store, keeping)
             await keeping._prepare()
             await keeping._flush()
     assert len(events(lines, "store_full")) == 1
+
+
+async def test_a_store_without_room_is_not_writable(store, keeping):
+    assert not keeping.refusal
+    store.append_refusal = "no space left on device"
+    assert keeping.refusal == "no space left on device"
 
 
 async def test_a_poisoned_store_refuses_and_ends_the_broker(store, keeping):

@@ -161,3 +161,14 @@ async def test_the_last_store_time_is_told(broker):
     result = await broker.store("orders", [b"a"], 2)
     response = await broker.topics.GetTopic(topic_pb.GetTopicRequest(topic="orders"))
     assert response.topic.last_store_time == result.store_time
+
+
+async def test_what_is_no_name_and_what_nobody_has_are_told_apart(broker, refused):
+    for name, reason in (
+        ("no such", "TOPIC_NAME_ILLEGAL"),
+        ("", "TOPIC_NAME_ILLEGAL"),
+        ("nobody", "TOPIC_NOT_FOUND"),
+        ("%RETRY%nobody", "TOPIC_NOT_FOUND"),
+    ):
+        call = broker.topics.GetTopic(topic_pb.GetTopicRequest(topic=name))
+        assert (await refused(call)).reason == reason, name

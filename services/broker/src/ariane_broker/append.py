@@ -19,6 +19,7 @@ from ariane_broker.arrivals import Arrivals
 from ariane_broker.batch_check import Batch, block_of, check_body_sizes, check_place
 from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.errors import broker_draining, store_poisoned
+from ariane_broker.message_types import check_message_types
 from ariane_broker.producer_sequences import ProducerSequences, StoredBatch
 from ariane_broker.statistics import BrokerStatistics
 from ariane_broker.topics_for_send import TopicsForSend
@@ -181,8 +182,11 @@ class AppendRecords:
             stored = self._sequences.duplicate_of(queue, sequence, block.count, block.size_bytes)
             if stored is not None:
                 return BatchOutcome(appended=_first_result(stored, block), duplicate=True)
-        check_place(batch, self._topics.find(batch.topic))
+        config = self._topics.find(batch.topic)
+        check_place(batch, config)
         check_body_sizes(block, self._body_bytes_max)
+        if config is not None:
+            check_message_types(block, config)
         begin = self._watch.monotonic()
         appended = self._log.append_block(block, batch.queue_id, born_host=born_host)
         if sequence is not None:

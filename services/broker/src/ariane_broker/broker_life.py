@@ -130,11 +130,23 @@ class BrokerLife:
         self.store.open(store_host(self.announcement.address))
 
     async def serve_started(self, address: Address) -> None:  # noqa: ARG002 - it is known already
-        """Start all loops, and say hello to the name servers."""
+        """Start all loops, and say hello to the name servers.
+
+        Raises:
+            StartRefused: A name server knows another living broker of this name. Two of them would
+                share one place in the routes, and each would have half of the messages.
+        """
         self.keeping.start()
         for background in self.loops:
             background.start()
         await self.registration.start()
+        if self.registration.name_taken:
+            taken = self.registration.name_taken
+            await self.registration.say_goodbye()
+            raise StartRefused(
+                f"{taken}: give this broker another --broker-name, or stop the other one; one that "
+                "did not say goodbye is forgotten after two minutes of silence"
+            )
 
     async def drain(self) -> None:
         """Leave the routes first, then let go whoever waits or is attached."""

@@ -37,8 +37,8 @@ def topic_name_illegal(topic: str) -> ServiceError:
     """The name breaks the rules for topics."""
     return ServiceError(
         ErrorReason.ERROR_REASON_TOPIC_NAME_ILLEGAL,
-        f"topic {_shortened(topic)!r}: a name has 1 to 127 characters of A-Z a-z 0-9 _ and -",
-        {"topic": _shortened(topic)},
+        f"topic {topic!r}: a name has 1 to 127 characters of A-Z a-z 0-9 _ and -",
+        {"topic": topic},
     )
 
 
@@ -46,8 +46,8 @@ def topic_not_found(topic: str) -> ServiceError:
     """The topic is not known here."""
     return ServiceError(
         ErrorReason.ERROR_REASON_TOPIC_NOT_FOUND,
-        f"topic {_shortened(topic)!r} is not known here",
-        {"topic": _shortened(topic)},
+        f"topic {topic!r} is not known here",
+        {"topic": topic},
     )
 
 
@@ -64,8 +64,8 @@ def topic_reserved(topic: str) -> ServiceError:
     """The topic belongs to the system."""
     return ServiceError(
         ErrorReason.ERROR_REASON_TOPIC_RESERVED,
-        f"topic {_shortened(topic)!r} belongs to the system",
-        {"topic": _shortened(topic)},
+        f"topic {topic!r} belongs to the system",
+        {"topic": topic},
     )
 
 
@@ -183,8 +183,8 @@ def message_not_found(message_id: str) -> ServiceError:
     """No message has this id."""
     return ServiceError(
         ErrorReason.ERROR_REASON_MESSAGE_NOT_FOUND,
-        f"no message has the id {_shortened(message_id)!r} here",
-        {"message_id": _shortened(message_id)},
+        f"no message has the id {message_id!r} here",
+        {"message_id": message_id},
     )
 
 
@@ -192,9 +192,9 @@ def group_name_illegal(consumer_group: str) -> ServiceError:
     """The name breaks the rules for groups."""
     return ServiceError(
         ErrorReason.ERROR_REASON_GROUP_NAME_ILLEGAL,
-        f"group {_shortened(consumer_group)!r}: a name has 1 to 120 characters of "
+        f"group {consumer_group!r}: a name has 1 to 120 characters of "
         "A-Z a-z 0-9 _ and -, and does not belong to the system",
-        {"consumer_group": _shortened(consumer_group)},
+        {"consumer_group": consumer_group},
     )
 
 
@@ -229,8 +229,8 @@ def client_id_taken(client_id: str) -> ServiceError:
     """Another live client bears the id."""
     return ServiceError(
         ErrorReason.ERROR_REASON_CLIENT_NOT_ATTACHED,
-        f"another live client bears the id {_shortened(client_id)!r}",
-        {"client_id": _shortened(client_id)},
+        f"another live client bears the id {client_id!r}",
+        {"client_id": client_id},
     )
 
 
@@ -311,8 +311,8 @@ def filter_expression_invalid(expression: str, position: int, rule: str) -> Serv
     """A filter expression cannot be understood."""
     return ServiceError(
         ErrorReason.ERROR_REASON_FILTER_EXPRESSION_INVALID,
-        f"filter expression {_shortened(expression)!r}, position {position}: {rule}",
-        {"expression": _shortened(expression), "position": position},
+        f"filter expression {expression!r}, position {position}: {rule}",
+        {"expression": expression, "position": position},
     )
 
 
@@ -344,14 +344,9 @@ def setting_invalid(setting: str, rule: str) -> ServiceError:
     """A setting is unknown or may not change at run time."""
     return ServiceError(
         ErrorReason.ERROR_REASON_SETTING_INVALID,
-        f"setting {_shortened(setting)!r} {rule}",
-        {"setting": _shortened(setting)},
+        f"setting {setting!r} {rule}",
+        {"setting": setting},
     )
-
-
-def _shortened(text: str, length_max: int = 255) -> str:
-    """Text from the wire as an error repeats it: a trailer has little room."""
-    return text if len(text) <= length_max else text[:length_max] + "..."
 
 
 def _store_full(error: storage.StoreFull) -> ServiceError:

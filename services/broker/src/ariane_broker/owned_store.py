@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from ariane_record import RecordBlock, RecordFields
 from ariane_record.layout import Host
 from ariane_storage.append import Appended
-from ariane_storage.errors import StoreClosed
+from ariane_storage.errors import StoreClosed, StoreFull
 from ariane_storage.read import QueueRead
 from ariane_storage.recovery import RecoveryReport
 from ariane_storage.retention import RetentionReport
@@ -32,6 +32,7 @@ class OwnedStore:
             open_store: Opens and recovers the store of a host; blocks.
         """
         self._open_store = open_store
+        self._append_refusal = ""
         self._store: Store | None = None
 
     def open(self, host: Host) -> None:
@@ -69,7 +70,18 @@ class OwnedStore:
         self, block: RecordBlock, queue_id: int, *, born_host: Host = ("127.0.0.1", 0)
     ) -> Appended:
         """Append a block to a queue; see ``Store.append_block``."""
-        return self._opened.append_block(block, queue_id, born_host=born_host)
+        try:
+            appended = self._opened.append_block(block, queue_id, born_host=born_host)
+        except StoreFull as error:
+            self._append_refusal = error.reason
+            raise
+        self._append_refusal = ""
+        return appended
+
+    @property
+    def append_refusal(self) -> str:
+        """Why the last append found no room; nothing once there is room again."""
+        return self._append_refusal
 
     def read_queue(
         self,
@@ -143,6 +155,7 @@ class OwnedStore:
     def prepare_next_segment(self) -> None:
         """Make room ready for coming appends; any thread."""
         self._opened.prepare_next_segment()
+        self._append_refusal = ""
 
     def apply_retention(self) -> RetentionReport:
         """Delete what is old enough; on the loop."""

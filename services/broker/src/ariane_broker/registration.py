@@ -75,7 +75,12 @@ class NameServer:
 
 
 class NameServerLink:
-    """The broker's standing with one name server."""
+    """The broker's standing with one name server.
+
+    Attributes:
+        name_taken: What the name server said when another living broker bore the name at the last
+            call; else nothing.
+    """
 
     def __init__(
         self,
@@ -99,6 +104,7 @@ class NameServerLink:
         self._heartbeat_seconds = heartbeat_seconds
         self._registered: int | None = None
         self._failures = 0
+        self.name_taken = ""
         self._woken = asyncio.Event()
         self._turned = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -176,6 +182,7 @@ class NameServerLink:
         if self._failures:
             _log.info("name_server_reached", name_server=self._name_server.address)
         self._failures = 0
+        self.name_taken = ""
         return pause
 
     async def _tell(self) -> float:
@@ -215,6 +222,8 @@ class NameServerLink:
 
     def _failed(self, error: aio.AioRpcError) -> float:
         self._failures += 1
+        taken = error.code() is grpc.StatusCode.ALREADY_EXISTS
+        self.name_taken = error.details() or "its name is taken" if taken else ""
         if self._failures == 1:
             _log.warning(
                 "name_server_refused",
@@ -246,6 +255,11 @@ class Registration:
         for link in self._links:
             link.start()
         await self._wait_told()
+
+    @property
+    def name_taken(self) -> str:
+        """What a name server says that knows another living broker of this name; else nothing."""
+        return next((link.name_taken for link in self._links if link.name_taken), "")
 
     async def announce(self) -> None:
         """Tell all name servers at once; wait a moment for those that were reached last time."""

@@ -49,6 +49,11 @@ class KeptStore(Protocol):
         ...
 
     @property
+    def append_refusal(self) -> str:
+        """Why the last append found no room; nothing once there is room again."""
+        ...
+
+    @property
     def damage(self) -> tuple[Damage, ...]:
         """Damaged ranges of the log that are known, those that reads have found included."""
         ...
@@ -127,7 +132,7 @@ class StoreKeeping:
             return "a flush failed; restart the broker"
         if self.disk_used_ratio >= self._disk_refuse_ratio:
             return f"the disk is {self.disk_used_ratio:.0%} full"
-        return ""
+        return self._store.append_refusal
 
     def appended(self, next_commit_log_offset: int) -> None:
         """The log has grown to this commit-log offset."""

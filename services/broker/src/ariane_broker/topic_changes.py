@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
+from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.errors import topic_name_illegal, topic_reserved
 from ariane_broker.topic_table import TopicChange, TopicConfig, TopicTable
@@ -156,6 +157,17 @@ def refuse_system_topic(topic: str) -> None:
     """
     if is_system_topic(topic):
         raise topic_reserved(topic)
+
+
+def check_topic_spelling(topic: str) -> None:
+    """Refuse what no topic is called, neither a user's nor the system's.
+
+    Raises:
+        ServiceError: TOPIC_NAME_ILLEGAL.
+    """
+    error = user_topic_error(topic)
+    if error is not None and error.reason == ErrorReason.ERROR_REASON_TOPIC_NAME_ILLEGAL:
+        raise error
 
 
 def user_topic_error(topic: str) -> ServiceError | None:

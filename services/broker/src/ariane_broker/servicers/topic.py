@@ -14,7 +14,7 @@ from ariane.common.v1 import message_pb2 as message_pb
 from ariane.namesrv.v1 import route_pb2 as route_pb
 from ariane_broker.announcement import PERMISSIONS, permission_value
 from ariane_broker.queue_lookup import QueueLookup
-from ariane_broker.topic_changes import TopicChanges
+from ariane_broker.topic_changes import TopicChanges, check_topic_spelling
 from ariane_broker.topic_table import (
     MESSAGE_TYPE_ATTRIBUTE,
     Permission,
@@ -72,6 +72,8 @@ class TopicServicer(TopicServiceServicer):
         self, request: topic_pb.GetTopicRequest, context: aio.ServicerContext[Any, Any]
     ) -> topic_pb.GetTopicResponse:
         """Read one topic."""
+        if self._table.find(request.topic) is None:
+            check_topic_spelling(request.topic)
         return topic_pb.GetTopicResponse(topic=await self._topic(self._table.get(request.topic)))
 
     async def ListTopics(

@@ -1,0 +1,40 @@
+from pathlib import Path
+
+import pytest
+
+from ariane_broker.owned_store import OwnedStore
+from ariane_storage.errors import StoreFull
+
+
+class FullStore:
+    """A store that has room or not."""
+
+    full = True
+
+    def append_block(self, block, queue_id, *, born_host):
+        if self.full:
+            raise StoreFull(Path("s"), "no space left on device")
+
+    def prepare_next_segment(self):
+        if self.full:
+            raise StoreFull(Path("s"), "no space left on device")
+
+
+@pytest.mark.parametrize("way", ["append", "prepare"])
+def test_room_that_is_there_again_is_told(way):
+    opened = FullStore()
+    store = OwnedStore(lambda _host: opened)
+    store.open(("127.0.0.1", 1))
+    assert store.append_refusal == ""
+    with pytest.raises(StoreFull):
+        store.append_block(None, 0)
+    assert store.append_refusal == "no space left on device"
+    with pytest.raises(StoreFull):
+        store.prepare_next_segment()
+    assert store.append_refusal
+    opened.full = False
+    if way == "append":
+        store.append_block(None, 0)
+    else:
+        store.prepare_next_segment()
+    assert store.append_refusal == ""
