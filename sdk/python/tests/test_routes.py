@@ -50,6 +50,19 @@ def test_queues_of_a_route_are_sorted_and_permitted():
     assert route.broker("nobody") is None
 
 
+def test_message_groups_keep_to_the_queue_order_while_a_broker_is_away():
+    there = BrokerRoute("c", "a", {0: "a:1"}, 2, 2)
+    order = "b:1; a:2;mistyped;c:x"
+    route = Route("orders", (there,), queue_order=order)
+    assert [str(queue) for queue in route.group_queues] == [
+        "orders@a#0",
+        "orders@a#1",
+        "orders@b#0",
+    ]
+    assert route.write_queues == route.group_queues[:2]
+    assert Route("orders", (there,), queue_order="mistyped").group_queues == route.write_queues
+
+
 @pytest.fixture
 def make_session(monkeypatch):
     monkeypatch.setattr(_routes, "REFRESH_GAP_S_MIN", 0.0)

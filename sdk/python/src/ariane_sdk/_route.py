@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
@@ -63,15 +63,21 @@ class Route:
         brokers: The brokers that carry it, by cluster and name.
         complete: Whether that is all of them. False while the name servers that were asked had
             just started: then some may be missing.
+        queue_order: For a topic whose messages stay in order: how many queues each broker has for
+            it, also those that are away now; "broker:queues" joined by ";". Empty for others.
         read_queues: The queues to read, sorted: the input of every allocation.
         write_queues: The queues to write, sorted.
+        group_queues: The queues among which message groups are divided: those of ``queue_order``,
+            so that no group moves while a broker is away; without one, ``write_queues``.
     """
 
     topic: str
     brokers: tuple[BrokerRoute, ...]
     complete: bool = field(default=True, compare=False)
+    queue_order: str = ""
     read_queues: tuple[MessageQueue, ...] = field(init=False)
     write_queues: tuple[MessageQueue, ...] = field(init=False)
+    group_queues: tuple[MessageQueue, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         readable = (
@@ -88,6 +94,8 @@ class Route:
         )
         object.__setattr__(self, "read_queues", tuple(sorted(readable)))
         object.__setattr__(self, "write_queues", tuple(sorted(writable)))
+        ordered = tuple(sorted(_queues_in_order(self.topic, self.queue_order)))
+        object.__setattr__(self, "group_queues", ordered or self.write_queues)
 
     def broker(self, broker_name: str) -> BrokerRoute | None:
         """What the route says of one broker."""
@@ -141,4 +149,14 @@ class Route:
                 for broker in route.brokers
             ),
             complete,
+            route.queue_order,
         )
+
+
+def _queues_in_order(topic: str, queue_order: str) -> Iterator[MessageQueue]:
+    """The queues of "broker-a:4;broker-b:4". What an operator mistyped counts as not there."""
+    for entry in queue_order.split(";"):
+        broker_name, _, count = entry.strip().rpartition(":")
+        if broker_name and count.isascii() and count.isdigit():
+            for queue_id in range(int(count)):
+                yield MessageQueue(topic, broker_name, queue_id)

@@ -100,7 +100,7 @@ class TopicLane:
             self._sticky = StickyRoundRobin(queues, self._sticky_first)
         else:
             self._sticky = LeastLatency(queues, self._sticky_first, self._latencies)
-        self._group_queues = GroupQueues(queues) if queues else None
+        self._group_queues = GroupQueues(route.group_queues) if route.group_queues else None
 
     def pinned_queue(self, message: Message, wish: QueueWish) -> MessageQueue | None:
         """The queue that a message must go to, or nothing when any will do.
