@@ -6,6 +6,7 @@ import click
 from click.testing import CliRunner
 
 from ariane_admin.output import output_option
+from ariane_admin.progress import progress
 
 ROWS = [{"topic": "orders", "queues": 1200, "brokers": ["broker-a", "broker-b"], "spare": None}]
 
@@ -77,3 +78,43 @@ def test_what_was_done_is_a_sentence_or_an_object():
 
 def test_another_format_is_wrong_usage():
     assert CliRunner().invoke(rows, ["-o", "xml"]).exit_code == 2
+
+
+def test_brackets_of_a_body_are_no_markup():
+    @click.command()
+    @output_option
+    def body(output):
+        output.rows(["body"], [{"body": "[red]alert[/red]"}])
+        output.record({"body": "[red]alert[/red]"})
+
+    assert out(body).count("[red]alert[/red]") == 2
+
+
+def test_a_thing_has_its_lists_as_fields_and_as_tables():
+    @click.command()
+    @output_option
+    def thing(output):
+        parts = {"queue_list": (("queue",), [{"queue": 7, "more": 1}]), "none": (("x",), [])}
+        output.record({"topic": "orders"}, parts)
+
+    assert json.loads(out(thing, "-o", "json")) == {
+        "topic": "orders",
+        "queue_list": [{"queue": 7, "more": 1}],
+        "none": [],
+    }
+    text = out(thing)
+    assert "Queue list:" in text
+    assert "None:" not in text
+
+
+def test_progress_is_silent_where_nobody_sits(capfd):
+    with progress() as show:
+        show("1,000 messages sent")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_progress_is_a_line_on_a_terminal(capfd, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with progress() as show:
+        show("1,000 messages sent")
+    assert capfd.readouterr().out == ""

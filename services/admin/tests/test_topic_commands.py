@@ -69,3 +69,9 @@ def test_topics_of_the_system_are_listed_when_asked_for(ariane_json):
     own = {row["topic"] for row in ariane_json("topic", "list")}
     everything = {row["topic"] for row in ariane_json("topic", "list", "--system")}
     assert "TBW102" in everything - own
+
+
+def test_a_topic_takes_only_what_it_is_for(ariane, lines):
+    ariane("topic", "create", "delayed-only", "--type", "delay")
+    err = ariane("produce", "delayed-only", lines("now"), status=ExitStatus.REFUSED)
+    assert "delayed-only" in err

@@ -67,16 +67,18 @@ class MaintenanceServiceServicer(object):
     """
 
     def WipeWritePermission(self, request, context):
-        """Takes a broker's write permission away in all routes, so that producers leave it.
-        Errors: BROKER_NOT_REGISTERED.
+        """Takes a broker's write permission away in all routes of this name server, so that producers
+        leave it. Kept on disk: it outlives registrations and restarts, of the broker and of the name
+        server, and only RestoreWritePermission ends it. Repeating is harmless.
+        Errors: BROKER_NOT_REGISTERED; FEATURE_NOT_AVAILABLE where the name server keeps nothing on disk.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RestoreWritePermission(self, request, context):
-        """Gives the write permission back.
-        Errors: BROKER_NOT_REGISTERED.
+        """Gives the write permission back. Repeating is harmless.
+        Errors: BROKER_NOT_REGISTERED; FEATURE_NOT_AVAILABLE where the name server keeps nothing on disk.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -85,7 +87,7 @@ class MaintenanceServiceServicer(object):
     def PutKeyValue(self, request, context):
         """Sets a key's value in a namespace, such as the queue order of a topic. Kept on disk. Repeating
         is harmless.
-        Errors: FIELD_INVALID.
+        Errors: FIELD_INVALID; FEATURE_NOT_AVAILABLE where the name server keeps nothing on disk.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -34,17 +34,19 @@ class MaintenanceServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> MaintenanceServiceAsyncStub: ...
     WipeWritePermission: _grpc.UnaryUnaryMultiCallable[_maintenance_service_pb2.WipeWritePermissionRequest, _maintenance_service_pb2.WipeWritePermissionResponse]
-    """Takes a broker's write permission away in all routes, so that producers leave it.
-    Errors: BROKER_NOT_REGISTERED.
+    """Takes a broker's write permission away in all routes of this name server, so that producers
+    leave it. Kept on disk: it outlives registrations and restarts, of the broker and of the name
+    server, and only RestoreWritePermission ends it. Repeating is harmless.
+    Errors: BROKER_NOT_REGISTERED; FEATURE_NOT_AVAILABLE where the name server keeps nothing on disk.
     """
     RestoreWritePermission: _grpc.UnaryUnaryMultiCallable[_maintenance_service_pb2.RestoreWritePermissionRequest, _maintenance_service_pb2.RestoreWritePermissionResponse]
-    """Gives the write permission back.
-    Errors: BROKER_NOT_REGISTERED.
+    """Gives the write permission back. Repeating is harmless.
+    Errors: BROKER_NOT_REGISTERED; FEATURE_NOT_AVAILABLE where the name server keeps nothing on disk.
     """
     PutKeyValue: _grpc.UnaryUnaryMultiCallable[_maintenance_service_pb2.PutKeyValueRequest, _maintenance_service_pb2.PutKeyValueResponse]
     """Sets a key's value in a namespace, such as the queue order of a topic. Kept on disk. Repeating
     is harmless.
-    Errors: FIELD_INVALID.
+    Errors: FIELD_INVALID; FEATURE_NOT_AVAILABLE where the name server keeps nothing on disk.
     """
     DeleteKeyValue: _grpc.UnaryUnaryMultiCallable[_maintenance_service_pb2.DeleteKeyValueRequest, _maintenance_service_pb2.DeleteKeyValueResponse]
     """Removes a key. Repeating is harmless."""
@@ -59,17 +61,19 @@ class MaintenanceServiceAsyncStub(MaintenanceServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     WipeWritePermission: _aio.UnaryUnaryMultiCallable[_maintenance_service_pb2.WipeWritePermissionRequest, _maintenance_service_pb2.WipeWritePermissionResponse]  # type: ignore[assignment]
-    """Takes a broker's write permission away in all routes, so that producers leave it.
-    Errors: BROKER_NOT_REGISTERED.
+    """Takes a broker's write permission away in all routes of this name server, so that producers
+    leave it. Kept on disk: it outlives registrations and restarts, of the broker and of the name
+    server, and only RestoreWritePermission ends it. Repeating is harmless.
+    Errors: BROKER_NOT_REGISTERED; FEATURE_NOT_AVAILABLE where the name server keeps nothing on disk.
     """
     RestoreWritePermission: _aio.UnaryUnaryMultiCallable[_maintenance_service_pb2.RestoreWritePermissionRequest, _maintenance_service_pb2.RestoreWritePermissionResponse]  # type: ignore[assignment]
-    """Gives the write permission back.
-    Errors: BROKER_NOT_REGISTERED.
+    """Gives the write permission back. Repeating is harmless.
+    Errors: BROKER_NOT_REGISTERED; FEATURE_NOT_AVAILABLE where the name server keeps nothing on disk.
     """
     PutKeyValue: _aio.UnaryUnaryMultiCallable[_maintenance_service_pb2.PutKeyValueRequest, _maintenance_service_pb2.PutKeyValueResponse]  # type: ignore[assignment]
     """Sets a key's value in a namespace, such as the queue order of a topic. Kept on disk. Repeating
     is harmless.
-    Errors: FIELD_INVALID.
+    Errors: FIELD_INVALID; FEATURE_NOT_AVAILABLE where the name server keeps nothing on disk.
     """
     DeleteKeyValue: _aio.UnaryUnaryMultiCallable[_maintenance_service_pb2.DeleteKeyValueRequest, _maintenance_service_pb2.DeleteKeyValueResponse]  # type: ignore[assignment]
     """Removes a key. Repeating is harmless."""
@@ -87,8 +91,10 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _maintenance_service_pb2.WipeWritePermissionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_maintenance_service_pb2.WipeWritePermissionResponse, _abc.Awaitable[_maintenance_service_pb2.WipeWritePermissionResponse]]:
-        """Takes a broker's write permission away in all routes, so that producers leave it.
-        Errors: BROKER_NOT_REGISTERED.
+        """Takes a broker's write permission away in all routes of this name server, so that producers
+        leave it. Kept on disk: it outlives registrations and restarts, of the broker and of the name
+        server, and only RestoreWritePermission ends it. Repeating is harmless.
+        Errors: BROKER_NOT_REGISTERED; FEATURE_NOT_AVAILABLE where the name server keeps nothing on disk.
         """
 
     @_abc_1.abstractmethod
@@ -97,8 +103,8 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _maintenance_service_pb2.RestoreWritePermissionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_maintenance_service_pb2.RestoreWritePermissionResponse, _abc.Awaitable[_maintenance_service_pb2.RestoreWritePermissionResponse]]:
-        """Gives the write permission back.
-        Errors: BROKER_NOT_REGISTERED.
+        """Gives the write permission back. Repeating is harmless.
+        Errors: BROKER_NOT_REGISTERED; FEATURE_NOT_AVAILABLE where the name server keeps nothing on disk.
         """
 
     @_abc_1.abstractmethod
@@ -109,7 +115,7 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_maintenance_service_pb2.PutKeyValueResponse, _abc.Awaitable[_maintenance_service_pb2.PutKeyValueResponse]]:
         """Sets a key's value in a namespace, such as the queue order of a topic. Kept on disk. Repeating
         is harmless.
-        Errors: FIELD_INVALID.
+        Errors: FIELD_INVALID; FEATURE_NOT_AVAILABLE where the name server keeps nothing on disk.
         """
 
     @_abc_1.abstractmethod

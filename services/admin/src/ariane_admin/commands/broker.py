@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 
 import click
-from rich.console import Console
-from rich.progress import Progress, TextColumn
 
 from ariane.broker.v1.broker_service_pb2 import GetBrokerStateRequest, GetBrokerStateResponse
 from ariane.common.v1.process_service_pb2 import ListProcessSettingsRequest, ProcessSetting
@@ -26,6 +24,7 @@ from ariane_admin.connection import name_servers_option, run_async
 from ariane_admin.errors import CommandFailed, say_error
 from ariane_admin.exits import ExitStatus
 from ariane_admin.output import Output, Row, output_option
+from ariane_admin.progress import progress
 from ariane_admin.times import moment_text
 from ariane_sdk import LiveBroker
 from ariane_sdk.errors import CallError
@@ -113,16 +112,9 @@ def drain(*, name: str, wait: bool, yes: bool, name_servers: str, output: Output
             [found] = await doors.primaries([name])
             outcome = await broker_maintenance.drain(doors, found)
             if wait:
-                with Progress(
-                    TextColumn("{task.description}"), console=Console(stderr=True), transient=True
-                ) as progress:
-                    task = progress.add_task("")
+                with progress() as show:
                     await broker_maintenance.wait_consumed(
-                        doors,
-                        found,
-                        lambda left: progress.update(
-                            task, description=f"{left:,} messages are not consumed yet"
-                        ),
+                        doors, found, lambda left: show(f"{left:,} messages are not consumed yet")
                     )
             return outcome
 

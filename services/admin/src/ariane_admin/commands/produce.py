@@ -14,6 +14,7 @@ from ariane_admin.exits import ExitStatus, exit_status_of
 from ariane_admin.line_input import iter_lines
 from ariane_admin.message_lines import MessageDefaults
 from ariane_admin.output import Output, output_option
+from ariane_admin.progress import progress
 from ariane_sdk import Message, Producer, SendResult
 from ariane_sdk.errors import ArianeError, BatchSendError
 
@@ -68,7 +69,8 @@ def produce(
         if input_format == "json"
         else lambda line, _number: defaults.from_text(line)
     )
-    sent = run_async(_send_lines(name_servers, source.fileno(), make))
+    with progress() as show:
+        sent = run_async(_send_lines(name_servers, source.fileno(), make, show))
     output.done(
         f"Sent {sent:,} {'message' if sent == 1 else 'messages'} to {topic}.",
         {"topic": topic, "sent": sent},
@@ -76,7 +78,10 @@ def produce(
 
 
 async def _send_lines(
-    name_servers: str, file_descriptor: int, make: Callable[[bytes, int], Message]
+    name_servers: str,
+    file_descriptor: int,
+    make: Callable[[bytes, int], Message],
+    show: Callable[[str], None],
 ) -> int:
     sent = 0
     async with Producer(name_servers) as producer, aclosing(iter_lines(file_descriptor)) as chunks:
@@ -84,6 +89,7 @@ async def _send_lines(
             messages = [make(line, sent + number) for number, line in enumerate(lines, start=1)]
             try:
                 sent += len(await producer.send_batch(messages))
+                show(f"{sent:,} messages sent")
             except BatchSendError as error:
                 raise _stopped(error, sent) from error
     return sent
