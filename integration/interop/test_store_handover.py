@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from rocketmq import rocketmq, run_java_tool
 
 from ariane_record import BlockEncoder
 from ariane_record.columns import decode_columns
-from ariane_record.layout import SystemFlag
+from ariane_record.compression import Compression, body_compressor, original_body
 from ariane_storage import OsDisk, QueueRead, StateFile, Store, StoreConfig
 
 MISSING = [tool for tool in ("java", "mvn") if not shutil.which(tool)]
@@ -91,18 +90,16 @@ def write_our_store(root: Path, *, seed: int) -> list[Sent]:
             batch = []
             for _ in range(chance.choice((1, 1, 3, 20))):
                 number = len(sent) + len(batch)
-                body = chance.randbytes(chance.choice((1, 40, 300, 3000)))
-                compressed = len(body) == 3000
+                body = chance.randbytes(chance.choice((1, 40, 300))) * chance.choice((1, 10))
+                stored, system_flag = packed(body, number)
                 encoder.add(
-                    zlib.compress(body) if compressed else body,
+                    stored,
                     tag=f"tag{number % 3}",
                     keys=(f"key{number}", f"shared{number % 10}"),
                     unique_id=f"0A0000010000000000000000{number:08X}",
                     properties={"number": str(number), "city": "Zürich 苏黎世"},
                     flag=number,
-                    system_flag=(
-                        SystemFlag.COMPRESSED | SystemFlag.COMPRESSION_ZLIB if compressed else 0
-                    ),
+                    system_flag=system_flag,
                     born_timestamp_ms=1_700_000_000_000 + number,
                 )
                 batch.append((body, number))
@@ -112,6 +109,14 @@ def write_our_store(root: Path, *, seed: int) -> list[Sent]:
                 offset = appended.first_queue_offset + step
                 sent.append(Sent(topic, queue_id, offset, body, f"tag{number % 3}", keys, number))
     return sent
+
+
+def packed(body: bytes, number: int) -> tuple[bytes, int]:
+    """A body as it is stored: large ones are compressed, in each way in turn."""
+    if len(body) < 3000:
+        return body, 0
+    kind = (Compression.LZ4, Compression.ZSTD, Compression.ZLIB)[number % 3]
+    return body_compressor(kind, 5)(body), kind.system_flag
 
 
 def drop_derived(store: Path) -> None:
@@ -211,7 +216,7 @@ def decoded(read: QueueRead) -> list[tuple[int, int, int, str, int]]:
             m.queue_id,
             m.queue_offset,
             m.commit_log_offset,
-            (zlib.decompress(m.body) if m.system_flag & SystemFlag.COMPRESSED else m.body).hex(),
+            original_body(m.body, m.system_flag).hex(),
             m.flag,
         )
         for m in messages
