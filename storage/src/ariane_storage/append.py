@@ -27,6 +27,7 @@ from ariane_record.layout import (
     QueueOffset,
 )
 from ariane_storage.block_check import CheckedBlock
+from ariane_storage.errors import BlockRejected
 from ariane_storage.fields import FieldColumn, Int64s, checksum_digits
 from ariane_storage.record_crcs import check_crcs_of, final_crcs, like_holes
 
@@ -135,21 +136,24 @@ class PackedRecords:
             owned: What to fill in.
 
         Raises:
-            BlockRejected: The checksum of a record is not the one that came along. Nothing was
-                written.
+            BlockRejected: The checksum of a record is not the one that came along. Nothing is left
+                of the block: without its digits no record was one yet.
         """
         block, checked = self.block, self.checked
         starts, ends, stride = checked.starts, checked.ends, checked.stride
-        records = np.frombuffer(block.records, np.uint8)
-        begin = owned.first_commit_log_offset
-        if block.record_crcs is not None:
-            check_crcs_of(block, starts, ends, like_holes(records, starts, begin))
-        view[position : position + len(records)] = block.records
-        first = owned.first_queue_offset
+        begin, first = owned.first_commit_log_offset, owned.first_queue_offset
+        size = len(block.records)
+        view[position : position + size] = block.records
         queue_offsets = np.arange(first, first + len(starts))
         fill_headers(checked.headers, owned, queue_offsets, starts + begin)
         raw = checked.headers.view(_RAW_HEADER)
         FieldColumn(view, _RAW_HEADER, starts + position, stride).set(raw)
+        if block.record_crcs is not None:
+            try:
+                check_crcs_of(block, starts, ends, like_holes(view, position, size, starts))
+            except BlockRejected:
+                view[position : position + size] = bytes(size)
+                raise
         if not checked.has_checksums:
             return
         if block.record_crcs is None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from struct import Struct
 from typing import Any, Final
 
 import numpy as np
@@ -35,7 +36,7 @@ from ariane_record.layout import (
     TOPIC_V1_BYTES_MAX,
 )
 from ariane_storage.errors import BlockRejected
-from ariane_storage.fields import ByteBuffer, FieldColumn, Int64s
+from ariane_storage.fields import FIELD_STARTS, ByteBuffer, FieldColumn, Int64s
 from ariane_storage.header_bits import HeaderBits
 from ariane_storage.record_crcs import check_record_crcs
 
@@ -51,7 +52,16 @@ messages are ordinary records of their own topics."""
 
 _PREFIX: Final = np.frombuffer(CRC_PROPERTY_PREFIX, f"V{len(CRC_PROPERTY_PREFIX)}")
 _LENGTHS_WRONG: Final = "its lengths do not add up to its size"
+_BODY_CRC: Final = FIELD_STARTS["body_crc"]
+_BODY_LENGTH: Final = FIELD_STARTS["body_length"]
+_unpack_number = Struct(">I").unpack_from
+_BODY_DIFFERS: Final = "the checksum of the body differs"
 _VALUE_END: Final = PROPERTY_VALUE_END[0]
+SPOT_CHECKS: Final = 8
+"""Bodies of a block that are compared with their checksums when the sums of its records came along:
+about so many. A producer that computes them wrongly is found with its first block; one that lies
+spoils its own messages, which a full check would only have refused."""
+
 _OWNED_FIELDS: Final = (
     *("queue_id", "queue_offset", "commit_log_offset", "born_ip", "born_port"),
     *("store_timestamp", "store_ip", "store_port"),
@@ -130,10 +140,10 @@ def check_block(
     _check_text(records, ends, stride, properties_lengths, has_checksums=has_checksums)
     checked = CheckedBlock(starts, ends, stride, has_checksums, headers)
     if block.record_crcs is None:
-        check_bodies(block, checked)
+        _check_bodies(block, checked)
     else:
         check_record_crcs(block, starts, ends, stride, folder or CrcFolder())
-        check_bodies(block, checked, _chosen(block))
+        _check_some_bodies(block, checked)
     return checked
 
 
@@ -146,37 +156,26 @@ def counted_topic(topic: str) -> tuple[int, bytes]:
     return MAGIC_V2 if version_2 else MAGIC_V1, counted
 
 
-def check_bodies(
-    block: RecordBlock, checked: CheckedBlock, chosen: slice | Int64s = slice(None)
-) -> None:
-    """Compare bodies with their checksums: all of them, or those of some records.
-
-    Raises:
-        BlockRejected: One differs.
-    """
-    headers = checked.headers[chosen]
-    begins = checked.starts[chosen] + HEADER_BYTES
-    ends = begins + headers["body_length"]
+def _check_bodies(block: RecordBlock, checked: CheckedBlock) -> None:
+    """Compare all bodies with their checksums: one call for each."""
+    begins = checked.starts + HEADER_BYTES
+    ends = begins + checked.headers["body_length"]
     sums = range_crcs(memoryview(block.records), begins, ends) & np.uint32(CRC_MASK)
-    differing = np.flatnonzero(headers["body_crc"] != sums)
-    if len(differing):
-        position = int(np.arange(block.count)[chosen][differing[0]])
-        raise BlockRejected("the checksum of the body differs", position)
+    _require(checked.headers["body_crc"] == sums, _BODY_DIFFERS)
 
 
-def _chosen(block: RecordBlock) -> Int64s:
-    """Some records of a large block; which ones, only its content says."""
+def _check_some_bodies(block: RecordBlock, checked: CheckedBlock) -> None:
+    """Compare some bodies, spread over the block; which ones, only its content says."""
+    view = memoryview(block.records)
     count = block.count
-    if count <= SPOT_CHECKS:
-        return np.arange(count)
-    step = count // SPOT_CHECKS
-    return np.arange(block.crc32 % step, count, step)
-
-
-SPOT_CHECKS: Final = 16
-"""Bodies of a block that are compared with their checksums when the sums of its records came along:
-so many, spread over the block. A producer that computes them wrongly is found with its first block;
-one that lies spoils its own messages, which a full check would only have refused."""
+    step = max(1, count // SPOT_CHECKS)
+    for position in range(block.crc32 % step, count, step):
+        start = int(checked.starts[position])
+        (body_crc,) = _unpack_number(view, start + _BODY_CRC)
+        body = start + HEADER_BYTES
+        (length,) = _unpack_number(view, start + _BODY_LENGTH)
+        if crc32(view[body : body + length]) & CRC_MASK != body_crc:
+            raise BlockRejected(_BODY_DIFFERS, position)
 
 
 def _edges(block: RecordBlock, limits: BlockLimits) -> tuple[Int64s, Int64s, int]:
@@ -313,9 +312,11 @@ def _check_reserved(
     places = ends - CRC_PROPERTY_BYTES
     # Every record is longer than the property, so that its last bytes can be looked at anyway.
     last = FieldColumn(block.records, f"V{CRC_PROPERTY_BYTES}", places, stride).get()
-    has_room = np.broadcast_to(np.asarray(properties_lengths) >= CRC_PROPERTY_BYTES, (len(ends),))
-    if bool(has_room.all()) and last.tobytes() == EMPTY_CRC_PROPERTY * len(ends):
+    lengths = properties_lengths
+    least = lengths if isinstance(lengths, int) else int(lengths.min())
+    if least >= CRC_PROPERTY_BYTES and last.tobytes() == EMPTY_CRC_PROPERTY * len(ends):
         return True
+    has_room = np.broadcast_to(np.asarray(properties_lengths) >= CRC_PROPERTY_BYTES, (len(ends),))
     prefix_bytes = len(CRC_PROPERTY_PREFIX)
     parts = last.view([("prefix", f"V{prefix_bytes}"), ("digits", "V10"), ("end", "u1")])
     reserved = has_room & (parts["prefix"] == _PREFIX) & (parts["end"] == _VALUE_END)

@@ -94,9 +94,12 @@ _TWO: Final = np.frombuffer(
 def checksum_digits(checksums: NDArray[np.uint32]) -> NDArray[np.void]:
     """The digits of many record checksums as ``V10`` values: decimal, least significant first."""
     digits = np.empty(len(checksums), _DIGITS)
-    upper, low = np.divmod(checksums, np.uint32(10_000))
-    high, middle = np.divmod(upper, np.uint32(10_000))
-    digits["low"] = _FOUR[low]
-    digits["middle"] = _FOUR[middle]
-    digits["high"] = _TWO[high]
+    # Division and product: half the time of ``divmod``, which has no vector form.
+    upper = checksums // np.uint32(10_000)
+    low = checksums - upper * np.uint32(10_000)
+    high = upper // np.uint32(10_000)
+    middle = upper - high * np.uint32(10_000)
+    digits["low"] = _FOUR.take(low)
+    digits["middle"] = _FOUR.take(middle)
+    digits["high"] = _TWO.take(high)
     return digits.view(f"V{CRC_DIGITS}")

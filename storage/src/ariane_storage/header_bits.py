@@ -14,7 +14,7 @@ from ariane_record.layout import HEADER, HEADER_BYTES
 _WORDS: Final = HEADER_BYTES // 8
 _unpack = Struct(">iIIiiqqiqIiqIiiqi").unpack
 _NAMES: Final = HEADER.names or ()
-_FEW: Final = 16
+_FEW: Final = 64
 
 
 @dataclass(frozen=True, slots=True)

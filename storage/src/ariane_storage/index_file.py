@@ -129,7 +129,7 @@ class IndexFile:
         numbers = np.arange(self._next_item, self._next_item + count)
         slots = key_hashes % self._slot_count
         # Items of one slot, in their order, side by side: each is the previous one of the next.
-        order = np.argsort(slots, kind="stable")
+        order = _stable_order(slots)
         sorted_slots = slots[order]
         first_of_slot = np.empty(count, np.bool_)
         first_of_slot[0] = True
@@ -221,3 +221,14 @@ class IndexFile:
     def close(self) -> None:
         """Let go of its memory."""
         self._file.close()
+
+
+def _stable_order(slots: Int64s) -> Int64s:
+    """``argsort``, stable, of numbers below 2**32.
+
+    numpy sorts 16 bits by radix, which makes two such sorts four times as fast as one of 64 bits.
+    """
+    by_low = np.argsort((slots & 0xFFFF).astype(np.uint16), kind="stable")
+    high = (slots >> 16).astype(np.uint16)[by_low]
+    order: Int64s = by_low[np.argsort(high, kind="stable")]
+    return order

@@ -85,7 +85,7 @@ def check_crcs_of(block: RecordBlock, starts: Int64s, ends: Int64s, chosen: Int6
         raise BlockRejected(_DIFFERS, int(chosen[differing[0]]))
 
 
-def like_holes(records: NDArray[np.uint8], starts: Int64s, commit_log_offset: int) -> Int64s:
+def like_holes(view: memoryview, position: int, size: int, starts: Int64s) -> Int64s:
     """Records that could be taken for pages that never reached the disk, were their sums wrong.
 
     Recovery takes a damaged range in the unflushed end of the log for such a hole if the end of a
@@ -93,25 +93,28 @@ def like_holes(records: NDArray[np.uint8], starts: Int64s, commit_log_offset: in
     that begin just before the end of a sector, must not be believed their sums.
 
     Args:
-        records: The block.
-        starts: Where each record starts in it.
-        commit_log_offset: Where the block goes.
+        view: A segment, which begins with a sector.
+        position: Where in it the block starts.
+        size: Bytes of the block.
+        starts: Where each record starts in the block.
     """
-    first = -commit_log_offset % DISK_SECTOR_BYTES
+    places_in_sector = (starts + position) & (DISK_SECTOR_BYTES - 1)
+    found = np.flatnonzero(places_in_sector >= DISK_SECTOR_BYTES - _FRONT_BYTES)
+    first = -position % DISK_SECTOR_BYTES
     if first < _NUMBER_BYTES:
         first += DISK_SECTOR_BYTES
-    sector_ends = np.arange(first, len(records) + 1, DISK_SECTOR_BYTES)
-    found = np.flatnonzero(
-        (starts + commit_log_offset) % DISK_SECTOR_BYTES >= DISK_SECTOR_BYTES - _FRONT_BYTES
+    count = (size - first) // DISK_SECTOR_BYTES + 1 if size >= first else 0
+    words: NDArray[np.uint64] = np.ndarray(
+        (count,),
+        "<u8",
+        view,
+        position + first - _NUMBER_BYTES if count else 0,
+        (DISK_SECTOR_BYTES,),
     )
-    if len(sector_ends):
-        words: NDArray[np.uint64] = np.ndarray(
-            sector_ends.shape, "<u8", records, first - _NUMBER_BYTES, (DISK_SECTOR_BYTES,)
-        )
-        empty = sector_ends[words == 0]
-        if len(empty):
-            found = np.concatenate((found, np.searchsorted(starts, empty - 1, "right") - 1))
-    return np.unique(found) if len(found) > 1 else found
+    if not words.all():
+        last_bytes = np.flatnonzero(words == 0) * DISK_SECTOR_BYTES + (first - 1)
+        found = np.concatenate((found, np.searchsorted(starts, last_bytes, "right") - 1))
+    return found
 
 
 def final_crcs(
