@@ -70,7 +70,7 @@ class MaintenanceServiceServicer(object):
         """Takes a broker's write permission away in all routes of this name server, so that producers
         leave it. Kept on disk: it outlives registrations and restarts, of the broker and of the name
         server, and only RestoreWritePermission ends it. Repeating is harmless.
-        Errors: BROKER_NOT_REGISTERED; FEATURE_NOT_AVAILABLE where the name server keeps nothing on disk.
+        Errors: BROKER_NOT_REGISTERED; FEATURE_NOT_AVAILABLE where the name server has no data path.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -78,7 +78,7 @@ class MaintenanceServiceServicer(object):
 
     def RestoreWritePermission(self, request, context):
         """Gives the write permission back. Repeating is harmless.
-        Errors: BROKER_NOT_REGISTERED; FEATURE_NOT_AVAILABLE where the name server keeps nothing on disk.
+        Errors: BROKER_NOT_REGISTERED; FEATURE_NOT_AVAILABLE where the name server has no data path.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -87,7 +87,7 @@ class MaintenanceServiceServicer(object):
     def PutKeyValue(self, request, context):
         """Sets a key's value in a namespace, such as the queue order of a topic. Kept on disk. Repeating
         is harmless.
-        Errors: FIELD_INVALID; FEATURE_NOT_AVAILABLE where the name server keeps nothing on disk.
+        Errors: FIELD_INVALID; FEATURE_NOT_AVAILABLE where the name server has no data path.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -37,16 +37,16 @@ class MaintenanceServiceStub:
     """Takes a broker's write permission away in all routes of this name server, so that producers
     leave it. Kept on disk: it outlives registrations and restarts, of the broker and of the name
     server, and only RestoreWritePermission ends it. Repeating is harmless.
-    Errors: BROKER_NOT_REGISTERED; FEATURE_NOT_AVAILABLE where the name server keeps nothing on disk.
+    Errors: BROKER_NOT_REGISTERED; FEATURE_NOT_AVAILABLE where the name server has no data path.
     """
     RestoreWritePermission: _grpc.UnaryUnaryMultiCallable[_maintenance_service_pb2.RestoreWritePermissionRequest, _maintenance_service_pb2.RestoreWritePermissionResponse]
     """Gives the write permission back. Repeating is harmless.
-    Errors: BROKER_NOT_REGISTERED; FEATURE_NOT_AVAILABLE where the name server keeps nothing on disk.
+    Errors: BROKER_NOT_REGISTERED; FEATURE_NOT_AVAILABLE where the name server has no data path.
     """
     PutKeyValue: _grpc.UnaryUnaryMultiCallable[_maintenance_service_pb2.PutKeyValueRequest, _maintenance_service_pb2.PutKeyValueResponse]
     """Sets a key's value in a namespace, such as the queue order of a topic. Kept on disk. Repeating
     is harmless.
-    Errors: FIELD_INVALID; FEATURE_NOT_AVAILABLE where the name server keeps nothing on disk.
+    Errors: FIELD_INVALID; FEATURE_NOT_AVAILABLE where the name server has no data path.
     """
     DeleteKeyValue: _grpc.UnaryUnaryMultiCallable[_maintenance_service_pb2.DeleteKeyValueRequest, _maintenance_service_pb2.DeleteKeyValueResponse]
     """Removes a key. Repeating is harmless."""
@@ -64,16 +64,16 @@ class MaintenanceServiceAsyncStub(MaintenanceServiceStub):
     """Takes a broker's write permission away in all routes of this name server, so that producers
     leave it. Kept on disk: it outlives registrations and restarts, of the broker and of the name
     server, and only RestoreWritePermission ends it. Repeating is harmless.
-    Errors: BROKER_NOT_REGISTERED; FEATURE_NOT_AVAILABLE where the name server keeps nothing on disk.
+    Errors: BROKER_NOT_REGISTERED; FEATURE_NOT_AVAILABLE where the name server has no data path.
     """
     RestoreWritePermission: _aio.UnaryUnaryMultiCallable[_maintenance_service_pb2.RestoreWritePermissionRequest, _maintenance_service_pb2.RestoreWritePermissionResponse]  # type: ignore[assignment]
     """Gives the write permission back. Repeating is harmless.
-    Errors: BROKER_NOT_REGISTERED; FEATURE_NOT_AVAILABLE where the name server keeps nothing on disk.
+    Errors: BROKER_NOT_REGISTERED; FEATURE_NOT_AVAILABLE where the name server has no data path.
     """
     PutKeyValue: _aio.UnaryUnaryMultiCallable[_maintenance_service_pb2.PutKeyValueRequest, _maintenance_service_pb2.PutKeyValueResponse]  # type: ignore[assignment]
     """Sets a key's value in a namespace, such as the queue order of a topic. Kept on disk. Repeating
     is harmless.
-    Errors: FIELD_INVALID; FEATURE_NOT_AVAILABLE where the name server keeps nothing on disk.
+    Errors: FIELD_INVALID; FEATURE_NOT_AVAILABLE where the name server has no data path.
     """
     DeleteKeyValue: _aio.UnaryUnaryMultiCallable[_maintenance_service_pb2.DeleteKeyValueRequest, _maintenance_service_pb2.DeleteKeyValueResponse]  # type: ignore[assignment]
     """Removes a key. Repeating is harmless."""
@@ -94,7 +94,7 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         """Takes a broker's write permission away in all routes of this name server, so that producers
         leave it. Kept on disk: it outlives registrations and restarts, of the broker and of the name
         server, and only RestoreWritePermission ends it. Repeating is harmless.
-        Errors: BROKER_NOT_REGISTERED; FEATURE_NOT_AVAILABLE where the name server keeps nothing on disk.
+        Errors: BROKER_NOT_REGISTERED; FEATURE_NOT_AVAILABLE where the name server has no data path.
         """
 
     @_abc_1.abstractmethod
@@ -104,7 +104,7 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_maintenance_service_pb2.RestoreWritePermissionResponse, _abc.Awaitable[_maintenance_service_pb2.RestoreWritePermissionResponse]]:
         """Gives the write permission back. Repeating is harmless.
-        Errors: BROKER_NOT_REGISTERED; FEATURE_NOT_AVAILABLE where the name server keeps nothing on disk.
+        Errors: BROKER_NOT_REGISTERED; FEATURE_NOT_AVAILABLE where the name server has no data path.
         """
 
     @_abc_1.abstractmethod
@@ -115,7 +115,7 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_maintenance_service_pb2.PutKeyValueResponse, _abc.Awaitable[_maintenance_service_pb2.PutKeyValueResponse]]:
         """Sets a key's value in a namespace, such as the queue order of a topic. Kept on disk. Repeating
         is harmless.
-        Errors: FIELD_INVALID; FEATURE_NOT_AVAILABLE where the name server keeps nothing on disk.
+        Errors: FIELD_INVALID; FEATURE_NOT_AVAILABLE where the name server has no data path.
         """
 
     @_abc_1.abstractmethod
