@@ -113,8 +113,8 @@ class ClientServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListSubscriptionConflicts(self, request, context):
-        """Lists subscriptions that did not agree inside a group: those that are let in now, and those that
-        were refused lately. By group and client ids.
+        """Lists subscriptions that did not agree inside a group: those that are let in now, and those
+        that were refused lately. By group and client ids.
         Errors: PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

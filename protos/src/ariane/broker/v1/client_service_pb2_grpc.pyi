@@ -54,8 +54,8 @@ class ClientServiceStub:
     Errors: CLIENT_NOT_ATTACHED, DEADLINE_PASSED when it does not answer.
     """
     ListSubscriptionConflicts: _grpc.UnaryUnaryMultiCallable[_client_service_pb2.ListSubscriptionConflictsRequest, _client_service_pb2.ListSubscriptionConflictsResponse]
-    """Lists subscriptions that did not agree inside a group: those that are let in now, and those that
-    were refused lately. By group and client ids.
+    """Lists subscriptions that did not agree inside a group: those that are let in now, and those
+    that were refused lately. By group and client ids.
     Errors: PAGE_TOKEN_INVALID.
     """
     LockQueues: _grpc.UnaryUnaryMultiCallable[_client_service_pb2.LockQueuesRequest, _client_service_pb2.LockQueuesResponse]
@@ -92,8 +92,8 @@ class ClientServiceAsyncStub(ClientServiceStub):
     Errors: CLIENT_NOT_ATTACHED, DEADLINE_PASSED when it does not answer.
     """
     ListSubscriptionConflicts: _aio.UnaryUnaryMultiCallable[_client_service_pb2.ListSubscriptionConflictsRequest, _client_service_pb2.ListSubscriptionConflictsResponse]  # type: ignore[assignment]
-    """Lists subscriptions that did not agree inside a group: those that are let in now, and those that
-    were refused lately. By group and client ids.
+    """Lists subscriptions that did not agree inside a group: those that are let in now, and those
+    that were refused lately. By group and client ids.
     Errors: PAGE_TOKEN_INVALID.
     """
     LockQueues: _aio.UnaryUnaryMultiCallable[_client_service_pb2.LockQueuesRequest, _client_service_pb2.LockQueuesResponse]  # type: ignore[assignment]
@@ -157,8 +157,8 @@ class ClientServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _client_service_pb2.ListSubscriptionConflictsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_client_service_pb2.ListSubscriptionConflictsResponse, _abc.Awaitable[_client_service_pb2.ListSubscriptionConflictsResponse]]:
-        """Lists subscriptions that did not agree inside a group: those that are let in now, and those that
-        were refused lately. By group and client ids.
+        """Lists subscriptions that did not agree inside a group: those that are let in now, and those
+        that were refused lately. By group and client ids.
         Errors: PAGE_TOKEN_INVALID.
         """
 

@@ -64,8 +64,8 @@ class QueueConsumerOffset(_message.Message):
     queue_offset: _builtins.int
     """The next queue offset to consume. Absent in an answer: the group has none here yet."""
     lock_epoch: _builtins.int
-    """The epoch of the caller's queue lock, for ordered consumers. Absent: the caller has no lock, and
-    is refused where another one has.
+    """The epoch of the caller's queue lock, for ordered consumers. Absent: the caller has no lock,
+    and is refused where another one has.
     """
     reset_epoch: _builtins.int
     """How often the group's offset of this queue has been set anew; in answers always. Carried along
@@ -510,7 +510,7 @@ class ConsumerLag(_message.Message):
     max_queue_offset: _builtins.int
     """Readable end, exclusive."""
     message_count: _builtins.int
-    """Messages not consumed yet: the difference of the two."""
+    """Messages that are kept and not consumed yet, whatever the group's filter will leave out."""
     @_builtins.property
     def oldest_store_time(self) -> _timestamp_pb2.Timestamp:
         """When the oldest message not consumed yet was stored; absent without a backlog."""

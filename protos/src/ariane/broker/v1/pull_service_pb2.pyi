@@ -151,8 +151,8 @@ class PullPosition(_message.Message):
     size_bytes_max: _builtins.int
     """At most about this many bytes of this queue; 0 means no own limit."""
     lock_epoch: _builtins.int
-    """The epoch of the caller's queue lock, for ordered consumers. Absent: the caller has no lock, and
-    is refused where another one has.
+    """The epoch of the caller's queue lock, for ordered consumers. Absent: the caller has no lock,
+    and is refused where another one has.
     """
     def __init__(
         self,
