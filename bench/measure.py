@@ -70,7 +70,11 @@ def paired(
         ours = seconds_of(work)
         prepare()
         measured.append((ours, seconds_of(limit)))
-    del measured[0]
+    return pairs_of(measured[1:])
+
+
+def pairs_of(measured: Sequence[tuple[float, float]]) -> Paired:
+    """What pairs of seconds say: of the work, and of its limit."""
     ratios = [at_best / ours for ours, at_best in measured]
     return Paired(
         seconds=statistics.median(ours for ours, _ in measured),
@@ -78,7 +82,7 @@ def paired(
         ratio=statistics.median(ratios),
         ratio_min=min(ratios),
         ratio_max=max(ratios),
-        pairs=pairs,
+        pairs=len(measured),
     )
 
 
