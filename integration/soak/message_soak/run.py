@@ -122,7 +122,7 @@ class Soak:
         self._ledgers.mkdir(parents=True)
         async with self._cluster:
             async with ClusterClient(self._cluster.name_servers) as client:
-                await client.create_topic(TOPIC, queue_count=QUEUES_PER_BROKER)
+                await client.create_topic(TOPIC, queue_count=QUEUES_PER_BROKER, fifo=True)
             try:
                 await self._start_members()
                 began = time.monotonic()

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from ariane.broker.v1.topic_service_pb2 import CreateTopicRequest, DeleteTopicRequest, Topic
+from ariane.common.v1.message_pb2 import MESSAGE_TYPE_FIFO, MESSAGE_TYPE_UNSPECIFIED
 from ariane.namesrv.v1 import route_pb2
 from ariane_record import is_system_topic
 from ariane_sdk._broker_calls import answer_of
@@ -16,10 +17,17 @@ from ariane_sdk._conflicts import SubscriptionConflict, conflicts_at
 from ariane_sdk._limits import checked_group, checked_topic
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._offset_resets import OffsetResets, ResetTarget
+from ariane_sdk._queue_order import QueueOrders
 from ariane_sdk._route import PRIMARY_ID, BrokerRoute, Route
 from ariane_sdk._stateless_client import StatelessClient
 from ariane_sdk._timestamps import moment_from
-from ariane_sdk.errors import CallError, ServiceUnavailable, TopicExists, TopicNotFound
+from ariane_sdk.errors import (
+    CallError,
+    RouteNotFound,
+    ServiceUnavailable,
+    TopicExists,
+    TopicNotFound,
+)
 
 QUEUE_COUNT_DEFAULT: Final = 4
 """Queues of a topic on each broker."""
@@ -92,7 +100,12 @@ class ClusterClient(StatelessClient):
     """
 
     async def create_topic(
-        self, topic: str, *, queue_count: int = QUEUE_COUNT_DEFAULT, exists_ok: bool = False
+        self,
+        topic: str,
+        *,
+        queue_count: int = QUEUE_COUNT_DEFAULT,
+        exists_ok: bool = False,
+        fifo: bool = False,
     ) -> None:
         """Create a topic on every broker. It stands in the routes when this returns.
 
@@ -100,6 +113,8 @@ class ClusterClient(StatelessClient):
             topic: Its name.
             queue_count: Queues on each broker.
             exists_ok: Whether brokers that have it already are left as they are.
+            fifo: Whether every message belongs to a message group and stays in order there, also
+                while brokers come and go: sends to a broker that is away wait for it.
 
         Raises:
             NameIllegal: No name for a topic.
@@ -112,6 +127,7 @@ class ClusterClient(StatelessClient):
                 topic=checked_topic(topic),
                 read_queue_count=queue_count,
                 write_queue_count=queue_count,
+                message_type=MESSAGE_TYPE_FIFO if fifo else MESSAGE_TYPE_UNSPECIFIED,
             )
         )
         topics = self._session.connections.topics
@@ -127,6 +143,26 @@ class ClusterClient(StatelessClient):
                     raise
 
         await self._at_every_primary(create)
+        if fifo:
+            await self.keep_queue_order(topic)
+
+    async def keep_queue_order(self, topic: str) -> Route:
+        """Fix among which queues the message groups of a topic are divided: all it has now.
+
+        ``create_topic(fifo=True)`` does it by itself. Do it again when a topic got more queues or
+        brokers, at a moment when nobody sends: groups move then.
+
+        Raises:
+            RouteNotFound: No live broker carries the topic.
+            CallError: A name server did not take it; others may have.
+        """
+        route = await self.route(topic)
+        counts = {broker.broker_name: broker.write_queue_count for broker in route.brokers}
+        await self._queue_orders().put(topic, counts)
+        return await self.route(topic)
+
+    def _queue_orders(self) -> QueueOrders:
+        return QueueOrders(self._session.connections, self._addresses, self._call_timeout_s)
 
     async def delete_topic(self, topic: str, *, missing_ok: bool = False) -> None:
         """Delete a topic with its messages and offsets, on every broker.
@@ -140,6 +176,10 @@ class ClusterClient(StatelessClient):
             CallError: A broker did not delete it; others may have.
         """
         request = DeleteTopicRequest(topic=topic)
+        try:
+            order = (await self.route(topic)).queue_order
+        except RouteNotFound:
+            order = ""
         topics = self._session.connections.topics
         deleted_count = 0
 
@@ -157,6 +197,8 @@ class ClusterClient(StatelessClient):
         await self._at_every_primary(delete)
         if not deleted_count and not missing_ok:
             raise TopicNotFound(f"no broker has topic {topic!r}", metadata={"topic": topic})
+        if order:
+            await self._queue_orders().delete(topic)
 
     async def list_topics(self, *, include_system: bool = False) -> list[str]:
         """All topics by name.

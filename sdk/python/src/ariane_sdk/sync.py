@@ -348,6 +348,7 @@ class ClusterClient(ClosingClient[_cluster_client.ClusterClient]):
         super().__init__(_cluster_client.ClusterClient(name_servers, call_timeout_s=call_timeout_s))
 
     create_topic = blocking(_cluster_client.ClusterClient.create_topic)
+    keep_queue_order = blocking(_cluster_client.ClusterClient.keep_queue_order)
     delete_topic = blocking(_cluster_client.ClusterClient.delete_topic)
     list_topics = blocking(_cluster_client.ClusterClient.list_topics)
     list_brokers = blocking(_cluster_client.ClusterClient.list_brokers)

@@ -1,0 +1,49 @@
+"""A FIFO topic keeps its message groups in their queues while a broker is away."""
+
+import asyncio
+
+from ariane_sdk import ClusterClient, Message, MessageQueue, Producer
+from ariane_servicekit.processes import LocalCluster
+
+
+async def test_groups_wait_for_their_broker(tmp_path):
+    async with (
+        LocalCluster(
+            tmp_path, brokers=2, extra_broker_args=("--segment-bytes", "67108864")
+        ) as here,
+        ClusterClient(here.name_servers) as cluster,
+    ):
+        await cluster.create_topic("trades", queue_count=2, fifo=True)
+        route = await cluster.route("trades")
+        assert route.queue_order == "broker-a:2;broker-b:2"
+        async with Producer(here.name_servers) as producer:
+            before = await producer.send_batch(messages())
+        assert {result.message_queue.broker_name for result in before} == {"broker-a", "broker-b"}
+        here.brokers[1].terminate()
+        await here.brokers[1].wait()
+        async with Producer(here.name_servers) as producer:
+            assert (await cluster.route("trades")).group_queues == route.group_queues
+            sending = asyncio.create_task(producer.send_batch(messages()))
+            # Whoever belongs to the broker that lives does not wait for the other.
+            there = next(m for m, r in zip(messages(), before, strict=True) if is_at(r, "broker-a"))
+            assert is_at(await producer.send(there), "broker-a")
+            assert not sending.done()
+            await here.brokers[1].restart()
+            after = await sending
+        assert [r.message_queue for r in after] == [r.message_queue for r in before]
+        await cluster.delete_topic("trades")
+        await cluster.create_topic("trades", queue_count=1)
+        created = await cluster.route("trades")
+        assert not created.queue_order, "a topic of the same name begins anew"
+        assert created.group_queues == (
+            MessageQueue("trades", "broker-a", 0),
+            MessageQueue("trades", "broker-b", 0),
+        )
+
+
+def messages():
+    return [Message("trades", b"x", message_group=f"g{number}") for number in range(12)]
+
+
+def is_at(result, broker_name):
+    return result.message_queue.broker_name == broker_name
