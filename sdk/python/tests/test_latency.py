@@ -1,15 +1,24 @@
 """Least latency: the tables, the choice, and what it does to slow brokers."""
 
 import asyncio
+import os
+import signal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane_sdk import Message, MessageQueue, Producer, ProducerSettings, errors
+from ariane_sdk import ClusterClient, Message, MessageQueue, Producer, ProducerSettings, errors
 from ariane_sdk._latency import BrokerLatencies, LeastLatency, UnavailabilityTable
+from ariane_servicekit.processes import LocalCluster
 
 DEFAULTS = ProducerSettings()
+SMALL_STORE = (
+    *("--segment-bytes", str(64 << 20)),
+    *("--disk-clean-ratio", "0.97"),
+    *("--disk-force-ratio", "0.98"),
+    *("--disk-refuse-ratio", "0.99"),
+)
 TABLE = UnavailabilityTable(DEFAULTS.latency_bounds_s, DEFAULTS.unavailable_s)
 
 latencies_s = st.floats(0, 100)
@@ -156,3 +165,42 @@ async def test_when_all_are_slow_messages_still_go(two_brokers):
         names = await send_one_by_one(producer, "orders", 12)
 
     assert len(names) == 12
+
+
+async def test_a_broker_that_hangs_is_left_alone(tmp_path):
+    settings = ProducerSettings(
+        call_timeout_s=0.5,
+        queue_choice="least_latency",
+        latency_bounds_s=(0.3,),
+        unavailable_s=(1.5,),
+        failed_call_latency_s=1.0,
+    )
+    async with (
+        LocalCluster(tmp_path, brokers=2, extra_broker_args=SMALL_STORE) as cluster,
+        Producer(cluster.name_servers, settings=settings) as producer,
+    ):
+        async with ClusterClient(cluster.name_servers) as client:
+            await client.create_topic("patient", queue_count=2)
+        names = set(await send_one_by_one(producer, "patient", 8))
+        assert len(names) == 2
+        hanging = cluster.brokers[0]
+        os.kill(hanging.pid, signal.SIGSTOP)
+        try:
+            # Sent to both: those for the one that hangs wait, and teach the producer.
+            stuck = [producer.send_nowait(Message("patient", b"x")) for _ in range(2)]
+            await asyncio.sleep(0)
+            stuck += [producer.send_nowait(Message("patient", b"x")) for _ in range(2)]
+            await asyncio.sleep(0.8)
+            began = asyncio.get_running_loop().time()
+            others = await send_one_by_one(producer, "patient", 20)
+            took_s = asyncio.get_running_loop().time() - began
+        finally:
+            os.kill(hanging.pid, signal.SIGCONT)
+        results = await asyncio.gather(*stuck)
+
+        assert set(others) == names - {hanging.name}
+        assert took_s < 0.7
+        assert len(results) == 4
+        async with asyncio.timeout(10):
+            while hanging.name not in await send_one_by_one(producer, "patient", 2):
+                pass

@@ -1,0 +1,38 @@
+"""What the README shows of sending, requests and traces is run as it stands."""
+
+import ast
+import asyncio
+import re
+from pathlib import Path
+from types import FunctionType
+
+import pytest
+
+from ariane_sdk import ClusterClient
+
+README = Path(__file__).parent.parent / "README.md"
+SNIPPETS = [
+    block
+    for block in re.findall(r"```python\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
+    if "ProducerSettings(" in block or "producer.request(" in block
+]
+
+
+def test_there_are_snippets():
+    assert len(SNIPPETS) == 3
+
+
+@pytest.mark.parametrize("snippet", SNIPPETS, ids=range(len(SNIPPETS)))
+async def test_a_snippet_runs(cluster, snippet, capsys):
+    assert '"127.0.0.1:9876"' in snippet
+    async with ClusterClient(cluster.name_servers) as client:
+        for topic in ("orders", "questions"):
+            await client.create_topic(topic, exists_ok=True)
+    text = snippet.replace("127.0.0.1:9876", cluster.name_servers)
+    names = {}
+    code = compile(text, str(README), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    async with asyncio.timeout(30):
+        await FunctionType(code, names)()
+
+    printed = capsys.readouterr().out
+    assert printed == ("b'HELLO'\n" if "request(" in snippet else "")
