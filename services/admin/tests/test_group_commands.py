@@ -1,8 +1,12 @@
 """``ariane group`` against a real cluster."""
 
+import asyncio
+
 import pytest
 
 from ariane_admin.exits import ExitStatus
+from ariane_sdk import PushConsumer
+from ariane_sdk.errors import GroupRefused
 
 
 @pytest.fixture
@@ -89,3 +93,34 @@ def test_offsets_are_cloned(ariane, ariane_json, consumed):
     rows = ariane_json("group", "clone", "g-first", "g-second", "g-cloned", "--yes")
     assert [row["consumer_offset"] for row in rows] == [2]
     assert ariane("consume", "g-cloned", "--group", "g-second", "--count", "1") == "three\n"
+
+
+async def test_members_that_disagree_are_named_by_group_and_doctor(ariane, ariane_json, cluster):
+    await asyncio.to_thread(ariane, "topic", "create", "g-conflict")
+
+    async def listen(_messages):
+        pass
+
+    def member(tag):
+        return PushConsumer(
+            cluster.name_servers,
+            group="g-quarrel",
+            subscriptions={"g-conflict": tag},
+            listener=listen,
+        )
+
+    async with member("paid") as first:
+        await first.wait_assigned()
+        with pytest.raises(GroupRefused):
+            async with member("sent") as second:
+                await second.run_until_stopped()
+        shown = await asyncio.to_thread(ariane_json, "group", "show", "g-quarrel")
+        findings = await asyncio.to_thread(ariane_json, "doctor")
+    [inside] = shown["member_list"]
+    assert inside["subscriptions"] == {"g-conflict": "paid"}
+    [conflict] = shown["conflicts"]
+    assert conflict["refused"]
+    assert conflict["member"].startswith(inside["client_id"])
+    assert "g-conflict" in conflict["difference"]
+    [finding] = [one for one in findings if one["subject"] == "group g-quarrel"]
+    assert "refused" in finding["finding"]

@@ -16,7 +16,7 @@ here, so that its text and the values in its metadata are the same wherever it c
     |                           client_silent
     +-- by pull                 queue_offset_out_of_range, filter_expression_invalid,
     |                           held_pulls_exhausted
-    +-- by broker               broker_draining, store_poisoned, setting_invalid
+    +-- by broker               broker_draining, store_poisoned
 
     StorageError (ariane_storage), RecordError (ariane_record)
     +-- STORAGE_RULES says what each becomes
@@ -337,15 +337,6 @@ def store_poisoned() -> ServiceError:
     return ServiceError(
         ErrorReason.ERROR_REASON_STORE_POISONED,
         "a flush failed; the store takes nothing more until the broker is restarted",
-    )
-
-
-def setting_invalid(setting: str, rule: str) -> ServiceError:
-    """A setting is unknown or may not change at run time."""
-    return ServiceError(
-        ErrorReason.ERROR_REASON_SETTING_INVALID,
-        f"setting {setting!r} {rule}",
-        {"setting": setting},
     )
 
 
