@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from ariane_record import encode_record
-from ariane_storage import Store, StoreConfig, StoreFormatError
+from ariane_storage import Store, StoreConfig, StoreFormatError, StorePoisoned
 from ariane_storage.commands import store as store_group
 from ariane_storage.scan import Damage, DamageReason
 from ariane_storage.testing import block_of, small_config
@@ -185,3 +186,22 @@ def test_a_log_of_very_many_segments_takes_few_descriptors(tmp_path):
     (tmp_path / "s" / "checkpoint").unlink()
     with Store.open(tmp_path / "s", config) as store:
         assert store.recovery.records == 320
+
+
+def test_a_folder_that_is_removed_beside_us_stops_the_store_with_a_reason(tmp_path):
+    store = Store.open(tmp_path / "s", small_config())
+    store.append_block(block_of("flights", [b"x" * 900] * 2), 0)
+    shutil.rmtree(tmp_path / "s")
+
+    def go_on():
+        for _ in range(20):
+            store.append_block(block_of("flights", [b"x" * 900] * 2), 0)
+            store.flush_derived()
+
+    with pytest.raises(StorePoisoned, match="No such file or directory"):
+        go_on()
+    with pytest.raises(StorePoisoned):
+        store.append_block(block_of("flights", [b"never"]), 0)
+    # What was written is still served, until somebody closes it.
+    assert store.read_queue("flights", 0, 0, max_count=1, max_bytes=1).count == 1
+    store.close()
