@@ -10,6 +10,7 @@ from ariane_broker.group_flush import GroupFlush
 from ariane_broker.held_requests import HeldRequests
 from ariane_broker.owned_store import OwnedStore
 from ariane_broker.producer_sequences import ProducerSequences
+from ariane_broker.recovery_progress import RecoveryProgress
 from ariane_broker.rooms.outside import Outside
 from ariane_broker.sequence_keeping import SequenceKeeping
 from ariane_broker.settings import BrokerSettings
@@ -96,4 +97,9 @@ def storing_room(outside: Outside) -> StoringRoom:
 
 
 def _open_store(settings: BrokerSettings, disk: Disk, host: Host) -> Store:
-    return Store.open(settings.store_path, settings.store_config(host), disk=disk)
+    return Store.open(
+        settings.store_path,
+        settings.store_config(host),
+        disk=disk,
+        progress=RecoveryProgress(),
+    )
