@@ -159,3 +159,37 @@ async def test_a_member_without_order_is_refused(make_consumer):
         await first.wait_assigned()
         with pytest.raises(errors.GroupRefused):
             await make_consumer("b", ordered=False).start()
+
+
+async def test_owners_keep_their_queues_over_a_restart_of_the_broker(fragile_cluster, floor):
+    cluster = fragile_cluster
+    async with ClusterClient(cluster.name_servers) as client:
+        await client.create_topic("kept", queue_count=2)
+    await send(cluster, "kept", range(400))
+
+    def member(name):
+        return PushConsumer(
+            cluster.name_servers,
+            group="keepers",
+            subscriptions={"kept": "*"},
+            listener=floor.listener(name),
+            start="earliest",
+            batch_size=4,
+            ordered=True,
+            settings=BRISK,
+        )
+
+    async with member("a") as first, member("b") as second:
+        await wait_until(lambda: first.assignment and second.assignment and floor.count > 40)
+        before = (first.assignment, second.assignment)
+        cluster.brokers[0].kill()
+        await cluster.brokers[0].wait()
+        await cluster.brokers[0].restart()
+        await wait_until(lambda: set(itertools.chain(*floor.bodies.values())) == set(range(400)))
+        await wait_until(lambda: (first.assignment, second.assignment) == before)
+
+    assert floor.overlaps == []
+    for numbers in floor.bodies.values():
+        for group in range(8):
+            first_times = list(dict.fromkeys(n for n in numbers if n % 8 == group))
+            assert first_times == sorted(first_times)
