@@ -42,9 +42,9 @@ class Producer:
     Sends that come while a call to a broker is in flight share the next call, so that many
     concurrent sends are as fast as explicit batches, and a lone one is not delayed.
 
-    Lives on the event loop that started it. Everything is at least once: an error with
-    ``outcome_unknown`` means that the message may be stored, and repeats that the producer makes
-    by itself after such an outcome may store it twice.
+    Lives on the event loop that started it. Repeats that the producer makes by itself
+    store nothing twice (``ProducerSettings.idempotent``). An error with ``outcome_unknown`` means
+    that the message may be stored: who sends it again then may store it twice.
 
     Example::
 
