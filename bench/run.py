@@ -11,23 +11,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
+import append
 import store
-from append import bench_append
 from measure import Row, table_of, write_results
 from page import write_page
-
-BODY_BYTES = (128, 1024, 4096)
-BATCHES = (1, 16, 128, 1000, 4096)
-RATIO_GOALS = {(1024, 1000): 0.30}
-
-
-def append_rows(*, pairs: int, quick: bool) -> list[Row]:
-    """Appends, from one record at a time to thousands."""
-    return [
-        bench_append(body_bytes, count, pairs=pairs, goal=RATIO_GOALS.get((body_bytes, count)))
-        for body_bytes in (BODY_BYTES[1:2] if quick else BODY_BYTES)
-        for count in BATCHES
-    ]
 
 
 def main() -> None:
@@ -35,7 +22,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer sizes and pairs, nothing kept")
     quick = parser.parse_args().quick
-    benches: dict[str, Callable[..., list[Row]]] = {"append": append_rows, "store": store.rows}
+    benches: dict[str, Callable[..., list[Row]]] = {"append": append.rows, "store": store.rows}
     measured: list[Row] = []
     for name, bench in benches.items():
         rows = bench(pairs=3 if quick else 9, quick=quick)
