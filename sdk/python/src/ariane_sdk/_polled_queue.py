@@ -48,7 +48,7 @@ class PolledQueue:
             on_arrival: Called when there is something to be polled.
         """
         self.queue = queue
-        self.window = QueueWindow(begin_offset)
+        self.window = self._window_at(begin_offset)
         self.not_before_s = 0.0
         self.stored_offset: int | None = None
         self.paused = False
@@ -107,10 +107,16 @@ class PolledQueue:
             return ()
         # They count no longer for what may be pulled: whoever has them bounds them by its polls.
         self.window.finish(delivery)
+        self._handed_out(had_room=had_room)
+        return delivery.messages
+
+    def _handed_out(self, *, had_room: bool) -> None:
         self._nothing_in_hand.clear()
         if not had_room and self.wants_records:
             self._on_room()
-        return delivery.messages
+
+    def _window_at(self, queue_offset: int) -> QueueWindow:
+        return QueueWindow(queue_offset)
 
     def count_as_done(self, queue_offset: int | None = None) -> None:
         """The application is done with what it has.
@@ -128,7 +134,7 @@ class PolledQueue:
 
     def seek(self, queue_offset: int) -> None:
         """Go on at another queue offset."""
-        self.window = QueueWindow(queue_offset)
+        self.window = self._window_at(queue_offset)
         self._nothing_in_hand.set()
         self._on_room()
 

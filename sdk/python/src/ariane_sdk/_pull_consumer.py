@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from random import Random
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from ariane_sdk._allocation import AllocationStrategy, Averaging
 from ariane_sdk._clock import Clock, SystemClock, new_random
+from ariane_sdk._columns_out import columns_wanted
 from ariane_sdk._consumer_life import (
     ConsumerLife,
     ConsumerPlan,
@@ -22,12 +30,16 @@ from ariane_sdk._limits import checked_group, checked_topic
 from ariane_sdk._log import logger
 from ariane_sdk._message import MessageQueue, ReceivedMessage
 from ariane_sdk._name_servers import parse_addresses
+from ariane_sdk._polled_columns import PolledColumns
 from ariane_sdk._polled_queue import PolledQueue
 from ariane_sdk._settings import ConsumerSettings
 from ariane_sdk._start_position import StartPosition, checked_start, offset_of
 from ariane_sdk._tag_filter import TagFilter
 from ariane_sdk._tasks import start_task
 from ariane_sdk.errors import ArianeError, ClientNotRunning, IllegalArgument
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 POLL_COUNT_DEFAULT: Final = 500
 POLL_TIMEOUT_S: Final = 5.0
@@ -62,6 +74,7 @@ class PullConsumer:
         auto_commit: bool = True,
         model: Model = "clustering",
         strategy: AllocationStrategy | None = None,
+        column_names: Sequence[str] | None = None,
         settings: ConsumerSettings | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
@@ -77,13 +90,16 @@ class PullConsumer:
             auto_commit: Whether polling again means that what was polled before is done.
             model: "clustering" or "broadcasting", as for a push consumer.
             strategy: How members share queues; averaging if not given.
+            column_names: Fetch record batches of these columns by ``columns``, and no messages; the
+                columns of ``QueueReader.pull_columns``.
             settings: How it behaves.
             clock: For tests.
             random: For tests.
 
         Raises:
-            IllegalArgument: An address, a name or an expression is none.
+            IllegalArgument: An address, a name, an expression or a column is none.
         """
+        self._column_names = None if column_names is None else columns_wanted(column_names)
         self._by_hand = not subscriptions
         self._plan = ConsumerPlan(
             addresses=parse_addresses(name_servers),
@@ -206,6 +222,8 @@ class PullConsumer:
             ClientNotRunning: It does not run, or was closed meanwhile.
             CallError: The group does not let this member in any longer.
         """
+        if self._column_names is not None:
+            raise IllegalArgument("this consumer fetches columns: use `columns`")
         if count_max < 1:
             raise IllegalArgument("count_max is at least 1")
         self._life.check_running()
@@ -236,6 +254,32 @@ class PullConsumer:
                     return messages[0]
         except ClientNotRunning:
             raise StopAsyncIteration from None
+
+    async def columns(self) -> AsyncGenerator[pa.RecordBatch]:
+        """What arrives, as record batches of ``column_names``: each of one queue, in its order.
+
+        With ``auto_commit`` the batch before counts as done when the next is asked for. Ends when
+        the consumer is closed.
+
+        Raises:
+            IllegalArgument: The consumer was made without ``column_names``.
+            ClientNotRunning: It does not run.
+            CallError: The group does not let this member in any longer.
+        """
+        if self._column_names is None:
+            raise IllegalArgument("this consumer fetches messages: name its `column_names`")
+        self._life.check_running()
+        try:
+            while True:
+                self._life.check_running()
+                self._count_last_as_done()
+                while (batch := self._take_batch()) is None:
+                    self._arrived.clear()
+                    await self._arrived.wait()
+                    self._life.check_running()
+                yield batch
+        except ClientNotRunning:
+            return
 
     def position(self, queue: MessageQueue) -> int:
         """The queue offset that is polled next.
@@ -351,6 +395,15 @@ class PullConsumer:
     def _make_owned(
         self, queue: MessageQueue, begin_offset: int, on_room: Callable[[], None]
     ) -> PolledQueue:
+        if self._column_names is not None:
+            return PolledColumns(
+                queue,
+                begin_offset,
+                names=self._column_names,
+                settings=self._plan.settings,
+                on_room=on_room,
+                on_arrival=self._stand_in_line,
+            )
         return PolledQueue(
             queue,
             begin_offset,
@@ -378,6 +431,19 @@ class PullConsumer:
                 # More of it: behind the others.
                 polled.wake()
         return messages
+
+    def _take_batch(self) -> pa.RecordBatch | None:
+        """What waits of the queue whose turn it is; nothing when none has anything."""
+        while self._line:
+            polled = self._line.popleft()
+            polled.in_line = False
+            batch = polled.take_batch() if isinstance(polled, PolledColumns) else None
+            if batch is not None:
+                self._in_hand.add(polled)
+                # More of it: behind the others.
+                polled.wake()
+                return batch
+        return None
 
     def _count_last_as_done(self) -> None:
         if self._auto_commit and self._in_hand:

@@ -19,6 +19,7 @@ from grpc.aio import AioRpcError
 from ariane.broker.v1.pull_service_pb2 import PullPosition, PullRecordsRequest, QueueRecords
 from ariane_record.errors import RecordCorrupted
 from ariane_sdk._clock import Clock
+from ariane_sdk._column_window import ColumnWindow
 from ariane_sdk._connections import Connections
 from ariane_sdk._log import logger
 from ariane_sdk._message import MessageQueue
@@ -29,7 +30,7 @@ from ariane_sdk._status import error_from_rpc, error_from_status
 from ariane_sdk._tag_filter import TagFilter
 from ariane_sdk._tasks import loop_for_ever, start_task
 from ariane_sdk._timestamps import duration_from
-from ariane_sdk.errors import CallError, QueueOffsetOutOfRange
+from ariane_sdk.errors import CallError, QueueOffsetOutOfRange, RecordDamaged
 
 if TYPE_CHECKING:
     from grpc.aio import UnaryUnaryCall
@@ -261,14 +262,19 @@ class PullLoop:
             work.window.put((), records.next_queue_offset)
             return
         sizes = np.frombuffer(records.record_sizes, "<i4")
+        tag_filter = self._filters.get(work.queue.topic)
         try:
+            if isinstance(work.window, ColumnWindow):
+                tags = tag_filter.tags if tag_filter is not None else ()
+                work.window.put_records(records.records, sizes, records.next_queue_offset, tags)
+                work.wake()
+                return
             messages = received_messages(records.records, sizes, work.queue)
-        except RecordCorrupted as error:
+        except (RecordCorrupted, RecordDamaged) as error:
             damage = CallError(f"{work.queue} at {self._asked[key]}: {error}")
             self._queue_failed(work, damage)
             return
         sizes_bytes = sizes.tolist()
-        tag_filter = self._filters.get(work.queue.topic)
         if tag_filter is not None and tag_filter.tags:
             wanted = [tag_filter.matches(message.tag) for message in messages]
             messages = list(compress(messages, wanted))

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from ariane_record.compression import Compression
 from ariane_sdk import (
@@ -57,6 +57,9 @@ from ariane_sdk._status import error_from_rpc
 from ariane_sdk._sticky import Sticky
 from ariane_sdk._topic_lane import QueueSelector
 from ariane_sdk.errors import ClientNotRunning
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = [
     "AcknowledgedLevel",
@@ -240,6 +243,7 @@ class PullConsumer(ClosingClient[_pull_consumer.PullConsumer]):
         auto_commit: bool = True,
         model: Model = "clustering",
         strategy: AllocationStrategy | None = None,
+        column_names: Sequence[str] | None = None,
         settings: ConsumerSettings | None = None,
     ) -> None:
         """Set up; see ``ariane_sdk.PullConsumer``."""
@@ -252,6 +256,7 @@ class PullConsumer(ClosingClient[_pull_consumer.PullConsumer]):
                 auto_commit=auto_commit,
                 model=model,
                 strategy=strategy,
+                column_names=column_names,
                 settings=settings,
             )
         )
@@ -298,6 +303,15 @@ class PullConsumer(ClosingClient[_pull_consumer.PullConsumer]):
     def commit_nowait(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
         """Be done with what was polled, and have it stored without waiting."""
         self._on_loop(lambda: self._client.commit_nowait(offsets))
+
+    def columns(self) -> Iterator[pa.RecordBatch]:
+        """What arrives, as record batches; see ``ariane_sdk.PullConsumer.columns``."""
+        batches = self._client.columns()
+        while True:
+            try:
+                yield self._run(anext(batches))
+            except (StopAsyncIteration, ClientNotRunning):
+                return
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
         """The messages one by one; each counts as done when the next is asked for."""

@@ -1,0 +1,113 @@
+"""The window of a queue whose records are handed out as Arrow record batches."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_record.columns import decode_columns
+from ariane_sdk._columns_out import record_batch
+from ariane_sdk._message import MessageQueue
+from ariane_sdk._window import QueueWindow
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_TAG = "tag"
+
+
+class WaitingBatch(NamedTuple):
+    """What one pull brought.
+
+    Attributes:
+        batch: The records that are wanted.
+        first_offset: Queue offset of the first.
+        size_bytes: Bytes of their records.
+    """
+
+    batch: pa.RecordBatch
+    first_offset: int
+    size_bytes: int
+
+
+class ColumnWindow(QueueWindow):
+    """Batches of one queue between pull and poll; no object is made for a message."""
+
+    __slots__ = ("_batches", "_names", "_queue")
+
+    def __init__(self, queue: MessageQueue, begin_offset: int, names: Sequence[str]) -> None:
+        """Be empty.
+
+        Args:
+            queue: The queue.
+            begin_offset: The first queue offset to be pulled.
+            names: The columns of the batches.
+        """
+        super().__init__(begin_offset)
+        self._queue = queue
+        self._names = tuple(names)
+        self._batches: deque[WaitingBatch] = deque()
+
+    def put_records(
+        self,
+        records: bytes,
+        sizes: NDArray[np.integer[Any]],
+        next_offset: int,
+        tags: Collection[str],
+    ) -> None:
+        """Add what a pull brought.
+
+        Args:
+            records: The records, in the order of the queue.
+            sizes: Bytes of each.
+            next_offset: Where the pull after this one reads.
+            tags: The tags that are wanted; empty for all messages.
+
+        Raises:
+            RecordCorrupted: The records cannot be taken apart.
+            RecordDamaged: One of them cannot.
+        """
+        columns = decode_columns(records, sizes.astype(np.int32, copy=False))
+        names = self._names if not tags or _TAG in self._names else (*self._names, _TAG)
+        batch = record_batch(columns, self._queue, names)
+        rows = np.arange(len(columns))
+        if tags:
+            import pyarrow as pa  # noqa: PLC0415 - an extra.
+            import pyarrow.compute as pc  # noqa: PLC0415 - the same.
+
+            # The broker compares hashes: two tags may have the same.
+            wanted = pc.is_in(batch.column(_TAG), pa.array(sorted(tags)))
+            rows = np.flatnonzero(wanted.to_numpy(zero_copy_only=False))
+            batch = batch.filter(wanted).select(list(self._names))
+        self.next_pull_offset = next_offset
+        if len(rows):
+            offsets = columns.queue_offset[rows]
+            size_bytes = int(columns.sizes[rows].sum())
+            self._batches.append(WaitingBatch(batch, int(offsets[0]), size_bytes))
+            self._last_offset = int(offsets[-1])
+            self.message_count += len(rows)
+            self.size_bytes += size_bytes
+
+    def take_batch(self) -> pa.RecordBatch | None:
+        """The next batch; nothing when none waits."""
+        if not self._batches:
+            return None
+        waiting = self._batches.popleft()
+        self.message_count -= waiting.batch.num_rows
+        self.size_bytes -= waiting.size_bytes
+        return waiting.batch
+
+    def drop_waiting(self) -> None:
+        """Forget what was not handed out; the next pull would bring it again."""
+        self.next_pull_offset = self._first_waiting_offset
+        self._batches.clear()
+        self.message_count = 0
+        self.size_bytes = 0
+
+    @property
+    def _first_waiting_offset(self) -> int:
+        return self._batches[0].first_offset if self._batches else self.next_pull_offset
