@@ -44,4 +44,6 @@ def test_parts_that_do_not_fit_are_refused(block):
     with pytest.raises(RecordCorrupted):
         decode_headers(headers, block.sizes, properties, ends[4:])
     with pytest.raises(RecordCorrupted):
+        decode_headers(headers, block.sizes, properties, b"")
+    with pytest.raises(RecordCorrupted):
         decode_headers(headers, block.sizes, properties + b"x", ends)

@@ -132,9 +132,10 @@ class RangeColumns:
             if self.projection == RANGE_PROJECTION_RECORDS:
                 records = decode_columns(chunk.records, sizes)
             else:
-                records = decode_headers(
-                    chunk.headers, sizes, chunk.properties, chunk.property_ends
-                )
+                ends = None
+                if self.projection == RANGE_PROJECTION_HEADERS:
+                    ends = chunk.property_ends
+                records = decode_headers(chunk.headers, sizes, chunk.properties, ends)
                 if self._lacks_addresses(records):
                     self.projection = RANGE_PROJECTION_RECORDS
                     return None

@@ -25,7 +25,7 @@ def decode_headers(
     headers: ByteBuffer,
     sizes: NDArray[np.int32],
     properties: ByteBuffer = b"",
-    property_ends: ByteBuffer = b"",
+    property_ends: ByteBuffer | None = None,
 ) -> RecordColumns:
     """Columns of records from their headers; bodies and topics are empty.
 
@@ -33,8 +33,8 @@ def decode_headers(
         headers: The headers, back to back; of an IPv6 host only its flag is there.
         sizes: Bytes of each whole record, int32[count].
         properties: The properties, back to back; may be left out.
-        property_ends: Where those of each record end, little-endian int32 each; none: no record
-            has any.
+        property_ends: Where those of each record end, little-endian int32 each; ``None``: they
+            were left out.
 
     Raises:
         RecordCorrupted: The parts do not fit together.
@@ -44,10 +44,10 @@ def decode_headers(
         raise RecordCorrupted(f"{len(headers)} bytes of headers for {count} records")
     nothing = np.zeros(count, np.int64)
     starts, lengths = nothing, nothing
-    if property_ends:
+    if property_ends is not None:
         ends = np.frombuffer(property_ends, _WIRE_INT32).astype(np.int64)
         lengths = np.diff(ends, prepend=0)
-        if len(ends) != count or (lengths < 0).any() or int(ends[-1]) != len(properties):
+        if len(ends) != count or (lengths < 0).any() or int(lengths.sum()) != len(properties):
             raise RecordCorrupted(f"{len(ends)} ends of properties do not fit {count} records")
         starts = ends - lengths
     return RecordColumns(
