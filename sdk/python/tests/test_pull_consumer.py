@@ -72,7 +72,7 @@ async def poll_all(consumer, count):
     messages = []
     async with asyncio.timeout(20):
         while len(messages) < count:
-            messages += await consumer.poll()
+            messages += await consumer.poll(timeout_s=20)
     return messages
 
 
@@ -118,7 +118,7 @@ async def test_a_queue_does_not_starve_the_others(topic, producer, make_consumer
             for _ in range(20):
                 await producer.send(Message(topic, b"x"), message_queue=queue)
         await wait_until(lambda: _is_waiting(consumer, 20))
-        polls = [await consumer.poll(5) for _ in range(4)]
+        polls = [await consumer.poll(5, timeout_s=20) for _ in range(4)]
 
     assert [{m.message_queue for m in poll} for poll in polls] == [
         {p[0].message_queue} for p in polls
@@ -132,11 +132,11 @@ async def _is_waiting(consumer, count):
 
 async def test_what_was_polled_before_is_stored_by_itself(topic, one_queue, make_consumer, reader):
     async with make_consumer(group="auto") as consumer:
-        assert len(await consumer.poll(4)) == 4
+        assert len(await consumer.poll(4, timeout_s=20)) == 4
         await asyncio.sleep(0.3)
         # They are still in hand.
         assert (await reader.stored_offsets("auto", topic))[one_queue] == 0
-        assert bodies(await consumer.poll(1)) == ["4"]
+        assert bodies(await consumer.poll(1, timeout_s=20)) == ["4"]
 
         async def is_stored():
             return (await reader.stored_offsets("auto", topic))[one_queue] == 4
@@ -148,49 +148,53 @@ async def test_what_was_polled_before_is_stored_by_itself(topic, one_queue, make
 async def test_an_error_leaves_what_was_in_hand_to_the_next(one_queue, make_consumer):
     with pytest.raises(RuntimeError):  # noqa: PT012 - the end of the block is the matter.
         async with make_consumer(group="sorry") as consumer:
-            await consumer.poll(3)
-            await consumer.poll(3)
+            await consumer.poll(3, timeout_s=20)
+            await consumer.poll(3, timeout_s=20)
             raise RuntimeError("not done")
     async with make_consumer(group="sorry") as successor:
-        assert bodies(await successor.poll(1)) == ["3"]
+        assert bodies(await successor.poll(1, timeout_s=20)) == ["3"]
 
 
 async def test_commits_are_the_applications_own(topic, one_queue, make_consumer, reader):
     async with make_consumer(group="own", auto_commit=False) as consumer:
-        await consumer.poll(2)
-        await consumer.poll(2)
+        await consumer.poll(2, timeout_s=20)
+        await consumer.poll(2, timeout_s=20)
         await consumer.commit({one_queue: 1})
         assert await consumer.committed(one_queue) == 1
         await consumer.commit()
         assert (await reader.stored_offsets("own", topic))[one_queue] == 4
-        await consumer.poll(2)
+        await consumer.poll(2, timeout_s=20)
         consumer.commit_nowait()
 
         async def is_stored():
             return await consumer.committed(one_queue) == 6
 
         await wait_until(is_stored)
-        await consumer.poll(2)
+        await consumer.poll(2, timeout_s=20)
+        with pytest.raises(errors.ConsumerOffsetRefused) as caught:
+            await consumer.commit({one_queue: 1000})
+        assert set(caught.value.refused) == {one_queue}
+        await consumer.commit({one_queue: 6})
     async with make_consumer(group="own", auto_commit=False) as successor:
-        assert bodies(await successor.poll(1)) == ["6"]
+        assert bodies(await successor.poll(1, timeout_s=20)) == ["6"]
         with pytest.raises(errors.IllegalArgument):
             await successor.commit({MessageQueue(topic, "nobody", 0): 1})
 
 
 async def test_seeking(one_queue, make_consumer):
     async with make_consumer(group="seeker") as consumer:
-        assert len(await consumer.poll(10)) == 10
+        assert len(await consumer.poll(10, timeout_s=20)) == 10
         assert consumer.position(one_queue) == 10
         await consumer.seek(one_queue, 3)
         assert consumer.position(one_queue) == 3
-        assert bodies(await consumer.poll(2)) == ["3", "4"]
+        assert bodies(await consumer.poll(2, timeout_s=20)) == ["3", "4"]
         await consumer.seek(one_queue, "earliest")
-        assert bodies(await consumer.poll(1)) == ["0"]
+        assert bodies(await consumer.poll(1, timeout_s=20)) == ["0"]
         await consumer.seek(one_queue, "latest")
         assert await consumer.poll(timeout_s=0.05) == []
         assert consumer.position(one_queue) == 10
         await consumer.seek(one_queue, datetime(2020, 1, 1, tzinfo=UTC))
-        assert bodies(await consumer.poll(1)) == ["0"]
+        assert bodies(await consumer.poll(1, timeout_s=20)) == ["0"]
         with pytest.raises(errors.IllegalArgument):
             await consumer.seek(one_queue, -1)
         with pytest.raises(errors.IllegalArgument):
@@ -199,15 +203,15 @@ async def test_seeking(one_queue, make_consumer):
 
 async def test_a_paused_queue_keeps_still(topic, producer, one_queue, make_consumer):
     async with make_consumer(group="paused") as consumer:
-        assert len(await consumer.poll(2)) == 2
+        assert len(await consumer.poll(2, timeout_s=20)) == 2
         consumer.pause(one_queue)
         assert consumer.paused == {one_queue}
         other = next(q for q in sorted(consumer.assignment) if q != one_queue)
         await producer.send(Message(topic, b"other"), message_queue=other)
-        assert bodies(await consumer.poll()) == ["other"]
+        assert bodies(await consumer.poll(timeout_s=20)) == ["other"]
         assert await consumer.poll(timeout_s=0.1) == []
         consumer.resume(one_queue)
-        assert bodies(await consumer.poll()) == list("23456789")
+        assert bodies(await consumer.poll(timeout_s=20)) == list("23456789")
 
 
 async def test_assigned_queues_need_no_group(topic, one_queue, producer, make_consumer):
@@ -219,8 +223,8 @@ async def test_assigned_queues_need_no_group(topic, one_queue, producer, make_co
         await consumer.assign([one_queue])
         await second.assign([one_queue])
         assert consumer.assignment == {one_queue}
-        assert bodies(await consumer.poll()) == list("0123456789")
-        assert bodies(await second.poll()) == list("0123456789")
+        assert bodies(await consumer.poll(timeout_s=20)) == list("0123456789")
+        assert bodies(await second.poll(timeout_s=20)) == list("0123456789")
         other = MessageQueue(topic, one_queue.broker_name, 1 - one_queue.queue_id)
         await consumer.assign([other])
         assert consumer.assignment == {other}
@@ -257,14 +261,14 @@ async def test_iteration_ends_with_the_consumer(make_consumer):
 
     assert await asyncio.wait_for(task, 5) == []
     with pytest.raises(errors.ClientNotRunning):
-        await consumer.poll()
+        await consumer.poll(timeout_s=20)
 
 
 async def test_queues_are_handed_over_between_polls(topic, producer, make_consumer):
     async with make_consumer(group="shared") as first:
         await first.wait_assigned()
         await producer.send_batch([Message(topic, str(n).encode()) for n in range(400)])
-        got = await first.poll(100)
+        got = await first.poll(100, timeout_s=20)
         async with make_consumer(group="shared") as second:
 
             async def is_shared():
@@ -287,7 +291,7 @@ async def test_flow_is_bounded_while_nobody_polls(topic, producer, make_consumer
     await producer.send_batch([Message(topic, b"x", message_group="g") for _ in range(1000)])
     async with make_consumer(group="idle", settings=settings) as consumer:
         await consumer.wait_assigned()
-        assert len(await consumer.poll(1)) == 1
+        assert len(await consumer.poll(1, timeout_s=20)) == 1
         await asyncio.sleep(0.2)
         assert max(w.window.message_count for w in consumer._life.owned.works()) <= 50
         assert len(await poll_all(consumer, 999)) == 999
@@ -309,13 +313,14 @@ async def test_everybody_gets_everything_when_broadcasting(topic, producer, clus
     await producer.send_batch([Message(topic, str(n).encode()) for n in range(100)])
     async with make("one") as first, make("two") as second:
         for consumer in (first, second):
+            await consumer.wait_assigned()
             assert len(await poll_all(consumer, 100)) == 100
             assert len(consumer.assignment) == 4
         with pytest.raises(errors.OffsetFileInUse):
             await make("one").start()
     await producer.send(Message(topic, b"after"))
     async with make("one") as successor:
-        assert bodies(await successor.poll()) == ["after"]
+        assert bodies(await successor.poll(timeout_s=20)) == ["after"]
     assert len(list(tmp_path.rglob("offsets.json"))) == 2
 
 
@@ -324,7 +329,7 @@ async def test_nonsense_is_refused(make_consumer):
         make_consumer(model="shouting")
     consumer = make_consumer()
     with pytest.raises(errors.ClientNotRunning):
-        await consumer.poll()
+        await consumer.poll(timeout_s=20)
     with pytest.raises(errors.ClientNotRunning):
         await consumer.commit()
     with pytest.raises(errors.IllegalArgument):

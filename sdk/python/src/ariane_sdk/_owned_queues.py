@@ -21,7 +21,7 @@ from ariane_sdk._settings import ConsumerSettings
 from ariane_sdk._start_position import StartPosition, begin_offsets
 from ariane_sdk._tag_filter import TagFilter
 from ariane_sdk._tasks import loop_for_ever, start_task
-from ariane_sdk.errors import ArianeError, CallError, ServiceUnavailable
+from ariane_sdk.errors import ArianeError, CallError, ConsumerOffsetRefused, ServiceUnavailable
 
 ACQUIRE_RETRY_S: Final = 1.0
 """How long to wait before a broker is asked again where to begin."""
@@ -190,6 +190,7 @@ class OwnedQueues:
         """Store the offsets that have changed.
 
         Raises:
+            ConsumerOffsetRefused: Some were refused; the others are stored.
             CallError: A broker did not store them; the others did.
         """
         by_broker: dict[str, dict[MessageQueue, int]] = defaultdict(dict)
@@ -197,16 +198,20 @@ class OwnedQueues:
             consumer_offset = work.done_offset
             if durable or consumer_offset != work.stored_offset:
                 by_broker[queue.broker_name][queue] = consumer_offset
-        failures = [
-            failure
-            for failure in await asyncio.gather(
-                *(self._store_at(name, offsets, durable) for name, offsets in by_broker.items()),
-                return_exceptions=True,
-            )
-            if failure is not None
-        ]
+        refused: dict[MessageQueue, CallError] = {}
+        failures: list[BaseException] = []
+        for answer in await asyncio.gather(
+            *(self._store_at(name, offsets, durable) for name, offsets in by_broker.items()),
+            return_exceptions=True,
+        ):
+            if isinstance(answer, BaseException):
+                failures.append(answer)
+            else:
+                refused |= answer
         if failures:
             raise failures[0]
+        if refused:
+            raise ConsumerOffsetRefused(refused)
 
     def deliver_nothing_new(self) -> None:
         """Begin to give all queues up: the listener finishes what it has."""
@@ -233,7 +238,8 @@ class OwnedQueues:
 
     async def _store_at(
         self, broker_name: str, offsets: Mapping[MessageQueue, int], durable: bool
-    ) -> None:
+    ) -> dict[MessageQueue, CallError]:
+        """Why some were refused."""
         broker = self._broker(broker_name, next(iter(offsets)).topic)
         refused = await self._keeping.store(broker, offsets, durable=durable)
         for queue, error in refused.items():
@@ -245,6 +251,7 @@ class OwnedQueues:
             work = self._works.get(queue)
             if work is not None and queue not in refused:
                 work.stored_offset = consumer_offset
+        return refused
 
     async def _take_over(
         self, broker_name: str, queues: Sequence[MessageQueue], handover_s: float
