@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from ariane_record import BlockEncoder, ProducerSequence
-from ariane_storage import DamageReason
+from ariane_record.checksum import crc32
+from ariane_storage import BlockRejected, DamageReason
 from ariane_storage.testing import block_of
 
 
@@ -99,4 +103,27 @@ def test_a_whole_batch_stays(bench, read_all):
     store = bench.reopen_after_kill()
     assert len(read_all(store, "flights", 0)) == 2
     assert store.recovery.cut_reason is None
+    store.close()
+
+
+def test_only_the_first_record_may_say_a_sequence(bench):
+    store = bench.open()
+    first, second = batch_of(0, [b"a"]), batch_of(1, [b"b"])
+    encoder = BlockEncoder("flights", size_bytes_max=1 << 20)
+    encoder.add(b"a", properties={"a": "b"}, born_timestamp_ms=1)
+    plain = encoder.finish()
+    for before in (first, plain):
+        records = bytes(before.records) + bytes(second.records)
+        forged = replace(
+            first,
+            records=records,
+            sizes=np.concatenate((before.sizes, second.sizes)),
+            tag_codes=np.zeros(2, np.int32),
+            key_counts=np.zeros(2, np.uint8),
+            key_hashes=np.zeros(0, np.int32),
+            crc32=crc32(records),
+        )
+        with pytest.raises(BlockRejected, match="producer sequence"):
+            store.append_block(forged, 0)
+    assert store.max_offset == 0
     store.close()

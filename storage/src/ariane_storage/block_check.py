@@ -35,6 +35,7 @@ from ariane_record.layout import (
     RECORD_BYTES_MIN,
     TOPIC_V1_BYTES_MAX,
 )
+from ariane_record.producer_sequence import SEQUENCE_PREFIX
 from ariane_storage.errors import BlockRejected
 from ariane_storage.fields import FIELD_STARTS, ByteBuffer, FieldColumn, Int64s
 from ariane_storage.header_bits import HeaderBits
@@ -51,6 +52,7 @@ ALLOWED_FLAGS: Final = int(
 messages are ordinary records of their own topics."""
 
 _PREFIX: Final = np.frombuffer(CRC_PROPERTY_PREFIX, f"V{len(CRC_PROPERTY_PREFIX)}")
+_LATER_SEQUENCE: Final = PROPERTY_VALUE_END + SEQUENCE_PREFIX
 _LENGTHS_WRONG: Final = "its lengths do not add up to its size"
 _BODY_CRC: Final = FIELD_STARTS["body_crc"]
 _BODY_LENGTH: Final = FIELD_STARTS["body_length"]
@@ -137,7 +139,7 @@ def check_block(
     body_lengths = _body_lengths(headers, bits)
     properties_lengths = _check_lengths(records, starts, ends, stride, body_lengths, topic)
     has_checksums = _check_reserved(block, ends, stride, properties_lengths, limits)
-    _check_text(records, ends, stride, properties_lengths, has_checksums=has_checksums)
+    _check_properties(records, ends, stride, properties_lengths, has_checksums=has_checksums)
     checked = CheckedBlock(starts, ends, stride, has_checksums, headers)
     if block.record_crcs is None:
         _check_bodies(block, checked)
@@ -331,7 +333,7 @@ def _check_reserved(
     return False
 
 
-def _check_text(
+def _check_properties(
     records: ByteBuffer,
     ends: Int64s,
     stride: int,
@@ -339,15 +341,10 @@ def _check_text(
     *,
     has_checksums: bool,
 ) -> None:
-    """Properties are UTF-8."""
-    if isinstance(properties_lengths, int):
-        if properties_lengths == 0:
-            return
-        places = ends - properties_lengths
-        encoded = FieldColumn(records, f"V{properties_lengths}", places, stride).get().tobytes()
-    else:
-        edges = map(slice, (ends - properties_lengths).tolist(), ends.tolist())
-        encoded = b"".join(map(memoryview(records).__getitem__, edges))
+    """Properties are UTF-8, and none but the first record says a producer sequence."""
+    encoded = _joined_properties(records, ends, stride, properties_lengths)
+    if has_checksums and _LATER_SEQUENCE in encoded:
+        raise BlockRejected("a producer sequence elsewhere than at the beginning of the batch")
     if encoded.isascii() or (has_checksums and is_text(encoded)):
         # The checksum between two records is ASCII: no character reaches from one into the next.
         return
@@ -355,6 +352,23 @@ def _check_text(
     for position, (end, length) in enumerate(zip(ends.tolist(), lengths.tolist(), strict=True)):
         if not is_text(bytes(records[end - length : end])):
             raise BlockRejected("its properties are not UTF-8", position)
+
+
+def _joined_properties(
+    records: ByteBuffer, ends: Int64s, stride: int, lengths: int | Int64s
+) -> bytes:
+    """The properties of all records, back to back."""
+    if isinstance(lengths, int):
+        if not lengths:
+            return b""
+        return FieldColumn(records, f"V{lengths}", ends - lengths, stride).get().tobytes()
+    length = int(lengths[-1])
+    if length and bool((lengths[1:] == length).all()):
+        # As in a batch of an idempotent producer: the first record says where it stands.
+        rest = FieldColumn(records, f"V{length}", ends[1:] - length, stride).get().tobytes()
+        return bytes(records[int(ends[0] - lengths[0]) : int(ends[0])]) + rest
+    edges = map(slice, (ends - lengths).tolist(), ends.tolist())
+    return b"".join(map(memoryview(records).__getitem__, edges))
 
 
 def is_text(encoded: bytes) -> bool:

@@ -24,6 +24,7 @@ from ariane_record.layout import (
     PROPERTIES_BYTES_MAX,
     RECORD_BYTES_MIN,
 )
+from ariane_record.producer_sequence import stored_sequence
 from ariane_storage.append import OwnedFields, packed_host
 from ariane_storage.block_check import ALLOWED_FLAGS, BlockLimits, counted_topic, is_text
 from ariane_storage.fields import FIELD_STARTS, Int64s
@@ -68,7 +69,10 @@ class FewRecords:
         starts = []
         begin = 0
         for size in sizes:
-            if not _is_sound(records[begin : begin + size], size, magic, topic, block.forwarded):
+            record = records[begin : begin + size]
+            if not _is_sound(record, size, magic, topic, block.forwarded):
+                return None
+            if begin and stored_sequence(record) is not None:
                 return None
             starts.append(begin)
             begin += size
