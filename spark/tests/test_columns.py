@@ -7,7 +7,10 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from ariane_record import BlockEncoder
 from ariane_record.arrow import COLUMN_NAMES
+from ariane_record.columns import decode_columns
+from ariane_record.compression import Compression, body_compressor
 from ariane_sdk import MessageQueue
 from ariane_spark.columns import Detail, Projection, header_schema, message_schema
 from ariane_spark.errors import SchemaIllegal
@@ -134,3 +137,19 @@ def whole(cluster, queue):
 
     cluster.chunk_records = 100
     return QueueRange(queue, 0, len(cluster.queues[queue])), Detail.RECORDS, 1 << 20
+
+
+def test_compressed_bodies_are_as_they_were_sent():
+    encoder = BlockEncoder("orders", size_bytes_max=1 << 20)
+    bodies = [b"a teapot, " * 500] * len(Compression)
+    for kind, body in zip(Compression, bodies, strict=True):
+        stored = body if kind is Compression.NONE else body_compressor(kind, 5)(body)
+        encoder.add(stored, system_flag=kind.system_flag, born_timestamp_ms=1)
+    block = encoder.finish()
+    records = decode_columns(block.records, block.sizes)
+    schema = message_schema(["queueOffset", "body"])
+
+    batch = Projection.of(schema).batch(records, QUEUE)
+
+    assert batch.schema.equals(to_arrow_schema(schema, timezone="UTC"))
+    assert batch.column(1).to_pylist() == bodies

@@ -28,7 +28,7 @@ _numbers = itertools.count()
 @pytest.fixture
 async def filled(cluster):
     """A topic that a table was sent to; the table, and where its rows are."""
-    topic = f"pulled-{next(_numbers)}"
+    topic = f"pulled-columns-{next(_numbers)}"
     count = 3000
     table = pa.table(
         {
@@ -162,7 +162,7 @@ def test_ids_made_of_long_addresses_are_read_from_whole_records():
 
 
 def test_without_a_loop(cluster):
-    topic = f"pulled-{next(_numbers)}"
+    topic = f"pulled-columns-{next(_numbers)}"
     table = pa.table({"body": pa.array([b"%d" % n for n in range(10)])})
 
     with sync.Producer(cluster.name_servers) as producer:

@@ -214,3 +214,16 @@ async def test_consumers_see_bodies_as_they_were(cluster):
         await asyncio.wait_for(done.wait(), 10)
 
     assert got == bodies
+
+
+async def test_brokers_check_the_limit_too(cluster):
+    settings = ProducerSettings(body_bytes_max=8 << 20)
+    async with ClusterClient(cluster.name_servers) as client:
+        await client.create_topic("limits", exists_ok=True)
+    async with Producer(cluster.name_servers, settings=settings) as producer:
+        with pytest.raises(errors.SendError) as caught:
+            await producer.send(Message("limits", bytes((4 << 20) + 70_000)))
+
+    assert caught.value.reason == "MESSAGE_TOO_LARGE"
+    assert not caught.value.outcome_unknown
+    assert not caught.value.retriable
