@@ -31,6 +31,7 @@ WORLD: Final = {
     "storage/src/ariane_storage/commands*": "tools that people run on a closed store",
     "services/admin/src/*": "the command line: a client, run by people",
     "sdk/python/src/ariane_sdk/_clock.py": "the real clock",
+    "sdk/python/src/ariane_sdk/_disk.py": "the real disk",
 }
 """Files in cores that are the world, and what each is."""
 

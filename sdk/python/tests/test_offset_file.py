@@ -108,7 +108,7 @@ async def test_a_disk_that_refuses_is_an_error_and_loses_nothing(tmp_path, monke
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("ariane_sdk._offset_file.os.fsync", refuse)
+        patch.setattr("ariane_sdk._disk.os.fsync", refuse)
         with pytest.raises(errors.CallError, match="No space left"):
             await file.store(None, {QUEUE: 6})
     file.close()

@@ -17,23 +17,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import socket
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Final, Self
 
+from ariane_sdk._disk import Disk, SystemDisk
 from ariane_sdk._log import logger
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._route import BrokerRoute
 from ariane_sdk.errors import CallError, OffsetFileDamaged, OffsetFileInUse
-
-try:
-    import fcntl
-except ImportError:  # pragma: no cover - only where files cannot be locked so.
-    fcntl = None  # type: ignore[assignment]
 
 FOLDER_DEFAULT: Final = ".ariane_offsets"
 FILE_NAME: Final = "offsets.json"
@@ -53,33 +48,46 @@ class OffsetFile:
         path: The file.
     """
 
-    def __init__(self, path: Path, lock: IO[bytes], offsets: dict[MessageQueue, int]) -> None:
+    def __init__(
+        self, path: Path, lock: IO[bytes], offsets: dict[MessageQueue, int], disk: Disk
+    ) -> None:
+        """Take over what ``open`` has found."""
         self.path = path
+        self._disk = disk
         self._lock = lock
         self._offsets = offsets
         self._writing = asyncio.Lock()
 
     @classmethod
-    def open(cls, folder: Path | None, instance_name: str, group: str) -> Self:
+    def open(
+        cls, folder: Path | None, instance_name: str, group: str, disk: Disk | None = None
+    ) -> Self:
         """Open the file of a group, or begin a new one.
 
         Args:
             folder: Below which files are; ``~/.ariane_offsets`` if nothing.
             instance_name: Tells consumers of one host apart that have the same group.
             group: The consumer group.
+            disk: For tests.
 
         Raises:
+            OSError: The disk refuses.
             OffsetFileDamaged: The file and the one before cannot be read.
             OffsetFileInUse: Another consumer uses it.
         """
         host = socket.gethostname().partition(".")[0] or "localhost"
         client = _UNSAFE.sub("_", f"{host}@{instance_name}")
         path = (folder or Path.home() / FOLDER_DEFAULT) / client / _UNSAFE.sub("_", group)
-        path.mkdir(parents=True, exist_ok=True)
         path /= FILE_NAME
-        lock = _lock(path)
+        disk = disk or SystemDisk()
         try:
-            return cls(path, lock, _load(path))
+            lock = disk.lock(path.with_name("offsets.lock"))
+        except BlockingIOError:
+            raise OffsetFileInUse(
+                f"another consumer uses {path}: give each its own instance_name"
+            ) from None
+        try:
+            return cls(path, lock, _load(path, disk), disk)
         except BaseException:
             lock.close()
             raise
@@ -107,7 +115,9 @@ class OffsetFile:
         async with self._writing:
             table = {**self._offsets, **offsets}
             try:
-                await asyncio.to_thread(_replace, self.path, table)
+                text = encode_offsets(table)
+                replace = partial(self._disk.replace, backup=_backup_of(self.path))
+                await asyncio.to_thread(replace, self.path, text)
             except OSError as error:
                 raise CallError(
                     f"{self.path} cannot be written: {error}", retriable=True
@@ -154,26 +164,13 @@ def decode_offsets(text: str) -> dict[MessageQueue, int]:
     return offsets
 
 
-def _lock(path: Path) -> IO[bytes]:
-    lock = path.with_name("offsets.lock").open("wb")
-    if fcntl is not None:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            lock.close()
-            raise OffsetFileInUse(
-                f"another consumer uses {path}: give each its own instance_name"
-            ) from None
-    return lock
-
-
-def _load(path: Path) -> dict[MessageQueue, int]:
+def _load(path: Path, disk: Disk) -> dict[MessageQueue, int]:
     """The newest generation that can be read; nothing only if there was never any."""
-    backup = path.with_name(path.name + ".bak")
+    backup = _backup_of(path)
     troubles = []
     for generation in (path, backup):
         try:
-            offsets = decode_offsets(generation.read_text("utf-8"))
+            offsets = decode_offsets(disk.read(generation))
         except FileNotFoundError:
             continue
         except (OSError, ValueError) as error:
@@ -183,7 +180,7 @@ def _load(path: Path) -> dict[MessageQueue, int]:
             if troubles:
                 logger.warning("going on with the offsets before, of %s", generation)
                 # The next store makes the file the one before; this one must not become that.
-                path.replace(path.with_name(path.name + ".damaged"))
+                disk.move(path, path.with_name(path.name + ".damaged"))
             return offsets
     if troubles:
         raise OffsetFileDamaged(
@@ -193,17 +190,5 @@ def _load(path: Path) -> dict[MessageQueue, int]:
     return {}
 
 
-def _replace(path: Path, offsets: Mapping[MessageQueue, int]) -> None:
-    fresh = path.with_name(path.name + ".tmp")
-    with fresh.open("w", encoding="utf-8") as file:
-        file.write(encode_offsets(offsets))
-        file.flush()
-        os.fsync(file.fileno())
-    with suppress(FileNotFoundError):
-        path.replace(path.with_name(path.name + ".bak"))
-    fresh.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+def _backup_of(path: Path) -> Path:
+    return path.with_name(path.name + ".bak")
