@@ -59,7 +59,7 @@ _BODY_LENGTH: Final = FIELD_STARTS["body_length"]
 _unpack_number = Struct(">I").unpack_from
 _BODY_DIFFERS: Final = "the checksum of the body differs"
 _VALUE_END: Final = PROPERTY_VALUE_END[0]
-SPOT_CHECKS: Final = 8
+SPOT_CHECKS: Final = 4
 """Bodies of a block that are compared with their checksums when the sums of its records came along:
 about so many. A producer that computes them wrongly is found with its first block; one that lies
 spoils its own messages, which a full check would only have refused."""

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ariane_record import RecordBlock
 from ariane_record.block import EMPTY_CRC_PROPERTY
-from ariane_record.checksum import crc32, range_crcs
+from ariane_record.checksum import crc32
 from ariane_record.crc_algebra import (
     CrcFolder,
     bare_crc,
@@ -73,16 +73,14 @@ def check_crcs_of(block: RecordBlock, starts: Int64s, ends: Int64s, chosen: Int6
     Raises:
         BlockRejected: One differs.
     """
-    if not len(chosen):
-        return
-    view = memoryview(block.records)
-    sums = range_crcs(view, starts[chosen], ends[chosen] - CRC_PROPERTY_BYTES)
     crcs = block.record_crcs
     if crcs is None:
         raise AssertionError("only for blocks with sums")
-    differing = np.flatnonzero(sums != crcs[chosen])
-    if len(differing):
-        raise BlockRejected(_DIFFERS, int(chosen[differing[0]]))
+    view = memoryview(block.records)
+    for position in chosen.tolist():
+        covered = view[int(starts[position]) : int(ends[position]) - CRC_PROPERTY_BYTES]
+        if crc32(covered) != int(crcs[position]):
+            raise BlockRejected(_DIFFERS, position)
 
 
 def like_holes(view: memoryview, position: int, size: int, starts: Int64s) -> Int64s:
