@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from ariane_sdk import ClusterClient, Message, Producer, PushConsumer, QueueReader
-from ariane_sdk.errors import ArianeError, RouteNotFound, SendError, TopicNotFound, TopicRefused
+from ariane_sdk.errors import ArianeError, RouteNotFound, SendError, TopicRefused
 
 
 class Traffic:
@@ -193,9 +193,9 @@ async def test_a_topic_is_deleted_while_it_is_in_use(local_cluster, ariane, unti
             assert status == 0
             await until(lambda: _true(len(traffic.failures) > 3))
             assert all(isinstance(error, ArianeError) for error in traffic.failures)
-            assert {type(cause_of(error)) for error in traffic.failures} <= {
-                TopicNotFound,
-                RouteNotFound,
+            assert {cause_of(error).reason for error in traffic.failures} <= {
+                "TOPIC_NOT_FOUND",
+                "ROUTE_NOT_FOUND",
             }
             with pytest.raises(RouteNotFound):
                 await client.route("orders")

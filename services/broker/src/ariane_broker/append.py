@@ -177,12 +177,20 @@ class AppendRecords:
         block = block_of(batch)
         queue = QueueKey(batch.topic, batch.queue_id)
         sequence = batch.sequence
+        config = self._topics.find(batch.topic)
         if sequence is not None:
             # Before anything else: what was stored once is so whatever its topic has become.
-            stored = self._sequences.duplicate_of(queue, sequence, block.count, block.size_bytes)
+            try:
+                stored = self._sequences.duplicate_of(
+                    queue, sequence, block.count, block.size_bytes
+                )
+            except ServiceError:
+                if config is None:
+                    # Its streams went with the topic: that is what is wrong, and no number.
+                    check_place(batch, config)
+                raise
             if stored is not None:
                 return BatchOutcome(appended=_first_result(stored, block), duplicate=True)
-        config = self._topics.find(batch.topic)
         check_place(batch, config)
         check_body_sizes(block, self._body_bytes_max)
         if config is not None:
