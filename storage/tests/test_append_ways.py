@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ariane_record import BlockEncoder, RecordFields, decode_record, encode_block, encode_record
-from ariane_record.checksum import crc32
+from ariane_record.block import RECORD_CRCS_COUNT_MIN
+from ariane_record.checksum import crc32, range_crcs
 from ariane_record.crc_algebra import zero_shift
 from ariane_storage import BlockRejected
 from ariane_storage.append import OwnedFields, PackedRecords
@@ -35,6 +36,13 @@ def block_from(topic, rows):
     return encoder.finish()
 
 
+def summed(block):
+    """A block with the sums of its records, however few they are."""
+    ends = np.cumsum(block.sizes, dtype=np.int64)
+    crcs = range_crcs(memoryview(block.records), ends - block.sizes, ends - 20)
+    return replace(block, record_crcs=crcs)
+
+
 def placed(records, size, owned=OWNED):
     target = memoryview(bytearray(size + 64))
     records.place(target, 32, owned)
@@ -48,14 +56,18 @@ def packed(block):
 
 
 @given(
-    st.lists(messages, min_size=17, max_size=40), st.booleans(), st.sampled_from(["t", "t" * 200])
+    st.lists(messages, min_size=1, max_size=30), st.booleans(), st.sampled_from(["t", "t" * 200])
 )
 def test_sums_that_come_along_lead_to_the_bytes_that_counting_leads_to(rows, even, topic):
-    block = block_from(topic, [rows[0]] * len(rows) if even else rows)
-    assert block.record_crcs is not None
-    counted = replace(block, record_crcs=None)
-    size = block.size_bytes
-    assert placed(packed(block), size) == placed(packed(counted), size)
+    counted = block_from(topic, [rows[0]] * len(rows) if even else rows)
+    size = counted.size_bytes
+    assert placed(packed(summed(counted)), size) == placed(packed(counted), size)
+
+
+def test_encoders_send_the_sums_of_many_records():
+    block = block_from("t", [(b"x" * place, "tag") for place in range(RECORD_CRCS_COUNT_MIN)])
+    assert block.record_crcs.tolist() == summed(block).record_crcs.tolist()
+    assert block_from("t", [(b"x", "tag")] * (RECORD_CRCS_COUNT_MIN - 1)).record_crcs is None
 
 
 @given(st.lists(messages, min_size=1, max_size=FEW), st.sampled_from(["t", "t" * 200]))
@@ -86,7 +98,7 @@ def with_records(block, records):
     return replace(block, records=bytes(records), crc32=crc32(bytes(records)))
 
 
-MANY = block_of("flights", [bytes([place]) * 50 for place in range(20)])
+MANY = summed(block_of("flights", [bytes([place]) * 50 for place in range(20)]))
 STRIDE = int(MANY.sizes[0])
 
 
@@ -190,7 +202,7 @@ def test_what_a_liar_hides_in_a_body_is_never_found(bench):
     place = end + 88  # Of the first body.
     forged = encode_record(RecordFields(topic="secret", body=b"x", commit_log_offset=place))
     bodies = [forged, *[b"y" * len(forged)] * 19]
-    lying = cancelling(block_of("flights", bodies), 0, 1)
+    lying = cancelling(summed(block_of("flights", bodies)), 0, 1)
     store.append_block(lying, 0)
     store.append_block(block_of("other", [b"after"]), 0)
     store = bench.reopen_after_kill()
@@ -202,7 +214,7 @@ def test_what_a_liar_hides_in_a_body_is_never_found(bench):
 def test_a_lie_about_what_looks_like_a_hole_is_found(bench):
     bench.config = replace(bench.config, segment_bytes=1 << 16)
     store = bench.open()
-    hollow = block_of("flights", [b"\x00" * 600] * 20)
+    hollow = summed(block_of("flights", [b"\x00" * 600] * 20))
     with pytest.raises(BlockRejected, match="came along"):
         store.append_block(cancelling(hollow, 0, 1), 0)
     assert store.append_block(hollow, 0).count == 20

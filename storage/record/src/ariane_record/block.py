@@ -60,8 +60,8 @@ KEYS_MAX: Final = 255
 EMPTY_CRC_PROPERTY: Final = CRC_PROPERTY_PREFIX + b"0" * CRC_DIGITS + PROPERTY_VALUE_END
 """Where the broker will write the checksum of the record."""
 
-RECORD_CRCS_COUNT_MIN: Final = 17
-"""Blocks of fewer records go without ``record_crcs``: the broker is faster one by one."""
+RECORD_CRCS_COUNT_MIN: Final = 128
+"""Blocks of fewer records go without ``record_crcs``: the broker computes so few as fast."""
 
 OWN_ARGUMENTS: Final = frozenset(
     {
