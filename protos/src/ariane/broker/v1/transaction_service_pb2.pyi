@@ -206,6 +206,8 @@ class HalfMessage(_message.Message):
     STORE_TIME_FIELD_NUMBER: _builtins.int
     IMMUNITY_DURATION_FIELD_NUMBER: _builtins.int
     QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
+    KEYS_FIELD_NUMBER: _builtins.int
+    PARKED_FIELD_NUMBER: _builtins.int
     transaction_id: _builtins.str
     """Names the transaction."""
     unique_id: _builtins.str
@@ -215,7 +217,9 @@ class HalfMessage(_message.Message):
     producer_group: _builtins.str
     """The producer's group."""
     queue_offset: _builtins.int
-    """Queue offset in the half topic."""
+    """Queue offset in the half topic. Grows when the broker carries the half message forward."""
+    parked: _builtins.bool
+    """Whether it was parked."""
     @_builtins.property
     def store_time(self) -> _timestamp_pb2.Timestamp:
         """When it was stored."""
@@ -223,6 +227,10 @@ class HalfMessage(_message.Message):
     @_builtins.property
     def immunity_duration(self) -> _duration_pb2.Duration:
         """How long it may rest before the first check. Absent: the checker's default."""
+
+    @_builtins.property
+    def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The message's keys, so that people can tell which it is."""
 
     def __init__(
         self,
@@ -234,14 +242,60 @@ class HalfMessage(_message.Message):
         store_time: _timestamp_pb2.Timestamp | None = ...,
         immunity_duration: _duration_pb2.Duration | None = ...,
         queue_offset: _builtins.int = ...,
+        keys: _abc.Iterable[_builtins.str] | None = ...,
+        parked: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["immunity_duration", b"immunity_duration", "store_time", b"store_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["immunity_duration", b"immunity_duration", "producer_group", b"producer_group", "queue_offset", b"queue_offset", "store_time", b"store_time", "topic", b"topic", "transaction_id", b"transaction_id", "unique_id", b"unique_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["immunity_duration", b"immunity_duration", "keys", b"keys", "parked", b"parked", "producer_group", b"producer_group", "queue_offset", b"queue_offset", "store_time", b"store_time", "topic", b"topic", "transaction_id", b"transaction_id", "unique_id", b"unique_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___HalfMessage: _TypeAlias = HalfMessage  # noqa: Y015
+
+@_typing.final
+class ParkTransactionRequest(_message.Message):
+    """Parks a half message."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRANSACTION_ID_FIELD_NUMBER: _builtins.int
+    transaction_id: _builtins.str
+    """Names the transaction."""
+    def __init__(
+        self,
+        *,
+        transaction_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["transaction_id", b"transaction_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ParkTransactionRequest: _TypeAlias = ParkTransactionRequest  # noqa: Y015
+
+@_typing.final
+class ParkTransactionResponse(_message.Message):
+    """Answers a parking."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DUPLICATE_FIELD_NUMBER: _builtins.int
+    duplicate: _builtins.bool
+    """Whether it had been parked before."""
+    def __init__(
+        self,
+        *,
+        duplicate: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duplicate", b"duplicate"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ParkTransactionResponse: _TypeAlias = ParkTransactionResponse  # noqa: Y015
 
 @_typing.final
 class StageBatchRecordsRequest(_message.Message):

@@ -50,6 +50,11 @@ class TransactionServiceStub(object):
                 request_serializer=ariane_dot_broker_dot_v1_dot_transaction__service__pb2.ListHalfMessagesRequest.SerializeToString,
                 response_deserializer=ariane_dot_broker_dot_v1_dot_transaction__service__pb2.ListHalfMessagesResponse.FromString,
                 _registered_method=True)
+        self.ParkTransaction = channel.unary_unary(
+                '/ariane.broker.v1.TransactionService/ParkTransaction',
+                request_serializer=ariane_dot_broker_dot_v1_dot_transaction__service__pb2.ParkTransactionRequest.SerializeToString,
+                response_deserializer=ariane_dot_broker_dot_v1_dot_transaction__service__pb2.ParkTransactionResponse.FromString,
+                _registered_method=True)
         self.StageBatchRecords = channel.unary_unary(
                 '/ariane.broker.v1.TransactionService/StageBatchRecords',
                 request_serializer=ariane_dot_broker_dot_v1_dot_transaction__service__pb2.StageBatchRecordsRequest.SerializeToString,
@@ -97,6 +102,16 @@ class TransactionServiceServicer(object):
     def ListHalfMessages(self, request, context):
         """Lists half messages without an outcome, oldest first.
         Errors: PAGE_TOKEN_INVALID.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ParkTransaction(self, request, context):
+        """Notes that a half message was asked about in vain as often as allowed: a copy goes to the topic
+        TRANS_CHECK_MAX_TIME_TOPIC, once. It stays undecided and invisible; EndTransaction may still
+        decide it. Repeating is harmless. For the checker.
+        Errors: TRANSACTION_NOT_FOUND, TRANSACTION_DECIDED with the outcome that stands.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -150,6 +165,11 @@ def add_TransactionServiceServicer_to_server(servicer, server):
                     servicer.ListHalfMessages,
                     request_deserializer=ariane_dot_broker_dot_v1_dot_transaction__service__pb2.ListHalfMessagesRequest.FromString,
                     response_serializer=ariane_dot_broker_dot_v1_dot_transaction__service__pb2.ListHalfMessagesResponse.SerializeToString,
+            ),
+            'ParkTransaction': grpc.unary_unary_rpc_method_handler(
+                    servicer.ParkTransaction,
+                    request_deserializer=ariane_dot_broker_dot_v1_dot_transaction__service__pb2.ParkTransactionRequest.FromString,
+                    response_serializer=ariane_dot_broker_dot_v1_dot_transaction__service__pb2.ParkTransactionResponse.SerializeToString,
             ),
             'StageBatchRecords': grpc.unary_unary_rpc_method_handler(
                     servicer.StageBatchRecords,
@@ -254,6 +274,33 @@ class TransactionService(object):
             '/ariane.broker.v1.TransactionService/ListHalfMessages',
             ariane_dot_broker_dot_v1_dot_transaction__service__pb2.ListHalfMessagesRequest.SerializeToString,
             ariane_dot_broker_dot_v1_dot_transaction__service__pb2.ListHalfMessagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ParkTransaction(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.broker.v1.TransactionService/ParkTransaction',
+            ariane_dot_broker_dot_v1_dot_transaction__service__pb2.ParkTransactionRequest.SerializeToString,
+            ariane_dot_broker_dot_v1_dot_transaction__service__pb2.ParkTransactionResponse.FromString,
             options,
             channel_credentials,
             insecure,

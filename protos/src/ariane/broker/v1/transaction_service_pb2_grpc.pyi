@@ -47,6 +47,12 @@ class TransactionServiceStub:
     """Lists half messages without an outcome, oldest first.
     Errors: PAGE_TOKEN_INVALID.
     """
+    ParkTransaction: _grpc.UnaryUnaryMultiCallable[_transaction_service_pb2.ParkTransactionRequest, _transaction_service_pb2.ParkTransactionResponse]
+    """Notes that a half message was asked about in vain as often as allowed: a copy goes to the topic
+    TRANS_CHECK_MAX_TIME_TOPIC, once. It stays undecided and invisible; EndTransaction may still
+    decide it. Repeating is harmless. For the checker.
+    Errors: TRANSACTION_NOT_FOUND, TRANSACTION_DECIDED with the outcome that stands.
+    """
     StageBatchRecords: _grpc.UnaryUnaryMultiCallable[_transaction_service_pb2.StageBatchRecordsRequest, _transaction_service_pb2.StageBatchRecordsResponse]
     """Stages records of one task of a batch transaction: stored, visible to nobody.
     Errors: as SendService.AppendRecords; TRANSACTION_DECIDED when the batch is committed already.
@@ -79,6 +85,12 @@ class TransactionServiceAsyncStub(TransactionServiceStub):
     ListHalfMessages: _aio.UnaryUnaryMultiCallable[_transaction_service_pb2.ListHalfMessagesRequest, _transaction_service_pb2.ListHalfMessagesResponse]  # type: ignore[assignment]
     """Lists half messages without an outcome, oldest first.
     Errors: PAGE_TOKEN_INVALID.
+    """
+    ParkTransaction: _aio.UnaryUnaryMultiCallable[_transaction_service_pb2.ParkTransactionRequest, _transaction_service_pb2.ParkTransactionResponse]  # type: ignore[assignment]
+    """Notes that a half message was asked about in vain as often as allowed: a copy goes to the topic
+    TRANS_CHECK_MAX_TIME_TOPIC, once. It stays undecided and invisible; EndTransaction may still
+    decide it. Repeating is harmless. For the checker.
+    Errors: TRANSACTION_NOT_FOUND, TRANSACTION_DECIDED with the outcome that stands.
     """
     StageBatchRecords: _aio.UnaryUnaryMultiCallable[_transaction_service_pb2.StageBatchRecordsRequest, _transaction_service_pb2.StageBatchRecordsResponse]  # type: ignore[assignment]
     """Stages records of one task of a batch transaction: stored, visible to nobody.
@@ -127,6 +139,18 @@ class TransactionServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_transaction_service_pb2.ListHalfMessagesResponse, _abc.Awaitable[_transaction_service_pb2.ListHalfMessagesResponse]]:
         """Lists half messages without an outcome, oldest first.
         Errors: PAGE_TOKEN_INVALID.
+        """
+
+    @_abc_1.abstractmethod
+    def ParkTransaction(
+        self,
+        request: _transaction_service_pb2.ParkTransactionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_transaction_service_pb2.ParkTransactionResponse, _abc.Awaitable[_transaction_service_pb2.ParkTransactionResponse]]:
+        """Notes that a half message was asked about in vain as often as allowed: a copy goes to the topic
+        TRANS_CHECK_MAX_TIME_TOPIC, once. It stays undecided and invisible; EndTransaction may still
+        decide it. Repeating is harmless. For the checker.
+        Errors: TRANSACTION_NOT_FOUND, TRANSACTION_DECIDED with the outcome that stands.
         """
 
     @_abc_1.abstractmethod

@@ -53,6 +53,10 @@ class TransactionServicer(TransactionServiceServicer):
         """Refuse."""
         raise feature_not_available("transactions")
 
+    def ParkTransaction(self, request: Any, context: Any) -> NoReturn:
+        """Refuse."""
+        raise feature_not_available("transactions")
+
     def StageBatchRecords(self, request: Any, context: Any) -> NoReturn:
         """Refuse."""
         raise feature_not_available("batch transactions")
