@@ -31,7 +31,9 @@ async def test_a_snippet_runs(cluster, snippet, monkeypatch, tmp_path):
         # Many groups, so that every queue has something.
         results = await producer.send_batch(
             [
-                Message("orders", b"x", tag="created", keys=("o-1",), message_group=str(number))
+                Message(
+                    "orders", b"x", tag="created", keys=(f"o-{number}",), message_group=str(number)
+                )
                 for number in range(200)
             ]
         )
