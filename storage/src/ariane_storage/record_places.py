@@ -67,6 +67,20 @@ class RecordPlaces:
         places = self.starts + self.born_shift + FIELD_STARTS["store_timestamp"]
         return FieldColumn(self.buffer, ">i8", places, 0).get().astype(np.int64)
 
+    def rows(self, first: int, behind: int) -> RecordPlaces:
+        """Some of the records, by their numbers here."""
+        return RecordPlaces(
+            buffer=self.buffer,
+            starts=self.starts[first:behind],
+            ends=self.ends[first:behind],
+            body_starts=self.body_starts[first:behind],
+            body_ends=self.body_ends[first:behind],
+            topic_starts=self.topic_starts[first:behind],
+            topic_ends=self.topic_ends[first:behind],
+            properties_starts=self.properties_starts[first:behind],
+            born_shift=self.born_shift[first:behind],
+        )
+
     def texts(self, begins: Int64s, ends: Int64s) -> list[bytes]:
         """Ranges of the buffer, copied."""
         ranges = map(slice, begins.tolist(), ends.tolist())

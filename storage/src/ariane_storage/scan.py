@@ -73,6 +73,8 @@ class Damage:
 class Stretch:
     """Valid records of one segment, back to back.
 
+    ``begin`` and ``end`` are those of at least one record.
+
     Attributes:
         segment: Where they lie.
         places: Their parts, as positions in the segment.
@@ -95,6 +97,15 @@ class Stretch:
     def commit_log_offsets(self) -> Int64s:
         """Where each record starts in the commit log."""
         return self.places.starts + self.segment.start
+
+    def between(self, begin: int, end: int) -> Stretch:
+        """Those of its records that start between two commit-log offsets; possibly none."""
+        starts = self.places.starts
+        span = (begin - self.segment.start, end - self.segment.start)
+        first, behind = np.searchsorted(starts, span).tolist()
+        if first == 0 and behind == len(starts):
+            return self
+        return Stretch(self.segment, self.places.rows(first, behind))
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,24 +245,10 @@ def _check(segment: Segment, starts: list[int], end: int) -> tuple[RecordPlaces,
     first_fault = int(np.argmax(faults)) if bool(faults.any()) else len(faults)
     if first_fault < first_unsound:
         reason = DamageReason.POSITION if moved[first_fault] else DamageReason.CHECKSUM
-        return _first(places, first_fault), _Stop(starts[first_fault], reason)
+        return places.rows(0, first_fault), _Stop(starts[first_fault], reason)
     if first_unsound < len(begins):
-        return _first(places, first_unsound), _Stop(starts[first_unsound], DamageReason.STRUCTURE)
+        return places.rows(0, first_unsound), _Stop(starts[first_unsound], DamageReason.STRUCTURE)
     return places, None
-
-
-def _first(places: RecordPlaces, count: int) -> RecordPlaces:
-    return RecordPlaces(
-        buffer=places.buffer,
-        starts=places.starts[:count],
-        ends=places.ends[:count],
-        body_starts=places.body_starts[:count],
-        body_ends=places.body_ends[:count],
-        topic_starts=places.topic_starts[:count],
-        topic_ends=places.topic_ends[:count],
-        properties_starts=places.properties_starts[:count],
-        born_shift=places.born_shift[:count],
-    )
 
 
 def find_record(segment: Segment, position: int) -> int | None:

@@ -7,18 +7,14 @@ they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from ariane_record import ProducerSequence
 from ariane_record.producer_sequence import SEQUENCE_BYTES, SEQUENCE_PREFIX, decode_sequence
-from ariane_storage.commit_log import CommitLog
-from ariane_storage.errors import StorageError
 from ariane_storage.fields import FieldColumn
-from ariane_storage.record_finder import RecordFinder
-from ariane_storage.scan import Stretch, scan
+from ariane_storage.scan import Stretch
 
 _PREFIX: Final = np.frombuffer(SEQUENCE_PREFIX, f"V{len(SEQUENCE_PREFIX)}")
 
@@ -85,35 +81,3 @@ def sequenced_batches(stretch: Stretch) -> list[SequencedBatch]:
         for stored, topic, queue_id, queue_offset, begin, timestamp_ms in columns
         if stored is not None
     ]
-
-
-def batches_of_log(log: CommitLog, begin: int) -> Iterator[list[SequencedBatch]]:
-    """All whole batches from an offset on, some at a time.
-
-    Args:
-        log: The commit log.
-        begin: Where a record starts, or the end of the log.
-    """
-    end = log.write_offset
-    begin = max(begin, log.min_offset)
-    if begin >= end:
-        return
-    for event in scan(log.walk(begin), begin):
-        if isinstance(event, Stretch):
-            found = sequenced_batches(event)
-            yield [batch for batch in found if batch.next_commit_log_offset <= end]
-            if event.end >= end:
-                return
-
-
-def offset_before(log: CommitLog, finder: RecordFinder, timestamp_ms: int) -> int:
-    """The start of a segment below which everything was stored before a time."""
-    for segment in reversed(log.segments):
-        if segment.start >= log.write_offset:
-            continue
-        try:
-            if finder.store_timestamp_at(segment.start) < timestamp_ms:
-                return segment.start
-        except StorageError:
-            continue  # Damaged: an older one will tell.
-    return log.min_offset

@@ -20,6 +20,7 @@ from ariane_storage.clock import Clock, SystemClock
 from ariane_storage.config import StoreConfig
 from ariane_storage.disk import Disk, FileLock
 from ariane_storage.keeper import Keeper
+from ariane_storage.log_walk import offset_before, stretches_of_log
 from ariane_storage.opening import open_parts
 from ariane_storage.os_disk import OsDisk
 from ariane_storage.parts import StoreParts
@@ -28,8 +29,7 @@ from ariane_storage.read import QueueRead
 from ariane_storage.record_finder import RecordFinder
 from ariane_storage.recovery import ProgressCallback, RecoveryReport
 from ariane_storage.retention import RetentionReport
-from ariane_storage.scan import Damage
-from ariane_storage.sequenced_batches import SequencedBatch, batches_of_log, offset_before
+from ariane_storage.scan import Damage, Stretch
 from ariane_storage.store_files import StoreFiles, mark_stopped
 from ariane_storage.time_lookup import TimeBoundary
 
@@ -228,21 +228,19 @@ class Store:
         """
         return self._finder.store_timestamp_at(commit_log_offset)
 
-    def sequenced_batches(
-        self, begin: int | None, *, stored_since_ms: int
-    ) -> Iterator[list[SequencedBatch]]:
-        """The batches of idempotent producers, in the order of the log, some at a time.
+    def stretches(self, begin: int) -> Iterator[Stretch]:
+        """The records of the log, in its order, some at a time: for rebuilding state from them.
 
-        Scans the log: for starting, not for serving.
+        Goes through the log: for starting, not for serving.
 
         Args:
-            begin: Commit-log offset to start from, which was the end of the log once; None for
-                wherever a batch stored at ``stored_since_ms`` can be.
-            stored_since_ms: A time in milliseconds.
+            begin: Commit-log offset to start from, which is or once was the end of the log.
         """
-        if begin is None or begin > self.max_offset:
-            begin = offset_before(self._parts.log, self._finder, stored_since_ms)
-        return batches_of_log(self._parts.log, begin)
+        return stretches_of_log(self._parts.log, begin)
+
+    def offset_before(self, timestamp_ms: int) -> CommitLogOffset:
+        """A commit-log offset, not far back, below which all was stored before a time."""
+        return CommitLogOffset(offset_before(self._parts.log, self._finder, timestamp_ms))
 
     def query_by_key(
         self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = 1 << 62, max_count: int = 32

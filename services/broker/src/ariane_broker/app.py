@@ -72,7 +72,7 @@ def compose_from(outside: Outside) -> BrokerLife:
         group_flush=storing.group_flush,
         saved_offsets=state.saved_offsets,
         keeping=storing.keeping,
-        sequence_keeping=storing.sequence_keeping,
+        log_states=storing.log_states,
         loops=(
             Loop(
                 "expire-clients",
@@ -87,8 +87,8 @@ def compose_from(outside: Outside) -> BrokerLife:
                 clock=clock,
             ),
             Loop(
-                "save-sequences",
-                storing.sequence_keeping.save,
+                "save-log-states",
+                storing.log_states.save,
                 interval_s=settings.producer_save_s,
                 clock=clock,
             ),

@@ -14,11 +14,11 @@ from ariane_broker.client_table import BrokerDraining, ClientTable
 from ariane_broker.errors import STORAGE_RULES
 from ariane_broker.group_flush import GroupFlush
 from ariane_broker.held_requests import HeldRequests
+from ariane_broker.log_states import LogStates
 from ariane_broker.owned_store import OwnedStore
 from ariane_broker.recovery_findings import recovery_findings
 from ariane_broker.registration import Registration
 from ariane_broker.saved_state import SavedState
-from ariane_broker.sequence_keeping import SequenceKeeping
 from ariane_broker.state_files import BrokerState
 from ariane_broker.store_host import store_host
 from ariane_broker.store_keeping import StoreKeeping
@@ -70,7 +70,7 @@ class BrokerLife:
         group_flush: Who waits for the disk.
         saved_offsets: Saves consumer offsets.
         keeping: The loops beside the store.
-        sequence_keeping: Keeps what idempotent producers have stored.
+        log_states: Keeps the state that is rebuilt from the log.
         loops: Other loops, in the order of their stopping.
         threads: Where it waits on its disk.
         grace_seconds: What clients are told it still serves.
@@ -88,7 +88,7 @@ class BrokerLife:
     group_flush: GroupFlush
     saved_offsets: SavedState
     keeping: StoreKeeping
-    sequence_keeping: SequenceKeeping
+    log_states: LogStates
     loops: Sequence[Loop]
     threads: Threads
     grace_seconds: float
@@ -120,7 +120,7 @@ class BrokerLife:
             for finding in recovery_findings(self.store.recovery):
                 _log.warning("recovery_finding", finding=finding)
             await self.state.load(self.store.queues(), self.required_topics)
-            await self.sequence_keeping.restore(self.state.has_topic)
+            await self.log_states.restore(self.state.has_topic)
         except (StorageError, OSError) as error:
             raise StartRefused(str(error)) from error
         _log.info("store_recovered", max_commit_log_offset=self.store.max_offset)
@@ -172,7 +172,7 @@ class BrokerLife:
         await asyncio.to_thread(self.threads.keeper.shutdown)
         try:
             await self.saved_offsets.save()
-            await self.sequence_keeping.save()
+            await self.log_states.save()
         finally:
             # Waits for a recovery that was cut short, too.
             loop = asyncio.get_running_loop()

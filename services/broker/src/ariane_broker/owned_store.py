@@ -16,8 +16,7 @@ from ariane_storage.errors import StoreClosed, StoreFull
 from ariane_storage.read import QueueRead
 from ariane_storage.recovery import RecoveryReport
 from ariane_storage.retention import RetentionReport
-from ariane_storage.scan import Damage
-from ariane_storage.sequenced_batches import SequencedBatch
+from ariane_storage.scan import Damage, Stretch
 from ariane_storage.store import Store
 from ariane_storage.time_lookup import TimeBoundary
 
@@ -138,11 +137,13 @@ class OwnedStore:
             topic, key, begin_ms=begin_ms, end_ms=end_ms, max_count=max_count
         )
 
-    def sequenced_batches(
-        self, begin: int | None, *, stored_since_ms: int
-    ) -> Iterator[list[SequencedBatch]]:
-        """Batches of idempotent producers; see ``Store.sequenced_batches``."""
-        return self._opened.sequenced_batches(begin, stored_since_ms=stored_since_ms)
+    def stretches(self, begin: int) -> Iterator[Stretch]:
+        """The records of the log; see ``Store.stretches``."""
+        return self._opened.stretches(begin)
+
+    def offset_before(self, timestamp_ms: int) -> int:
+        """Below it all was stored before a time."""
+        return self._opened.offset_before(timestamp_ms)
 
     def flush(self) -> int:
         """Force all that is appended to the disk; any thread."""

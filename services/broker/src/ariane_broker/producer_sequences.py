@@ -11,7 +11,7 @@ result. Anything else is refused: a gap, an older epoch, numbers that were used 
 
 A stream that has not been used for a while is forgotten, the one unused for longest when there are
 too many. Its producer then begins anew with a larger epoch, at the price of one refused batch. All
-this is rebuilt from the log (``sequence_keeping``).
+this is rebuilt from the log (``log_states``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.errors import producer_fenced, sequence_gap, sequence_passed
 from ariane_record import ProducerSequence
-from ariane_storage.sequenced_batches import SequencedBatch
+from ariane_storage.scan import Stretch
+from ariane_storage.sequenced_batches import SequencedBatch, sequenced_batches
 
 BATCHES_KEPT: Final = 5
 """Batches of a stream whose results are kept: more than a producer has in flight."""
@@ -85,8 +86,11 @@ class ProducerSequences:
     """The streams of all producers.
 
     Attributes:
+        name: What is kept here, for the log of the process.
         change_count: Grows with every change.
     """
+
+    name: Final = "producer sequences"
 
     def __init__(self, *, now_ms: Callable[[], int], expiry_ms: int, stream_count_max: int) -> None:
         """Know of no producer.
@@ -107,7 +111,7 @@ class ProducerSequences:
         return len(self._streams)
 
     @property
-    def expired_before_ms(self) -> int:
+    def matters_since_ms(self) -> int:
         """Batches stored before this time do not matter any more."""
         return self._now_ms() - self._expiry_ms
 
@@ -154,6 +158,11 @@ class ProducerSequences:
         self.change_count += 1
         if len(self._streams) > self._stream_count_max:
             del self._streams[next(iter(self._streams))]
+
+    def replay(self, stretch: Stretch) -> None:
+        """Take over the batches of a stretch of the log."""
+        for batch in sequenced_batches(stretch):
+            self.restore(batch)
 
     def restore(self, found: SequencedBatch) -> None:
         """Take over a batch that the log has, in the order of the log.
@@ -233,7 +242,7 @@ class ProducerSequences:
         return None
 
     def _is_live(self, stream: Stream) -> bool:
-        return stream.batches[-1].store_timestamp_ms >= self.expired_before_ms
+        return stream.batches[-1].store_timestamp_ms >= self.matters_since_ms
 
     def _forget_expired(self) -> None:
         expired = []

@@ -53,7 +53,7 @@ def changing_room(
     async def forget_topic(topic: str) -> None:
         state.locks.remove_topic(topic)
         if storing.sequences.forget_topic(topic):
-            await storing.sequence_keeping.save()
+            await storing.log_states.save()
         if state.offsets.remove_topic(topic):
             saved_offsets.mark_changed()
             await saved_offsets.save()

@@ -1,4 +1,4 @@
-"""The storing room: the store, who waits on its disk or for messages, what producers stored."""
+"""The storing room: the store, who waits for it, and the state that is rebuilt from its log."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from functools import partial
 from ariane_broker.arrivals import Arrivals
 from ariane_broker.group_flush import GroupFlush
 from ariane_broker.held_requests import HeldRequests
+from ariane_broker.log_states import LogStates
 from ariane_broker.owned_store import OwnedStore
 from ariane_broker.producer_sequences import ProducerSequences
 from ariane_broker.recovery_progress import RecoveryProgress
 from ariane_broker.rooms.outside import Outside
-from ariane_broker.sequence_keeping import SequenceKeeping
 from ariane_broker.settings import BrokerSettings
 from ariane_broker.statistics import BrokerStatistics
 from ariane_broker.store_keeping import FLUSH_TICK_SECONDS, StoreKeeping
@@ -31,7 +31,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StoringRoom:
-    """The store, who waits on its disk or for messages, what producers stored."""
+    """The store, who waits on its disk or for messages, what is rebuilt from the log."""
 
     store: OwnedStore
     held: HeldRequests
@@ -40,7 +40,7 @@ class StoringRoom:
     keeping: StoreKeeping
     statistics: BrokerStatistics
     sequences: ProducerSequences
-    sequence_keeping: SequenceKeeping
+    log_states: LogStates
 
 
 def storing_room(outside: Outside) -> StoringRoom:
@@ -80,10 +80,9 @@ def storing_room(outside: Outside) -> StoringRoom:
         expiry_ms=round(settings.producer_expiry_s * 1000),
         stream_count_max=settings.producer_streams_max,
     )
+    log_states = LogStates(store, threads.state)
     snapshot = StoreFiles(settings.store_path).config / "producerSequences.json"
-    sequence_keeping = SequenceKeeping(
-        sequences, store, StateFile(snapshot, outside.disk), threads.state
-    )
+    log_states.keep(sequences, StateFile(snapshot, outside.disk), "config/producerSequences.json")
     return StoringRoom(
         store=store,
         held=held,
@@ -92,7 +91,7 @@ def storing_room(outside: Outside) -> StoringRoom:
         keeping=keeping,
         statistics=BrokerStatistics(),
         sequences=sequences,
-        sequence_keeping=sequence_keeping,
+        log_states=log_states,
     )
 
 
