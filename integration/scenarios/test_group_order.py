@@ -20,6 +20,7 @@ from ariane_servicekit.processes import LocalCluster
 GROUP = "in-order"
 TOPIC = "steps"
 LEASE_S = 2.0
+STOPPED = os.WSTOPPED | os.WNOWAIT
 SMALL_STORE = (
     *("--segment-bytes", str(64 << 20)),
     # How full the machine's disk is, is not a test's matter.
@@ -147,6 +148,20 @@ async def owner_of(members):
     return (first, second) if first.numbers() else (second, first)
 
 
+async def frozen_in_work(member):
+    """Stop a process while a delivery is in its hands."""
+    async with asyncio.timeout(30):
+        while True:
+            member.signal(signal.SIGSTOP)
+            # A stop is carried out a moment after the signal was sent.
+            stopped = await asyncio.to_thread(os.waitid, os.P_PID, member.process.pid, STOPPED)
+            assert stopped.si_code == os.CLD_STOPPED
+            if len(member.done("begin")) > len(member.done()):
+                return
+            member.signal(signal.SIGCONT)
+            await asyncio.sleep(0.005)
+
+
 async def test_a_killed_owner_is_followed_by_another_member(group_cluster, start_member):
     async with group_cluster(1) as cluster:
         await created_topic(cluster)
@@ -175,7 +190,7 @@ async def test_a_frozen_owner_comes_back_and_stores_nothing(group_cluster, start
         async with start_member(cluster, "a") as a, start_member(cluster, "b") as b:
             sending = asyncio.create_task(send(cluster, 0, 100))
             owner, other = await owner_of((a, b))
-            owner.signal(signal.SIGSTOP)
+            await frozen_in_work(owner)
             await sending
 
             async def other_has_the_rest():

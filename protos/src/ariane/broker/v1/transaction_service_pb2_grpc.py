@@ -108,9 +108,9 @@ class TransactionServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ParkTransaction(self, request, context):
-        """Notes that a half message was asked about in vain as often as allowed: a copy goes to the topic
-        TRANS_CHECK_MAX_TIME_TOPIC, once. It stays undecided and invisible; EndTransaction may still
-        decide it. Repeating is harmless. For the checker.
+        """Notes that a half message was asked about in vain as often as allowed: a copy goes to the
+        broker's topic of parked transactions, once. It stays undecided and invisible; EndTransaction
+        may still decide it. Repeating is harmless. For the checker.
         Errors: TRANSACTION_NOT_FOUND, TRANSACTION_DECIDED with the outcome that stands.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

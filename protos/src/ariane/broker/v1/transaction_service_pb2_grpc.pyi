@@ -48,9 +48,9 @@ class TransactionServiceStub:
     Errors: PAGE_TOKEN_INVALID.
     """
     ParkTransaction: _grpc.UnaryUnaryMultiCallable[_transaction_service_pb2.ParkTransactionRequest, _transaction_service_pb2.ParkTransactionResponse]
-    """Notes that a half message was asked about in vain as often as allowed: a copy goes to the topic
-    TRANS_CHECK_MAX_TIME_TOPIC, once. It stays undecided and invisible; EndTransaction may still
-    decide it. Repeating is harmless. For the checker.
+    """Notes that a half message was asked about in vain as often as allowed: a copy goes to the
+    broker's topic of parked transactions, once. It stays undecided and invisible; EndTransaction
+    may still decide it. Repeating is harmless. For the checker.
     Errors: TRANSACTION_NOT_FOUND, TRANSACTION_DECIDED with the outcome that stands.
     """
     StageBatchRecords: _grpc.UnaryUnaryMultiCallable[_transaction_service_pb2.StageBatchRecordsRequest, _transaction_service_pb2.StageBatchRecordsResponse]
@@ -87,9 +87,9 @@ class TransactionServiceAsyncStub(TransactionServiceStub):
     Errors: PAGE_TOKEN_INVALID.
     """
     ParkTransaction: _aio.UnaryUnaryMultiCallable[_transaction_service_pb2.ParkTransactionRequest, _transaction_service_pb2.ParkTransactionResponse]  # type: ignore[assignment]
-    """Notes that a half message was asked about in vain as often as allowed: a copy goes to the topic
-    TRANS_CHECK_MAX_TIME_TOPIC, once. It stays undecided and invisible; EndTransaction may still
-    decide it. Repeating is harmless. For the checker.
+    """Notes that a half message was asked about in vain as often as allowed: a copy goes to the
+    broker's topic of parked transactions, once. It stays undecided and invisible; EndTransaction
+    may still decide it. Repeating is harmless. For the checker.
     Errors: TRANSACTION_NOT_FOUND, TRANSACTION_DECIDED with the outcome that stands.
     """
     StageBatchRecords: _aio.UnaryUnaryMultiCallable[_transaction_service_pb2.StageBatchRecordsRequest, _transaction_service_pb2.StageBatchRecordsResponse]  # type: ignore[assignment]
@@ -147,9 +147,9 @@ class TransactionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _transaction_service_pb2.ParkTransactionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_transaction_service_pb2.ParkTransactionResponse, _abc.Awaitable[_transaction_service_pb2.ParkTransactionResponse]]:
-        """Notes that a half message was asked about in vain as often as allowed: a copy goes to the topic
-        TRANS_CHECK_MAX_TIME_TOPIC, once. It stays undecided and invisible; EndTransaction may still
-        decide it. Repeating is harmless. For the checker.
+        """Notes that a half message was asked about in vain as often as allowed: a copy goes to the
+        broker's topic of parked transactions, once. It stays undecided and invisible; EndTransaction
+        may still decide it. Repeating is harmless. For the checker.
         Errors: TRANSACTION_NOT_FOUND, TRANSACTION_DECIDED with the outcome that stands.
         """
 
