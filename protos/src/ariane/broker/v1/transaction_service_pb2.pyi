@@ -4,6 +4,7 @@ isort:skip_file
 """
 
 from ariane.broker.v1 import client_service_pb2 as _client_service_pb2
+from ariane.common.v1 import message_pb2 as _message_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
@@ -66,16 +67,30 @@ class EndTransactionResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     OUTCOME_FIELD_NUMBER: _builtins.int
+    POSITION_FIELD_NUMBER: _builtins.int
+    ACKNOWLEDGED_LEVEL_FIELD_NUMBER: _builtins.int
+    DUPLICATE_FIELD_NUMBER: _builtins.int
     outcome: _client_service_pb2.TransactionOutcome.ValueType
     """The outcome that stands."""
+    acknowledged_level: _message_pb2.AcknowledgedLevel.ValueType
+    """How safe the outcome is now."""
+    duplicate: _builtins.bool
+    """Whether the transaction had this outcome before."""
+    @_builtins.property
+    def position(self) -> _message_pb2.StoredPosition:
+        """Where the message lies that a commit made visible. Absent after a rollback."""
+
     def __init__(
         self,
         *,
         outcome: _client_service_pb2.TransactionOutcome.ValueType = ...,
+        position: _message_pb2.StoredPosition | None = ...,
+        acknowledged_level: _message_pb2.AcknowledgedLevel.ValueType = ...,
+        duplicate: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["position", b"position"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["outcome", b"outcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged_level", b"acknowledged_level", "duplicate", b"duplicate", "outcome", b"outcome", "position", b"position"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -147,19 +162,25 @@ class ListHalfMessagesRequest(_message.Message):
 
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    BEGIN_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """At most this many, 1 to 1000; 0 means 100."""
     page_token: _builtins.str
     """Where to go on: `next_page_token` of the page before, empty for the first."""
+    begin_queue_offset: _builtins.int
+    """Only those at or behind this queue offset of the half topic: whoever follows it asks for what
+    is new. 0: all.
+    """
     def __init__(
         self,
         *,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        begin_queue_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_queue_offset", b"begin_queue_offset", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -173,21 +194,37 @@ class ListHalfMessagesResponse(_message.Message):
 
     HALF_MESSAGES_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    HALF_QUEUE_OFFSET_END_FIELD_NUMBER: _builtins.int
+    OP_QUEUE_OFFSET_END_FIELD_NUMBER: _builtins.int
+    ANSWER_TIME_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Empty at the end."""
+    half_queue_offset_end: _builtins.int
+    """How much of the half topic this answer takes in: its readable end, exclusive."""
+    op_queue_offset_end: _builtins.int
+    """How much of the op topic this answer takes in: its readable end, exclusive. While neither end
+    moves, no half message came and none was decided.
+    """
     @_builtins.property
     def half_messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___HalfMessage]:
-        """Half messages, oldest first."""
+        """Half messages, by queue offset."""
+
+    @_builtins.property
+    def answer_time(self) -> _timestamp_pb2.Timestamp:
+        """The broker's clock, so that ages are told by the clock that stored."""
 
     def __init__(
         self,
         *,
         half_messages: _abc.Iterable[Global___HalfMessage] | None = ...,
         next_page_token: _builtins.str = ...,
+        half_queue_offset_end: _builtins.int = ...,
+        op_queue_offset_end: _builtins.int = ...,
+        answer_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer_time", b"answer_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["half_messages", b"half_messages", "next_page_token", b"next_page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_time", b"answer_time", "half_messages", b"half_messages", "half_queue_offset_end", b"half_queue_offset_end", "next_page_token", b"next_page_token", "op_queue_offset_end", b"op_queue_offset_end"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -260,16 +297,20 @@ class ParkTransactionRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TRANSACTION_ID_FIELD_NUMBER: _builtins.int
+    CHECK_COUNT_FIELD_NUMBER: _builtins.int
     transaction_id: _builtins.str
     """Names the transaction."""
+    check_count: _builtins.int
+    """How often it was asked about; stands in the copy, for people."""
     def __init__(
         self,
         *,
         transaction_id: _builtins.str = ...,
+        check_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["transaction_id", b"transaction_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["check_count", b"check_count", "transaction_id", b"transaction_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -100,7 +100,7 @@ class TransactionServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListHalfMessages(self, request, context):
-        """Lists half messages without an outcome, oldest first.
+        """Lists half messages without an outcome, by queue offset in the half topic.
         Errors: PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

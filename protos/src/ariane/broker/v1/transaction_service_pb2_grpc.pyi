@@ -44,7 +44,7 @@ class TransactionServiceStub:
     the group lives here.
     """
     ListHalfMessages: _grpc.UnaryUnaryMultiCallable[_transaction_service_pb2.ListHalfMessagesRequest, _transaction_service_pb2.ListHalfMessagesResponse]
-    """Lists half messages without an outcome, oldest first.
+    """Lists half messages without an outcome, by queue offset in the half topic.
     Errors: PAGE_TOKEN_INVALID.
     """
     ParkTransaction: _grpc.UnaryUnaryMultiCallable[_transaction_service_pb2.ParkTransactionRequest, _transaction_service_pb2.ParkTransactionResponse]
@@ -83,7 +83,7 @@ class TransactionServiceAsyncStub(TransactionServiceStub):
     the group lives here.
     """
     ListHalfMessages: _aio.UnaryUnaryMultiCallable[_transaction_service_pb2.ListHalfMessagesRequest, _transaction_service_pb2.ListHalfMessagesResponse]  # type: ignore[assignment]
-    """Lists half messages without an outcome, oldest first.
+    """Lists half messages without an outcome, by queue offset in the half topic.
     Errors: PAGE_TOKEN_INVALID.
     """
     ParkTransaction: _aio.UnaryUnaryMultiCallable[_transaction_service_pb2.ParkTransactionRequest, _transaction_service_pb2.ParkTransactionResponse]  # type: ignore[assignment]
@@ -137,7 +137,7 @@ class TransactionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _transaction_service_pb2.ListHalfMessagesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_transaction_service_pb2.ListHalfMessagesResponse, _abc.Awaitable[_transaction_service_pb2.ListHalfMessagesResponse]]:
-        """Lists half messages without an outcome, oldest first.
+        """Lists half messages without an outcome, by queue offset in the half topic.
         Errors: PAGE_TOKEN_INVALID.
         """
 
