@@ -21,6 +21,7 @@ async def test_groups_wait_for_their_broker(tmp_path):
         assert {result.message_queue.broker_name for result in before} == {"broker-a", "broker-b"}
         here.brokers[1].terminate()
         await here.brokers[1].wait()
+        await cluster.create_topic("trades", queue_count=2, fifo=True, exists_ok=True)
         async with Producer(here.name_servers) as producer:
             assert (await cluster.route("trades")).group_queues == route.group_queues
             sending = asyncio.create_task(producer.send_batch(messages()))
@@ -31,6 +32,9 @@ async def test_groups_wait_for_their_broker(tmp_path):
             await here.brokers[1].restart()
             after = await sending
         assert [r.message_queue for r in after] == [r.message_queue for r in before]
+        await cluster.forget_queue_order("trades")
+        assert not (await cluster.route("trades")).queue_order
+        await cluster.keep_queue_order("trades")
         await cluster.delete_topic("trades")
         await cluster.create_topic("trades", queue_count=1)
         created = await cluster.route("trades")

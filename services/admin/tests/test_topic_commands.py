@@ -75,3 +75,44 @@ def test_a_topic_takes_only_what_it_is_for(ariane, lines):
     ariane("topic", "create", "delayed-only", "--type", "delay")
     err = ariane("produce", "delayed-only", lines("now"), status=ExitStatus.REFUSED)
     assert "delayed-only" in err
+
+
+def test_a_fifo_topic_keeps_the_order_of_its_queues(ariane, ariane_json):
+    ariane("topic", "create", "trades", "--queues", "2", "--type", "fifo")
+    fixed = ariane_json("topic", "order", "trades")
+    assert fixed == {
+        "topic": "trades",
+        "queue_order": "broker-a:2;broker-b:2",
+        "brokers": [
+            {"broker": "broker-a", "queues": 2, "live": 2},
+            {"broker": "broker-b", "queues": 2, "live": 2},
+        ],
+    }
+    assert "broker-a:2;broker-b:2" in ariane("topic", "order", "trades")
+    shown = ariane_json("topic", "show", "trades")
+    assert [row["order_place"] for row in shown] == [0, 1, 2, 3]
+    assert "order place" in ariane("topic", "show", "trades")
+
+
+def test_an_order_changes_only_when_somebody_says_so(ariane, ariane_json):
+    ariane("topic", "create", "grown", "--queues", "1", "--type", "fifo")
+    ariane("topic", "update", "grown", "--write-queues", "2", "--read-queues", "2")
+    ariane("topic", "create", "grown", "--queues", "2", "--type", "fifo", "--exists-ok")
+    kept = ariane_json("topic", "order", "grown")
+    assert kept["queue_order"] == "broker-a:1;broker-b:1"
+    assert [row["live"] for row in kept["brokers"]] == [2, 2]
+    places = [row["order_place"] for row in ariane_json("topic", "show", "grown")]
+    assert places == [0, None, 1, None]
+    assert "--yes" in ariane("topic", "order", "grown", "--set", status=ExitStatus.USAGE)
+    fixed = ariane_json("topic", "order", "grown", "--set", "--yes")
+    assert fixed["queue_order"] == "broker-a:2;broker-b:2"
+    cleared = ariane_json("topic", "order", "grown", "--clear", "--yes")
+    assert cleared["queue_order"] == ""
+    assert [row["queues"] for row in cleared["brokers"]] == [0, 0]
+    assert "order place" not in ariane("topic", "show", "grown")
+
+
+def test_orders_that_make_no_sense(ariane):
+    ariane("topic", "order", "nowhere", status=ExitStatus.NOT_FOUND)
+    ariane("topic", "create", "plain")
+    ariane("topic", "order", "plain", "--set", "--clear", status=ExitStatus.USAGE)

@@ -143,7 +143,8 @@ class ClusterClient(StatelessClient):
                     raise
 
         await self._at_every_primary(create)
-        if fifo:
+        # An order that stands is not drawn anew: a broker may just be away.
+        if fifo and not (await self.route(topic)).queue_order:
             await self.keep_queue_order(topic)
 
     async def keep_queue_order(self, topic: str) -> Route:
@@ -160,6 +161,16 @@ class ClusterClient(StatelessClient):
         counts = {broker.broker_name: broker.write_queue_count for broker in route.brokers}
         await self._queue_orders().put(topic, counts)
         return await self.route(topic)
+
+    async def forget_queue_order(self, topic: str) -> None:
+        """Divide the message groups of a topic among the queues that live, from now on.
+
+        Groups move whenever a broker comes or goes then. Harmless when there is no order.
+
+        Raises:
+            CallError: A name server did not forget it; others may have.
+        """
+        await self._queue_orders().delete(checked_topic(topic))
 
     def _queue_orders(self) -> QueueOrders:
         return QueueOrders(self._session.connections, self._addresses, self._call_timeout_s)

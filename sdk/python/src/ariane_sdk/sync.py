@@ -363,6 +363,7 @@ class ClusterClient(ClosingClient[_cluster_client.ClusterClient]):
 
     create_topic = blocking(_cluster_client.ClusterClient.create_topic)
     keep_queue_order = blocking(_cluster_client.ClusterClient.keep_queue_order)
+    forget_queue_order = blocking(_cluster_client.ClusterClient.forget_queue_order)
     delete_topic = blocking(_cluster_client.ClusterClient.delete_topic)
     list_topics = blocking(_cluster_client.ClusterClient.list_topics)
     list_brokers = blocking(_cluster_client.ClusterClient.list_brokers)

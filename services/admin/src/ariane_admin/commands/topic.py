@@ -14,6 +14,7 @@ from ariane.broker.v1.topic_service_pb2 import (
     Topic,
     UpdateTopicRequest,
 )
+from ariane.common.v1.message_pb2 import MESSAGE_TYPE_FIFO
 from ariane.namesrv.v1 import route_pb2
 from ariane_admin.cluster_doors import (
     CALL_SECONDS_MAX,
@@ -22,6 +23,7 @@ from ariane_admin.cluster_doors import (
     ask_each,
     broker_peer,
 )
+from ariane_admin.commands.topic_order import order, places_in_order
 from ariane_admin.confirmation import confirm, yes_option
 from ariane_admin.connection import name_servers_option, run_async
 from ariane_admin.output import Output, output_option
@@ -40,12 +42,16 @@ if TYPE_CHECKING:
     from ariane.common.v1 import message_pb2
 
 _QUEUES = click.IntRange(1, QUEUES_MAX)
+_QUEUE_COLUMNS = ("broker", "address", "queue_id", "min_offset", "max_offset", "messages")
 _LAYOUT_COLUMNS = ("broker", "read_queues", "write_queues", "permission", "type", "version")
 
 
 @click.group()
 def topic() -> None:
     """Create, change and delete topics, and look at them."""
+
+
+topic.add_command(order)
 
 
 @topic.command("create")
@@ -89,6 +95,9 @@ def create(
 ) -> None:
     """Create topic NAME on every broker, with as many queues on each.
 
+    Of type fifo, it keeps the order of its queues, also while a broker is away (ariane topic
+    order).
+
     \b
     Examples:
       ariane topic create orders --queues 8
@@ -116,6 +125,11 @@ def create(
                         raise
 
             await ask_each(await doors.primaries(broker_names, cluster_name=cluster_name), at)
+            if (
+                message_type == MESSAGE_TYPE_FIFO
+                and not (await doors.client.route(name)).queue_order
+            ):
+                await doors.client.keep_queue_order(name)
 
     run_async(ask())
     output.done(f"Topic {name} is there.", {"topic": name})
@@ -148,6 +162,8 @@ def list_topics(*, system: bool, name_servers: str, output: Output) -> None:
 def show(*, name: str, brokers: bool, name_servers: str, output: Output) -> None:
     """Show the message queues of topic NAME, and how many messages each keeps.
 
+    Where message groups are divided among them in a fixed order, the place of each in it.
+
     \b
     Examples:
       ariane topic show orders
@@ -156,10 +172,9 @@ def show(*, name: str, brokers: bool, name_servers: str, output: Output) -> None
     if brokers:
         output.rows(_LAYOUT_COLUMNS, run_async(_layout(name_servers, name)))
         return
-    output.rows(
-        ["broker", "address", "queue_id", "min_offset", "max_offset", "messages"],
-        run_async(_queues(name_servers, name)),
-    )
+    queues = run_async(_queues(name_servers, name))
+    ordered = any(queue["order_place"] is not None for queue in queues)
+    output.rows((*_QUEUE_COLUMNS, "order_place") if ordered else _QUEUE_COLUMNS, queues)
 
 
 @topic.command("update")
@@ -274,6 +289,7 @@ async def _queues(name_servers: str, name: str) -> list[Mapping[str, object]]:
     async with ClusterClient(name_servers) as cluster, QueueReader(name_servers) as reader:
         route = await cluster.route(name)
         addresses = {broker.broker_name: broker.read_address for broker in route.brokers}
+        places = places_in_order(route)
         bounds = await reader.bounds(name)
         return [
             {
@@ -283,6 +299,7 @@ async def _queues(name_servers: str, name: str) -> list[Mapping[str, object]]:
                 "min_offset": begin,
                 "max_offset": end,
                 "messages": end - begin,
+                "order_place": places.get(queue),
             }
             for queue, (begin, end) in sorted(bounds.items())
         ]
