@@ -148,18 +148,27 @@ async def owner_of(members):
     return (first, second) if first.numbers() else (second, first)
 
 
-async def frozen_in_work(member):
-    """Stop a process while a delivery is in its hands."""
-    async with asyncio.timeout(30):
+def at_work(members):
+    """Who has a delivery in its hands."""
+    return next((m for m in members if len(m.done("begin")) > len(m.done())), None)
+
+
+async def frozen_in_work(members, cluster):
+    """Stop the owner while a delivery is in its hands: it, and where the numbers sent end."""
+    end = 0
+    async with asyncio.timeout(30), Producer(cluster.name_servers) as producer:
         while True:
-            member.signal(signal.SIGSTOP)
-            # A stop is carried out a moment after the signal was sent.
-            stopped = await asyncio.to_thread(os.waitid, os.P_PID, member.process.pid, STOPPED)
-            assert stopped.si_code == os.CLD_STOPPED
-            if len(member.done("begin")) > len(member.done()):
-                return
-            member.signal(signal.SIGCONT)
-            await asyncio.sleep(0.005)
+            await producer.send(Message(TOPIC, str(end).encode(), message_group="all"))
+            end += 1
+            while not any(end - 1 in member.numbers() for member in members):
+                if owner := at_work(members):
+                    owner.signal(signal.SIGSTOP)
+                    # A stop is carried out a moment after the signal was sent.
+                    await asyncio.to_thread(os.waitid, os.P_PID, owner.process.pid, STOPPED)
+                    if at_work([owner]):
+                        return owner, end
+                    owner.signal(signal.SIGCONT)
+                await asyncio.sleep(0.001)
 
 
 async def test_a_killed_owner_is_followed_by_another_member(group_cluster, start_member):
@@ -188,18 +197,17 @@ async def test_a_frozen_owner_comes_back_and_stores_nothing(group_cluster, start
     async with group_cluster(1) as cluster:
         await created_topic(cluster)
         async with start_member(cluster, "a") as a, start_member(cluster, "b") as b:
-            sending = asyncio.create_task(send(cluster, 0, 100))
-            owner, other = await owner_of((a, b))
-            await frozen_in_work(owner)
-            await sending
+            owner, end = await frozen_in_work((a, b), cluster)
+            other = b if owner is a else a
+            await send(cluster, end, end + 50)
 
             async def other_has_the_rest():
-                return 99 in other.numbers()
+                return end + 49 in other.numbers()
 
             await until(other_has_the_rest)
 
             async def all_stored():
-                return await stored_sum(cluster) == 100
+                return await stored_sum(cluster) == end + 50
 
             await until(all_stored)
             frozen = len(owner.done())
@@ -210,14 +218,14 @@ async def test_a_frozen_owner_comes_back_and_stores_nothing(group_cluster, start
 
             await until(refused)
             # What it had in hand it may have finished; nothing else was begun, nothing stored.
-            await send(cluster, 100, 140)
+            await send(cluster, end + 50, end + 90)
 
             async def all_done():
-                return set(range(140)) <= owner.numbers() | other.numbers()
+                return set(range(end + 90)) <= owner.numbers() | other.numbers()
 
             await until(all_done)
-            assert await stored_sum(cluster) >= 100
-            assert len([h for h in owner.done() if h.numbers[0] < 100]) <= frozen + 1
+            assert await stored_sum(cluster) >= end + 50
+            assert len([h for h in owner.done() if h.numbers[0] < end + 50]) <= frozen + 1
             check_order_of(a, b)
 
 
