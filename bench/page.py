@@ -15,6 +15,8 @@ from measure import RESULTS_PATH
 PAGE_PATH = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 _TITLES = {
     "append": "Append",
+    "columns": "Columns in and out",
+    "latency": "From sender to listener",
     "store": "Reading, finding, recovering, many queues",
 }
 _FRONT = """# Benchmarks
@@ -50,7 +52,7 @@ def _section(title: str, kept: dict[str, Any]) -> Iterator[str]:
 def _line(row: dict[str, Any]) -> str:
     unit = row["unit"].replace("us/", "µs/")
     goal = "" if row["goal"] is None else f"{row['goal']:.2f}"
-    extra = ", ".join(f"{value:,.0f} {name}" for name, value in row["extra"].items())
+    extra = ", ".join(f"{_rounded(value)} {name}" for name, value in row["extra"].items())
     cells = (
         row["work"],
         f"{_figure(row['ours'])} {unit}",
@@ -60,6 +62,11 @@ def _line(row: dict[str, Any]) -> str:
         extra,
     )
     return f"| {' | '.join(cells)} |"
+
+
+def _rounded(value: float) -> str:
+    """Whole where it is large."""
+    return f"{value:,.0f}" if value >= 20 else f"{value:.2g}"
 
 
 def _figure(value: float) -> str:

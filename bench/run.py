@@ -12,6 +12,8 @@ import argparse
 from collections.abc import Callable
 
 import append
+import columns
+import latency
 import store
 from measure import Row, table_of, write_results
 from page import write_page
@@ -22,7 +24,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer sizes and pairs, nothing kept")
     quick = parser.parse_args().quick
-    benches: dict[str, Callable[..., list[Row]]] = {"append": append.rows, "store": store.rows}
+    benches: dict[str, Callable[..., list[Row]]] = {
+        "append": append.rows,
+        "columns": columns.rows,
+        "latency": latency.rows,
+        "store": store.rows,
+    }
     measured: list[Row] = []
     for name, bench in benches.items():
         rows = bench(pairs=3 if quick else 9, quick=quick)
