@@ -1,0 +1,298 @@
+"""Checks: which are due, and what came of them.
+
+Every write is made under the lease's fencing token. A check is counted before it is asked: a
+checker that dies in between has used it up, and nobody is asked more often than allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    and_,
+    case,
+    delete,
+    func,
+    insert,
+    literal,
+    select,
+    update,
+)
+
+from ariane_txn_checker.database.engine import Database
+from ariane_txn_checker.database.leases import fence
+from ariane_txn_checker.database.rows import key_values, of_broker, of_transaction, transaction_of
+from ariane_txn_checker.database.tables import CHECK, TRANSACTION
+from ariane_txn_checker.transaction import (
+    FORGOTTEN_CAUSE,
+    OPERATOR,
+    Answer,
+    CheckedTransaction,
+    Lease,
+    Outcome,
+    State,
+    TransactionKey,
+)
+
+_OPEN: Final = (State.WAITING, State.ASKING, State.PARKED)
+
+
+class CheckStore:
+    """Checks, and what came of them."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def due(
+        self,
+        lease: Lease,
+        *,
+        limit: int,
+        group_limit: int,
+        busy_groups: Collection[str],
+        busy_ids: Collection[str],
+    ) -> Sequence[CheckedTransaction]:
+        """Transactions that something is to be done about now.
+
+        Those that were asked about least come first, and no producer group crowds out another: an
+        unanswerable one has nobody wait behind it.
+
+        Args:
+            lease: Whose broker is meant; nothing is written.
+            limit: At most so many.
+            group_limit: At most so many of one producer group.
+            busy_groups: Groups that have their share in work already.
+            busy_ids: Transactions in work.
+        """
+        rank = (
+            func.row_number()
+            .over(
+                partition_by=TRANSACTION.c.producer_group,
+                order_by=(TRANSACTION.c.check_count, TRANSACTION.c.next_check_ms),
+            )
+            .label("rank")
+        )
+        waiting = and_(
+            of_broker(TRANSACTION, lease.broker),
+            TRANSACTION.c.next_check_ms <= self._database.now,
+            TRANSACTION.c.producer_group.not_in(busy_groups),
+            TRANSACTION.c.transaction_id.not_in(busy_ids),
+        )
+        ranked = select(TRANSACTION, rank).where(waiting).subquery()
+        query = (
+            select(ranked)
+            .where(ranked.c.rank <= group_limit)
+            .order_by(ranked.c.rank, ranked.c.check_count, ranked.c.next_check_ms)
+            .limit(limit)
+        )
+        with self._database.reading() as connection:
+            return [transaction_of(row) for row in connection.execute(query)]
+
+    def next_due_in_ms(self, lease: Lease) -> int | None:
+        """In how many milliseconds something is due, 0 for now. None: nothing waits."""
+        soonest = select(func.min(TRANSACTION.c.next_check_ms) - self._database.now).where(
+            of_broker(TRANSACTION, lease.broker)
+        )
+        with self._database.reading() as connection:
+            wait_ms: int | None = connection.scalar(soonest)
+        return None if wait_ms is None else max(0, wait_ms)
+
+    def begin_check(self, lease: Lease, key: TransactionKey, *, interval_ms: int) -> int | None:
+        """Count a check that is about to be asked; the next one is due after the interval.
+
+        Returns:
+            The check's number. None: it is not to be asked about any more.
+
+        Raises:
+            LeaseLost: Another checker looks after the broker now.
+        """
+        now = self._database.now
+        with self._database.writing() as connection:
+            fence(connection, lease)
+            begun = connection.execute(
+                update(TRANSACTION)
+                .where(
+                    of_transaction(TRANSACTION, key),
+                    TRANSACTION.c.state.in_((State.WAITING, State.ASKING)),
+                    TRANSACTION.c.next_check_ms <= now,
+                )
+                .values(
+                    state=State.ASKING,
+                    check_count=TRANSACTION.c.check_count + 1,
+                    check_number_last=TRANSACTION.c.check_number_last + 1,
+                    next_check_ms=now + interval_ms,
+                )
+            ).rowcount
+            if not begun:
+                return None
+            number: int = connection.execute(
+                select(TRANSACTION.c.check_number_last).where(of_transaction(TRANSACTION, key))
+            ).scalar_one()
+            connection.execute(
+                insert(CHECK).values(
+                    **key_values(key),
+                    check_number=number,
+                    ask_ms=now,
+                    answer=Outcome.UNSPECIFIED,
+                    client_id="",
+                    checker_id=lease.checker_id,
+                    failure_reason="",
+                )
+            )
+            return number
+
+    def end_check(
+        self, lease: Lease, key: TransactionKey, check_number: int, answer: Answer | str
+    ) -> None:
+        """Note what came of a check that did not end the transaction, or is about to.
+
+        Args:
+            lease: Under which is written.
+            key: The transaction.
+            check_number: As it was begun.
+            answer: What the producer said, or the reason why nobody did.
+
+        Raises:
+            LeaseLost: Another checker looks after the broker now.
+        """
+        values: dict[str, Any]
+        if isinstance(answer, Answer):
+            values = {
+                "answer": answer.outcome,
+                "client_id": answer.client_id,
+                "answer_ms": self._database.now,
+            }
+        else:
+            values = {"failure_reason": answer}
+        with self._database.writing() as connection:
+            fence(connection, lease)
+            this = and_(of_transaction(CHECK, key), CHECK.c.check_number == check_number)
+            connection.execute(update(CHECK).where(this).values(values))
+            connection.execute(
+                update(TRANSACTION)
+                .where(of_transaction(TRANSACTION, key), TRANSACTION.c.state == State.ASKING)
+                .values(state=State.WAITING)
+            )
+
+    def undo_check(
+        self, lease: Lease, key: TransactionKey, check_number: int, *, wait_ms: int
+    ) -> None:
+        """Take back a check that surely reached no producer; it is due again after a while.
+
+        Raises:
+            LeaseLost: Another checker looks after the broker now.
+        """
+        with self._database.writing() as connection:
+            fence(connection, lease)
+            this = and_(of_transaction(CHECK, key), CHECK.c.check_number == check_number)
+            if connection.execute(delete(CHECK).where(this)).rowcount:
+                connection.execute(
+                    update(TRANSACTION)
+                    .where(of_transaction(TRANSACTION, key), TRANSACTION.c.state == State.ASKING)
+                    .values(
+                        state=State.WAITING,
+                        check_count=TRANSACTION.c.check_count - 1,
+                        next_check_ms=self._database.now + wait_ms,
+                    )
+                )
+
+    def postpone(self, lease: Lease, key: TransactionKey, *, wait_ms: int) -> None:
+        """Try again after a while what the broker could not do now.
+
+        Raises:
+            LeaseLost: Another checker looks after the broker now.
+        """
+        with self._database.writing() as connection:
+            fence(connection, lease)
+            due = and_(of_transaction(TRANSACTION, key), TRANSACTION.c.next_check_ms.is_not(None))
+            connection.execute(
+                update(TRANSACTION).where(due).values(next_check_ms=self._database.now + wait_ms)
+            )
+
+    def note_listed(self, lease: Lease, key: TransactionKey, *, interval_ms: int) -> None:
+        """Note that a transaction has no outcome although the broker did not list it.
+
+        Raises:
+            LeaseLost: Another checker looks after the broker now.
+        """
+        with self._database.writing() as connection:
+            fence(connection, lease)
+            connection.execute(
+                update(TRANSACTION)
+                .where(of_transaction(TRANSACTION, key), TRANSACTION.c.state.in_(_OPEN))
+                .values(
+                    unlisted=False,
+                    next_check_ms=case(
+                        (TRANSACTION.c.state == State.PARKED, None),
+                        else_=self._database.now + interval_ms,
+                    ),
+                )
+            )
+
+    def park(self, lease: Lease, key: TransactionKey) -> bool:
+        """Put a transaction aside for an operator; return whether it was under check.
+
+        Raises:
+            LeaseLost: Another checker looks after the broker now.
+        """
+        with self._database.writing() as connection:
+            fence(connection, lease)
+            checked = TRANSACTION.c.state.in_((State.WAITING, State.ASKING))
+            parked = connection.execute(
+                update(TRANSACTION)
+                .where(of_transaction(TRANSACTION, key), checked)
+                .values(state=State.PARKED, next_check_ms=None, end_ms=self._database.now)
+            ).rowcount
+            return bool(parked)
+
+    def decide(
+        self, lease: Lease, key: TransactionKey, outcome: Outcome, decider: str = ""
+    ) -> bool:
+        """Note how a transaction ended; return whether that is new.
+
+        Where an operator was about to have the same done, the decision is the operator's.
+
+        Args:
+            lease: Under which is written.
+            key: The transaction.
+            outcome: The one that stands at the broker. Unspecified: it cannot be learned.
+            decider: The producer that is known to have decided; empty when that is not known.
+
+        Raises:
+            LeaseLost: Another checker looks after the broker now.
+        """
+        with self._database.writing() as connection:
+            fence(connection, lease)
+            return write_decision(connection, self._database, key, outcome, decider)
+
+
+def write_decision(
+    connection: Connection,
+    database: Database,
+    key: TransactionKey,
+    outcome: Outcome,
+    decider: str,
+) -> bool:
+    """Note how a transaction ended, unless that is known; return whether it is new."""
+    by_operator: ColumnElement[bool] = and_(
+        TRANSACTION.c.operator_outcome == outcome, TRANSACTION.c.operator_outcome != 0
+    )
+    cause = "" if outcome.decides else FORGOTTEN_CAUSE
+    return bool(
+        connection.execute(
+            update(TRANSACTION)
+            .where(of_transaction(TRANSACTION, key), TRANSACTION.c.state != State.DECIDED)
+            .values(
+                state=State.DECIDED,
+                outcome=outcome,
+                unlisted=False,
+                next_check_ms=None,
+                end_ms=database.now,
+                decider=case((by_operator, literal(OPERATOR)), else_=literal(decider)),
+                cause=case((by_operator, TRANSACTION.c.operator_cause), else_=literal(cause)),
+            )
+        ).rowcount
+    )

@@ -1,0 +1,175 @@
+"""The database: SQLite in a file for one machine, PostgreSQL for many.
+
+One engine, used from threads: what checkers write is little and rare, both databases are spoken to
+alike, and Alembic knows no other way.
+
+Instants are the database's, so that checkers with differing clocks agree about leases. SQLite has
+no clock of its own: it is given ours as a function.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, Final, ParamSpec, TypeVar
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Engine,
+    cast,
+    create_engine,
+    event,
+    extract,
+    func,
+)
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, OperationalError
+
+from ariane_servicekit import Clock, get_logger
+from ariane_txn_checker.database.schema import migrate
+from ariane_txn_checker.errors import DatabaseUnusable
+
+BUSY_S_MAX: Final = 10.0
+"""Seconds that a writer of SQLite waits for another process's."""
+
+RETRY_S: Final = 0.5
+"""Seconds between two tries to reach the database at the start."""
+
+_WRITES: Final = "ariane_writes"
+
+_log = get_logger(__name__)
+
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
+
+
+class Database:
+    """One database, opened once.
+
+    Attributes:
+        now: SQL expression: the time now, milliseconds since 1970, by the database's clock. It
+            goes on inside a transaction.
+    """
+
+    def __init__(self, url: str, clock: Clock, *, threads: int = 4) -> None:
+        """Touch nothing yet.
+
+        Args:
+            url: SQLAlchemy's, with the driver ``sqlite`` or ``postgresql+psycopg``.
+            clock: What SQLite is given.
+            threads: Calls in work at once. 0: calls run where they are made, for tests whose time
+                stands still meanwhile.
+
+        Raises:
+            DatabaseUnusable: The URL is none, or of another database.
+        """
+        parsed = _parse(url)
+        self._clock = clock
+        self._is_sqlite = parsed.get_backend_name() == "sqlite"
+        self._threads = ThreadPoolExecutor(threads, "database") if threads else None
+        options: dict[str, Any] = {"pool_pre_ping": True}
+        if self._is_sqlite:
+            options["connect_args"] = {"timeout": BUSY_S_MAX}
+        else:
+            options["connect_args"] = {
+                "connect_timeout": 5,
+                "application_name": "ariane-txn-checker",
+            }
+            options.update(pool_size=max(1, threads), max_overflow=0)
+        try:
+            self._engine: Engine = create_engine(parsed, **options)
+        except ImportError as error:
+            raise DatabaseUnusable(f"{parsed.drivername}: {error}") from None
+        if self._is_sqlite:
+            self._prepare_sqlite()
+        self.now: ColumnElement[int] = (
+            func.ariane_now_ms(type_=BigInteger)
+            if self._is_sqlite
+            else cast(extract("epoch", func.clock_timestamp()) * 1000, BigInteger)
+        )
+
+    async def open(self, *, wait_s: float) -> None:
+        """Bring the schema up to date; wait for a database that is still starting.
+
+        Raises:
+            SchemaNewer: It is of a later version.
+            DatabaseUnusable: It could not be reached for so long.
+        """
+        end_s = self._clock.monotonic() + wait_s
+        while True:
+            try:
+                return await self.call(self._migrate)
+            except OperationalError as error:
+                if self._clock.monotonic() >= end_s:
+                    text = " ".join(str(error.orig).split())
+                    shown = self._engine.url.render_as_string(hide_password=True)
+                    raise DatabaseUnusable(f"{shown}: {text}") from error
+                _log.warning("database_unreachable", error=str(error.orig))
+                await self._clock.sleep(RETRY_S)
+
+    async def call(
+        self, work: Callable[_Given, _Result], *given: _Given.args, **named: _Given.kwargs
+    ) -> _Result:
+        """Run work on the database in a thread of its own."""
+        if self._threads is None:
+            return work(*given, **named)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, lambda: work(*given, **named))
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A transaction that writes nothing."""
+        with self._engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction that may write: committed at the end of the block, undone by an error."""
+        with self._engine.connect() as connection:
+            connection.info[_WRITES] = True
+            try:
+                with connection.begin():
+                    yield connection
+            finally:
+                connection.info.pop(_WRITES, None)
+
+    def close(self) -> None:
+        """Wait for calls in work, and let the connections go."""
+        if self._threads is not None:
+            self._threads.shutdown()
+        self._engine.dispose()
+
+    def _migrate(self) -> None:
+        with self.writing() as connection:
+            migrate(connection)
+
+    def _prepare_sqlite(self) -> None:
+        @event.listens_for(self._engine, "connect")
+        def connected(connection: sqlite3.Connection, _record: object) -> None:
+            # Python's module would begin transactions when it thinks fit; they begin below.
+            connection.isolation_level = None
+            connection.create_function("ariane_now_ms", 0, self._clock.now_ms)
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=NORMAL")
+
+        @event.listens_for(self._engine, "begin")
+        def begun(connection: Connection) -> None:
+            # A reader that turns writer is refused when another wrote meanwhile: say it first.
+            writes = connection.info.get(_WRITES)
+            connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _parse(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise DatabaseUnusable("the database's URL is none of SQLAlchemy's") from None
+    if parsed.get_backend_name() not in {"sqlite", "postgresql"}:
+        name = parsed.get_backend_name()
+        raise DatabaseUnusable(f"{name}: the database is sqlite or postgresql+psycopg")
+    return parsed
