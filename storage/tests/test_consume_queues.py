@@ -208,3 +208,33 @@ def test_a_queue_file_that_somebody_removes_beside_us_stops_nothing(bench, read_
     store.flush_derived()
     assert [m.body for m in read_all(store, "flights", 0)] == [b"a"] * 3 + [b"b"] * 2
     store.close()
+
+
+@pytest.mark.parametrize("max_count", [1, 7])
+@pytest.mark.parametrize("bit", range(12 * 8))
+def test_a_bit_that_flips_beside_us_costs_no_message(bench, bit, max_count):
+    store = bench.open()
+    store.append_block(block_of("flights", [bytes([65 + number]) for number in range(5)]), 0)
+    store.flush_derived()
+    path = bench.root / "consumequeue" / "flights" / "0" / f"{0:020d}"
+    bench.disk.flip_bit(path, 2 * ENTRY_BYTES + bit // 8, bit % 8)
+    sizes, place = [], 0
+    while place < 5:
+        read = store.read_queue("flights", 0, place, max_count=max_count, max_bytes=1 << 20)
+        sizes += read.sizes.tolist()
+        place = read.next_queue_offset
+    assert len(sizes) == 5
+    store.close()
+
+
+@pytest.mark.parametrize("place", [0, 2, 4])
+def test_an_entry_that_leads_beyond_all_offsets_is_mended(bench, place):
+    store = bench.open()
+    store.append_block(block_of("flights", [b"x" * 100] * 5), 0)
+    store.flush_derived()
+    path = bench.root / "consumequeue" / "flights" / "0" / f"{0:020d}"
+    content = bytearray(bench.disk.read(path))
+    content[place * ENTRY_BYTES : place * ENTRY_BYTES + 8] = ((1 << 63) - 50).to_bytes(8, "big")
+    bench.disk.write(path, bytes(content))
+    assert store.read_queue("flights", 0, 0, max_count=9, max_bytes=1 << 20).count == 5
+    store.close()

@@ -75,7 +75,7 @@ class QueueReader:
             trusted_from=parts.trusted_from,
             on_fault=faults.append,
         )
-        if faults or bool((entries["size"] == 0).any()):
+        if faults or bool((entries["size"] <= 0).any()):
             settled = self._settle(queue, queue_offset, entries, faults)
             if settled:
                 return self.read(
@@ -133,9 +133,10 @@ class QueueReader:
     ) -> bool:
         """See to what a read has passed over; returns whether another read finds more.
 
-        Between the ends of a queue every entry says something: zeros mean that a file was damaged.
+        Between the ends of a queue every entry says something: zeros mean that a file was damaged,
+        and no record has a negative size.
         """
-        empty = np.flatnonzero(entries["size"] == 0) + queue_offset
+        empty = np.flatnonzero(entries["size"] <= 0) + queue_offset
         settled = [
             settle_fault(self._parts, queue, fault) for fault in sorted({*faults, *empty.tolist()})
         ]

@@ -163,8 +163,9 @@ def gather(
             on_fault(int(rest.queue_offsets[0]))
             rest = rest.keep(np.arange(len(rest.sizes)) > 0)
             continue
+        # Sizes on this side: a damaged offset near 2**63 must not wrap around.
         inside = (rest.commit_log_offsets >= segment.start) & (
-            rest.commit_log_offsets + rest.sizes <= segment.start + len(segment.view)
+            rest.commit_log_offsets <= segment.start + len(segment.view) - rest.sizes
         )
         count = len(inside) if bool(inside.all()) else max(1, int(np.argmin(inside)))
         part = rest.keep(np.arange(len(rest.sizes)) < count)
