@@ -123,6 +123,7 @@ class ScriptedNameServer(RouteServiceServicer):
 
     def __init__(self):
         self.routes = {}
+        self.orders = {}
         self.warming_up = False
         self.refusal = None
         self.asked = []
@@ -151,7 +152,12 @@ class ScriptedNameServer(RouteServiceServicer):
         if self.refusal is not None:
             await context.abort(self.refusal, "scripted")
         if request.topic not in self.routes:
-            missing = status(grpc.StatusCode.NOT_FOUND, "ROUTE_NOT_FOUND", topic=request.topic)
+            metadata = {"topic": request.topic}
+            if self.warming_up:
+                metadata["warming_up"] = "true"
+            if request.topic in self.orders:
+                metadata["queue_order"] = self.orders[request.topic]
+            missing = status(grpc.StatusCode.NOT_FOUND, "ROUTE_NOT_FOUND", **metadata)
             context.set_trailing_metadata(
                 (("grpc-status-details-bin", missing.SerializeToString()),)
             )

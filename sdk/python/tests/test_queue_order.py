@@ -2,7 +2,9 @@
 
 import asyncio
 
-from ariane_sdk import ClusterClient, Message, MessageQueue, Producer
+import pytest
+
+from ariane_sdk import ClusterClient, Message, MessageQueue, Producer, errors
 from ariane_servicekit.processes import LocalCluster
 
 
@@ -16,6 +18,7 @@ async def test_groups_wait_for_their_broker(tmp_path):
         await cluster.create_topic("trades", queue_count=2, fifo=True)
         route = await cluster.route("trades")
         assert route.queue_order == "broker-a:2;broker-b:2"
+        assert route.ordered
         async with Producer(here.name_servers) as producer:
             before = await producer.send_batch(messages())
         assert {result.message_queue.broker_name for result in before} == {"broker-a", "broker-b"}
@@ -34,6 +37,9 @@ async def test_groups_wait_for_their_broker(tmp_path):
         assert [r.message_queue for r in after] == [r.message_queue for r in before]
         await cluster.forget_queue_order("trades")
         assert not (await cluster.route("trades")).queue_order
+        async with Producer(here.name_servers) as producer:
+            with pytest.raises(errors.QueueOrderUnknown):
+                await producer.send(Message("trades", b"x", message_group="g0"))
         await cluster.keep_queue_order("trades")
         await cluster.delete_topic("trades")
         await cluster.create_topic("trades", queue_count=1)

@@ -252,6 +252,8 @@ async def test_what_operators_decide_outlives_a_restart(start):
     await server.process.restart()
     _, reason, _ = await refused(server.heartbeat())
     assert reason == "BROKER_NOT_REGISTERED"
+    _, _, known = await refused(server.route())
+    assert known["queue_order"] == "broker-a:4", "the topic exists, whoever carries it"
     await server.register("broker-a", ("orders", "bills"))
     route = await server.route()
     assert route.queue_order == "broker-a:4"

@@ -39,6 +39,7 @@ def test_an_ordinary_announcement():
                     write_queue_count=2,
                     permission=route_pb2.TOPIC_PERMISSION_READ,
                     version=9,
+                    ordered=True,
                 )
             ],
             topics_version=7,
@@ -48,7 +49,7 @@ def test_an_ordinary_announcement():
     assert registration.key == BrokerKey("c1", "broker-a", 0)
     assert registration.topics == {
         "orders": TopicLayout(0, 0, Permission.READ | Permission.WRITE),
-        "%RETRY%group": TopicLayout(3, 2, Permission.READ, version=9),
+        "%RETRY%group": TopicLayout(3, 2, Permission.READ, version=9, ordered=True),
     }
     assert registration.topics_version == 7
     assert registration.silence_s_max == 120

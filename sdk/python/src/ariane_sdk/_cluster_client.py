@@ -163,9 +163,10 @@ class ClusterClient(StatelessClient):
         return await self.route(topic)
 
     async def forget_queue_order(self, topic: str) -> None:
-        """Divide the message groups of a topic among the queues that live, from now on.
+        """Forget the order of queues of a topic. Harmless when there is none.
 
-        Groups move whenever a broker comes or goes then. Harmless when there is no order.
+        A topic of type FIFO takes no message groups then. Those of others are divided among the
+        queues that live, and move whenever a broker comes or goes.
 
         Raises:
             CallError: A name server did not forget it; others may have.

@@ -88,7 +88,7 @@ class ColumnsIntake:
         table: Any,
         columns: Mapping[str, str] | None,
         *,
-        learn_lane: Callable[[], Awaitable[TopicLane]],
+        learn_lane: Callable[[bool], Awaitable[TopicLane]],
         timeout_s: float | None,
     ) -> pa.Table:
         """Check a whole table, then send it, and wait for the outcomes of its rows.
@@ -96,7 +96,8 @@ class ColumnsIntake:
         Args:
             table: The table.
             columns: Names of columns by what they are of a message.
-            learn_lane: Gives the lane of the topic, once its route is known.
+            learn_lane: Gives the lane of the topic, once its route is known; told whether rows have
+                message groups.
             timeout_s: How long all may take; ``None``: ``send_timeout_s`` for each batch.
 
         Raises:
@@ -108,7 +109,8 @@ class ColumnsIntake:
             deadline_s = self._clock.monotonic_s() + timeout_s
         parts = table_parts(table, columns, body_bytes_max=self._settings.body_bytes_max)
         outcomes = ColumnOutcomes(parts[-1].first_row + len(parts[-1].messages))
-        lane = await learn_lane()
+        grouped = any(part.messages.message_group is not None for part in parts)
+        lane = await learn_lane(grouped)
         batches: list[ColumnBatch] = []
         for part in parts:
             for share in self._shares(lane, part):
@@ -159,11 +161,15 @@ class ColumnsIntake:
 
         Raises:
             DeadlinePassed: Time was up before.
+            QueueOrderUnknown: Nobody can tell to which queue a message group of a row belongs.
             TopicRefused: No broker takes messages for the topic.
         """
         if self._clock.monotonic_s() >= deadline_s:
             raise DeadlinePassed("time was up before it left", retriable=True)
         pinned = share.queue is not None
+        groups = share.messages.message_group
+        if not pinned and groups is not None and lengths_of(groups).any():
+            lane.check_groups()
         queue = share.queue or lane.next_queue(self._sending.is_welcome)
         digits = self._new_unique_ids(len(share.rows))
         block = encode_columns(

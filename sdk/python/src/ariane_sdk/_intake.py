@@ -1,4 +1,4 @@
-"""From messages to batches: checks, queue choice, encoding, and the wait for unknown routes."""
+"""From messages to batches: checks, queue choice, encoding."""
 
 from __future__ import annotations
 
@@ -20,20 +20,17 @@ from ariane_sdk._limits import (
 )
 from ariane_sdk._message import Message, MessageQueue, SendResult
 from ariane_sdk._route import Route
+from ariane_sdk._route_wait import RouteWait
 from ariane_sdk._routes import Routes
 from ariane_sdk._send_batch import SendBatch
 from ariane_sdk._send_buffer import SendBuffer
 from ariane_sdk._sending import Sending
 from ariane_sdk._settings import ProducerSettings
-from ariane_sdk._tasks import start_task
-from ariane_sdk._topic_lane import NO_WISH, ParkedMessage, QueueWish, TopicLane
-from ariane_sdk.errors import ArianeError, CallError, MessageIllegal, NameServersUnreachable
+from ariane_sdk._topic_lane import NO_WISH, QueueWish, TopicLane
+from ariane_sdk.errors import ArianeError, MessageIllegal
 
 TAGS_REMEMBERED_MAX: Final = 4096
 """Tags that are known to be legal."""
-
-ROUTE_RETRY_S: Final = 0.2
-"""How long to wait before name servers are asked again when none answered."""
 
 Outcome: TypeAlias = SendResult | ArianeError
 
@@ -108,6 +105,9 @@ class Intake:
         self._loop = asyncio.get_running_loop()
         self._lanes: dict[str, TopicLane] = {}
         self._tags_seen: set[str] = set()
+        self._route_wait = RouteWait(
+            routes, buffer, clock=clock, timeout_s=settings.send_timeout_s, place=self._place
+        )
         routes.on_change(self._follow)
 
     def take(self, message: Message, wish: QueueWish) -> asyncio.Future[SendResult]:
@@ -119,10 +119,7 @@ class Intake:
         """
         future: asyncio.Future[SendResult] = self._loop.create_future()
         lane = self._lanes.get(message.topic) or self._new_lane(message.topic)
-        if lane.route is None:
-            self._park(lane, message, wish, future)
-        else:
-            self._place(lane, message, wish, future)
+        self._place_or_park(lane, message, wish, future)
         return future
 
     def take_one_way(self, message: Message, wish: QueueWish) -> None:
@@ -133,10 +130,7 @@ class Intake:
             TopicRefused: No broker takes messages for the topic.
         """
         lane = self._lanes.get(message.topic) or self._new_lane(message.topic)
-        if lane.route is None:
-            self._park(lane, message, wish, None)
-        else:
-            self._place(lane, message, wish, None)
+        self._place_or_park(lane, message, wish, None)
 
     def withdraw(self, topic: str, future: asyncio.Future[SendResult]) -> bool:
         """Take back a message of ``take`` whose future is no longer waited for.
@@ -146,7 +140,8 @@ class Intake:
         """
         future.cancel()
         lane = self._lanes.get(topic)
-        if lane is not None and any(parked.future is future for parked in lane.parked):
+        parked = (*lane.parked, *lane.parked_groups) if lane is not None else ()
+        if any(each.future is future for each in parked):
             return True
         return self._sending.withdraw(future)
 
@@ -162,22 +157,40 @@ class Intake:
             outcomes.update(zip(positions, batch_outcomes, strict=True))
         return [outcomes[position] for position in range(len(messages))]
 
-    async def lane_of(self, topic: str) -> TopicLane:
+    async def lane_of(self, topic: str, *, grouped: bool) -> TopicLane:
         """The lane of a topic, once its route is known.
+
+        Args:
+            topic: The topic.
+            grouped: Whether to wait until it is known where message groups belong as well, or until
+                time is up.
 
         Raises:
             NameIllegal: No topic may be called so.
             CallError: There is no route.
         """
         lane = self._lanes.get(topic) or self._new_lane(topic)
-        await self._wait_for_route(lane)
+        await self._route_wait.wait_for_route(lane)
+        if grouped:
+            await self._route_wait.wait_for_order(lane)
         return lane
 
     async def wait_for_routes(self) -> None:
         """Wait until no message waits for a route any longer."""
-        tasks = [lane.route_task for lane in self._lanes.values() if lane.route_task is not None]
-        if tasks:
-            await asyncio.wait(tasks)
+        await self._route_wait.wait_for_all(self._lanes.values())
+
+    def _place_or_park(
+        self,
+        lane: TopicLane,
+        message: Message,
+        wish: QueueWish,
+        future: asyncio.Future[SendResult] | None,
+    ) -> None:
+        if self._route_wait.must_wait(lane, message, wish):
+            self._check(message)
+            self._route_wait.park(lane, message, wish, future)
+        else:
+            self._place(lane, message, wish, future)
 
     def _place(
         self,
@@ -255,9 +268,10 @@ class Intake:
     ) -> Sequence[Share]:
         """Sort messages by the batch they go into, order kept."""
         refused: dict[str, ArianeError] = {}
+        grouped = {message.topic for message in messages if message.message_group}
         for topic in dict.fromkeys(message.topic for message in messages):
             try:
-                await self._wait_for_route(self._lanes.get(topic) or self._new_lane(topic))
+                await self.lane_of(topic, grouped=topic in grouped)
             except ArianeError as error:
                 refused[topic] = error
         shares: dict[str | MessageQueue, Share] = {}
@@ -338,57 +352,3 @@ class Intake:
         lane = self._lanes.get(route.topic)
         if lane is not None and lane.route_task is None:
             lane.follow(route)
-
-    def _park(
-        self,
-        lane: TopicLane,
-        message: Message,
-        wish: QueueWish,
-        future: asyncio.Future[SendResult] | None,
-    ) -> None:
-        """Keep a message until the route of its topic is known."""
-        self._check(message)
-        size_bytes = len(message.body)
-        lane.parked.append(ParkedMessage(message, wish, future, size_bytes))
-        self._buffer.size_bytes += size_bytes
-        self._start_learning(lane)
-
-    async def _wait_for_route(self, lane: TopicLane) -> None:
-        if lane.route is None:
-            await asyncio.wait((self._start_learning(lane),))
-        if lane.route is None and lane.refusal is not None:
-            raise lane.refusal
-
-    def _start_learning(self, lane: TopicLane) -> asyncio.Task[None]:
-        if lane.route_task is None:
-            lane.route_task = start_task(self._learn_route(lane), f"route-{lane.topic}")
-        return lane.route_task
-
-    async def _learn_route(self, lane: TopicLane) -> None:
-        """Ask for a route until it comes or time is up; then send, or refuse, what waits for it."""
-        deadline_s = self._clock.monotonic_s() + self._settings.send_timeout_s
-        lane.refusal = None
-        while True:
-            try:
-                lane.follow(await self._routes.get_for_send(lane.topic))
-            except NameServersUnreachable as error:
-                if self._clock.monotonic_s() < deadline_s:
-                    await self._clock.sleep(ROUTE_RETRY_S)
-                    continue
-                lane.refusal = error
-            except CallError as error:
-                lane.refusal = error
-            break
-        lane.route_task = None
-        parked, lane.parked = lane.parked, []
-        for message, wish, future, size_bytes in parked:
-            self._buffer.release(size_bytes)
-            if future is not None and future.done():
-                continue
-            try:
-                if lane.refusal is not None:
-                    raise lane.refusal
-                self._place(lane, message, wish, future)
-            except ArianeError as error:
-                if future is not None:
-                    future.set_exception(error)

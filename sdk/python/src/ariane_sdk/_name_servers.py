@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import reduce
 from random import Random
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -12,6 +13,7 @@ from grpc.aio import AioRpcError
 from ariane.namesrv.v1 import route_pb2
 from ariane.namesrv.v1.route_service_pb2 import (
     GetRouteRequest,
+    GetRouteResponse,
     ListBrokersRequest,
     ListTopicsRequest,
 )
@@ -84,17 +86,26 @@ class NameServers:
         """Where a topic's queues are.
 
         While all that answer have just started, it is what they know together, marked as not
-        complete.
+        complete. For a topic of type FIFO, all are asked until one knows the order of its queues.
 
         Raises:
-            RouteNotFound: Those that answer know no broker of the topic.
+            RouteNotFound: Those that answer know no broker of the topic. Its metadata say when that
+                is not all: ``warming_up`` when they have all just started, ``unreachable`` when
+                there are others, ``queue_order`` when one knows that the topic exists.
             NameServersUnreachable: None answered.
         """
         request = GetRouteRequest(topic=topic)
-        answers = await self._ask(lambda stub: stub.GetRoute(request, timeout=self._timeout_s))
-        first, *rest = (
-            Route.from_wire(answer.route, complete=not answer.warming_up) for answer in answers
+        answers = await self._ask(
+            lambda stub: stub.GetRoute(request, timeout=self._timeout_s), is_enough=_tells_all
         )
+        routes = [
+            Route.from_wire(answer.route, complete=not answer.warming_up) for answer in answers
+        ]
+        for route in routes:
+            if route.complete:
+                orders = (each.queue_order for each in routes if each.queue_order)
+                return replace(route, queue_order=next(orders, ""))
+        first, *rest = routes
         return reduce(Route.with_missing_of, rest, first)
 
     async def list_topics(self, cluster_name: str = "") -> list[str]:
@@ -134,7 +145,9 @@ class NameServers:
         return await collect_pages(fetch)
 
     async def _ask(
-        self, call: Callable[[RouteServiceAsyncStub], Awaitable[Answer]]
+        self,
+        call: Callable[[RouteServiceAsyncStub], Awaitable[Answer]],
+        is_enough: Callable[[Answer], bool] = lambda answer: not answer.warming_up,
     ) -> Sequence[Answer]:
         """The answer of the first name server that is to be believed, alone.
 
@@ -143,33 +156,49 @@ class NameServers:
 
         Args:
             call: What to ask.
+            is_enough: Whether an answer says all, so that no other is needed.
         """
-        failures: list[CallError] = []
-        not_found: RouteNotFound | None = None
-        early: list[Answer] = []
+        failures: dict[str, CallError] = {}
+        not_found: list[RouteNotFound] = []
+        partial: list[Answer] = []
         for address in self._in_turn():
             try:
                 answer = await call(self._connections.routes(address))
             except AioRpcError as rpc_error:
                 error = error_from_rpc(rpc_error, peer=f"name server {address}")
                 if isinstance(error, RouteNotFound):
-                    not_found = error
+                    not_found.append(error)
                 elif isinstance(error, ServiceUnavailable | DeadlinePassed):
-                    failures.append(error)
+                    failures[address] = error
                 else:
                     raise error from rpc_error
             else:
-                if not answer.warming_up:
+                if is_enough(answer):
                     self._current = self._addresses.index(address)
                     return [answer]
-                early.append(answer)
-        if early:
-            return early
-        if not_found is not None:
-            raise not_found
+                partial.append(answer)
+        if partial:
+            return partial
+        if not_found:
+            refusal = max(not_found, key=_weight)
+            if failures:
+                refusal.metadata = {**refusal.metadata, "unreachable": ",".join(failures)}
+            raise refusal
         raise NameServersUnreachable(
-            f"no name server answered: {'; '.join(map(str, failures))}", retriable=True
-        ) from failures[-1]
+            f"no name server answered: {'; '.join(map(str, failures.values()))}", retriable=True
+        ) from list(failures.values())[-1]
 
     def _in_turn(self) -> Sequence[str]:
         return self._addresses[self._current :] + self._addresses[: self._current]
+
+
+def _tells_all(answer: GetRouteResponse) -> bool:
+    """Whether an answer names all brokers, and the order of queues where one is needed."""
+    route = answer.route
+    order_missing = not route.queue_order and any(broker.ordered for broker in route.brokers)
+    return not answer.warming_up and not order_missing
+
+
+def _weight(error: RouteNotFound) -> tuple[bool, bool]:
+    """Sorts refusals: who knows that a topic exists knows most, who has just started least."""
+    return "queue_order" in error.metadata, "warming_up" not in error.metadata

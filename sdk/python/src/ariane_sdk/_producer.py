@@ -397,7 +397,10 @@ class Producer:
                 new_unique_ids=self._unique_ids.next_ids,
             )
         return await self._columns_intake.take_all(
-            table, columns, learn_lane=lambda: self._intake.lane_of(topic), timeout_s=timeout_s
+            table,
+            columns,
+            learn_lane=lambda grouped: self._intake.lane_of(topic, grouped=grouped),
+            timeout_s=timeout_s,
         )
 
     async def wait_for_room(self) -> None:

@@ -32,6 +32,7 @@ class BrokerRoute:
         readable: Whether the topic may be read there now.
         writable: Whether it may be written there now.
         zone: The machine room of the primary, or nothing.
+        ordered: Whether the topic is of type FIFO there.
     """
 
     cluster_name: str
@@ -42,6 +43,7 @@ class BrokerRoute:
     readable: bool = True
     writable: bool = True
     zone: str = ""
+    ordered: bool = False
 
     @property
     def primary_address(self) -> str:
@@ -65,10 +67,15 @@ class Route:
             just started: then some may be missing.
         queue_order: For a topic whose messages stay in order: how many queues each broker has for
             it, also those that are away now; "broker:queues" joined by ";". Empty for others.
+        provisional: Whether this is a guess of the route that a topic will have when a send creates
+            it, made while nobody could tell whether the topic exists already.
         read_queues: The queues to read, sorted: the input of every allocation.
         write_queues: The queues to write, sorted.
         group_queues: The queues among which message groups are divided: those of ``queue_order``,
-            so that no group moves while a broker is away; without one, ``write_queues``.
+            so that no group moves while a broker is away; without one, ``write_queues``. None
+            while ``groups_wait``.
+        groups_wait: Whether nobody may choose a queue for a message group on this route: the topic
+            is of type FIFO, or may be, and its ``queue_order`` is not known.
     """
 
     topic: str
@@ -77,7 +84,9 @@ class Route:
     queue_order: str = ""
     read_queues: tuple[MessageQueue, ...] = field(init=False)
     write_queues: tuple[MessageQueue, ...] = field(init=False)
+    provisional: bool = False
     group_queues: tuple[MessageQueue, ...] = field(init=False)
+    groups_wait: bool = field(init=False)
 
     def __post_init__(self) -> None:
         readable = (
@@ -95,7 +104,15 @@ class Route:
         object.__setattr__(self, "read_queues", tuple(sorted(readable)))
         object.__setattr__(self, "write_queues", tuple(sorted(writable)))
         ordered = tuple(sorted(_queues_in_order(self.topic, self.queue_order)))
-        object.__setattr__(self, "group_queues", ordered or self.write_queues)
+        must_wait = not ordered and (self.ordered or self.provisional)
+        object.__setattr__(self, "groups_wait", must_wait)
+        unordered = () if must_wait else self.write_queues
+        object.__setattr__(self, "group_queues", ordered or unordered)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the topic is of type FIFO."""
+        return any(broker.ordered for broker in self.brokers)
 
     def broker(self, broker_name: str) -> BrokerRoute | None:
         """What the route says of one broker."""
@@ -104,12 +121,13 @@ class Route:
                 return broker
         return None
 
-    def as_template(self, topic: str) -> Self:
+    def as_template(self, topic: str, *, provisional: bool = False) -> Self:
         """The route that a topic will have for a start when a send creates it.
 
         Args:
             topic: A topic that does not exist yet; this is the route of the template, which the
                 brokers announce that create topics.
+            provisional: See the class.
         """
         brokers = (
             replace(
@@ -119,16 +137,17 @@ class Route:
             )
             for broker in self.brokers
         )
-        return type(self)(topic, tuple(brokers), self.complete)
+        return type(self)(topic, tuple(brokers), self.complete, provisional=provisional)
 
     def with_missing_of(self, other: Self) -> Self:
-        """This route, with the brokers of another one that it lacks."""
+        """This route, with what it lacks of another one: brokers, and the order of queues."""
         known = {(broker.cluster_name, broker.broker_name) for broker in self.brokers}
         missing = [b for b in other.brokers if (b.cluster_name, b.broker_name) not in known]
         brokers = sorted(
             (*self.brokers, *missing), key=lambda broker: (broker.cluster_name, broker.broker_name)
         )
-        return replace(self, brokers=tuple(brokers))
+        order = self.queue_order or other.queue_order
+        return replace(self, brokers=tuple(brokers), queue_order=order)
 
     @classmethod
     def from_wire(cls, route: route_pb2.Route, *, complete: bool = True) -> Self:
@@ -145,6 +164,7 @@ class Route:
                     readable=broker.permission in _READABLE,
                     writable=broker.permission in _WRITABLE,
                     zone=broker.zone,
+                    ordered=broker.ordered,
                 )
                 for broker in route.brokers
             ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from ariane_record.names import TEMPLATE_TOPIC
@@ -88,17 +89,20 @@ class Routes:
         server tells one.
 
         Raises:
-            RouteNotFound: No live broker carries the topic, and none would create it.
+            RouteNotFound: No live broker carries the topic, and none would create it, or it is
+                known to exist.
             NameServersUnreachable: None answered, and no route is known from before.
         """
         try:
             return await self.get(topic)
         except RouteNotFound as unknown:
+            if "queue_order" in unknown.metadata:
+                raise
             try:
                 template = await self._name_servers.get_route(TEMPLATE_TOPIC)
             except RouteNotFound:
                 raise unknown from None
-            route = template.as_template(topic)
+            route = template.as_template(topic, provisional=exists_perhaps(unknown))
             if not route.write_queues:
                 raise
         self.watch(topic)
@@ -140,6 +144,23 @@ class Routes:
             logger.warning("the route of %s is kept as it was: %s", topic, error)
             return known
 
+    async def settle_groups(self, topic: str) -> Route:
+        """Ask where the message groups of a topic belong, of which a route is known.
+
+        Returns:
+            The route as known now; its ``groups_wait`` says whether that is still open.
+        """
+        known = self._routes[topic]
+        try:
+            return await self._fetch(topic)
+        except RouteNotFound as unknown:
+            if known.provisional and not exists_perhaps(unknown):
+                # There is no such topic: the first send may create it.
+                self._take(replace(known, provisional=False))
+        except CallError as error:
+            logger.info("where groups of %s belong is not known yet: %s", topic, error)
+        return self._routes[topic]
+
     async def _fetch(self, topic: str) -> Route:
         """Ask once for all that want to know at the same time."""
         task = self._fetches.get(topic)
@@ -162,17 +183,24 @@ class Routes:
         known = self._routes.get(topic)
         guessed = topic in self._guessed
         self._guessed.discard(topic)
-        if known is not None:
-            if not route.complete and not guessed:
+        if known is not None and not guessed:
+            if not route.complete:
                 # Name servers that have just started: what they lack is not gone.
                 route = route.with_missing_of(known)
-            if route == known and route.complete == known.complete:
-                return known
-        self._routes[topic] = route
-        if route == known:
-            return route
-        for listener in self._listeners:
-            listener(route)
+            elif route.groups_wait:
+                # Nor is an order that they were never told.
+                route = replace(route, queue_order=known.queue_order)
+        return self._take(route)
+
+    def _take(self, route: Route) -> Route:
+        """Know a route from now on, and say so if it is another one."""
+        known = self._routes.get(route.topic)
+        if known is not None and route == known and route.complete == known.complete:
+            return known
+        self._routes[route.topic] = route
+        if route != known:
+            for listener in self._listeners:
+                listener(route)
         return route
 
     async def _look_for(self, topic: str) -> None:
@@ -190,3 +218,13 @@ class Routes:
     async def _refresh_all(self) -> None:
         await self._clock.sleep(REFRESH_INTERVAL_S)
         await asyncio.gather(*map(self.refresh, list(self._routes)))
+
+
+def exists_perhaps(error: RouteNotFound) -> bool:
+    """Whether a topic without a route may exist nevertheless.
+
+    It does not if a name server says so that would know, or if all say so: one that has just
+    started kept the orders of queues that it was told before.
+    """
+    told = error.metadata.keys()
+    return "queue_order" in told or {"warming_up", "unreachable"} <= told

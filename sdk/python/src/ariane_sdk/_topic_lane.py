@@ -11,7 +11,13 @@ from ariane_sdk._message import Message, MessageQueue, SendResult
 from ariane_sdk._queue_choice import GroupQueues, StickyRoundRobin
 from ariane_sdk._route import Route
 from ariane_sdk._send_batch import SendBatch
-from ariane_sdk.errors import CallError, IllegalArgument, QueueNotFound, TopicRefused
+from ariane_sdk.errors import (
+    CallError,
+    IllegalArgument,
+    QueueNotFound,
+    QueueOrderUnknown,
+    TopicRefused,
+)
 
 QueueSelector: TypeAlias = Callable[[Sequence[MessageQueue], Message], MessageQueue]
 """Chooses one of a topic's writable queues, which come sorted."""
@@ -50,7 +56,9 @@ class TopicLane:
         open_unpinned: The batch of the messages for no particular queue.
         open_pinned: The batches of those for a particular queue.
         parked: Messages that wait for the route.
+        parked_groups: Messages of message groups that wait for the order of queues.
         route_task: Asks for the route.
+        order_task: Asks for the order of queues.
         refusal: Why there is no route.
     """
 
@@ -61,7 +69,9 @@ class TopicLane:
         "_sticky_first",
         "open_pinned",
         "open_unpinned",
+        "order_task",
         "parked",
+        "parked_groups",
         "refusal",
         "route",
         "route_task",
@@ -83,7 +93,9 @@ class TopicLane:
         self.open_unpinned: SendBatch | None = None
         self.open_pinned: dict[MessageQueue, SendBatch] = {}
         self.parked: list[ParkedMessage] = []
+        self.parked_groups: list[ParkedMessage] = []
         self.route_task: asyncio.Task[None] | None = None
+        self.order_task: asyncio.Task[None] | None = None
         self.refusal: CallError | None = None
         self._sticky_first = sticky_first
         self._latencies = latencies
@@ -102,12 +114,30 @@ class TopicLane:
             self._sticky = LeastLatency(queues, self._sticky_first, self._latencies)
         self._group_queues = GroupQueues(route.group_queues) if route.group_queues else None
 
+    @property
+    def groups_wait(self) -> bool:
+        """Whether messages of message groups must wait for the order of queues.
+
+        Also while earlier ones still do: none may overtake them.
+        """
+        return bool(self.parked_groups) or (self.route is not None and self.route.groups_wait)
+
+    def check_groups(self) -> None:
+        """See that message groups may have queues.
+
+        Raises:
+            QueueOrderUnknown: Nobody can tell to which queues they belong.
+        """
+        if self.groups_wait:
+            raise self._order_unknown()
+
     def pinned_queue(self, message: Message, wish: QueueWish) -> MessageQueue | None:
         """The queue that a message must go to, or nothing when any will do.
 
         Raises:
             IllegalArgument: The queue is of another topic.
             QueueNotFound: The route has no such queue to write.
+            QueueOrderUnknown: Nobody can tell to which queue its message group belongs.
             TopicRefused: No broker takes messages for the topic.
         """
         queue = wish.message_queue
@@ -121,7 +151,7 @@ class TopicLane:
             return queue
         if message.message_group:
             if self._group_queues is None:
-                raise self._refusal()
+                raise self._order_unknown() if self.groups_wait else self._refusal()
             return self._group_queues.queue_of(message.message_group)
         return None
 
@@ -140,6 +170,18 @@ class TopicLane:
 
     def _write_queues(self) -> Sequence[MessageQueue]:
         return self.route.write_queues if self.route is not None else ()
+
+    def _order_unknown(self) -> QueueOrderUnknown:
+        cause = "no name server that answers was told the order of its queues (ariane topic order)"
+        if self.route is not None and self.route.provisional:
+            cause = (
+                "name servers have just started and may not know it yet; create it, or try later"
+            )
+        return QueueOrderUnknown(
+            f"topic {self.topic!r}: nobody knows to which queues message groups belong: {cause}",
+            retriable=True,
+            metadata={"topic": self.topic},
+        )
 
     def _refusal(self) -> TopicRefused:
         return TopicRefused(

@@ -24,6 +24,7 @@
         +-- ServiceUnavailable      nobody answers there now, or it is starting, draining or full
         +-- DeadlinePassed          no answer in time
         +-- RouteNotFound           no live broker carries the topic, or would create it
+        +-- QueueOrderUnknown       nobody can tell to which queues message groups belong
         +-- TopicNotFound           the broker does not know the topic
         +-- TopicExists
         +-- TopicRefused            no permission to write or read it, or reserved
@@ -294,6 +295,17 @@ class RouteNotFound(CallError):
     """No live broker carries the topic."""
 
     reason = "ROUTE_NOT_FOUND"
+
+
+class QueueOrderUnknown(CallError):
+    """Nobody could tell in time to which queues the message groups of a topic belong.
+
+    The topic is of type FIFO and no name server that answers was ever told the order of its queues,
+    or all of them have just started and do not know the topic. Another queue might be the wrong
+    one, so the message was not sent.
+    """
+
+    reason = "QUEUE_ORDER_UNKNOWN"
 
 
 class TopicNotFound(CallError):

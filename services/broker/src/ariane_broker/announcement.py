@@ -7,7 +7,7 @@ from typing import Final
 from ariane.namesrv.v1 import route_pb2 as route_pb
 from ariane.namesrv.v1.registration_service_pb2 import RegisterBrokerRequest
 from ariane_broker.settings import BrokerSettings
-from ariane_broker.topic_table import Permission, TopicConfig, TopicTable
+from ariane_broker.topic_table import Permission, TopicConfig, TopicMessageType, TopicTable
 from ariane_servicekit import Address
 
 PERMISSIONS: Final = {
@@ -96,4 +96,5 @@ def _topic_registration(config: TopicConfig) -> route_pb.TopicRegistration:
         write_queue_count=config.write_queue_count,
         permission=permission_value(config.permission),
         version=config.version,
+        ordered=config.message_type is TopicMessageType.FIFO,
     )

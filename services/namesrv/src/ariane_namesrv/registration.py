@@ -35,6 +35,8 @@ class TopicLayout:
     write_queue_count: int
     permission: Permission
     version: int = 0
+    ordered: bool = False
+    """Whether messages stay in order within their message group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +83,5 @@ class BrokerRoute:
     permission: Permission
     zone: str
     filter_server_addresses: Sequence[str]
+    ordered: bool = False
+    """Whether messages stay in order within their message group."""

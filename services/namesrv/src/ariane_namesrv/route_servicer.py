@@ -87,6 +87,9 @@ class RouteServicer(RouteServiceServicer):
     def _route_not_found(self, topic: str) -> ServiceError:
         message = f"no live broker carries topic {topic!r}"
         metadata = {"topic": topic}
+        queue_order = self._operator.value(ORDER_NAMESPACE, topic)
+        if queue_order:
+            metadata["queue_order"] = queue_order
         if self._is_warming_up():
             message += ", but this name server has just started and may not know all yet"
             metadata["warming_up"] = "true"

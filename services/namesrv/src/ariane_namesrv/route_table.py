@@ -204,6 +204,7 @@ class RouteTable:
             permission=permission,
             zone=leader.zone,
             filter_server_addresses=leader.filter_server_addresses,
+            ordered=layout.ordered,
         )
 
     def _is_other(self, entry: BrokerEntry, registration: Registration) -> bool:

@@ -122,6 +122,7 @@ def write_route(topic: str, brokers: list[BrokerRoute], queue_order: str) -> rou
                 permission=_PERMISSIONS_WRITTEN[broker.permission],
                 zone=broker.zone,
                 filter_server_addresses=broker.filter_server_addresses,
+                ordered=broker.ordered,
             )
             for broker in brokers
         ],
@@ -173,7 +174,11 @@ def _read_topics(
         if permission is None:
             raise field_invalid(f"{place}.permission", "must be a known permission")
         topics[topic.topic] = TopicLayout(
-            topic.read_queue_count, topic.write_queue_count, permission, topic.version
+            topic.read_queue_count,
+            topic.write_queue_count,
+            permission,
+            topic.version,
+            topic.ordered,
         )
     return topics
 

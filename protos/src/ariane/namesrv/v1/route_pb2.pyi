@@ -102,6 +102,7 @@ class TopicRegistration(_message.Message):
     WRITE_QUEUE_COUNT_FIELD_NUMBER: _builtins.int
     PERMISSION_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    ORDERED_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic."""
     read_queue_count: _builtins.int
@@ -112,6 +113,8 @@ class TopicRegistration(_message.Message):
     """What is allowed on this broker."""
     version: _builtins.int
     """Grows with each change of the topic on that broker."""
+    ordered: _builtins.bool
+    """Whether the topic is of type FIFO: its messages stay in order within their message group."""
     def __init__(
         self,
         *,
@@ -120,10 +123,11 @@ class TopicRegistration(_message.Message):
         write_queue_count: _builtins.int = ...,
         permission: Global___TopicPermission.ValueType = ...,
         version: _builtins.int = ...,
+        ordered: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["permission", b"permission", "read_queue_count", b"read_queue_count", "topic", b"topic", "version", b"version", "write_queue_count", b"write_queue_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ordered", b"ordered", "permission", b"permission", "read_queue_count", b"read_queue_count", "topic", b"topic", "version", b"version", "write_queue_count", b"write_queue_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -142,7 +146,7 @@ class Route(_message.Message):
     """The topic."""
     queue_order: _builtins.str
     """The order of brokers for a topic whose global order matters, "broker:queues" joined by ";".
-    Empty for most topics.
+    Empty for most topics, and for those of type FIFO on a name server that was never told it.
     """
     @_builtins.property
     def brokers(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerRoute]:
@@ -197,6 +201,7 @@ class BrokerRoute(_message.Message):
     PERMISSION_FIELD_NUMBER: _builtins.int
     ZONE_FIELD_NUMBER: _builtins.int
     FILTER_SERVER_ADDRESSES_FIELD_NUMBER: _builtins.int
+    ORDERED_FIELD_NUMBER: _builtins.int
     cluster_name: _builtins.str
     """The cluster of the broker."""
     broker_name: _builtins.str
@@ -209,6 +214,11 @@ class BrokerRoute(_message.Message):
     """What is allowed now: the topic's permission, less what maintenance took away."""
     zone: _builtins.str
     """Zone of the primary, as announced."""
+    ordered: _builtins.bool
+    """Whether the topic is of type FIFO there. Message groups of such a topic are divided among the
+    queues of `queue_order` and of nothing else: a producer that is told none asks another name
+    server, or waits.
+    """
     @_builtins.property
     def addresses(self) -> _containers.ScalarMap[_builtins.int, _builtins.str]:
         """Its addresses by broker id; 0 is the primary."""
@@ -228,10 +238,11 @@ class BrokerRoute(_message.Message):
         permission: Global___TopicPermission.ValueType = ...,
         zone: _builtins.str = ...,
         filter_server_addresses: _abc.Iterable[_builtins.str] | None = ...,
+        ordered: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["addresses", b"addresses", "broker_name", b"broker_name", "cluster_name", b"cluster_name", "filter_server_addresses", b"filter_server_addresses", "permission", b"permission", "read_queue_count", b"read_queue_count", "write_queue_count", b"write_queue_count", "zone", b"zone"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["addresses", b"addresses", "broker_name", b"broker_name", "cluster_name", b"cluster_name", "filter_server_addresses", b"filter_server_addresses", "ordered", b"ordered", "permission", b"permission", "read_queue_count", b"read_queue_count", "write_queue_count", b"write_queue_count", "zone", b"zone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -32,6 +32,9 @@ class RouteServiceStub(object):
     of heartbeats, and until that has passed some may be missing from its answers. It says so in each
     of them, and in the metadata "warming_up" of ROUTE_NOT_FOUND. A client asks another name server
     then, or keeps what it knew besides; it never concludes that a topic or broker is gone.
+
+    The metadata "queue_order" of ROUTE_NOT_FOUND says that the topic exists, and how its message
+    groups are divided, although no broker that carries it is known now.
     """
 
     def __init__(self, channel):
@@ -64,6 +67,9 @@ class RouteServiceServicer(object):
     of heartbeats, and until that has passed some may be missing from its answers. It says so in each
     of them, and in the metadata "warming_up" of ROUTE_NOT_FOUND. A client asks another name server
     then, or keeps what it knew besides; it never concludes that a topic or broker is gone.
+
+    The metadata "queue_order" of ROUTE_NOT_FOUND says that the topic exists, and how its message
+    groups are divided, although no broker that carries it is known now.
     """
 
     def GetRoute(self, request, context):
@@ -123,6 +129,9 @@ class RouteService(object):
     of heartbeats, and until that has passed some may be missing from its answers. It says so in each
     of them, and in the metadata "warming_up" of ROUTE_NOT_FOUND. A client asks another name server
     then, or keeps what it knew besides; it never concludes that a topic or broker is gone.
+
+    The metadata "queue_order" of ROUTE_NOT_FOUND says that the topic exists, and how its message
+    groups are divided, although no broker that carries it is known now.
     """
 
     @staticmethod

@@ -33,6 +33,9 @@ class RouteServiceStub:
     of heartbeats, and until that has passed some may be missing from its answers. It says so in each
     of them, and in the metadata "warming_up" of ROUTE_NOT_FOUND. A client asks another name server
     then, or keeps what it knew besides; it never concludes that a topic or broker is gone.
+
+    The metadata "queue_order" of ROUTE_NOT_FOUND says that the topic exists, and how its message
+    groups are divided, although no broker that carries it is known now.
     """
 
     @_typing.overload
@@ -60,6 +63,9 @@ class RouteServiceAsyncStub(RouteServiceStub):
     of heartbeats, and until that has passed some may be missing from its answers. It says so in each
     of them, and in the metadata "warming_up" of ROUTE_NOT_FOUND. A client asks another name server
     then, or keeps what it knew besides; it never concludes that a topic or broker is gone.
+
+    The metadata "queue_order" of ROUTE_NOT_FOUND says that the topic exists, and how its message
+    groups are divided, although no broker that carries it is known now.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -83,6 +89,9 @@ class RouteServiceServicer(metaclass=_abc_1.ABCMeta):
     of heartbeats, and until that has passed some may be missing from its answers. It says so in each
     of them, and in the metadata "warming_up" of ROUTE_NOT_FOUND. A client asks another name server
     then, or keeps what it knew besides; it never concludes that a topic or broker is gone.
+
+    The metadata "queue_order" of ROUTE_NOT_FOUND says that the topic exists, and how its message
+    groups are divided, although no broker that carries it is known now.
     """
 
     @_abc_1.abstractmethod

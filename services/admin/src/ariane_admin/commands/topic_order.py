@@ -17,7 +17,7 @@ _COLUMNS = ("broker", "queues", "live")
 @click.command("order")
 @click.argument("name")
 @click.option("--set", "fix", is_flag=True, help="Fix it: all queues that are written now.")
-@click.option("--clear", is_flag=True, help="Keep none: groups go to the queues that live.")
+@click.option("--clear", is_flag=True, help="Keep none: topics of type fifo refuse groups then.")
 @yes_option
 @name_servers_option
 @output_option
