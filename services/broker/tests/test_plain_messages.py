@@ -105,7 +105,7 @@ ILLEGAL_MESSAGES = (
     ({"create_time": {"seconds": 2**62}}, "FIELD_INVALID"),
     ({"delivery_time": {"seconds": 1}}, "FEATURE_NOT_AVAILABLE"),
     ({"message_type": message_pb.MESSAGE_TYPE_DELAY}, "FEATURE_NOT_AVAILABLE"),
-    ({"message_type": message_pb.MESSAGE_TYPE_TRANSACTION}, "FEATURE_NOT_AVAILABLE"),
+    ({"message_type": message_pb.MESSAGE_TYPE_TRANSACTION}, "MESSAGE_ILLEGAL"),
     ({"body": b"x" * ((4 << 20) + 1)}, "MESSAGE_TOO_LARGE"),
 )
 

@@ -1,12 +1,13 @@
 """The parts list of the broker: the one place that composes.
 
-A broker is five rooms, each built by one function from those before it::
+A broker is six rooms, each built by one function from those before it::
 
-    state      topics, groups, offsets: in memory, and on the disk
-    storing    the store, who waits on its disk, who is held until something arrives
-    naming     what name servers are told
-    changing   who may change topics, groups, offsets; who is attached
-    messaging  messages in and out
+    state        topics, groups, offsets: in memory, and on the disk
+    storing      the store, who waits on its disk, who is held until something arrives
+    naming       what name servers are told
+    changing     who may change topics, groups, offsets; who is attached
+    messaging    messages in and out
+    transacting  half messages, and what becomes of them
 
 and the services of the contract in front of them (`ariane_broker.rooms`, a file each). Nothing
 here touches disk or network yet.
@@ -24,6 +25,7 @@ from ariane_broker.rooms.outside import Outside
 from ariane_broker.rooms.services import rpc_services
 from ariane_broker.rooms.state import state_room
 from ariane_broker.rooms.storing import storing_room
+from ariane_broker.rooms.transacting import transacting_room
 from ariane_broker.settings import BrokerSettings
 from ariane_broker.system_topics import system_topics
 from ariane_servicekit import (
@@ -51,13 +53,22 @@ def compose_from(outside: Outside) -> BrokerLife:
     naming = naming_room(outside, state)
     changing = changing_room(outside, state, storing, naming)
     messaging = messaging_room(outside, state, storing, naming, changing)
+    transacting = transacting_room(outside, state, storing, changing, messaging)
 
     async def forget_silent_clients() -> None:
         for client in changing.clients.expire(settings.client_silence_s):
             _log.info("client_expired", client_id=client.client_id, address=client.address)
 
     return BrokerLife(
-        rpc_services=rpc_services(outside, state, storing, naming, changing, messaging=messaging),
+        rpc_services=rpc_services(
+            outside,
+            state,
+            storing,
+            naming,
+            changing,
+            messaging=messaging,
+            transacting=transacting,
+        ),
         store=storing.store,
         state=state.state,
         required_topics=system_topics(
@@ -92,6 +103,7 @@ def compose_from(outside: Outside) -> BrokerLife:
                 interval_s=settings.producer_save_s,
                 clock=clock,
             ),
+            transacting.upkeep,
         ),
         threads=outside.threads,
         grace_seconds=settings.grace_s,

@@ -107,8 +107,22 @@ class ClientStateAsked:
     question_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class TransactionAsked:
+    """Tell how a transaction ended."""
+
+    transaction_id: str
+    record: bytes
+    check_count: int
+
+
 Notice: TypeAlias = (
-    MembershipChanged | OffsetsReset | BrokerDraining | HeartbeatHeard | ClientStateAsked
+    MembershipChanged
+    | OffsetsReset
+    | BrokerDraining
+    | HeartbeatHeard
+    | ClientStateAsked
+    | TransactionAsked
 )
 
 

@@ -16,6 +16,8 @@ here, so that its text and the values in its metadata are the same wherever it c
     |                           client_silent
     +-- by pull                 queue_offset_out_of_range, filter_expression_invalid,
     |                           held_pulls_exhausted
+    +-- by transaction          transaction_not_found, transaction_decided,
+    |                           half_messages_exhausted, producer_not_attached
     +-- by broker               broker_draining, store_poisoned
 
     StorageError (ariane_storage), RecordError (ariane_record)
@@ -252,6 +254,15 @@ def client_not_attached(client_id: str, what: str) -> ServiceError:
     )
 
 
+def producer_not_attached(producer_group: str) -> ServiceError:
+    """No producer of the group is attached here."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_CLIENT_NOT_ATTACHED,
+        f"no producer of group {producer_group!r} is attached here",
+        {"client_id": "", "producer_group": producer_group},
+    )
+
+
 def client_silent(client_id: str, wait_seconds: float) -> ServiceError:
     """The client lives, but did not answer in time."""
     return ServiceError(
@@ -321,6 +332,33 @@ def held_pulls_exhausted(limit: int) -> ServiceError:
     return ServiceError(
         ErrorReason.ERROR_REASON_HELD_PULLS_EXHAUSTED,
         f"{limit} pulls are held already, as many as this broker holds",
+        {"limit": limit},
+    )
+
+
+def transaction_not_found(transaction_id: str) -> ServiceError:
+    """No half message is known by this id."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_TRANSACTION_NOT_FOUND,
+        f"no half message of transaction {transaction_id!r} is known here",
+        {"transaction_id": transaction_id},
+    )
+
+
+def transaction_decided(transaction_id: str, outcome: str) -> ServiceError:
+    """The transaction has an outcome already."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_TRANSACTION_DECIDED,
+        f"transaction {transaction_id!r} was decided before: {outcome}",
+        {"transaction_id": transaction_id, "outcome": outcome},
+    )
+
+
+def half_messages_exhausted(limit: int) -> ServiceError:
+    """Too many half messages wait for an outcome."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_SERVICE_BUSY,
+        f"{limit} half messages wait for an outcome; no more are taken",
         {"limit": limit},
     )
 

@@ -185,6 +185,19 @@ class BrokerSettings(ServiceSettings):
         "crash the log is read from the last one on.",
     )
 
+    half_messages_max: int = Field(
+        100_000,
+        ge=1,
+        description="Half messages that may wait for an outcome at a time, about 1 KiB of memory "
+        "each; more are refused until some have ended.",
+    )
+    transaction_outcomes_max: int = Field(
+        20_000,
+        ge=0,
+        description="Outcomes of transactions that are kept in memory. Older ones are looked up in "
+        "the log, as long as it keeps their op records.",
+    )
+
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
         if self.client_heartbeat_s >= self.client_silence_s:

@@ -6,7 +6,9 @@ plain twin for clients that pack no blocks, for queries, and for people.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from ariane.common.v1.message_pb2 import (
@@ -79,12 +81,12 @@ def type_of(message: Message, position: int) -> TopicMessageType:
 
     Raises:
         ServiceError: FEATURE_NOT_AVAILABLE for kinds that this broker does not take yet, or
-            MESSAGE_ILLEGAL for a FIFO message without a group.
+            MESSAGE_ILLEGAL for a FIFO message without a group or a half message among others.
     """
     if message.HasField("delivery_time") or message.message_type == MESSAGE_TYPE_DELAY:
         raise feature_not_available("sending a delayed message")
     if message.message_type == MESSAGE_TYPE_TRANSACTION:
-        raise feature_not_available("sending a half message")
+        raise message_illegal(position, "a half message goes with half messages only")
     if message.message_type == MESSAGE_TYPE_FIFO and not message.message_group:
         raise message_illegal(position, "a FIFO message needs a message group")
     if message.message_type not in {
@@ -97,7 +99,12 @@ def type_of(message: Message, position: int) -> TopicMessageType:
 
 
 def encode_message(
-    encoder: BlockEncoder, message: Message, position: int, defaults: EncodingDefaults
+    encoder: BlockEncoder,
+    message: Message,
+    position: int,
+    defaults: EncodingDefaults,
+    *,
+    system_properties: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """Add a plain message to a block, and return its unique id.
 
@@ -106,6 +113,7 @@ def encode_message(
         message: As the producer sent it.
         position: Of the message in the call, for errors.
         defaults: For what the producer left out.
+        system_properties: What the system says of the message.
 
     Raises:
         ServiceError: MESSAGE_ILLEGAL or MESSAGE_TOO_LARGE.
@@ -133,7 +141,7 @@ def encode_message(
             tag=tag,
             keys=tuple(message.keys),
             unique_id=unique_id,
-            properties=message.properties,
+            properties={**message.properties, **system_properties},
             message_group=message.message_group,
             flag=message.flag,
             system_flag=int(compression),

@@ -47,6 +47,7 @@ class MessagingRoom:
     pull_range: PullRange
     query: MessageQuery
     drain: BrokerDrain
+    topics_for_send: TopicsForSend
 
 
 def messaging_room(
@@ -107,6 +108,7 @@ def messaging_room(
             store, state.topics, own_host=lambda: literal_host(naming.announcement.address)
         ),
         drain=BrokerDrain(append_records, naming.announcement, naming.registration.announce),
+        topics_for_send=topics_for_send,
     )
 
 

@@ -10,6 +10,7 @@ from ariane_broker.rooms.naming import NamingRoom
 from ariane_broker.rooms.outside import Outside
 from ariane_broker.rooms.state import StateRoom
 from ariane_broker.rooms.storing import StoringRoom
+from ariane_broker.rooms.transacting import TransactingRoom
 from ariane_broker.rpc_services import rpc_service
 from ariane_broker.servicers.broker import BrokerParts, BrokerServicer
 from ariane_broker.servicers.client import ClientServicer
@@ -19,10 +20,10 @@ from ariane_broker.servicers.pull import PullServicer
 from ariane_broker.servicers.query import QueryServicer
 from ariane_broker.servicers.send import SendServicer
 from ariane_broker.servicers.topic import TopicServicer
+from ariane_broker.servicers.transaction import TransactionServicer
 from ariane_broker.servicers.unavailable import (
     ReceiveServicer,
     RetryServicer,
-    TransactionServicer,
 )
 from ariane_servicekit import (
     RpcService,
@@ -37,6 +38,7 @@ def rpc_services(
     changing: ChangingRoom,
     *,
     messaging: MessagingRoom,
+    transacting: TransactingRoom,
 ) -> list[RpcService]:
     """The services of the contract, each with what answers for it."""
     settings, broker_name = outside.settings, outside.settings.broker_name
@@ -61,6 +63,7 @@ def rpc_services(
             changing.questions,
             changing.conflicts,
             changing.locking,
+            checks=transacting.checks,
             broker_name=broker_name,
             heartbeat_seconds=settings.client_heartbeat_s,
             silence_seconds_max=settings.client_silence_s,
@@ -79,10 +82,13 @@ def rpc_services(
         "SendService": SendServicer(
             messaging.append_records,
             messaging.send_messages,
+            transacting.half_send,
             broker_name=broker_name,
             store_host=lambda: storing.store.store_host,
         ),
         "TopicService": TopicServicer(state.topics, changing.topic_changes, changing.lookup),
-        "TransactionService": TransactionServicer(),
+        "TransactionService": TransactionServicer(
+            transacting.ends, transacting.checks, transacting.list, broker_name=broker_name
+        ),
     }
     return [rpc_service(name, servicer) for name, servicer in servicers.items()]

@@ -24,6 +24,7 @@ from ariane_broker.client_table import (
     MembershipChanged,
     Notice,
     OffsetsReset,
+    TransactionAsked,
 )
 from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.group_changes import check_user_group
@@ -31,8 +32,10 @@ from ariane_broker.peer_address import peer_text
 from ariane_broker.queue_locking import QueueLocking
 from ariane_broker.subscription_conflicts import SeenConflict, SubscriptionConflicts
 from ariane_broker.subscription_wire import hello_of, membership_message, memberships_of
+from ariane_broker.transactions.checking import TransactionChecks
+from ariane_broker.transactions.transaction_wire import answer_of
 from ariane_broker.wire_time import seconds_of, span_of, time_of
-from ariane_servicekit import feature_not_available, field_invalid, take_page
+from ariane_servicekit import field_invalid, take_page
 
 _MEMBERS_DEFAULT: Final = 1000
 
@@ -48,6 +51,7 @@ class ClientServicer(ClientServiceServicer):
         conflicts: SubscriptionConflicts,
         locking: QueueLocking,
         *,
+        checks: TransactionChecks,
         broker_name: str,
         heartbeat_seconds: float,
         silence_seconds_max: float,
@@ -60,6 +64,7 @@ class ClientServicer(ClientServiceServicer):
             questions: Asks clients what they do.
             conflicts: Who differs from its group.
             locking: Locks queues.
+            checks: Asks producers about their transactions.
             broker_name: As clients are told.
             heartbeat_seconds: How often clients are asked for a heartbeat.
             silence_seconds_max: After how much silence they are forgotten.
@@ -69,6 +74,7 @@ class ClientServicer(ClientServiceServicer):
         self._questions = questions
         self._conflicts = conflicts
         self._locking = locking
+        self._checks = checks
         self._accepted = client_pb.AttachResponse(
             accepted=client_pb.AttachAccepted(
                 broker_name=broker_name,
@@ -210,7 +216,8 @@ class ClientServicer(ClientServiceServicer):
                 elif content == "hello":
                     raise field_invalid("hello", "must come once")
                 elif content == "transaction_answer":
-                    raise feature_not_available("transaction checks")
+                    said = request.transaction_answer
+                    self._checks.answered(client, said.transaction_id, answer_of(said.outcome))
                 elif content == "state":
                     state = request.state
                     self._questions.answered(client, state.question_id, dict(state.facts))
@@ -234,6 +241,14 @@ def _notice_message(notice: Notice) -> client_pb.AttachResponse:
         case ClientStateAsked(question_id):
             question = client_pb.ClientStateQuestion(question_id=question_id)
             return client_pb.AttachResponse(state_question=question)
+        case TransactionAsked(transaction_id, record, check_count):
+            check = client_pb.TransactionCheck(
+                transaction_id=transaction_id,
+                unique_id=transaction_id,
+                record=record,
+                check_count=check_count,
+            )
+            return client_pb.AttachResponse(transaction_check=check)
         case HeartbeatHeard():
             heard = client_pb.HeartbeatAccepted()
             return client_pb.AttachResponse(heartbeat_accepted=heard)

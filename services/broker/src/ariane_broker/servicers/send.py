@@ -15,10 +15,11 @@ from ariane_broker.append import AppendRecords
 from ariane_broker.peer_address import peer_host, peer_text
 from ariane_broker.plain_send import PlainSent, SendMessages
 from ariane_broker.record_wire import LEVELS, append_response, batches_of, sequence_of
+from ariane_broker.transactions.half_send import HalfSend, are_half_messages
 from ariane_broker.wire_time import time_of
 from ariane_record.layout import Host
 from ariane_record.message_id import encode_offset_message_id
-from ariane_servicekit import feature_not_available
+from ariane_servicekit import feature_not_available, field_invalid
 
 
 class SendServicer(SendServiceServicer):
@@ -28,6 +29,7 @@ class SendServicer(SendServiceServicer):
         self,
         append_records: AppendRecords,
         send_messages: SendMessages,
+        half_send: HalfSend,
         *,
         broker_name: str,
         store_host: Callable[[], Host],
@@ -37,11 +39,13 @@ class SendServicer(SendServiceServicer):
         Args:
             append_records: For packed batches.
             send_messages: For plain messages.
+            half_send: For half messages.
             broker_name: As it stands in answers.
             store_host: As it stands in message ids, once the store is open.
         """
         self._append_records = append_records
         self._send_messages = send_messages
+        self._half_send = half_send
         self._broker_name = broker_name
         self._store_host = store_host
 
@@ -58,6 +62,8 @@ class SendServicer(SendServiceServicer):
         """Send plain messages."""
         queue_id = request.queue_id if request.HasField("queue_id") else None
         peer = context.peer()
+        if are_half_messages(request.messages):
+            return await self._send_half(request, queue_id, peer)
         sent = await self._send_messages.send(
             request.topic,
             queue_id,
@@ -76,6 +82,38 @@ class SendServicer(SendServiceServicer):
     ) -> send_pb.RecallMessageResponse:
         """Refuse: nothing is delayed yet."""
         raise feature_not_available("recalling a delayed message")
+
+    async def _send_half(
+        self, request: send_pb.SendMessagesRequest, queue_id: int | None, peer: str
+    ) -> send_pb.SendMessagesResponse:
+        """Store half messages; each is answered with its place in the half topic."""
+        if request.HasField("sequence"):
+            raise field_invalid("sequence", "half messages have none: their ids tell repeats")
+        sent = await self._half_send.send(
+            request.topic, queue_id, request.messages, request.producer_group, peer_host(peer)
+        )
+        return send_pb.SendMessagesResponse(
+            messages=[
+                send_pb.SentMessage(
+                    unique_id=half.transaction_id,
+                    position=StoredPosition(
+                        broker_name=self._broker_name,
+                        queue_id=half.queue_id,
+                        queue_offset=half.queue_offset,
+                        commit_log_offset=half.commit_log_offset,
+                        store_time=time_of(half.store_timestamp_ms),
+                        producer_address=peer_text(peer),
+                        message_id=encode_offset_message_id(
+                            self._store_host(), half.commit_log_offset
+                        ),
+                    ),
+                    transaction_id=half.transaction_id,
+                )
+                for half in sent.half_messages
+            ],
+            acknowledged_level=LEVELS[sent.level],
+            duplicate=sent.duplicate,
+        )
 
     def _sent_messages(self, sent: PlainSent, producer_address: str) -> list[send_pb.SentMessage]:
         appended = sent.appended

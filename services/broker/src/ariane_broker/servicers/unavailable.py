@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 
 from ariane.broker.v1.receive_service_pb2_grpc import ReceiveServiceServicer
 from ariane.broker.v1.retry_service_pb2_grpc import RetryServiceServicer
-from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceServicer
 from ariane_servicekit import feature_not_available
 
 
@@ -36,39 +35,3 @@ class RetryServicer(RetryServiceServicer):
     def ReturnMessage(self, request: Any, context: Any) -> NoReturn:
         """Refuse."""
         raise feature_not_available("returning a failed message")
-
-
-class TransactionServicer(TransactionServiceServicer):
-    """Half messages, and batch transactions of Spark."""
-
-    def EndTransaction(self, request: Any, context: Any) -> NoReturn:
-        """Refuse."""
-        raise feature_not_available("transactions")
-
-    def CheckTransaction(self, request: Any, context: Any) -> NoReturn:
-        """Refuse."""
-        raise feature_not_available("transactions")
-
-    def ListHalfMessages(self, request: Any, context: Any) -> NoReturn:
-        """Refuse."""
-        raise feature_not_available("transactions")
-
-    def ParkTransaction(self, request: Any, context: Any) -> NoReturn:
-        """Refuse."""
-        raise feature_not_available("transactions")
-
-    def StageBatchRecords(self, request: Any, context: Any) -> NoReturn:
-        """Refuse."""
-        raise feature_not_available("batch transactions")
-
-    def CommitBatch(self, request: Any, context: Any) -> NoReturn:
-        """Refuse."""
-        raise feature_not_available("batch transactions")
-
-    def AbortBatch(self, request: Any, context: Any) -> NoReturn:
-        """Refuse."""
-        raise feature_not_available("batch transactions")
-
-    def GetBatchProgress(self, request: Any, context: Any) -> NoReturn:
-        """Refuse."""
-        raise feature_not_available("batch transactions")

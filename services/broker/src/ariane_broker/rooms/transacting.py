@@ -1,0 +1,91 @@
+"""The transacting room: half messages, and what becomes of them."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import dataclass
+from typing import Final
+
+from ariane_broker.append import AppendWatch
+from ariane_broker.rooms.changing import ChangingRoom
+from ariane_broker.rooms.messaging import PLAIN_CALL_BYTES_MAX, MessagingRoom
+from ariane_broker.rooms.outside import Outside
+from ariane_broker.rooms.state import StateRoom
+from ariane_broker.rooms.storing import StoringRoom
+from ariane_broker.transactions.checking import TransactionChecks
+from ariane_broker.transactions.ending import TransactionEnds
+from ariane_broker.transactions.half_list import HalfList
+from ariane_broker.transactions.half_send import HalfLimits, HalfSend
+from ariane_broker.transactions.transaction_table import TransactionTable
+from ariane_broker.transactions.upkeep import TransactionUpkeep
+from ariane_broker.transactions.writing import TransactionLog
+from ariane_record.layout import BLANK_SIZE_MIN_BYTES
+from ariane_record.message_id import UniqueIdGenerator
+from ariane_servicekit import Loop
+from ariane_storage.state_file import StateFile
+from ariane_storage.store_files import StoreFiles
+
+UPKEEP_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class TransactingRoom:
+    """Half messages, and what becomes of them."""
+
+    half_send: HalfSend
+    ends: TransactionEnds
+    checks: TransactionChecks
+    list: HalfList
+    upkeep: Loop
+
+
+def transacting_room(
+    outside: Outside,
+    state: StateRoom,
+    storing: StoringRoom,
+    changing: ChangingRoom,
+    messaging: MessagingRoom,
+) -> TransactingRoom:
+    """Half messages, and what becomes of them."""
+    settings, clock, store = outside.settings, outside.clock, storing.store
+    table = TransactionTable(decision_count_max=settings.transaction_outcomes_max)
+    snapshot = StoreFiles(settings.store_path).config / "transactions.json"
+    storing.log_states.keep(table, StateFile(snapshot, outside.disk), "config/transactions.json")
+    log = TransactionLog(
+        store,
+        AppendWatch(
+            arrivals=storing.arrivals,
+            statistics=storing.statistics,
+            on_growth=storing.keeping.appended,
+            monotonic=clock.monotonic,
+        ),
+        flush_wait=storing.group_flush if settings.flush_mode == "sync" else None,
+    )
+    unique_ids = UniqueIdGenerator(
+        clock.now_ms, ip="127.0.0.1", pid=os.getpid(), origin=secrets.randbits(32)
+    )
+    half_send = HalfSend(
+        log,
+        table,
+        messaging.topics_for_send,
+        HalfLimits(
+            body_bytes_max=settings.message_bytes_max,
+            call_bytes_max=min(settings.segment_bytes - BLANK_SIZE_MIN_BYTES, PLAIN_CALL_BYTES_MAX),
+            pending_count_max=settings.half_messages_max,
+        ),
+        next_unique_id=unique_ids.next_id,
+        now_ms=clock.now_ms,
+        is_draining=lambda: messaging.append_records.draining,
+    )
+    ends = TransactionEnds(log, table, state.topics.find, now_ms=clock.now_ms)
+    upkeep = TransactionUpkeep(
+        store, table, ends, now_ms=clock.now_ms, retention_ms=settings.retention_hours * 3_600_000
+    )
+    return TransactingRoom(
+        half_send=half_send,
+        ends=ends,
+        checks=TransactionChecks(log, ends, changing.clients),
+        list=HalfList(store, table, clock.now_ms),
+        upkeep=Loop("transactions", upkeep.turn, interval_s=UPKEEP_SECONDS, clock=clock),
+    )

@@ -1,0 +1,117 @@
+"""Asking a live producer of a group how a transaction ended.
+
+The question goes down the producer's ``Attach`` stream and the answer comes up the same way. Each
+call waits by itself: one that nobody answers holds up no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from ariane_broker.client_table import AttachedClient, ClientTable, TransactionAsked
+from ariane_broker.errors import client_silent, producer_not_attached
+from ariane_broker.transactions.ending import CHECK_COUNT_MAX, TransactionEnds
+from ariane_broker.transactions.writing import TransactionLog
+from ariane_record.message import encode_record
+from ariane_servicekit.errors import field_invalid
+
+WAIT_SECONDS_DEFAULT: Final = 3.0
+WAIT_SECONDS_MAX: Final = 30.0
+
+
+class Answer(StrEnum):
+    """What a producer says of its transaction."""
+
+    UNKNOWN = "UNKNOWN"
+    COMMIT = "COMMIT"
+    ROLLBACK = "ROLLBACK"
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What came of a check.
+
+    Attributes:
+        answer: What the producer said.
+        client_id: Who said it.
+    """
+
+    answer: Answer
+    client_id: str
+
+
+class TransactionChecks:
+    """Questions to producers that wait for an answer."""
+
+    def __init__(self, log: TransactionLog, ends: TransactionEnds, clients: ClientTable) -> None:
+        """Ask nothing yet.
+
+        Args:
+            log: Where half messages are.
+            ends: Knows which of them have no outcome.
+            clients: The attached clients.
+        """
+        self._log = log
+        self._ends = ends
+        self._clients = clients
+        self._turns: dict[str, int] = {}
+        self._open: dict[tuple[str, str], list[asyncio.Future[Answer]]] = {}
+
+    async def check(self, transaction_id: str, check_count: int, wait_seconds: float) -> Checked:
+        """Ask one of the group's producers, the next in turn.
+
+        Args:
+            transaction_id: Names the transaction.
+            check_count: How often it was asked about before.
+            wait_seconds: How long to wait for the answer; 0 means the default.
+
+        Raises:
+            ServiceError: TRANSACTION_NOT_FOUND, TRANSACTION_DECIDED, CLIENT_NOT_ATTACHED when no
+                producer of the group lives here, DEADLINE_PASSED when the one that was asked does
+                not answer, FIELD_INVALID.
+            StorageError: The half message cannot be read.
+        """
+        if wait_seconds > WAIT_SECONDS_MAX:
+            rule = f"must be at most {WAIT_SECONDS_MAX:.0f} s"
+            raise field_invalid("wait_duration", rule, f"{wait_seconds:g} s")
+        if not 0 <= check_count <= CHECK_COUNT_MAX:
+            raise field_invalid("check_count", f"must be 0 to {CHECK_COUNT_MAX}", check_count)
+        half = self._ends.waiting(transaction_id)
+        record = encode_record(await self._log.message_at(half.commit_log_offset))
+        client = self._next_producer(half.producer_group)
+        key = (client.client_id, transaction_id)
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._open.setdefault(key, []).append(answer)
+        client.outbox.put(TransactionAsked(transaction_id, record, check_count))
+        wait_seconds = wait_seconds or WAIT_SECONDS_DEFAULT
+        try:
+            async with asyncio.timeout(wait_seconds):
+                return Checked(await answer, client.client_id)
+        except TimeoutError:
+            raise client_silent(client.client_id, wait_seconds) from None
+        finally:
+            waiting = self._open[key]
+            waiting.remove(answer)
+            if not waiting:
+                del self._open[key]
+
+    def answered(self, client: AttachedClient, transaction_id: str, answer: Answer) -> None:
+        """A producer said how a transaction ended; only who was asked is heard."""
+        for waiting in self._open.get((client.client_id, transaction_id), ()):
+            if not waiting.done():
+                waiting.set_result(answer)
+
+    def _next_producer(self, producer_group: str) -> AttachedClient:
+        """Round robin among those of the group, so that a silent one is not asked twice running."""
+        producers = [
+            client for client in self._clients.all() if producer_group in client.producer_groups
+        ]
+        if not producers:
+            self._turns.pop(producer_group, None)
+            raise producer_not_attached(producer_group)
+        turn = self._turns.get(producer_group, -1) + 1
+        self._turns[producer_group] = turn
+        return producers[turn % len(producers)]

@@ -1,0 +1,79 @@
+"""Listing half messages without an outcome, as far as they may be known."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ariane_broker.transactions.transaction_records import HalfMessage
+from ariane_broker.transactions.transaction_table import TransactionTable
+from ariane_broker.transactions.writing import SYSTEM_QUEUE_ID, ReadableLog
+from ariane_record.names import HALF_TOPIC, OP_TOPIC
+from ariane_servicekit import Page, take_page
+from ariane_servicekit.errors import field_invalid
+
+
+@dataclass(frozen=True, slots=True)
+class HalfPage:
+    """Some half messages, and how far the answer reaches.
+
+    Attributes:
+        page: Them, by queue offset.
+        half_queue_offset_end: Readable end of the half topic.
+        op_queue_offset_end: Readable end of the op topic.
+        now_ms: When it was said.
+    """
+
+    page: Page[HalfMessage]
+    half_queue_offset_end: int
+    op_queue_offset_end: int
+    now_ms: int
+
+
+class HalfList:
+    """Lists half messages."""
+
+    def __init__(
+        self, log: ReadableLog, table: TransactionTable, now_ms: Callable[[], int]
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            log: The store.
+            table: The transactions of this broker.
+            now_ms: Milliseconds since the epoch, by the clock that stamps records.
+        """
+        self._log = log
+        self._table = table
+        self._now_ms = now_ms
+
+    def page(self, begin_queue_offset: int, page_size: int, page_token: str) -> HalfPage:
+        """Those at or behind a queue offset of the half topic.
+
+        Only what may be handed out: what could still vanish is nobody's business.
+
+        Raises:
+            ServiceError: FIELD_INVALID, PAGE_TOKEN_INVALID.
+        """
+        if begin_queue_offset < 0:
+            raise field_invalid("begin_queue_offset", "must be 0 or more", begin_queue_offset)
+        _, half_end = self._log.queue_bounds(HALF_TOPIC, SYSTEM_QUEUE_ID)
+        _, op_end = self._log.queue_bounds(OP_TOPIC, SYSTEM_QUEUE_ID)
+        pending = self._table.pending()
+        first, behind = (
+            bisect_left(pending, bound, key=_queue_offset)
+            for bound in (begin_queue_offset, half_end)
+        )
+        page = take_page(
+            pending[first:behind],
+            lambda half: (half.queue_offset,),
+            page_size=page_size,
+            page_token=page_token,
+            scope=f"half-messages:{begin_queue_offset}",
+        )
+        return HalfPage(page, half_end, op_end, self._now_ms())
+
+
+def _queue_offset(half: HalfMessage) -> int:
+    return half.queue_offset

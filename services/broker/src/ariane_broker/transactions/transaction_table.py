@@ -1,0 +1,238 @@
+"""Which half messages wait for an outcome, and how the last ones ended: a state over the log.
+
+::
+
+    half record        -> pending
+    committed message  -> decided: COMMIT; its op record is still owed
+    op record          -> decided: ROLLBACK, unless it was committed; nothing is owed any more
+    parked copy        -> pending, and put aside
+
+The message is written before its op record, and it names its half message. A crash between the two
+leaves the message: it is visible, so the transaction is committed, and the op record is written
+late. A crash before both leaves the half message as it was. There is no third place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import astuple, replace
+from typing import Any, Final
+
+from ariane_broker.transactions.log_rows import is_committed, is_of_topic, records_where
+from ariane_broker.transactions.transaction_records import (
+    Decision,
+    HalfMessage,
+    Outcome,
+    committed_transaction_id,
+    decision_of_op,
+    half_message_of,
+    settled_queue_offsets,
+)
+from ariane_record import RecordFields
+from ariane_record.names import CHECKS_EXHAUSTED_TOPIC, HALF_TOPIC, OP_TOPIC
+from ariane_storage.scan import Stretch
+
+VERSION: Final = 1
+
+
+class TransactionTable:
+    """The transactions of this broker.
+
+    Attributes:
+        name: What is kept here, for the log of the process.
+        change_count: Grows with every change.
+    """
+
+    name: Final = "transactions"
+    matters_since_ms: Final = None
+
+    def __init__(self, *, decision_count_max: int) -> None:
+        """Know of none.
+
+        Args:
+            decision_count_max: How many outcomes are remembered; older ones are in the log.
+        """
+        self._decision_count_max = decision_count_max
+        # By transaction id; the one stored first, first: queue offsets ascend.
+        self._pending: dict[str, HalfMessage] = {}
+        self._ids: dict[int, str] = {}
+        # The oldest first.
+        self._decisions: dict[str, Decision] = {}
+        # Half messages that are decided, while the log has no op record of them.
+        self._owed: dict[int, HalfMessage] = {}
+        self.change_count = 0
+
+    @property
+    def pending_count(self) -> int:
+        """Half messages without an outcome."""
+        return len(self._pending)
+
+    def find(self, transaction_id: str) -> HalfMessage | None:
+        """A half message without an outcome, or None."""
+        return self._pending.get(transaction_id)
+
+    def decision(self, transaction_id: str) -> Decision | None:
+        """The outcome of a transaction that ended lately, or None."""
+        return self._decisions.get(transaction_id)
+
+    def pending(self) -> list[HalfMessage]:
+        """All half messages without an outcome, by queue offset in the half topic."""
+        return list(self._pending.values())
+
+    def owed(self) -> list[tuple[HalfMessage, Decision | None]]:
+        """Half messages that are done with while the log does not say so yet.
+
+        Each with the outcome, if that is known; a half message that is stored anew has none.
+        """
+        return [
+            (half, None if self._is_superseded(half) else self._decisions.get(half.transaction_id))
+            for half in self._owed.values()
+        ]
+
+    def stored(self, half: HalfMessage) -> None:
+        """A half message was stored, for the first time or anew."""
+        before = self._pending.pop(half.transaction_id, None)
+        if before is not None:
+            del self._ids[before.queue_offset]
+            self._owed[before.queue_offset] = before
+            half = replace(half, parked=before.parked, store_timestamp_ms=before.store_timestamp_ms)
+        self._pending[half.transaction_id] = half
+        self._ids[half.queue_offset] = half.transaction_id
+        self.change_count += 1
+
+    def decided(self, decision: Decision) -> None:
+        """A transaction ended; its op record is owed."""
+        half = self._pending.pop(decision.transaction_id)
+        del self._ids[half.queue_offset]
+        self._owed[half.queue_offset] = half
+        self._remember(decision)
+
+    def settled(self, half_queue_offset: int) -> None:
+        """The log says that a half message is done with."""
+        self._owed.pop(half_queue_offset, None)
+        self.change_count += 1
+
+    def parked(self, transaction_id: str) -> None:
+        """A half message was put aside."""
+        self._pending[transaction_id] = replace(self._pending[transaction_id], parked=True)
+        self.change_count += 1
+
+    def forget_before(self, commit_log_offset: int) -> list[HalfMessage]:
+        """Forget half messages whose records are not kept any more, and say which."""
+        lost = [
+            half for half in self._pending.values() if half.commit_log_offset < commit_log_offset
+        ]
+        for half in lost:
+            del self._pending[half.transaction_id]
+            del self._ids[half.queue_offset]
+        self.change_count += len(lost)
+        return lost
+
+    # As a state over the log.
+
+    def replay(self, stretch: Stretch) -> None:
+        """Take over what a stretch of the log says of transactions."""
+        wanted = is_committed(stretch)
+        for topic in (HALF_TOPIC, OP_TOPIC, CHECKS_EXHAUSTED_TOPIC):
+            wanted |= is_of_topic(stretch, topic)
+        for fields in records_where(stretch, wanted):
+            self.restore(fields)
+
+    def restore(self, fields: RecordFields) -> None:
+        """Take over one record, in the order of the log."""
+        if fields.topic == HALF_TOPIC:
+            half = half_message_of(fields)
+            if half is not None:
+                self.stored(half)
+        elif fields.topic == OP_TOPIC:
+            self._restore_op(fields)
+        elif fields.topic == CHECKS_EXHAUSTED_TOPIC:
+            if fields.unique_id in self._pending:
+                self.parked(fields.unique_id)
+        else:
+            self._restore_commit(fields)
+
+    def keep_topics(self, is_known_topic: Callable[[str], bool]) -> None:
+        """Nothing: a half message outlives its topic, which may be made again."""
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._pending.clear()
+        self._ids.clear()
+        self._decisions.clear()
+        self._owed.clear()
+
+    def document(self, commit_log_offset: int) -> dict[str, Any]:
+        """Everything as JSON.
+
+        Args:
+            commit_log_offset: The end of the log now: what is behind it is read from the log.
+        """
+        return {
+            "version": VERSION,
+            "commitLogOffset": commit_log_offset,
+            "pending": list(map(astuple, self._pending.values())),
+            "decisions": list(map(astuple, self._decisions.values())),
+            "owed": list(map(astuple, self._owed.values())),
+        }
+
+    def load(self, document: Mapping[str, Any], /) -> int:
+        """Take over a document.
+
+        Returns:
+            Its commit-log offset.
+
+        Raises:
+            ValueError: It is none of ours.
+        """
+        if document["version"] != VERSION:
+            raise ValueError(f"version {document['version']} is not known here")
+        pending = list(map(_half_of_row, document["pending"]))
+        decisions = list(map(_decision_of_row, document["decisions"]))
+        owed = list(map(_half_of_row, document["owed"]))
+        self._pending = {half.transaction_id: half for half in pending}
+        self._ids = {half.queue_offset: half.transaction_id for half in pending}
+        self._decisions = {decision.transaction_id: decision for decision in decisions}
+        self._owed = {half.queue_offset: half for half in owed}
+        return int(document["commitLogOffset"])
+
+    def _restore_commit(self, fields: RecordFields) -> None:
+        transaction_id = committed_transaction_id(fields)
+        half = self._pending.get(transaction_id)
+        if half is not None and half.topic == fields.topic:
+            place = fields.commit_log_offset
+            self.decided(Decision(transaction_id, half.topic, Outcome.COMMIT, place))
+
+    def _restore_op(self, fields: RecordFields) -> None:
+        for queue_offset in settled_queue_offsets(fields):
+            transaction_id = self._ids.get(queue_offset)
+            if transaction_id is not None:
+                half = self._pending[transaction_id]
+                # RocketMQ's op records name no outcome: what was not committed is rolled back.
+                decision = decision_of_op(fields)
+                if decision is None or decision.transaction_id != transaction_id:
+                    place = fields.commit_log_offset
+                    decision = Decision(transaction_id, half.topic, Outcome.ROLLBACK, place)
+                self.decided(decision)
+            self.settled(queue_offset)
+
+    def _is_superseded(self, half: HalfMessage) -> bool:
+        decision = self._decisions.get(half.transaction_id)
+        return decision is None or half.transaction_id in self._pending
+
+    def _remember(self, decision: Decision) -> None:
+        self._decisions.pop(decision.transaction_id, None)
+        self._decisions[decision.transaction_id] = decision
+        if len(self._decisions) > self._decision_count_max:
+            del self._decisions[next(iter(self._decisions))]
+        self.change_count += 1
+
+
+def _half_of_row(row: list[Any]) -> HalfMessage:
+    half = HalfMessage(*row)
+    return replace(half, keys=tuple(half.keys))
+
+
+def _decision_of_row(row: list[Any]) -> Decision:
+    decision = Decision(*row)
+    return replace(decision, outcome=Outcome(decision.outcome))

@@ -1,0 +1,71 @@
+"""What transactions need besides calls: op records that are owed, half messages that grow old."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from ariane_broker.transactions.ending import TransactionEnds
+from ariane_broker.transactions.transaction_table import TransactionTable
+from ariane_servicekit import get_logger
+
+_log = get_logger(__name__)
+
+
+class AgeingLog(Protocol):
+    """What is asked of the store."""
+
+    @property
+    def min_offset(self) -> int:
+        """First commit-log offset that is kept."""
+        ...
+
+    def offset_before(self, timestamp_ms: int) -> int:
+        """Below it all was stored before a time."""
+        ...
+
+
+class TransactionUpkeep:
+    """Takes a turn now and then."""
+
+    def __init__(
+        self,
+        log: AgeingLog,
+        table: TransactionTable,
+        ends: TransactionEnds,
+        *,
+        now_ms: Callable[[], int],
+        retention_ms: float,
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            log: The store.
+            table: The transactions of this broker.
+            ends: Writes what is owed.
+            now_ms: Milliseconds since the epoch.
+            retention_ms: How long the log is kept. A half message is stored anew when half of it
+                has passed.
+        """
+        self._log = log
+        self._table = table
+        self._ends = ends
+        self._now_ms = now_ms
+        self._retention_ms = retention_ms
+
+    async def turn(self) -> None:
+        """Write what is owed, and store anew what grows old."""
+        self._ends.settle()
+        for half in self._table.forget_before(self._log.min_offset):
+            _log.error(
+                "half_message_lost",
+                transaction_id=half.transaction_id,
+                topic=half.topic,
+                commit_log_offset=half.commit_log_offset,
+            )
+        if not self._table.pending_count:
+            return
+        old = self._log.offset_before(round(self._now_ms() - self._retention_ms / 2))
+        count = self._ends.carry_forward(old)
+        if count:
+            _log.info("half_messages_carried_forward", count=count)
