@@ -25,13 +25,14 @@ from pyspark.sql.types import (
 
 from ariane.broker.v1.topic_service_pb2 import UpdateTopicRequest
 from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceStub
-from ariane_record import RecordFields, encode_record
-from ariane_record.columns import RecordColumns, decode_columns
+from ariane_record import RecordFields, encode_record, tag_code
+from ariane_record.columns import decode_columns
 from ariane_sdk import MessageQueue
 from ariane_sdk.errors import QueueOffsetOutOfRange, RouteNotFound
 from ariane_sdk.sync import ClusterClient, Producer
 from ariane_servicekit.processes import LocalCluster
 from ariane_spark import session
+from ariane_spark.cluster import Fetch, RangeChunk
 from ariane_spark.columns import Detail
 from ariane_spark.offsets import Bounds
 from ariane_spark.options import ReadOptions
@@ -43,6 +44,8 @@ class MemoryCluster:
     """Queues as lists of records; what is below `earliest` is kept no more."""
 
     queues: dict[MessageQueue, list[RecordFields]] = field(default_factory=dict)
+    groups: dict[str, dict[MessageQueue, int]] = field(default_factory=dict)
+    uncertain: frozenset[str] = frozenset()
     earliest: dict[MessageQueue, int] = field(default_factory=dict)
     chunk_records: int = 2
     failures: list[Exception] = field(default_factory=list)
@@ -50,7 +53,9 @@ class MemoryCluster:
     questions: int = 0
     open_streams: int = 0
 
-    def add(self, topic: str, broker_name: str, queue_id: int, count: int) -> MessageQueue:
+    def add(
+        self, topic: str, broker_name: str, queue_id: int, count: int, tags=("even", "odd")
+    ) -> MessageQueue:
         queue = MessageQueue(topic, broker_name, queue_id)
         records = self.queues.setdefault(queue, [])
         for queue_offset in range(len(records), len(records) + count):
@@ -68,7 +73,7 @@ class MemoryCluster:
                     properties={
                         "colour": "red",
                         "KEYS": f"key-{queue_offset}",
-                        "TAGS": "even" if queue_offset % 2 == 0 else "odd",
+                        "TAGS": tags[queue_offset % len(tags)],
                     },
                 )
             )
@@ -83,8 +88,23 @@ class MemoryCluster:
             if not queues:
                 raise RouteNotFound(f"no broker carries {topic}")
             for queue, records in queues.items():
-                found[queue] = Bounds(self.earliest.get(queue, 0), len(records))
+                earliest = self.earliest.get(queue, 0)
+                found[queue] = Bounds(earliest, len(records), 100 * (len(records) - earliest))
         return found
+
+    def topics(self) -> list[str]:
+        return sorted({queue.topic for queue in self.queues})
+
+    def uncertain_topics(self) -> frozenset[str]:
+        return self.uncertain
+
+    def group_offsets(self, group: str, queues) -> dict[MessageQueue, int]:
+        stored = self.groups.get(group, {})
+        return {queue: stored[queue] for queue in queues if queue in stored}
+
+    def store_group_offsets(self, group: str, positions) -> None:
+        self._fail()
+        self.groups.setdefault(group, {}).update(positions)
 
     def offsets_at(self, topics, timestamp_ms: int) -> dict[MessageQueue, int]:
         return {
@@ -93,10 +113,8 @@ class MemoryCluster:
             if queue.topic in topics
         }
 
-    def read_range(
-        self, part: QueueRange, detail: Detail, chunk_bytes: int
-    ) -> Iterator[RecordColumns]:
-        self.reads.append((part, detail))
+    def read_range(self, part: QueueRange, fetch: Fetch) -> Iterator[RangeChunk]:
+        self.reads.append((part, fetch.detail))
         self.open_streams += 1
         try:
             self._fail()
@@ -107,13 +125,20 @@ class MemoryCluster:
                     "out of range", metadata={"min": str(kept.earliest), "max": str(kept.latest)}
                 )
             for begin in range(part.begin, min(part.end, kept.latest), self.chunk_records):
-                chunk = records[begin : min(begin + self.chunk_records, part.end)]
+                end = min(begin + self.chunk_records, part.end)
+                chunk = [record for record in records[begin:end] if self._passes(record, fetch)]
                 encoded = [encode_record(record) for record in chunk]
                 sizes = np.array([len(record) for record in encoded], np.int32)
-                yield decode_columns(b"".join(encoded), sizes)
+                columns = decode_columns(b"".join(encoded), sizes) if chunk else None
+                yield RangeChunk(columns, end)
                 self._fail()
         finally:
             self.open_streams -= 1
+
+    def _passes(self, record: RecordFields, fetch: Fetch) -> bool:
+        """As a broker does: by hash."""
+        wanted = {tag_code(tag) for tag in fetch.tags}
+        return not wanted or tag_code(record.properties.get("TAGS", "")) in wanted
 
     def _fail(self) -> None:
         if self.failures:

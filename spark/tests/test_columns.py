@@ -12,6 +12,7 @@ from ariane_record.arrow import COLUMN_NAMES
 from ariane_record.columns import decode_columns
 from ariane_record.compression import Compression, body_compressor
 from ariane_sdk import MessageQueue
+from ariane_spark.cluster import Fetch
 from ariane_spark.columns import Detail, Projection, header_schema, message_schema
 from ariane_spark.errors import SchemaIllegal
 
@@ -98,7 +99,7 @@ def test_batches_are_what_spark_compares_them_with(cluster, ddl, schema):
     schema = ddl(schema) if isinstance(schema, str) else schema
     queue = cluster.add("orders", "broker-a", 1, 5)
     projection = pickle.loads(pickle.dumps(Projection.of(schema)))  # noqa: S301 - our own bytes.
-    (records,) = cluster.read_range(*whole(cluster, queue))
+    ((records, _),) = cluster.read_range(*whole(cluster, queue))
 
     batch = projection.batch(records, queue)
 
@@ -109,7 +110,7 @@ def test_batches_are_what_spark_compares_them_with(cluster, ddl, schema):
 
 def test_values(cluster):
     queue = cluster.add("orders", "broker-a", 1, 2)
-    (records,) = cluster.read_range(*whole(cluster, queue))
+    ((records, _),) = cluster.read_range(*whole(cluster, queue))
     schema = message_schema([*message_schema().fieldNames(), "brokerName"])
 
     rows = Projection.of(schema).batch(records, QUEUE).to_pylist()
@@ -136,7 +137,7 @@ def whole(cluster, queue):
     from ariane_spark.ranges import QueueRange  # noqa: PLC0415 - used here only.
 
     cluster.chunk_records = 100
-    return QueueRange(queue, 0, len(cluster.queues[queue])), Detail.RECORDS, 1 << 20
+    return QueueRange(queue, 0, len(cluster.queues[queue])), Fetch(Detail.RECORDS, 1 << 20)
 
 
 def test_compressed_bodies_are_as_they_were_sent():

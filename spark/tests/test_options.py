@@ -11,17 +11,12 @@ from ariane_spark.errors import (
     OptionIllegal,
     UnknownOption,
 )
+from ariane_spark.given_options import GivenOptions
 from ariane_spark.option_table import OPTIONS, Use
-from ariane_spark.options import (
-    AtOffsets,
-    AtTime,
-    Edge,
-    GivenOptions,
-    column_names,
-    read_options,
-    write_options,
-)
+from ariane_spark.options import TriggerLimits, column_names, read_options, write_options
 from ariane_spark.partitions import PartitionLimits
+from ariane_spark.position_rules import AtGroup, AtOffsets, AtTime, AtTimes, Edge
+from ariane_spark.queue_selection import AssignedQueues, NamedTopics, TopicPattern
 
 NEEDED = {"endpoints": "127.0.0.1:9876", "topic": "orders"}
 
@@ -34,12 +29,14 @@ def test_what_holds_when_nothing_is_said():
     batch = read()
     stream = read(Use.STREAM_READ)
 
-    assert batch.topics == ("orders",)
+    assert batch.selection == NamedTopics(("orders",))
     assert batch.endpoints == "127.0.0.1:9876"
     assert (batch.starting, batch.ending) == (Edge.EARLIEST, Edge.LATEST)
     assert stream.starting is Edge.LATEST
     assert batch.fail_on_data_loss is True
-    assert batch.trigger_records_max is None
+    assert batch.trigger == TriggerLimits(None, None, None, 900_000)
+    assert batch.tags == frozenset()
+    assert batch.commit_group is None
     assert batch.limits == PartitionLimits()
     assert batch.fetch_bytes == 1 << 20
     assert (stream.offset_cache_ms, stream.requests.retries_max) == (500, 8)
@@ -66,10 +63,10 @@ def test_everything_said_is_obeyed_whatever_the_case():
     )
 
     assert options.endpoints == "a:1,b:2"
-    assert options.topics == ("orders", "refunds")
+    assert options.selection == NamedTopics(("orders", "refunds"))
     assert options.starting == AtOffsets({MessageQueue("refunds", "broker-a", 3): 5})
     assert options.fail_on_data_loss is False
-    assert options.trigger_records_max == 1000
+    assert options.trigger.records_max == 1000
     assert options.limits == PartitionLimits(3, 30, 5000)
     assert options.fetch_bytes == 65536
     assert options.offset_cache_ms == 0
@@ -155,7 +152,7 @@ def test_unknown_options_name_the_nearest(name, nearest):
 
 
 def test_options_like_nothing_at_all_list_what_there_is():
-    with pytest.raises(UnknownOption, match="a batch read knows columns, endingOffsets"):
+    with pytest.raises(UnknownOption, match="a batch read knows assign, columns, endingOffsets"):
         read(zzz="1")
 
 
@@ -190,3 +187,133 @@ def test_errors_survive_the_way_between_processes():
 
     assert type(copied) is OptionIllegal
     assert (str(copied), copied.option) == (str(refusal.value), "maxPartitions")
+
+
+def test_which_queues():
+    queues = {MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-a", 1)}
+    for text in (
+        '{"orders": {"broker-a": [0, 1]}}',
+        '["orders/broker-a/0", "orders/broker-a/1"]',
+    ):
+        assert selected(assign=text) == AssignedQueues(frozenset(queues))
+    assert selected(topicsPattern="orders-.*") == TopicPattern("orders-.*")
+    assert selected(topics="a,b") == NamedTopics(("a", "b"))
+
+
+def selected(**given):
+    return read_options({"endpoints": "a:1", **given}, Use.BATCH_READ).selection
+
+
+@pytest.mark.parametrize(
+    ("given", "option", "clause"),
+    [
+        ({}, "topic", "is missing"),
+        ({"topic": "a", "topicsPattern": "b"}, "topicsPattern", "contradicts 'topic'"),
+        ({"assign": '["a/b/0"]', "topics": "a"}, "assign", "contradicts 'topics'"),
+        ({"topicsPattern": "("}, "topicsPattern", "no regular expression"),
+        ({"assign": "[]"}, "assign", "names no queue"),
+        ({"assign": '["a/b"]'}, "assign", "topic/broker/queue id"),
+        ({"assign": '{"a": {"b": 0}}'}, "assign", "expected a list of queue ids"),
+        ({"assign": '{"a": {"b": ["x"]}}'}, "assign", "'x' is no queue id"),
+        ({"topic": "a", "tag": "b ||"}, "tag", "joined by"),
+        ({"topic": "a", "tag": "b | c"}, "tag", "joined by"),
+        (
+            {"topic": "a", "startingOffsetsByTimestamp": '{"a/b/0": 1.5}'},
+            "startingOffsetsByTimestamp",
+            "1.5 is no time",
+        ),
+        (
+            {"topicsPattern": "a.*", "endingOffsetsByTimestamp": '{"b/b/0": 1}'},
+            "endingOffsetsByTimestamp",
+            "names b, which is not read",
+        ),
+        (
+            {"topic": "a", "startingOffsetsByTimestampStrategy": "error"},
+            "startingOffsetsByTimestampStrategy",
+            "only with a starting time",
+        ),
+        (
+            {
+                "topic": "a",
+                "startingTimestamp": "1",
+                "startingOffsetsByTimestampStrategy": "earliest",
+            },
+            "startingOffsetsByTimestampStrategy",
+            "neither latest nor error",
+        ),
+        ({"topic": "a", "includeProperties": "maybe"}, "includeProperties", "neither true"),
+    ],
+)
+def test_what_to_read_is_refused_by_name(given, option, clause):
+    with pytest.raises(OptionIllegal, match=clause) as refusal:
+        selected(**given)
+
+    assert refusal.value.option == option
+
+
+def test_times_by_queue_and_a_group():
+    times = '{"orders": {"broker-a": {"0": 60, "1": "1970-01-01T00:00:01Z"}}}'
+    options = read(
+        startingOffsetsByTimestamp=times,
+        startingOffsetsByTimestampStrategy="error",
+        endingOffsetsByTimestamp='{"orders/broker-a/0": 70}',
+        group="billing",
+    )
+
+    queues = [MessageQueue("orders", "broker-a", queue_id) for queue_id in (0, 1)]
+    wanted = AtTimes({queues[0]: 60, queues[1]: 1000}, strict=True)
+    assert options.starting == AtGroup("billing", wanted)
+    assert options.ending == AtTimes({queues[0]: 70})
+
+
+def test_tags():
+    assert read(tag="created").tags == {"created"}
+    assert read(tag=" created || paid ").tags == {"created", "paid"}
+    assert read(tag="*").tags == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [("0ms", 0), ("250ms", 250), ("10s", 10_000), ("15 minutes", 900_000), ("1h", 3_600_000)],
+)
+def test_limits_of_a_trigger(text, milliseconds):
+    options = read(
+        Use.STREAM_READ,
+        maxOffsetsPerTrigger="9",
+        maxBytesPerTrigger="1000",
+        minOffsetsPerTrigger="5",
+        maxTriggerDelay=text,
+        commitGroup="spark",
+    )
+
+    assert options.trigger == TriggerLimits(9, 1000, 5, milliseconds)
+    assert options.commit_group == "spark"
+
+
+@pytest.mark.parametrize(
+    ("given", "option", "clause"),
+    [
+        ({"maxTriggerDelay": "5"}, "maxTriggerDelay", "'500ms', '10s' or '15m'"),
+        ({"maxTriggerDelay": "5 parsecs"}, "maxTriggerDelay", "'500ms', '10s' or '15m'"),
+        ({"maxTriggerDelay": "5s"}, "maxTriggerDelay", "only with 'minOffsetsPerTrigger'"),
+        (
+            {"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"},
+            "maxOffsetsPerTrigger",
+            "is less than 'minOff",
+        ),
+    ],
+)
+def test_limits_that_cannot_be(given, option, clause):
+    with pytest.raises(OptionIllegal, match=clause) as refusal:
+        read(Use.STREAM_READ, **given)
+
+    assert refusal.value.option == option
+
+
+def test_properties_may_be_left_out():
+    names = column_names({"includeProperties": "false"})
+
+    assert "properties" not in names
+    assert names[-1] == "body"
+    assert column_names({"includeProperties": "true"}) is None
+    assert column_names({"includeProperties": "false", "columns": "properties"}) == ("properties",)

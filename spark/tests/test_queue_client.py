@@ -14,6 +14,7 @@ from ariane_sdk.errors import (
 )
 from ariane_sdk.sync import ClusterClient, Producer
 from ariane_servicekit.processes import LocalCluster
+from ariane_spark.cluster import Fetch
 from ariane_spark.columns import Detail, Projection, message_schema
 from ariane_spark.connection import connect_once
 from ariane_spark.option_table import Use
@@ -23,6 +24,7 @@ from ariane_spark.range_chunks import HeadersTooShort
 from ariane_spark.range_reader import RangeReader
 from ariane_spark.ranges import QueueRange
 
+POSITIONS = Fetch(Detail.POSITIONS, 1 << 16)
 NOBODY = "127.0.0.1:1"
 IMPATIENT = RequestPolicy(timeout_ms=2000, retries_max=1, backoff_ms=1)
 
@@ -70,7 +72,7 @@ def test_a_range_at_every_level_of_detail(queues, topic, published, detail):
     queue, results = max(published.items(), key=lambda item: len(item[1]))
     part = QueueRange(queue, 1, len(results) - 1)
 
-    chunks = list(queues.read_range(part, detail, 1 << 16))
+    chunks = [chunk.records for chunk in queues.read_range(part, Fetch(detail, 1 << 16))]
 
     offsets = [offset for chunk in chunks for offset in chunk.queue_offset.tolist()]
     assert offsets == list(range(1, len(results) - 1))
@@ -84,16 +86,17 @@ def test_a_range_at_every_level_of_detail(queues, topic, published, detail):
 def test_a_range_ends_at_the_readable_end(queues, published):
     queue, results = next(iter(published.items()))
 
-    chunks = list(queues.read_range(QueueRange(queue, 0, 1000), Detail.POSITIONS, 1 << 16))
+    chunks = list(queues.read_range(QueueRange(queue, 0, 1000), POSITIONS))
 
-    assert sum(map(len, chunks)) == len(results)
+    assert sum(len(chunk.records) for chunk in chunks) == len(results)
+    assert chunks[-1].next_queue_offset == len(results)
 
 
 def test_a_range_that_begins_beyond_the_end_is_refused_with_what_is_kept(queues, published):
     queue, results = next(iter(published.items()))
 
     with pytest.raises(QueueOffsetOutOfRange) as refusal:
-        list(queues.read_range(QueueRange(queue, 99, 100), Detail.POSITIONS, 1 << 16))
+        list(queues.read_range(QueueRange(queue, 99, 100), POSITIONS))
 
     kept = (refusal.value.min_queue_offset, refusal.value.max_queue_offset)
     assert kept == (0, len(results))
@@ -120,24 +123,22 @@ def test_a_broker_that_the_route_does_not_know(queues, topic, published):
     elsewhere = MessageQueue(topic, "broker-z", 0)
 
     with pytest.raises(ServiceUnavailable, match="broker-z"):
-        next(queues.read_range(QueueRange(elsewhere, 0, 1), Detail.POSITIONS, 1 << 16))
+        next(queues.read_range(QueueRange(elsewhere, 0, 1), POSITIONS))
 
 
 def test_what_headers_cannot_say_is_read_as_records_from_there_on(cluster):
     queue = cluster.add("orders", "broker-a", 0, 6)
 
     class CutHeaders(QueueClient):
-        def _chunks(self, part, detail, chunk_bytes):
-            for chunk in cluster.read_range(part, detail, chunk_bytes):
-                if detail is not Detail.RECORDS and chunk.queue_offset[0] >= 2:
+        def _chunks(self, part, fetch):
+            for chunk in cluster.read_range(part, fetch):
+                if fetch.detail is not Detail.RECORDS and chunk.next_queue_offset > 2:
                     raise HeadersTooShort
                 yield chunk
 
-    chunks = CutHeaders(NOBODY, IMPATIENT).read_range(
-        QueueRange(queue, 0, 6), Detail.POSITIONS, 1 << 16
-    )
+    chunks = CutHeaders(NOBODY, IMPATIENT).read_range(QueueRange(queue, 0, 6), POSITIONS)
 
-    assert [offset for chunk in chunks for offset in chunk.queue_offset] == list(range(6))
+    assert [offset for chunk in chunks for offset in chunk.records.queue_offset] == list(range(6))
     assert cluster.reads == [
         (QueueRange(queue, 0, 6), Detail.POSITIONS),
         (QueueRange(queue, 2, 6), Detail.RECORDS),

@@ -152,3 +152,19 @@ def test_a_reader_that_stops_early_ends_the_stream(cluster):
     batches.close()
 
     assert cluster.open_streams == 0
+
+
+def test_only_messages_with_a_tag_of_that_name_are_read(cluster):
+    # "Aa" and "BB" have one hash, by which brokers compare.
+    queue = cluster.add("orders", "broker-a", 0, 8, tags=("Aa", "BB", "C", "D"))
+
+    assert read(cluster, QueueRange(queue, 0, 8), tag="Aa") == [(0, 0), (0, 4)]
+    assert read(cluster, QueueRange(queue, 0, 8), tag="BB || D") == [(0, 1), (0, 3), (0, 5), (0, 7)]
+    assert {detail for _, detail in cluster.reads} == {Detail.PROPERTIES}
+
+
+def test_a_filter_that_leaves_nothing_is_no_loss(cluster):
+    queue = cluster.add("orders", "broker-a", 0, 8)
+
+    assert read(cluster, QueueRange(queue, 0, 8), tag="neither") == []
+    assert len(cluster.reads) == 1

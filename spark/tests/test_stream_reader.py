@@ -6,11 +6,13 @@ import json
 import pytest
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
+    ReadMaxBytes,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
-from ariane_sdk.errors import RouteNotFound
+from ariane_sdk.errors import RouteNotFound, ServiceUnavailable
 from ariane_spark.columns import Projection, message_schema
 from ariane_spark.errors import DataLost
 from ariane_spark.option_table import Use
@@ -38,6 +40,7 @@ def clock():
 def reader_with(connect, clock):
     def make(**given):
         given = {"endpoints": "n:1", "topic": "orders", "offsetCacheMs": "0", **given}
+        given = {name: value for name, value in given.items() if value is not None}
         return ArianeStreamReader(read_options(given, Use.STREAM_READ), PROJECTION, connect, clock)
 
     return make
@@ -214,3 +217,85 @@ def test_a_queue_that_was_made_anew_fails_the_query_or_is_read_from_its_earliest
 def test_a_topic_that_is_gone_is_an_error(reader_with):
     with pytest.raises(RouteNotFound):
         reader_with().initialOffset()
+
+
+def test_both_limits_hold_whichever_spark_hands_on(cluster, reader_with):
+    cluster.add("orders", "broker-a", 0, 90)  # 100 bytes each
+    by_bytes = reader_with(maxBytesPerTrigger="700")
+    by_both = reader_with(maxBytesPerTrigger="700", maxOffsetsPerTrigger="5")
+    start = through_spark(offsets(broker_a=0))
+
+    assert by_bytes.getDefaultReadLimit() == ReadMaxBytes(700)
+    assert by_bytes.latestOffset(start, ReadMaxBytes(700)) == offsets(broker_a=7)
+    assert by_both.getDefaultReadLimit() == ReadMaxRows(5)
+    assert by_both.latestOffset(start, ReadMaxRows(5)) == offsets(broker_a=5)
+    assert by_both.latestOffset(start, ReadMaxRows(50)) == offsets(broker_a=7)
+    assert by_both.latestOffset(start, ALL) == offsets(broker_a=90)
+
+
+def test_few_messages_wait_for_others_or_for_time(cluster, clock, reader_with):
+    cluster.add("orders", "broker-a", 0, 3)
+    reader = reader_with(minOffsetsPerTrigger="5", maxTriggerDelay="10s")
+    limit = reader.getDefaultReadLimit()
+    start = through_spark(offsets(broker_a=0))
+
+    assert limit == ReadMinRows(1)
+    assert reader.latestOffset(start, limit) is start
+    cluster.add("orders", "broker-b", 0, 2)  # A queue that appears counts.
+    second = through_spark(reader.latestOffset(start, limit))
+    assert second == offsets(broker_a=3, broker_b=0)
+    assert reader.latestOffset(second, limit) is second
+    clock.now += 10
+    assert reader.latestOffset(second, limit) == offsets(broker_a=3, broker_b=2)
+
+
+def test_a_run_that_ends_does_not_wait(cluster, reader_with):
+    cluster.add("orders", "broker-a", 0, 3)
+    reader = reader_with(minOffsetsPerTrigger="5")
+    reader.prepareForTriggerAvailableNow()
+
+    end = reader.latestOffset(through_spark(offsets(broker_a=0)), reader.getDefaultReadLimit())
+
+    assert end == offsets(broker_a=3)
+
+
+def test_progress_is_told_to_a_group_when_a_micro_batch_is_done(cluster, reader_with, caplog):
+    queue = cluster.add("orders", "broker-a", 0, 3)
+    reader = reader_with(commitGroup="spark", startingOffsets="earliest")
+    end = through_spark(reader.latestOffset(reader.initialOffset(), ALL))
+    assert cluster.groups == {"spark": {queue: 0}}
+
+    assert reader.latestOffset(end, ALL) is end
+    assert cluster.groups == {"spark": {queue: 3}}
+
+    cluster.add("orders", "broker-a", 0, 1)
+    end = through_spark(reader.latestOffset(end, ALL))
+    cluster.failures = [ServiceUnavailable("down", retriable=True)]
+    reader.latestOffset(end, ALL)
+    assert "progress of group spark was not stored: down" in caplog.text
+    assert cluster.groups == {"spark": {queue: 3}}
+
+
+def test_a_queue_stands_still_while_name_servers_do_not_know_all(cluster, reader_with):
+    cluster.add("orders", "broker-a", 0, 5)
+    cluster.uncertain = frozenset({"orders"})
+    start = through_spark(offsets(broker_a=1, broker_b=7))
+
+    assert reader_with().latestOffset(start, ALL) == offsets(broker_a=5, broker_b=7)
+
+    cluster.uncertain = frozenset()
+    with pytest.raises(DataLost):
+        reader_with().latestOffset(start, ALL)
+
+
+def test_topics_by_pattern_come_while_the_query_runs(cluster, reader_with):
+    cluster.add("orders-eu", "broker-a", 0, 3)
+    reader = reader_with(topic=None, topicsPattern="orders-.*", startingOffsets="earliest")
+    start = through_spark(reader.initialOffset())
+    cluster.add("orders-us", "broker-a", 0, 2)
+
+    second = through_spark(reader.latestOffset(start, ALL))
+    third = through_spark(reader.latestOffset(second, ALL))
+
+    assert set(start) == {"orders-eu"}
+    assert third == {"orders-eu": {"broker-a": {"0": 3}}, "orders-us": {"broker-a": {"0": 2}}}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
@@ -13,14 +14,17 @@ from ariane_spark.columns import Projection
 from ariane_spark.connection import connect_once
 from ariane_spark.data_loss import DataLossPolicy
 from ariane_spark.offsets import Bounds, Positions
-from ariane_spark.options import Edge, ReadOptions
+from ariane_spark.options import ReadOptions
 from ariane_spark.partitions import RangePartition, machine_parallelism, plan_partitions
+from ariane_spark.position_rules import Edge
 from ariane_spark.positions import resolve
 from ariane_spark.range_reader import RangeReader
 from ariane_spark.ranges import ranges_between
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_log: Final = logging.getLogger(__name__)
 
 
 class ArianeBatchReader(DataSourceReader):
@@ -64,7 +68,13 @@ class ArianeBatchReader(DataSourceReader):
         return reader.batches(partition.ranges, self._projection)
 
     def _positions(self, cluster: Cluster) -> tuple[Positions, Positions]:
-        bounds = cluster.bounds(self._options.topics)
+        bounds = self._options.selection.bounds(cluster)
+        self._options.selection.check_found(bounds)
+        if uncertain := cluster.uncertain_topics():
+            _log.warning(
+                "the name servers have just started; brokers of %s may be missing",
+                ", ".join(sorted(uncertain)),
+            )
         start = resolve(self._options.starting, bounds, cluster, unnamed=Edge.EARLIEST)
         end = resolve(self._options.ending, bounds, cluster, unnamed=Edge.LATEST)
         self._check_kept(start, end, bounds)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
+from ariane_record import QueueOffset
 from ariane_sdk import MessageQueue
 from ariane_spark.columns import Detail
 from ariane_spark.offsets import Bounds, Positions
@@ -15,8 +17,49 @@ if TYPE_CHECKING:
     from ariane_record.columns import RecordColumns
 
 
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """How ranges are fetched.
+
+    Attributes:
+        detail: How much of each message.
+        chunk_bytes: About how many bytes of records one chunk covers.
+        tags: Only messages with one of these, and perhaps others whose tag has the same hash;
+            empty: all.
+    """
+
+    detail: Detail
+    chunk_bytes: int
+    tags: frozenset[str] = frozenset()
+
+
+class RangeChunk(NamedTuple):
+    """Some messages of a range.
+
+    Attributes:
+        records: In order; ``None``: a filter left none.
+        next_queue_offset: Behind the last message that was looked at.
+    """
+
+    records: RecordColumns | None
+    next_queue_offset: QueueOffset
+
+
 class QueueCatalog(Protocol):
     """Which queues topics have, and what is kept of them."""
+
+    def topics(self) -> list[str]:
+        """The names of all topics but those of the system.
+
+        Raises:
+            ArianeError: Nobody answers.
+        """
+
+    def uncertain_topics(self) -> frozenset[str]:
+        """Topics asked about whose queues may be more than was heard of.
+
+        Name servers that have just started do not know all brokers yet.
+        """
 
     def bounds(self, topics: Iterable[str]) -> dict[MessageQueue, Bounds]:
         """The bounds of all readable queues of some topics.
@@ -36,22 +79,37 @@ class QueueCatalog(Protocol):
 class RangeSource(Protocol):
     """Hands out messages by range."""
 
-    def read_range(
-        self, part: QueueRange, detail: Detail, chunk_bytes: int
-    ) -> Generator[RecordColumns]:
+    def read_range(self, part: QueueRange, fetch: Fetch) -> Generator[RangeChunk]:
         """The messages of a range in order, in chunks; ends early at the readable end.
 
         Args:
             part: What to read.
-            detail: How much of each message.
-            chunk_bytes: About how many bytes one chunk holds.
+            fetch: How.
 
         Raises:
             ArianeError: Nothing more comes; what came before stands.
         """
 
 
-class Cluster(QueueCatalog, RangeSource, Protocol):
+class GroupOffsets(Protocol):
+    """Where consumer groups stand."""
+
+    def group_offsets(self, group: str, queues: Collection[MessageQueue]) -> Positions:
+        """The consumer offsets of a group; queues that it has none for are missing.
+
+        Raises:
+            ArianeError: The group's name is illegal, or a broker does not answer.
+        """
+
+    def store_group_offsets(self, group: str, positions: Mapping[MessageQueue, int]) -> None:
+        """Store consumer offsets of a group, asked once.
+
+        Raises:
+            ArianeError: A broker refused some, or does not answer.
+        """
+
+
+class Cluster(QueueCatalog, RangeSource, GroupOffsets, Protocol):
     """Everything that reading needs."""
 
 

@@ -9,7 +9,8 @@
     |   +-- FeatureNotAvailable the option or mode is known, and comes with a later version
     +-- SchemaIllegal (ValueError)  a column that a topic does not have, or has with another type
     +-- RowIllegal (ValueError) a row that cannot become a message
-    +-- QueueNotFound           offsets name a queue that no broker carries
+    +-- QueueNotFound           options name a queue that no broker carries
+    +-- NothingAtTime           a queue has no message at or after a starting time
     +-- DataLost                messages that were to be read are not kept any more
 
 The text of each error reaches the user as it stands: Spark wraps it into a ``PythonException``.
@@ -59,7 +60,11 @@ class RowIllegal(ArianeSparkError, ValueError):
 
 
 class QueueNotFound(ArianeSparkError):
-    """Offsets name a queue that no broker carries."""
+    """Options name a queue that no broker carries, or topics that there are none of."""
+
+
+class NothingAtTime(ArianeSparkError):
+    """A queue has no message at or after a starting time, and that was to be an error."""
 
 
 class DataLost(ArianeSparkError):

@@ -12,7 +12,7 @@ brokers sorted by name, queues by number.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ariane_record import QueueOffset
@@ -31,10 +31,17 @@ class Bounds(NamedTuple):
     Attributes:
         earliest: Oldest queue offset that is kept.
         latest: Readable end, exclusive.
+        size_bytes: Bytes of what is kept, estimated.
     """
 
     earliest: QueueOffset
     latest: QueueOffset
+    size_bytes: int = 0
+
+    @property
+    def message_bytes(self) -> float:
+        """Bytes of one message, on average; 0 where nothing is known."""
+        return self.size_bytes / max(1, self.latest - self.earliest)
 
 
 Positions: TypeAlias = dict[MessageQueue, QueueOffset]
@@ -68,19 +75,13 @@ def from_json(offsets: Mapping[str, Any]) -> Positions:
         OffsetsMalformed: Something else, and where it stands.
     """
     positions: Positions = {}
-    for topic, brokers in _entries(offsets, "the offsets"):
-        for broker_name, queues in _entries(brokers, topic):
-            for queue_id, queue_offset in _entries(queues, f"{topic}/{broker_name}"):
-                place = f"{topic}/{broker_name}/{queue_id}"
-                if not (queue_id.isascii() and queue_id.isdigit()):
-                    raise OffsetsMalformed(f"{place}: {queue_id!r} is no queue id")
-                if type(queue_offset) is not int or queue_offset < EARLIEST:
-                    raise OffsetsMalformed(
-                        f"{place}: {queue_offset!r} is no queue offset"
-                        " (0 and more, -1 for the latest, -2 for the earliest)"
-                    )
-                queue = MessageQueue(topic, broker_name, int(queue_id))
-                positions[queue] = QueueOffset(queue_offset)
+    for queue, queue_offset in _by_queue(offsets):
+        if type(queue_offset) is not int or queue_offset < EARLIEST:
+            raise OffsetsMalformed(
+                f"{_place(queue)}: {queue_offset!r} is no queue offset"
+                " (0 and more, -1 for the latest, -2 for the earliest)"
+            )
+        positions[queue] = QueueOffset(queue_offset)
     return positions
 
 
@@ -92,11 +93,77 @@ def parse_offsets(text: str) -> Positions:
     Raises:
         OffsetsMalformed: No JSON, or JSON that says something else.
     """
+    return from_json(_nested(_parse(text)))
+
+
+def parse_times(text: str) -> dict[MessageQueue, str]:
+    """The times in a JSON text of the same two forms, as the texts that a person wrote.
+
+    Raises:
+        OffsetsMalformed: No JSON, or JSON that says something else.
+    """
+    times = {}
+    for queue, moment in _by_queue(_nested(_parse(text))):
+        if type(moment) not in {int, str}:
+            raise OffsetsMalformed(f"{_place(queue)}: {moment!r} is no time")
+        times[queue] = str(moment)
+    return times
+
+
+def parse_queues(text: str) -> frozenset[MessageQueue]:
+    """The queues in a JSON text that a person wrote.
+
+    Either ``{"orders": {"broker-a": [0, 1]}}`` or ``["orders/broker-a/0", "orders/broker-a/1"]``.
+
+    Raises:
+        OffsetsMalformed: No JSON, or JSON that says something else, or no queue at all.
+    """
+    named = _parse(text)
+    if isinstance(named, list):
+        named = {str(name): None for name in named}
+        queues = [queue for queue, _ in _by_queue(_nested(named))]
+    else:
+        queues = [
+            MessageQueue(topic, broker_name, _queue_id(str(queue_id), f"{topic}/{broker_name}"))
+            for topic, brokers in _entries(named, "the queues")
+            for broker_name, queue_ids in _entries(brokers, topic)
+            for queue_id in _listed(queue_ids, f"{topic}/{broker_name}")
+        ]
+    if not queues:
+        raise OffsetsMalformed("names no queue")
+    return frozenset(queues)
+
+
+def _parse(text: str) -> Any:
     try:
-        offsets = json.loads(text, object_pairs_hook=_without_repeats)
+        return json.loads(text, object_pairs_hook=_without_repeats)
     except json.JSONDecodeError as error:
         raise OffsetsMalformed(f"no JSON: {error}") from error
-    return from_json(_nested(offsets))
+
+
+def _by_queue(nested: Any) -> Iterator[tuple[MessageQueue, Any]]:
+    """What a nested form says of each queue."""
+    for topic, brokers in _entries(nested, "the offsets"):
+        for broker_name, queues in _entries(brokers, topic):
+            place = f"{topic}/{broker_name}"
+            for queue_id, value in _entries(queues, place):
+                yield MessageQueue(topic, broker_name, _queue_id(queue_id, place)), value
+
+
+def _queue_id(text: str, place: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise OffsetsMalformed(f"{place}/{text}: {text!r} is no queue id")
+    return int(text)
+
+
+def _listed(queue_ids: Any, place: str) -> list[Any]:
+    if not isinstance(queue_ids, list):
+        raise OffsetsMalformed(f"{place}: expected a list of queue ids, found {queue_ids!r}")
+    return queue_ids
+
+
+def _place(queue: MessageQueue) -> str:
+    return "/".join(map(str, queue))
 
 
 def _nested(offsets: Any) -> Any:

@@ -61,6 +61,25 @@ OPTIONS: Final = (
     ),
     Option("topics", READ, "Several topics, separated by commas, in place of `topic`."),
     Option(
+        "topicsPattern",
+        READ,
+        "All topics whose whole name matches this regular expression of Python, in place of"
+        " `topic`; a stream notices new ones.",
+    ),
+    Option(
+        "assign",
+        READ,
+        'Certain queues only, in place of `topic`: `{"orders": {"broker-a": [0, 1]}}` or'
+        ' `["orders/broker-a/0"]`.',
+    ),
+    Option(
+        "tag",
+        READ,
+        "Only messages with this tag, or one of several joined by two vertical bars. Filtered in"
+        " the broker; limits and lag count what is left out, too.",
+        "all messages",
+    ),
+    Option(
         "startingOffsets",
         READ,
         "`earliest`, `latest` (streams only) or JSON,"
@@ -73,7 +92,27 @@ OPTIONS: Final = (
         "startingTimestamp",
         READ,
         "Start with the first message stored at or after this time: milliseconds since 1970, or"
-        " ISO 8601 with an offset. A queue without such a message starts at its end.",
+        " ISO 8601 with an offset. For a queue without such a message see"
+        " `startingOffsetsByTimestampStrategy`.",
+    ),
+    Option(
+        "startingOffsetsByTimestamp",
+        READ,
+        "The same with a time for each queue, as JSON in the forms of `startingOffsets`; a queue"
+        " that is not named starts at its earliest.",
+    ),
+    Option(
+        "startingOffsetsByTimestampStrategy",
+        READ,
+        "What a queue does that has no message stored at or after its starting time: `latest`, it"
+        " starts at its end; `error`, the query fails.",
+        "`latest`",
+    ),
+    Option(
+        "group",
+        READ,
+        "Start where this consumer group stands. A queue that it has no offset for starts as"
+        " `startingOffsets` or one of its siblings says. Counts for a new query only.",
     ),
     Option(
         "endingOffsets",
@@ -88,6 +127,12 @@ OPTIONS: Final = (
         "End before the first message stored at or after this time.",
     ),
     Option(
+        "endingOffsetsByTimestamp",
+        (Use.BATCH_READ,),
+        "The same with a time for each queue, as JSON; a queue that is not named is read to its"
+        " end.",
+    ),
+    Option(
         "failOnDataLoss",
         READ,
         "Whether to fail when messages that were to be read are not kept any more. If not, they"
@@ -100,6 +145,32 @@ OPTIONS: Final = (
         "Messages of one micro-batch at most, shared among queues in proportion to their backlog;"
         " at least one of each.",
         "no limit",
+    ),
+    Option(
+        "maxBytesPerTrigger",
+        (Use.STREAM_READ,),
+        "Bytes of one micro-batch at most, about: brokers estimate them from the newest message of"
+        " each queue. At least one message of each.",
+        "no limit",
+    ),
+    Option(
+        "minOffsetsPerTrigger",
+        (Use.STREAM_READ,),
+        "Wait until there are so many messages, but no longer than `maxTriggerDelay`.",
+        "1",
+    ),
+    Option(
+        "maxTriggerDelay",
+        (Use.STREAM_READ,),
+        "How long to wait for `minOffsetsPerTrigger` at most, since the start of the query or its"
+        " last micro-batch, such as `500ms`, `10s` or `15m`.",
+        "`15m`",
+    ),
+    Option(
+        "commitGroup",
+        (Use.STREAM_READ,),
+        "Store the progress of the query as that of this consumer group, so that the queue's own"
+        " tools show its lag. Nothing ever reads it back: the checkpoint alone counts.",
     ),
     Option(
         "minPartitions",
@@ -120,6 +191,13 @@ OPTIONS: Final = (
         "Which columns, separated by commas, where no schema is given. Bodies that are not asked"
         " for are not fetched.",
         "all but `brokerName`",
+    ),
+    Option(
+        "includeProperties",
+        READ,
+        "Whether the column `properties` is among those where neither `columns` nor a schema is"
+        " given.",
+        "`true`",
     ),
     Option(
         "fetchMaxBytes",
@@ -148,19 +226,7 @@ OPTIONS: Final = (
         " comes later.",
         "`at-least-once`",
     ),
-    _later("topicsPattern", READ, "Topics by regular expression."),
-    _later("assign", READ, "Certain queues only."),
-    _later("tag", READ, "Only messages with one of these tags, filtered in the broker."),
     _later("filter", READ, "Only messages that a SQL condition holds for."),
-    _later("startingOffsetsByTimestamp", READ, "A start time for each queue."),
-    _later("startingOffsetsByTimestampStrategy", READ, "What a queue without such a time does."),
-    _later("endingOffsetsByTimestamp", (Use.BATCH_READ,), "An end time for each queue."),
-    _later("maxBytesPerTrigger", (Use.STREAM_READ,), "Bytes of one micro-batch at most."),
-    _later("minOffsetsPerTrigger", (Use.STREAM_READ,), "Wait until there are so many messages."),
-    _later("maxTriggerDelay", (Use.STREAM_READ,), "How long to wait for them at most."),
-    _later("group", READ, "Start where this consumer group is."),
-    _later("commitGroup", (Use.STREAM_READ,), "Store progress for this group, to show lag."),
-    _later("includeProperties", READ, "Leave the properties out; until then, `columns`."),
     _later("pushdown", (Use.BATCH_READ,), "Let Spark hand down its filters."),
     _later("sinkId", (Use.WRITE,), "Names this sink among those of one query."),
     _later("writeId", (Use.WRITE,), "Makes a batch write repeatable as a whole."),

@@ -1,18 +1,25 @@
-"""Options as a user gives them, read into what the readers and the writer go by."""
+"""What the options of a query mean to the readers and the writer."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
-from difflib import get_close_matches
-from enum import Enum
-from typing import Final, TypeAlias
+from typing import Final
 
-from ariane_spark.errors import FeatureNotAvailable, OptionIllegal, UnknownOption
-from ariane_spark.offsets import OffsetsMalformed, Positions, parse_offsets
-from ariane_spark.option_table import FOREIGN_NAMES, OPTION_BY_KEY, OPTIONS, Use
+from ariane_spark.errors import FeatureNotAvailable, OptionIllegal
+from ariane_spark.given_options import GivenOptions
+from ariane_spark.offsets import OffsetsMalformed, parse_queues
+from ariane_spark.option_table import Use
 from ariane_spark.partitions import PartitionLimits
+from ariane_spark.position_options import ending_rule, starting_rule
+from ariane_spark.position_rules import Edge, PositionRule
+from ariane_spark.queue_selection import (
+    AssignedQueues,
+    NamedTopics,
+    QueueSelection,
+    TopicPattern,
+)
 
 FETCH_BYTES_MIN: Final = 64 << 10
 FETCH_BYTES_MAX: Final = 4 << 20
@@ -23,34 +30,7 @@ returns the pages of each chunk anew from 2 MiB on."""
 AT_LEAST_ONCE: Final = "at-least-once"
 EXACTLY_ONCE: Final = "exactly-once"
 
-
-class Edge(Enum):
-    """An end of what is kept of a queue."""
-
-    EARLIEST = "earliest"
-    LATEST = "latest"
-
-
-@dataclass(frozen=True, slots=True)
-class AtTime:
-    """The first message stored at or after a time.
-
-    Attributes:
-        timestamp_ms: Milliseconds since the epoch.
-    """
-
-    timestamp_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class AtOffsets:
-    """Certain positions; -1 stands for the latest, -2 for the earliest."""
-
-    positions: Positions
-
-
-PositionRule: TypeAlias = Edge | AtTime | AtOffsets
-"""How a user says where to start or to end."""
+_TAG_SEPARATOR: Final = "||"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +49,52 @@ class RequestPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class TriggerLimits:
+    """How much one micro-batch takes.
+
+    Attributes:
+        records_max: Messages at most; ``None``: any number.
+        bytes_max: Bytes at most, about; ``None``: any number.
+        records_min: Wait for so many messages; ``None``: for one.
+        delay_ms_max: But no longer than this.
+    """
+
+    records_max: int | None = None
+    bytes_max: int | None = None
+    records_min: int | None = None
+    delay_ms_max: int = 15 * 60_000
+
+
+@dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What to read and how."""
+    """What to read and how.
+
+    Attributes:
+        endpoints: Name servers, ``host:port``, separated by commas.
+        selection: Which queues.
+        starting: Where a new query starts.
+        ending: Where a batch ends.
+        tags: Only messages with one of these; empty: all.
+        fail_on_data_loss: Whether a loss ends the query.
+        trigger: How much one micro-batch takes.
+        limits: How ranges become partitions.
+        fetch_bytes: About how many bytes of messages make one Arrow batch.
+        offset_cache_ms: How long the ends of the queues are remembered.
+        commit_group: The consumer group that shows the progress; ``None``: none.
+        requests: How requests are made.
+    """
 
     endpoints: str
-    topics: tuple[str, ...]
+    selection: QueueSelection
     starting: PositionRule
     ending: PositionRule = Edge.LATEST
+    tags: frozenset[str] = frozenset()
     fail_on_data_loss: bool = True
-    trigger_records_max: int | None = None
+    trigger: TriggerLimits = field(default_factory=TriggerLimits)
     limits: PartitionLimits = field(default_factory=PartitionLimits)
     fetch_bytes: int = FETCH_BYTES_DEFAULT
     offset_cache_ms: int = 500
+    commit_group: str | None = None
     requests: RequestPolicy = field(default_factory=RequestPolicy)
 
 
@@ -92,94 +106,6 @@ class WriteOptions:
     topic: str | None = None
 
 
-class GivenOptions:
-    """The options of one query, checked as a whole and then read one by one."""
-
-    def __init__(self, given: Mapping[str, str], use: Use) -> None:
-        """Take the options of a query.
-
-        Args:
-            given: By name; the case of names does not matter.
-            use: What the query does.
-
-        Raises:
-            UnknownOption: A name that no option has.
-            FeatureNotAvailable: An option of a later version.
-            OptionIllegal: An option that has no meaning for this use.
-        """
-        self._given = {name.lower(): value for name, value in given.items()}
-        for key in self._given:
-            _check_name(key, use)
-
-    def text(self, name: str) -> str | None:
-        """The value without surrounding space, or nothing."""
-        value = self._given.get(name.lower())
-        if value is not None and not value.strip():
-            raise OptionIllegal(name, "is empty")
-        return value and value.strip()
-
-    def required_text(self, name: str, hint: str) -> str:
-        """The value; it must be given."""
-        value = self.text(name)
-        if value is None:
-            raise OptionIllegal(name, f"is missing; {hint}")
-        return value
-
-    def names(self, name: str) -> tuple[str, ...] | None:
-        """The value as names separated by commas, none twice."""
-        value = self.text(name)
-        if value is None:
-            return None
-        names = tuple(part.strip() for part in value.split(","))
-        if "" in names or len(set(names)) < len(names):
-            raise OptionIllegal(name, f"{value!r} holds an empty name or one twice")
-        return names
-
-    def number(self, name: str, minimum: int = 1, maximum: int | None = None) -> int | None:
-        """The value as a whole number within a range."""
-        value = self.text(name)
-        if value is None:
-            return None
-        wanted = f"{minimum} or more" if maximum is None else f"{minimum} to {maximum}"
-        if not (value.isascii() and value.isdigit()):
-            raise OptionIllegal(name, f"{value!r} is no whole number of {wanted}")
-        number = int(value)
-        if number < minimum or (maximum is not None and number > maximum):
-            raise OptionIllegal(name, f"{number} is out of range: {wanted}")
-        return number
-
-    def truth(self, name: str, *, default: bool) -> bool:
-        """The value as true or false."""
-        value = (self.text(name) or str(default)).lower()
-        if value not in {"true", "false"}:
-            raise OptionIllegal(name, f"{value!r} is neither true nor false")
-        return value == "true"
-
-    def position(self, side: str, default: Edge) -> PositionRule:
-        """Where to start or end.
-
-        Args:
-            side: ``starting`` or ``ending``, which names of options begin with.
-            default: What holds when nothing is said.
-        """
-        by_offset, by_time = f"{side}Offsets", f"{side}Timestamp"
-        offsets, timestamp = self.text(by_offset), self.text(by_time)
-        if offsets is not None and timestamp is not None:
-            raise OptionIllegal(by_time, f"contradicts {by_offset!r}; give one of them")
-        if timestamp is not None:
-            return AtTime(_timestamp_ms(by_time, timestamp))
-        if offsets is None:
-            return default
-        if offsets.lower() in {edge.value for edge in Edge}:
-            return Edge(offsets.lower())
-        try:
-            return AtOffsets(parse_offsets(offsets))
-        except OffsetsMalformed as error:
-            raise OptionIllegal(
-                by_offset, f"neither earliest nor latest nor offsets as JSON: {error}"
-            ) from error
-
-
 def read_options(given: Mapping[str, str], use: Use) -> ReadOptions:
     """The options of a query that reads.
 
@@ -187,41 +113,23 @@ def read_options(given: Mapping[str, str], use: Use) -> ReadOptions:
         OptionError: One of them cannot be obeyed; the text names it and says why.
     """
     options = GivenOptions(given, use)
-    batch = use is Use.BATCH_READ
-    starting = options.position("starting", Edge.EARLIEST if batch else Edge.LATEST)
-    ending = options.position("ending", Edge.LATEST)
-    if batch and starting is Edge.LATEST:
-        raise OptionIllegal("startingOffsets", "a batch that starts at the latest reads nothing")
-    if ending is Edge.EARLIEST:
-        raise OptionIllegal("endingOffsets", "a batch that ends at the earliest reads nothing")
-    limits = PartitionLimits(
-        partitions_min=options.number("minPartitions"),
-        partitions_max=options.number("maxPartitions"),
-        records_max=options.number("maxRecordsPerPartition"),
-    )
-    if limits.partitions_max is not None and limits.partitions_max < (limits.partitions_min or 0):
-        raise OptionIllegal("maxPartitions", "is less than 'minPartitions'")
-    policy = RequestPolicy()
-    requests = RequestPolicy(
-        timeout_ms=options.number("requestTimeoutMs") or policy.timeout_ms,
-        retries_max=_or(options.number("numRetries", 0), policy.retries_max),
-        backoff_ms=_or(options.number("retryBackoffMs", 0), policy.backoff_ms),
-    )
+    # Which columns is settled by the schema; here they are only checked.
+    options.truth("includeProperties", default=True)
+    selection = _selection(options)
     fetch_bytes = options.number("fetchMaxBytes", FETCH_BYTES_MIN, FETCH_BYTES_MAX)
-    topics = _topics(options)
-    _check_topics("startingOffsets", starting, topics)
-    _check_topics("endingOffsets", ending, topics)
     return ReadOptions(
         endpoints=_endpoints(options),
-        topics=topics,
-        starting=starting,
-        ending=ending,
+        selection=selection,
+        starting=starting_rule(options, use, selection),
+        ending=ending_rule(options, selection),
+        tags=_tags(options),
         fail_on_data_loss=options.truth("failOnDataLoss", default=True),
-        trigger_records_max=options.number("maxOffsetsPerTrigger"),
-        limits=limits,
+        trigger=_trigger_limits(options),
+        limits=_partition_limits(options),
         fetch_bytes=fetch_bytes or FETCH_BYTES_DEFAULT,
         offset_cache_ms=_or(options.number("offsetCacheMs", 0), 500),
-        requests=requests,
+        commit_group=options.text("commitGroup"),
+        requests=_request_policy(options),
     )
 
 
@@ -243,33 +151,20 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
 
 
 def column_names(given: Mapping[str, str]) -> tuple[str, ...] | None:
-    """The option ``columns``, which Spark needs before it says what the query does."""
-    value = next((value for name, value in given.items() if name.lower() == "columns"), None)
-    return (
-        None if value is None else GivenOptions({"columns": value}, Use.BATCH_READ).names("columns")
-    )
+    """The option ``columns``, which Spark needs before it says what the query does.
 
+    Returns:
+        The names; ``None``: all usual ones.
+    """
+    chosen = ("columns", "includeproperties")
+    some = {name: value for name, value in given.items() if name.lower() in chosen}
+    options = GivenOptions(some, Use.BATCH_READ)
+    names = options.names("columns")
+    if names is None and not options.truth("includeProperties", default=True):
+        from ariane_spark.columns import message_schema  # noqa: PLC0415 - only where it is asked.
 
-def _check_name(key: str, use: Use) -> None:
-    option = OPTION_BY_KEY.get(key)
-    if option is None:
-        raise UnknownOption(key, _suggestion(key, use))
-    if option.later:
-        raise FeatureNotAvailable(option.name, "is known, but not available yet")
-    if use not in option.uses:
-        uses = " or ".join(use.value for use in option.uses)
-        raise OptionIllegal(option.name, f"is for a {uses}, and this is a {use.value}")
-
-
-def _suggestion(key: str, use: Use) -> str:
-    usable = [option.name for option in OPTIONS if use in option.uses and not option.later]
-    name = FOREIGN_NAMES.get(key)
-    if name is None:
-        near = get_close_matches(key, [name.lower() for name in usable], n=1)
-        name = OPTION_BY_KEY[near[0]].name if near else None
-    if name is not None:
-        return f"is not known; did you mean {name!r}?"
-    return f"is not known; a {use.value} knows {', '.join(sorted(usable, key=str.lower))}"
+        return tuple(name for name in message_schema().fieldNames() if name != "properties")
+    return names
 
 
 def _endpoints(options: GivenOptions) -> str:
@@ -282,38 +177,72 @@ def _endpoints(options: GivenOptions) -> str:
     return ",".join(endpoint.strip() for endpoint in endpoints.split(","))
 
 
-def _topics(options: GivenOptions) -> tuple[str, ...]:
-    topic, topics = options.text("topic"), options.names("topics")
-    if topic is not None and topics is not None:
-        raise OptionIllegal("topics", "contradicts 'topic'; give one of them")
-    if topic is not None and "," in topic:
-        raise OptionIllegal("topic", "is one name; several go into 'topics'")
-    if topics is None and topic is None:
-        raise OptionIllegal("topic", "is missing; name one, or several in 'topics'")
-    return topics or (topic or "",)
+def _selection(options: GivenOptions) -> QueueSelection:
+    chosen = options.only_one_of("topic", "topics", "topicsPattern", "assign")
+    match chosen and options.text(chosen):
+        case None:
+            raise OptionIllegal("topic", "is missing; name one, or several in 'topics'")
+        case text if chosen == "topicsPattern":
+            try:
+                re.compile(text)
+            except re.error as error:
+                raise OptionIllegal(chosen, f"{text!r} is no regular expression: {error}") from None
+            return TopicPattern(text)
+        case text if chosen == "assign":
+            try:
+                return AssignedQueues(parse_queues(text))
+            except OffsetsMalformed as error:
+                raise OptionIllegal(chosen, str(error)) from error
+        case text if chosen == "topic":
+            if "," in text:
+                raise OptionIllegal("topic", "is one name; several go into 'topics'")
+            return NamedTopics((text,))
+    return NamedTopics(options.names("topics") or ())
 
 
-def _check_topics(name: str, rule: PositionRule, topics: tuple[str, ...]) -> None:
-    if isinstance(rule, AtOffsets):
-        foreign = {queue.topic for queue in rule.positions} - set(topics)
-        if foreign:
-            raise OptionIllegal(name, f"names {', '.join(sorted(foreign))}, which is not read")
+def _tags(options: GivenOptions) -> frozenset[str]:
+    text = options.text("tag")
+    if text is None or text == "*":
+        return frozenset()
+    tags = [tag.strip() for tag in text.split(_TAG_SEPARATOR)]
+    for tag in tags:
+        if not tag or tag == "*" or "|" in tag:
+            raise OptionIllegal("tag", f"{text!r} is no tag, or several joined by '||'")
+    return frozenset(tags)
 
 
-def _timestamp_ms(name: str, text: str) -> int:
-    if text.isascii() and text.isdigit():
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise OptionIllegal(
-            name,
-            f"{text!r} is neither milliseconds since 1970"
-            " nor ISO 8601 with an offset, such as 2013-02-08T05:00:00+00:00",
-        )
-    return round(moment.timestamp() * 1000)
+def _trigger_limits(options: GivenOptions) -> TriggerLimits:
+    limits = TriggerLimits(
+        records_max=options.number("maxOffsetsPerTrigger"),
+        bytes_max=options.number("maxBytesPerTrigger"),
+        records_min=options.number("minOffsetsPerTrigger"),
+        delay_ms_max=_or(options.duration_ms("maxTriggerDelay"), TriggerLimits().delay_ms_max),
+    )
+    if limits.records_min is None and options.text("maxTriggerDelay") is not None:
+        raise OptionIllegal("maxTriggerDelay", "has a meaning only with 'minOffsetsPerTrigger'")
+    if limits.records_max is not None and limits.records_max < (limits.records_min or 0):
+        raise OptionIllegal("maxOffsetsPerTrigger", "is less than 'minOffsetsPerTrigger'")
+    return limits
+
+
+def _partition_limits(options: GivenOptions) -> PartitionLimits:
+    limits = PartitionLimits(
+        partitions_min=options.number("minPartitions"),
+        partitions_max=options.number("maxPartitions"),
+        records_max=options.number("maxRecordsPerPartition"),
+    )
+    if limits.partitions_max is not None and limits.partitions_max < (limits.partitions_min or 0):
+        raise OptionIllegal("maxPartitions", "is less than 'minPartitions'")
+    return limits
+
+
+def _request_policy(options: GivenOptions) -> RequestPolicy:
+    policy = RequestPolicy()
+    return RequestPolicy(
+        timeout_ms=options.number("requestTimeoutMs") or policy.timeout_ms,
+        retries_max=_or(options.number("numRetries", 0), policy.retries_max),
+        backoff_ms=_or(options.number("retryBackoffMs", 0), policy.backoff_ms),
+    )
 
 
 def _or(value: int | None, default: int) -> int:

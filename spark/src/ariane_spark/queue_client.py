@@ -6,7 +6,7 @@ are the shortest way for them, and leave no thread of ours behind that a fork co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from typing import Any, Final
@@ -16,12 +16,15 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from ariane.broker.v1 import pull_service_pb2 as pull
 from ariane.broker.v1.pull_service_pb2_grpc import PullServiceStub
+from ariane.common.v1.subscription_pb2 import FILTER_KIND_TAG, FilterExpression
 from ariane_record import QueueOffset
-from ariane_record.columns import RecordColumns
+from ariane_record.names import is_system_topic
 from ariane_sdk import MessageQueue
 from ariane_sdk.errors import ServiceUnavailable
 from ariane_spark.call_errors import call_error
+from ariane_spark.cluster import Fetch, RangeChunk
 from ariane_spark.columns import Detail
+from ariane_spark.group_client import GroupClient
 from ariane_spark.offsets import Bounds, Positions
 from ariane_spark.options import RequestPolicy
 from ariane_spark.range_chunks import HeadersTooShort, decode_chunk
@@ -53,6 +56,20 @@ class QueueClient:
         self._repetition = repetition or Repetition(policy)
         self._channels = Channels()
         self._routes = Routes(endpoints, self._channels, timeout_s=self._timeout_s)
+        self._groups = GroupClient(self._routes, self._channels, timeout_s=self._timeout_s)
+
+    def topics(self) -> list[str]:
+        """The names of all topics but those of the system.
+
+        Raises:
+            ArianeError: No name server answers.
+        """
+        topics = self._repetition.ask(self._routes.topics)
+        return [topic for topic in topics if not is_system_topic(topic)]
+
+    def uncertain_topics(self) -> frozenset[str]:
+        """Topics asked about that may have more brokers than their name servers know yet."""
+        return self._routes.uncertain_topics()
 
     def bounds(self, topics: Iterable[str]) -> dict[MessageQueue, Bounds]:
         """The bounds of all readable queues of some topics.
@@ -69,7 +86,9 @@ class QueueClient:
             for broker_name, answer in answers.items():
                 for queue in answer.queues:
                     found[MessageQueue(topic, broker_name, queue.queue_id)] = Bounds(
-                        QueueOffset(queue.min_queue_offset), QueueOffset(queue.max_queue_offset)
+                        QueueOffset(queue.min_queue_offset),
+                        QueueOffset(queue.max_queue_offset),
+                        queue.size_bytes,
                     )
         return found
 
@@ -95,31 +114,41 @@ class QueueClient:
                     found[name] = QueueOffset(queue.queue_offset)
         return found
 
-    def read_range(
-        self, part: QueueRange, detail: Detail, chunk_bytes: int
-    ) -> Generator[RecordColumns]:
+    def group_offsets(self, group: str, queues: Collection[MessageQueue]) -> Positions:
+        """The consumer offsets of a group; queues that it has none for are missing.
+
+        Raises:
+            ArianeError: The group's name is illegal, or a broker does not answer.
+        """
+        return self._repetition.ask(lambda: self._groups.offsets(group, queues))
+
+    def store_group_offsets(self, group: str, positions: Mapping[MessageQueue, int]) -> None:
+        """Store consumer offsets of a group, asked once.
+
+        Raises:
+            ArianeError: A broker refused some, or does not answer.
+        """
+        self._groups.store(group, positions)
+
+    def read_range(self, part: QueueRange, fetch: Fetch) -> Generator[RangeChunk]:
         """The messages of a range in order, in chunks; ends early at the readable end.
 
         Args:
             part: What to read.
-            detail: How much of each message.
-            chunk_bytes: About how many bytes of records one chunk covers.
+            fetch: How.
 
         Raises:
             ArianeError: Nothing more comes; what came before stands.
         """
         try:
-            with closing(self._chunks(part, detail, chunk_bytes)) as chunks:
-                for records in chunks:
-                    behind = QueueOffset(int(records.queue_offset[-1]) + 1)
-                    part = replace(part, begin=behind)
-                    yield records
+            with closing(self._chunks(part, fetch)) as chunks:
+                for chunk in chunks:
+                    part = replace(part, begin=chunk.next_queue_offset)
+                    yield chunk
         except HeadersTooShort:
-            yield from self._chunks(part, Detail.RECORDS, chunk_bytes)
+            yield from self._chunks(part, replace(fetch, detail=Detail.RECORDS))
 
-    def _chunks(
-        self, part: QueueRange, detail: Detail, chunk_bytes: int
-    ) -> Generator[RecordColumns]:
+    def _chunks(self, part: QueueRange, fetch: Fetch) -> Generator[RangeChunk]:
         topic, broker_name, queue_id = part.queue
         address = self._routes.addresses(topic).get(broker_name)
         if address is None:
@@ -131,14 +160,17 @@ class QueueClient:
                 queue_id=queue_id,
                 begin_queue_offset=part.begin,
                 end_queue_offset=part.end,
-                projection=_PROJECTIONS[detail],
-                chunk_bytes=chunk_bytes,
+                projection=_PROJECTIONS[fetch.detail],
+                chunk_bytes=fetch.chunk_bytes,
+                filter=_filter_of(fetch.tags),
             )
         )
         try:
             for chunk in stream:
-                if chunk.record_sizes:
-                    yield decode_chunk(chunk, detail)
+                yield RangeChunk(
+                    decode_chunk(chunk, fetch.detail) if chunk.record_sizes else None,
+                    QueueOffset(chunk.next_queue_offset),
+                )
         except grpc.RpcError as failure:
             self._routes.forget(topic)
             raise call_error(failure, peer=_peer(broker_name, address)) from failure
@@ -165,6 +197,12 @@ class QueueClient:
                 raise
 
         return self._repetition.ask(ask_all)
+
+
+def _filter_of(tags: frozenset[str]) -> FilterExpression | None:
+    if not tags:
+        return None
+    return FilterExpression(kind=FILTER_KIND_TAG, text=" || ".join(sorted(tags)))
 
 
 def _result(call: Any, broker_name: str, address: str) -> Any:

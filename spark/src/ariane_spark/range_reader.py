@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from ariane_record import QueueOffset
 from ariane_sdk.errors import ArianeError, QueueOffsetOutOfRange
-from ariane_spark.cluster import RangeSource
-from ariane_spark.columns import Projection
+from ariane_spark.cluster import Fetch, RangeSource
+from ariane_spark.columns import Detail, Projection
 from ariane_spark.data_loss import DataLossPolicy
 from ariane_spark.offsets import Bounds
 from ariane_spark.options import ReadOptions
@@ -55,23 +55,45 @@ class RangeReader:
             DataLost: Messages are not kept any more, and a loss ends the query.
             ArianeError: The broker refused, or did not answer in spite of all repetitions.
         """
+        fetch = self._fetch(projection.detail)
         for part in ranges:
             # The generator is closed when Spark stops early (LIMIT): that ends the stream.
-            with closing(self._chunks(part, projection)) as chunks:
+            with closing(self._chunks(part, fetch)) as chunks:
                 for records in chunks:
-                    yield projection.batch(records, part.queue)
+                    yield self._wanted(records, projection.batch(records, part.queue))
 
-    def _chunks(self, part: QueueRange, projection: Projection) -> Generator[RecordColumns]:
+    def _fetch(self, detail: Detail) -> Fetch:
+        options = self._options
+        if options.tags:
+            # Brokers compare hashes; to compare names, the tags have to be fetched.
+            detail = max(detail, Detail.PROPERTIES)
+        return Fetch(detail, options.fetch_bytes, options.tags)
+
+    def _wanted(self, records: RecordColumns, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch without messages whose tag only has the hash of a wanted one."""
+        if not self._options.tags:
+            return batch
+        import pyarrow as pa  # noqa: PLC0415 - tasks only: planning needs no Arrow.
+        import pyarrow.compute as pc  # noqa: PLC0415 - the same.
+
+        from ariane_record.arrow import to_arrow  # noqa: PLC0415 - the same.
+
+        tags = to_arrow(records, ["tag"]).column(0)
+        wanted = pc.is_in(tags, value_set=pa.array(sorted(self._options.tags)))
+        return batch if pc.all(wanted).as_py() else batch.filter(wanted)
+
+    def _chunks(self, part: QueueRange, fetch: Fetch) -> Generator[RecordColumns]:
         failures = 0
         while part.count > 0:
             error: ArianeError | None = None
-            stream = self._source.read_range(part, projection.detail, self._options.fetch_bytes)
+            stream = self._source.read_range(part, fetch)
             try:
                 with closing(stream):
-                    for records in stream:
+                    for chunk in stream:
                         failures = 0
-                        part = replace(part, begin=_behind(records))
-                        yield records
+                        part = replace(part, begin=chunk.next_queue_offset)
+                        if chunk.records is not None:
+                            yield chunk.records
             except QueueOffsetOutOfRange as refusal:
                 part = self._kept_part(part, refusal)
                 error = refusal
@@ -98,8 +120,3 @@ class RangeReader:
         if error is not None:
             raise error
         self._loss.ended_early(part.queue, part.begin, part.end)
-
-
-def _behind(records: RecordColumns) -> QueueOffset:
-    """The queue offset behind the last record."""
-    return QueueOffset(int(records.queue_offset[-1]) + 1)

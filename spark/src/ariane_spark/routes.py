@@ -5,19 +5,33 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import grpc
 from grpc.experimental import ChannelOptions
 
-from ariane.namesrv.v1.route_service_pb2 import GetRouteRequest
+from ariane.namesrv.v1.route_service_pb2 import (
+    GetRouteRequest,
+    GetRouteResponse,
+    ListTopicsRequest,
+)
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
-from ariane_sdk.errors import ArianeError, NameServersUnreachable
+from ariane_sdk.errors import (
+    ArianeError,
+    NameServersUnreachable,
+    RouteNotFound,
+)
 from ariane_spark.call_errors import call_error
 
 ROUTE_AGE_S_MAX: Final = 30.0
 """How long a route is believed; a broker that joins is noticed by then."""
+
+WARM_UP_ROUTE_AGE_S_MAX: Final = 2.0
+"""The same for a route from name servers that have just started and may not know all yet."""
+
+PAGE_SIZE: Final = 1000
+"""Topics in one answer of a name server."""
 
 CHANNEL_OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     ("grpc.max_receive_message_length", 64 << 20),
@@ -58,6 +72,7 @@ class Channels:
 class _Route:
     addresses: Mapping[str, str]
     good_until_s: float
+    complete: bool
 
 
 class Routes:
@@ -87,8 +102,28 @@ class Routes:
         self._monotonic = monotonic
         self._routes: dict[str, _Route] = {}
 
+    def topics(self) -> list[str]:
+        """The names of all topics, sorted.
+
+        Raises:
+            NameServersUnreachable: No name server answered.
+        """
+        topics: set[str] = set()
+        page_token = ""
+        while True:
+            request = ListTopicsRequest(page_size=PAGE_SIZE, page_token=page_token)
+            answers = self._ask(lambda stub: stub.ListTopics, request)
+            for answer in answers:
+                topics.update(answer.topics)
+            page_token = answers[0].next_page_token
+            if not page_token:
+                return sorted(topics)
+
     def addresses(self, topic: str) -> Mapping[str, str]:
         """Where each broker of a topic is read, by broker name.
+
+        While all name servers that answer have just started, brokers that were known before are
+        kept besides those that they know.
 
         Raises:
             RouteNotFound: No live broker carries the topic.
@@ -96,37 +131,67 @@ class Routes:
         """
         route = self._routes.get(topic)
         if route is None or self._monotonic() >= route.good_until_s:
-            addresses = self._ask(topic)
-            route = _Route(addresses, self._monotonic() + ROUTE_AGE_S_MAX)
+            route = self._ask_route(topic, route)
             self._routes[topic] = route
         return route.addresses
 
+    def uncertain_topics(self) -> frozenset[str]:
+        """Topics that may have more brokers than was heard so far, of those asked about."""
+        return frozenset(topic for topic, route in self._routes.items() if not route.complete)
+
     def forget(self, topic: str) -> None:
         """Ask anew the next time: the route may be what is wrong."""
-        self._routes.pop(topic, None)
+        route = self._routes.get(topic)
+        if route is not None:
+            self._routes[topic] = replace(route, good_until_s=float("-inf"))
 
-    def _ask(self, topic: str) -> Mapping[str, str]:
-        """The route as the first name server tells it that knows it."""
+    def _ask_route(self, topic: str, before: _Route | None) -> _Route:
+        try:
+            answers: list[GetRouteResponse] = self._ask(
+                lambda stub: stub.GetRoute, GetRouteRequest(topic=topic)
+            )
+        except RouteNotFound as error:
+            # Where nothing was known before, the error's text says that it may be too early.
+            if before is None or "warming_up" not in error.metadata:
+                raise
+            good_until_s = self._monotonic() + WARM_UP_ROUTE_AGE_S_MAX
+            return replace(before, good_until_s=good_until_s, complete=False)
+        complete = not answers[0].warming_up
+        addresses = {} if complete or before is None else dict(before.addresses)
+        for answer in answers:
+            for broker in answer.route.brokers:
+                if broker.addresses:
+                    # The primary has the lowest id; without one, a replica serves as well.
+                    addresses[broker.broker_name] = broker.addresses[min(broker.addresses)]
+        age_s_max = ROUTE_AGE_S_MAX if complete else WARM_UP_ROUTE_AGE_S_MAX
+        return _Route(addresses, self._monotonic() + age_s_max, complete)
+
+    def _ask(self, method: Callable[[RouteServiceStub], Any], request: Any) -> list[Any]:
+        """The answer of the first name server that is to be believed, alone.
+
+        One that has just started has not heard of every broker yet. While all that answer are such,
+        these are their answers, at least one.
+        """
         failures: list[ArianeError] = []
+        early: list[Any] = []
         for address in tuple(self._name_servers):
             try:
-                answer = RouteServiceStub(self._channels.to(address)).GetRoute(
-                    GetRouteRequest(topic=topic), timeout=self._timeout_s
-                )
+                stub = RouteServiceStub(self._channels.to(address))
+                answer = method(stub)(request, timeout=self._timeout_s)
             except grpc.RpcError as failure:
                 failures.append(call_error(failure, peer=f"name server {address}"))
-                # The next question goes to the others first.
-                self._name_servers.remove(address)
-                self._name_servers.append(address)
             else:
-                # The primary has the lowest id; without one, a replica serves as well.
-                return {
-                    broker.broker_name: broker.addresses[min(broker.addresses)]
-                    for broker in answer.route.brokers
-                    if broker.addresses
-                }
-        for error in failures:
-            if not error.retriable:
-                raise error
+                if not answer.warming_up:
+                    return [answer]
+                early.append(answer)
+            # The next question goes to the others first.
+            self._name_servers.remove(address)
+            self._name_servers.append(address)
+        if early:
+            return early
+        refusals = [error for error in failures if not error.retriable]
+        if refusals:
+            # One that has just started may say "not found" in vain; another one knows.
+            raise min(refusals, key=lambda error: "warming_up" in error.metadata)
         texts = "; ".join(map(str, failures))
         raise NameServersUnreachable(f"no name server answered: {texts}", retriable=True)

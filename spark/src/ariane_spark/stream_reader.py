@@ -14,19 +14,23 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
+    ReadMaxBytes,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
 from ariane_sdk import MessageQueue
-from ariane_spark.admission import limit_by_count
+from ariane_spark.admission import Patience, backlog_of, limit_by_bytes, limit_by_count
 from ariane_spark.cluster import Connect
 from ariane_spark.columns import Projection
 from ariane_spark.connection import connect_once
 from ariane_spark.data_loss import DataLossPolicy
+from ariane_spark.group_progress import GroupProgress
 from ariane_spark.offsets import Bounds, OffsetsJson, Positions, from_json, to_json
-from ariane_spark.options import Edge, ReadOptions
+from ariane_spark.options import ReadOptions
 from ariane_spark.partitions import RangePartition, machine_parallelism, plan_partitions
+from ariane_spark.position_rules import Edge
 from ariane_spark.positions import resolve
 from ariane_spark.range_reader import RangeReader
 from ariane_spark.ranges import ranges_between
@@ -62,11 +66,15 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: dict[MessageQueue, Bounds] | None = None
         self._bounds: dict[MessageQueue, Bounds] = {}
         self._bounds_until = float("-inf")
+        self._uncertain: frozenset[str] = frozenset()
+        self._patience = Patience(options.trigger, monotonic)
+        self._progress = GroupProgress(options.commit_group)
 
     def initialOffset(self) -> OffsetsJson:  # noqa: N802 - Spark's name.
         """Where a new query starts; Spark asks twice and must hear the same."""
         if self._initial is None:
             bounds = self._current_bounds()
+            self._options.selection.check_found(bounds)
             cluster = self._connect(self._options)
             start = resolve(self._options.starting, bounds, cluster, unnamed=Edge.EARLIEST)
             self._initial = to_json(start)
@@ -79,17 +87,29 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name.
         """How far one micro-batch goes, unless the trigger says otherwise."""
-        count_max = self._options.trigger_records_max
-        return ReadAllAvailable() if count_max is None else ReadMaxRows(count_max)
+        trigger = self._options.trigger
+        if trigger.records_max is not None:
+            return ReadMaxRows(trigger.records_max)
+        if trigger.bytes_max is not None:
+            return ReadMaxBytes(trigger.bytes_max)
+        # Spark knows no limit that is made of several; what it does not hear is applied here.
+        return ReadAllAvailable() if trigger.records_min is None else ReadMinRows(1)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name.
         """Where the next micro-batch ends; ``start`` itself when there is nothing to read."""
         begin = from_json(start)
+        # Spark asks on when the micro-batch that ended here is done.
+        self._progress.tell(begin, self._connect(self._options))
         bounds = self._current_bounds() if self._target is None else self._target
         end = self._ends(begin, bounds)
-        if isinstance(limit, ReadMaxRows):
-            end = limit_by_count({**end, **begin}, end, limit.max_rows)
-        return start if end == begin else to_json(end)
+        if not isinstance(limit, ReadAllAvailable):
+            if self._target is None and not self._patience.is_over(backlog_of(begin, bounds)):
+                return start
+            end = self._limited({**end, **begin}, end, bounds, limit)
+        if end == begin:
+            return start
+        self._patience.begin_anew()
+        return to_json(end)
 
     def reportLatestOffset(self) -> OffsetsJson:  # noqa: N802 - Spark's name.
         """Where the queues end now; shown in the query's progress, so that its lag can be told."""
@@ -110,10 +130,28 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return reader.batches(partition.ranges, self._projection)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: progress is Spark's checkpoint, and reading leaves no trace in the broker."""
+        """Nothing: the checkpoint keeps progress, and ``latestOffset`` hears of it sooner."""
 
     def stop(self) -> None:
         """Nothing: connections end with the process."""
+
+    def _limited(
+        self,
+        begin: Positions,
+        end: Positions,
+        bounds: Mapping[MessageQueue, Bounds],
+        limit: ReadLimit,
+    ) -> Positions:
+        """As far as both limits allow: the one that Spark hands on, and the other one."""
+        trigger = self._options.trigger
+        records_max = limit.max_rows if isinstance(limit, ReadMaxRows) else trigger.records_max
+        bytes_max = limit.max_bytes if isinstance(limit, ReadMaxBytes) else trigger.bytes_max
+        if records_max is not None:
+            end = limit_by_count(begin, end, records_max)
+        if bytes_max is not None:
+            sizes = {queue: kept.message_bytes for queue, kept in bounds.items()}
+            end = limit_by_bytes(begin, end, sizes, bytes_max)
+        return end
 
     def _ends(self, begin: Positions, bounds: Mapping[MessageQueue, Bounds]) -> Positions:
         """Where each queue ends, as far as it can be read now.
@@ -129,7 +167,9 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._loss.queue_shrunk(queue, begin[queue], kept)
         for queue, position in begin.items():
             if queue not in bounds:
-                self._loss.queue_gone(queue, position)
+                # A name server that has just started does not know all brokers yet.
+                if queue.topic not in self._uncertain:
+                    self._loss.queue_gone(queue, position)
                 ends[queue] = position  # It may come back; until then it stands still.
         return ends
 
@@ -151,6 +191,8 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         now = self._monotonic()
         if now >= self._bounds_until:
-            self._bounds = self._connect(self._options).bounds(self._options.topics)
+            cluster = self._connect(self._options)
+            self._bounds = self._options.selection.bounds(cluster)
+            self._uncertain = cluster.uncertain_topics()
             self._bounds_until = self._monotonic() + self._options.offset_cache_ms / 1000
         return self._bounds
