@@ -29,6 +29,7 @@ BAD_IMPORTS = [
     (ARROWS, "ariane_sdk", "ariane_servicekit"),
     (ARROWS, "ariane_storage", "ariane_servicekit"),
     (ARROWS, "ariane_record", "ariane_storage"),
+    (ARROWS, "ariane_broker", "pytest_ariane"),
     (PURE_STORE, "ariane_storage", "grpc"),
     (PURE_STORE, "ariane_storage", "asyncio"),
     (PURE_STORE, "ariane_record", "google.protobuf"),

@@ -1,0 +1,216 @@
+"""A name server and a broker inside this process: the real engine on a disk in memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from ariane_broker.settings import BrokerSettings
+from ariane_namesrv.app import NamesrvApp
+from ariane_namesrv.settings import NamesrvSettings
+from ariane_sdk import ClusterClient
+from ariane_servicekit import Address, StopRequest, serving
+from ariane_storage.testing.faulty_disk import FaultyDisk
+from pytest_ariane.faults import Faults
+from pytest_ariane.forward_clock import ForwardClock
+from pytest_ariane.loop_thread import LoopThread
+from pytest_ariane.mortal_broker import MortalBroker
+from pytest_ariane.shared_disk import shared
+
+_LOOKS_AT_DISK_S: Final = 10.0
+"""How often the broker looks how full its disk is."""
+
+_WAIT_S_MAX: Final = 10.0
+_FOR_EVER_S: Final = 1e9
+
+
+class InProcessCluster:
+    """A cluster of one broker beside the test, on a loop and in threads of its own.
+
+    Its disk is in memory: nothing is left behind, and its faults are those of real disks.
+
+    Attributes:
+        clock: Moves the broker's timers. The name server and the store's time stamps go by the
+            machine's clock.
+        faults: Switches for faults.
+    """
+
+    def __init__(self, data_path: Path) -> None:
+        """Start nothing yet.
+
+        Args:
+            data_path: A folder for what the name server keeps.
+        """
+        self.clock = ForwardClock()
+        self.faults = Faults(self)
+        self._data_path = data_path
+        self._disk = FaultyDisk()
+        self._thread: LoopThread | None = None
+        self._name_server = AsyncExitStack()
+        self._broker_life = AsyncExitStack()
+        self._broker: MortalBroker | None = None
+        self._name_server_address = ""
+        self._broker_address = Address("127.0.0.1", 0)
+
+    @property
+    def name_servers(self) -> str:
+        """What clients take as their first argument."""
+        return self._name_server_address
+
+    @property
+    def broker_address(self) -> str:
+        """Where the broker listens, "host:port"; stays the same over its lives."""
+        return str(self._broker_address)
+
+    @property
+    def broker_runs(self) -> bool:
+        """Whether the broker lives."""
+        return self._broker is not None
+
+    def start(self) -> None:
+        """Start both, and wait until they are ready."""
+        self._thread = LoopThread("ariane-cluster")
+        try:
+            self._thread.call(self._start_name_server())
+            self.start_broker()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop both in order. Repeating is harmless."""
+        if self._thread is not None:
+            self._thread.call(self._end_broker(dies=False))
+            self._thread.call(self._name_server.aclose())
+            self._thread.close()
+            self._thread = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def create_topic(self, topic: str, *, queue_count: int = 4, fifo: bool = False) -> None:
+        """Create a topic, which stands in the routes when this returns."""
+
+        async def create() -> None:
+            async with ClusterClient(self.name_servers) as client:
+                await client.create_topic(topic, queue_count=queue_count, fifo=fifo)
+
+        self._loop_thread.call(create())
+
+    def start_broker(self) -> None:
+        """Start the broker on its port and its disk; harmless when it runs."""
+        if self._broker is None:
+            self._loop_thread.call(self._start_broker())
+
+    def restart_broker(self) -> None:
+        """Stop the broker in order, and start it again."""
+        self._loop_thread.call(self._end_broker(dies=False))
+        self.start_broker()
+
+    def kill_broker(self) -> None:
+        """End it as SIGKILL does: what is in memory is lost, what was written stays."""
+        self._loop_thread.call(self._end_broker(dies=True))
+        self._disk = self._disk.kill()
+
+    def cut_power(self, seed: int = 0) -> None:
+        """End it as a power cut does: of what was not flushed stays what the dice say."""
+        self._loop_thread.call(self._end_broker(dies=True))
+        self._disk = self._disk.lose_power(seed)
+
+    def fill_disk(self) -> None:
+        """Let the disk be full; returns when the broker has seen it.
+
+        It looks every ten seconds, so the clock goes forward by as much.
+        """
+        self._set_disk_usage(1.0)
+
+    def free_disk(self) -> None:
+        """Let the disk have room again; returns when the broker has seen it, as ``fill_disk``."""
+        self._set_disk_usage(None)
+
+    def heal(self) -> None:
+        """End all faults: no rules, room on the disk, a broker that lives."""
+        self.faults.clear()
+        if self._disk.used_ratio is not None:
+            self.free_disk()
+        self.start_broker()
+
+    def _set_disk_usage(self, used_ratio: float | None) -> None:
+        self._disk.used_ratio = used_ratio
+        broker = self._broker
+        if broker is not None:
+            self.clock.advance(_LOOKS_AT_DISK_S)
+            _wait(lambda: bool(broker.refusal) == (used_ratio is not None))
+
+    @property
+    def _loop_thread(self) -> LoopThread:
+        if self._thread is None:
+            raise RuntimeError("the cluster was not started")
+        return self._thread
+
+    async def _start_name_server(self) -> None:
+        told: dict[str, Any] = {
+            "listen": Address("127.0.0.1", 0),
+            "data_path": self._data_path,
+            "warm_up_s": 0,
+        }
+        life = serving(NamesrvSettings(**told), NamesrvApp)
+        self._name_server_address = str(await self._name_server.enter_async_context(life))
+
+    async def _start_broker(self) -> None:
+        broker: MortalBroker | None = None
+
+        def compose(settings: BrokerSettings, stop: StopRequest) -> MortalBroker:
+            nonlocal broker
+            broker = MortalBroker(settings, stop, self.clock, shared(self._disk), self.faults)
+            return broker
+
+        address = await self._broker_life.enter_async_context(
+            serving(self._broker_settings(), compose)
+        )
+        self._broker_address, self._broker = address, broker
+
+    async def _end_broker(self, *, dies: bool) -> None:
+        broker, self._broker = self._broker, None
+        if broker is not None:
+            broker.end(dies=dies)
+        # Waits for the life to end, also when it failed by itself.
+        await self._broker_life.aclose()
+        self._broker_life = AsyncExitStack()
+
+    def _broker_settings(self) -> BrokerSettings:
+        told: dict[str, Any] = {
+            "listen": self._broker_address,
+            "name_servers": (Address.parse(self._name_server_address),),
+            "store_path": Path("/ariane/store"),
+            # Small: all of it is memory.
+            "segment_bytes": 8 << 20,
+            "consume_queue_entries": 4000,
+            "index_slots": 1000,
+            "index_items": 4000,
+            "grace_s": 0.2,
+            # Nobody is silent because the clock was moved.
+            "client_silence_s": _FOR_EVER_S,
+        }
+        return BrokerSettings(**told)
+
+
+def _wait(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _WAIT_S_MAX
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the broker did not follow within {_WAIT_S_MAX:.0f} s")
+        time.sleep(0.01)

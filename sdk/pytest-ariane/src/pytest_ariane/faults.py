@@ -1,0 +1,142 @@
+"""What goes wrong on purpose: between a client and the broker, and below the broker."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import grpc
+
+
+class BreakableBroker(Protocol):
+    """What can be done to the broker as a whole."""
+
+    def kill_broker(self) -> None:
+        """End it as SIGKILL does: what is in memory is lost, what was written stays."""
+        ...
+
+    def cut_power(self, seed: int = 0) -> None:
+        """End it as a power cut does: of what was not flushed stays what the dice say."""
+        ...
+
+    def start_broker(self) -> None:
+        """Start it again on its port and its disk; harmless when it runs."""
+        ...
+
+    def fill_disk(self) -> None:
+        """Let the disk be full; returns when the broker has seen it."""
+        ...
+
+    def free_disk(self) -> None:
+        """Let the disk have room again; returns when the broker has seen it."""
+        ...
+
+
+@dataclass(slots=True)
+class _Fault:
+    rpc: str
+    times: int
+    refusal: grpc.StatusCode | None = None
+    lost: grpc.StatusCode | None = None
+    delay_s: float = 0.0
+
+
+class Faults:
+    """Switches for faults. A rule for calls holds for so many of them, then is gone.
+
+    An RPC is named as in the contract: "AppendRecords" is a send, "PullRecords" a pull,
+    "StoreConsumerOffsets" and so on. Only calls with one answer are touched, no streams.
+    """
+
+    def __init__(self, broker: BreakableBroker) -> None:
+        """Break nothing yet."""
+        self._broker = broker
+        self._lock = threading.Lock()
+        self._faults: deque[_Fault] = deque()
+        self.kill_broker = broker.kill_broker
+        self.cut_power = broker.cut_power
+        self.start_broker = broker.start_broker
+        self.fill_disk = broker.fill_disk
+        self.free_disk = broker.free_disk
+
+    def refuse(
+        self,
+        rpc: str,
+        times: int = 1,
+        *,
+        code: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE,
+    ) -> None:
+        """Refuse calls before the broker has done anything."""
+        self._add(_Fault(rpc, times, refusal=code))
+
+    def lose_reply(self, rpc: str, times: int = 1) -> None:
+        """Let the broker do what it is asked, and lose its answer: the connection breaks."""
+        self._add(_Fault(rpc, times, lost=grpc.StatusCode.UNAVAILABLE))
+
+    def delay(self, rpc: str, seconds: float, times: int = 1) -> None:
+        """Let calls wait before the broker sees them; by the machine's clock."""
+        self._add(_Fault(rpc, times, delay_s=seconds))
+
+    @property
+    def pending(self) -> int:
+        """How many calls the rules would still touch."""
+        with self._lock:
+            return sum(fault.times for fault in self._faults)
+
+    def clear(self) -> None:
+        """Forget all rules for calls."""
+        with self._lock:
+            self._faults.clear()
+
+    def _add(self, fault: _Fault) -> None:
+        with self._lock:
+            self._faults.append(fault)
+
+    def take(self, rpc: str) -> _Fault | None:
+        """The rule for a call that came in now, if there is one; uses it up by one."""
+        with self._lock:
+            for fault in self._faults:
+                if fault.rpc == rpc:
+                    fault.times -= 1
+                    if fault.times == 0:
+                        self._faults.remove(fault)
+                    return fault
+        return None
+
+
+class FaultyServicer:
+    """A servicer of the contract in front of which faults happen."""
+
+    def __init__(self, servicer: object, faults: Faults) -> None:
+        """Stand before a servicer."""
+        self._servicer = servicer
+        self._faults = faults
+
+    def __getattr__(self, rpc: str) -> Any:
+        method = getattr(self._servicer, rpc)
+        if not inspect.iscoroutinefunction(method):
+            return method
+        return _with_faults(rpc, method, self._faults)
+
+
+def _with_faults(
+    rpc: str, method: Callable[..., Awaitable[object]], faults: Faults
+) -> Callable[..., Awaitable[object]]:
+    async def call(request: object, context: grpc.aio.ServicerContext[Any, Any]) -> object:
+        fault = faults.take(rpc)
+        if fault is None:
+            return await method(request, context)
+        await asyncio.sleep(fault.delay_s)
+        if fault.refusal is not None:
+            await context.abort(fault.refusal, "refused on purpose")
+        answer = await method(request, context)
+        if fault.lost is not None:
+            await context.abort(fault.lost, "the answer was lost on purpose")
+        return answer
+
+    return call

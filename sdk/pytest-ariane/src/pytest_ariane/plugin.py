@@ -1,0 +1,63 @@
+"""The fixtures. Nothing is imported or started before a test asks for one of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pytest_ariane.cluster import InProcessCluster
+    from pytest_ariane.faults import Faults
+    from pytest_ariane.forward_clock import ForwardClock
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def ariane_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCluster]:
+    """A name server and a broker on 127.0.0.1, on free ports, for the whole session."""
+    import ariane_sdk  # noqa: F401, PLC0415 - first: it says what gRPC must know before it begins
+    from pytest_ariane.cluster import InProcessCluster  # noqa: PLC0415 - heavy
+
+    with InProcessCluster(tmp_path_factory.mktemp("ariane")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def ariane_name_servers(ariane_cluster: InProcessCluster) -> str:
+    """What clients take as their first argument."""
+    return ariane_cluster.name_servers
+
+
+@pytest.fixture
+def make_ariane_topic(ariane_cluster: InProcessCluster) -> Callable[..., str]:
+    """Make topics that no other test knows: ``make_ariane_topic(queue_count=1, fifo=False)``."""
+
+    def make(*, queue_count: int = 4, fifo: bool = False) -> str:
+        topic = f"test-{next(_numbers)}"
+        ariane_cluster.create_topic(topic, queue_count=queue_count, fifo=fifo)
+        return topic
+
+    return make
+
+
+@pytest.fixture
+def ariane_topic(make_ariane_topic: Callable[..., str]) -> str:
+    """A topic with four queues that no other test knows."""
+    return make_ariane_topic()
+
+
+@pytest.fixture
+def ariane_clock(ariane_cluster: InProcessCluster) -> ForwardClock:
+    """The clock of the broker's timers, to be moved forward."""
+    return ariane_cluster.clock
+
+
+@pytest.fixture
+def ariane_faults(ariane_cluster: InProcessCluster) -> Iterator[Faults]:
+    """Switches for faults; when the test ends all are off, and the broker lives."""
+    yield ariane_cluster.faults
+    ariane_cluster.heal()

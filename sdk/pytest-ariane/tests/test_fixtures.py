@@ -1,0 +1,176 @@
+"""What the fixtures promise to applications."""
+
+import pytest
+
+from ariane_sdk import ClusterClient, Message, Producer, ProducerSettings, PushConsumer, QueueReader
+from ariane_sdk.errors import ArianeError, SendError
+
+IMPATIENT = ProducerSettings(send_timeout_s=0.5)
+
+
+async def bodies(name_servers, topic):
+    found = []
+    async with QueueReader(name_servers) as reader:
+        for queue, (begin, end) in sorted((await reader.bounds(topic)).items()):
+            async for columns in reader.read_range(queue, begin, end):
+                found += [bytes(message.body) for message in columns.iter_messages()]
+    return sorted(found)
+
+
+async def send(name_servers, topic, *texts):
+    async with Producer(name_servers) as producer:
+        for text in texts:
+            await producer.send(Message(topic, text))
+
+
+async def test_messages_go_through(ariane_name_servers, ariane_topic, until):
+    received = []
+
+    async def listen(messages):
+        received.extend(bytes(message.body) for message in messages)
+
+    async with PushConsumer(
+        ariane_name_servers,
+        group="billing",
+        subscriptions={ariane_topic: "*"},
+        listener=listen,
+        start="earliest",
+    ):
+        await send(ariane_name_servers, ariane_topic, b"a", b"b", b"c")
+        await until(lambda: sorted(received) == [b"a", b"b", b"c"])
+
+
+async def test_every_topic_is_its_own(ariane_name_servers, ariane_topic, make_ariane_topic):
+    other = make_ariane_topic(queue_count=2, fifo=True)
+    assert other != ariane_topic
+    async with ClusterClient(ariane_name_servers) as cluster:
+        assert len((await cluster.route(ariane_topic)).write_queues) == 4
+        assert (await cluster.route(other)).queue_order == "broker-a:2"
+
+
+async def test_a_lost_reply_is_stored_once(ariane_name_servers, ariane_topic, ariane_faults):
+    ariane_faults.lose_reply("AppendRecords")
+    await send(ariane_name_servers, ariane_topic, b"once")
+    assert ariane_faults.pending == 0
+    assert await bodies(ariane_name_servers, ariane_topic) == [b"once"]
+
+
+async def test_a_refusal_is_tried_again(ariane_name_servers, ariane_topic, ariane_faults):
+    ariane_faults.refuse("AppendRecords", times=2)
+    await send(ariane_name_servers, ariane_topic, b"later")
+    assert ariane_faults.pending == 0
+    assert await bodies(ariane_name_servers, ariane_topic) == [b"later"]
+
+
+async def test_a_refusal_for_good_is_told(ariane_name_servers, ariane_topic, ariane_faults):
+    ariane_faults.refuse("AppendRecords", times=1000)
+    async with Producer(ariane_name_servers, settings=IMPATIENT) as producer:
+        with pytest.raises(ArianeError):
+            await producer.send(Message(ariane_topic, b"never"))
+    ariane_faults.clear()
+    assert await bodies(ariane_name_servers, ariane_topic) == []
+
+
+async def test_a_delay_runs_into_a_deadline(ariane_name_servers, ariane_topic, ariane_faults):
+    async with Producer(ariane_name_servers) as producer:
+        await producer.send(Message(ariane_topic, b"in time"))
+        ariane_faults.delay("AppendRecords", 30)
+        with pytest.raises(SendError) as caught:
+            await producer.send(Message(ariane_topic, b"late"), timeout_s=0.3)
+        assert caught.value.outcome_unknown
+
+
+@pytest.mark.parametrize("end", ["kill_broker", "cut_power"])
+async def test_the_broker_ends_and_comes_back(
+    ariane_cluster, ariane_name_servers, ariane_topic, ariane_faults, ariane_clock, until, end
+):
+    await send(ariane_name_servers, ariane_topic, b"before")
+    address = ariane_cluster.broker_address
+    if end == "cut_power":
+        await until_flushed(ariane_cluster, ariane_clock, until)
+    getattr(ariane_faults, end)()
+    assert not ariane_cluster.broker_runs
+    ariane_faults.start_broker()
+    assert ariane_cluster.broker_address == address
+    await send(ariane_name_servers, ariane_topic, b"after")
+    assert await bodies(ariane_name_servers, ariane_topic) == [b"after", b"before"]
+
+
+async def until_flushed(cluster, clock, until):
+    store = cluster._broker._life.store
+
+    def flushed():
+        clock.advance(1)
+        return store.flushed_offset == store.max_offset
+
+    await until(flushed)
+
+
+async def test_what_was_not_flushed_may_be_lost_with_the_power(
+    ariane_cluster, ariane_name_servers, ariane_topic, ariane_faults
+):
+    """Some seed loses it: the disk is a model, and not a file that nothing happens to."""
+    for seed in range(40):
+        await send(ariane_name_servers, ariane_topic, b"%d" % seed)
+        ariane_faults.cut_power(seed)
+        ariane_faults.start_broker()
+        if b"%d" % seed not in await bodies(ariane_name_servers, ariane_topic):
+            return
+    pytest.fail("nothing is ever lost")
+
+
+async def test_a_full_disk_is_an_error_to_senders(ariane_name_servers, ariane_topic, ariane_faults):
+    async with Producer(ariane_name_servers, settings=IMPATIENT) as producer:
+        await producer.send(Message(ariane_topic, b"before"))
+        ariane_faults.fill_disk()
+        with pytest.raises(ArianeError):
+            await producer.send(Message(ariane_topic, b"full"))
+        ariane_faults.free_disk()
+        await producer.send(Message(ariane_topic, b"after"))
+    assert await bodies(ariane_name_servers, ariane_topic) == [b"after", b"before"]
+
+
+async def test_timers_of_the_broker_are_driven(ariane_cluster, ariane_clock, until):
+    """Consumer offsets are saved every five seconds; here at once."""
+    saves = []
+    saved_offsets = ariane_cluster._broker._life.saved_offsets
+    saved = saved_offsets.save
+
+    async def save():
+        saves.append(ariane_clock.monotonic())
+        await saved()
+
+    [loop] = [each for each in ariane_cluster._broker._life.loops if each.name == "save-offsets"]
+    loop._work = save
+    begin = ariane_clock.monotonic()
+    ariane_clock.advance(5)
+    await until(lambda: saves)
+    assert saves[0] - begin < 5 + 3
+    with pytest.raises(ValueError, match="back"):
+        ariane_clock.advance(-1)
+
+
+def test_faults_end_with_their_test(pytester, monkeypatch):
+    pytester.makepyfile(
+        """
+        import pytest
+        from ariane_sdk.sync import Message, Producer
+
+        def test_breaks(ariane_faults, ariane_cluster):
+            ariane_faults.refuse("AppendRecords", times=1000)
+            ariane_faults.fill_disk()
+            ariane_faults.kill_broker()
+
+        def test_works(ariane_name_servers, ariane_topic):
+            with Producer(ariane_name_servers) as producer:
+                producer.send(Message(ariane_topic, b"well"))
+        """
+    )
+    outcome = pytester.runpytest_subprocess("-p", "no:asyncio", "-W", "error")
+    outcome.assert_outcomes(passed=2)
+
+
+def test_the_readme_runs_as_it_stands(pytester, request):
+    readme = (request.path.parents[1] / "README.md").read_text()
+    pytester.makepyfile(readme.split("```python\n")[1].split("```")[0])
+    pytester.runpytest_subprocess("-p", "no:asyncio", "-W", "error").assert_outcomes(passed=2)
