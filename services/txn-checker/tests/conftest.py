@@ -5,9 +5,15 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import create_engine, text
 
-from ariane_servicekit import SystemClock
+from ariane_servicekit import Loop, SystemClock
 from ariane_servicekit.postgresql import PostgresqlUnavailable, running_postgresql
+from ariane_servicekit.testing import VirtualClock
+from ariane_txn_checker.broker_watch import BrokerWatch
 from ariane_txn_checker.database import Database, LeaseStore
+from ariane_txn_checker.lease_keeper import LeaseKeeper
+from ariane_txn_checker.questioner import CheckRules
+from ariane_txn_checker.survey import SurveyTimes
+from ariane_txn_checker.testing import TwinBroker, TwinBrokers
 from ariane_txn_checker.transaction import BrokerKey, HalfMessage
 
 BROKER = BrokerKey("c1", "broker-a")
@@ -71,3 +77,83 @@ def half():
         return HalfMessage(**{**fields, **rest})
 
     return half
+
+
+class CheckerInMemory:
+    """A checker over twin brokers, on a virtual clock."""
+
+    def __init__(self, name, brokers, database, clock, **changes):
+        rules = {
+            "interval_ms": 60_000,
+            "check_count_max": 15,
+            "retry_ms": 5_000,
+            "concurrency": 16,
+            "group_concurrency": 4,
+        }
+        self.watch = BrokerWatch(
+            brokers,
+            database,
+            SurveyTimes(first_check_ms=6_000, note_age_ms=3_000, keep_decided_ms=86_400_000),
+            CheckRules(**{**rules, **changes}),
+            clock,
+            survey_interval_s=2,
+        )
+        self.keeper = LeaseKeeper(name, brokers, database, self.watch.run, clock, lease_s=15)
+        self._loop = Loop(name, self.keeper.turn, interval_s=self.keeper.interval_s, clock=clock)
+        self.counts = self.watch.counts
+
+    def start(self):
+        self._loop.start(at_once=True)
+
+    async def stop(self):
+        """Stop in order."""
+        await self._loop.stop()
+        await self.keeper.close()
+
+    async def kill(self):
+        """Vanish: nothing more is written, and no lease is given back."""
+        await self._loop.stop()
+        for broker in tuple(self.keeper.held):
+            await self.keeper._drop(broker)
+
+
+@pytest.fixture
+def clock():
+    return VirtualClock()
+
+
+@pytest.fixture
+def brokers(clock):
+    twins = TwinBrokers()
+    twins.brokers[BROKER] = TwinBroker(clock)
+    return twins
+
+
+@pytest.fixture
+def broker(brokers):
+    return brokers.brokers[BROKER]
+
+
+@pytest.fixture
+async def memory(clock, tmp_path):
+    """A database whose calls take no time of the virtual clock."""
+    opened = Database(f"sqlite:///{tmp_path}/virtual.db", clock, threads=0)
+    await opened.open(wait_s=0)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+async def checker(brokers, memory, clock):
+    """Start checkers."""
+    started = []
+
+    def checker(name="checker-1", **changes):
+        made = CheckerInMemory(name, brokers, memory, clock, **changes)
+        made.start()
+        started.append(made)
+        return made
+
+    yield checker
+    for made in started:
+        await made.stop()

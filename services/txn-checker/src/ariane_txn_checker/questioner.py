@@ -1,0 +1,311 @@
+"""Asking about the transactions of one broker.
+
+Many are in work at once, and no producer group has more than its share: one that nobody can answer
+for waits for its answer beside the others, not before them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from ariane_servicekit import Clock, get_logger
+from ariane_txn_checker.broker_door import BrokerDoor, Brokers
+from ariane_txn_checker.database import CheckStore, Database
+from ariane_txn_checker.errors import (
+    BrokerUnreachable,
+    LeaseLost,
+    NobodyAnswered,
+    OutcomeStands,
+    TransactionForgotten,
+)
+from ariane_txn_checker.transaction import (
+    Answer,
+    CheckedTransaction,
+    Lease,
+    Outcome,
+    TransactionKey,
+)
+
+WAIT_S_MAX: Final = 5.0
+"""Seconds after which is looked again for what is due: an operator may have had one resumed."""
+
+WAIT_S_MIN: Final = 0.02
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRules:
+    """How often is asked, and how many at once."""
+
+    interval_ms: int
+    """Between two checks of one transaction."""
+
+    check_count_max: int
+    """After so many a transaction is parked."""
+
+    retry_ms: int
+    """Until the next try, where the broker could not be asked."""
+
+    concurrency: int
+    """Transactions of one broker in work at once."""
+
+    group_concurrency: int
+    """Those of one producer group."""
+
+
+@dataclass(slots=True)
+class CheckCounts:
+    """What a checker did since its start."""
+
+    checks: int = 0
+    unanswered: int = 0
+    decided: int = 0
+    parked: int = 0
+
+
+@dataclass(slots=True)
+class _InWork:
+    """The transactions that are attended to now."""
+
+    tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    groups: Counter[str] = field(default_factory=Counter)
+
+
+class Questioner:
+    """Does what is due for the transactions of one broker, for as long as a lease lasts."""
+
+    def __init__(
+        self,
+        brokers: Brokers,
+        lease: Lease,
+        database: Database,
+        clock: Clock,
+        *,
+        rules: CheckRules,
+        counts: CheckCounts,
+    ) -> None:
+        self._brokers = brokers
+        self._lease = lease
+        self._database = database
+        self._checks = CheckStore(database)
+        self._rules = rules
+        self._counts = counts
+        self._clock = clock
+        self._work = _InWork()
+        self._woken = asyncio.Event()
+        self._lost: LeaseLost | None = None
+
+    def wake(self) -> None:
+        """Something may be due."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Attend to what is due, until cancelled.
+
+        Raises:
+            LeaseLost: Another checker looks after the broker now.
+        """
+        try:
+            while self._lost is None:
+                self._woken.clear()
+                if not await self._begin_due():
+                    await self._wait(await self._pause_s())
+        finally:
+            await self._end_all()
+        raise self._lost
+
+    async def _begin_due(self) -> bool:
+        """Begin what is due and has room; return whether there was any."""
+        free = self._rules.concurrency - len(self._work.tasks)
+        if free <= 0:
+            return False
+        share = self._rules.group_concurrency
+        due = await self._database.call(
+            self._checks.due,
+            self._lease,
+            limit=free,
+            group_limit=share,
+            busy_groups=[group for group, count in self._work.groups.items() if count >= share],
+            busy_ids=list(self._work.tasks),
+        )
+        begun = False
+        for transaction in due:
+            if self._work.groups[transaction.producer_group] < share:
+                self._begin(transaction)
+                begun = True
+        return begun
+
+    def _begin(self, transaction: CheckedTransaction) -> None:
+        transaction_id, group = transaction.key.transaction_id, transaction.producer_group
+
+        def ended(_task: asyncio.Task[None]) -> None:
+            del self._work.tasks[transaction_id]
+            self._work.groups[group] -= 1
+            if not self._work.groups[group]:
+                del self._work.groups[group]
+            self._woken.set()
+
+        task = asyncio.create_task(self._attend(transaction), name=f"check:{transaction_id}")
+        self._work.tasks[transaction_id] = task
+        self._work.groups[group] += 1
+        task.add_done_callback(ended)
+
+    async def _pause_s(self) -> float:
+        if self._work.tasks:
+            # Whatever ends in between wakes us; what is due may have no room.
+            return WAIT_S_MAX
+        wait_ms = await self._database.call(self._checks.next_due_in_ms, self._lease)
+        return WAIT_S_MAX if wait_ms is None else min(WAIT_S_MAX, max(WAIT_S_MIN, wait_ms / 1000))
+
+    async def _wait(self, seconds: float) -> None:
+        sleeper = asyncio.ensure_future(self._clock.sleep(seconds))
+        waker = asyncio.ensure_future(self._woken.wait())
+        try:
+            await asyncio.wait((sleeper, waker), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleeper.cancel()
+            waker.cancel()
+
+    async def _end_all(self) -> None:
+        tasks = list(self._work.tasks.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _attend(self, transaction: CheckedTransaction) -> None:
+        """Do the one thing that is due; nothing that happens here is another's matter."""
+        key = transaction.key
+        try:
+            await self._step(transaction)(self._brokers.door(key.broker), transaction)
+        except LeaseLost as lost:
+            self._lost = lost
+        except BrokerUnreachable as error:
+            _log.info("broker_unreachable", broker=str(key.broker), error=str(error))
+            await self._keep(self._postpone(key))
+        except Exception:  # noqa: BLE001 - others are asked about all the same
+            _log.exception("check_failed", transaction_id=key.transaction_id)
+            # It is still due: it keeps its place meanwhile, so that it is not tried in a circle.
+            await self._clock.sleep(self._rules.retry_ms / 1000)
+
+    def _step(
+        self, transaction: CheckedTransaction
+    ) -> Callable[[BrokerDoor, CheckedTransaction], Awaitable[None]]:
+        if transaction.unlisted:
+            return self._learn
+        if transaction.check_count >= self._rules.check_count_max:
+            return self._park
+        return self._check
+
+    async def _check(self, door: BrokerDoor, transaction: CheckedTransaction) -> None:
+        """Ask a producer, and do as it says."""
+        key = transaction.key
+        number = await self._database.call(
+            self._checks.begin_check, self._lease, key, interval_ms=self._rules.interval_ms
+        )
+        if number is None:
+            return
+        try:
+            answer = await door.ask(key.transaction_id, check_count=transaction.check_count)
+        except BrokerUnreachable:
+            await self._undo(key, number)
+            return
+        except NobodyAnswered as silence:
+            self._counts.checks += 1
+            self._counts.unanswered += 1
+            await self._note(key, number, silence.reason)
+        except (OutcomeStands, TransactionForgotten) as ended:
+            await self._undo(key, number)
+            await self._note_end(key, _outcome_of(ended))
+        else:
+            self._counts.checks += 1
+            await self._note(key, number, answer)
+            if answer.outcome.decides:
+                await self._end(door, transaction, answer)
+
+    async def _learn(self, door: BrokerDoor, transaction: CheckedTransaction) -> None:
+        """Learn the outcome of a transaction that the broker lists no more."""
+        key = transaction.key
+        try:
+            answer = await door.ask(key.transaction_id, check_count=transaction.check_count)
+        except (OutcomeStands, TransactionForgotten) as ended:
+            await self._note_end(key, _outcome_of(ended))
+            return
+        except NobodyAnswered:
+            answer = Answer(Outcome.UNKNOWN, "")
+        if answer.outcome.decides:
+            await self._end(door, transaction, answer)
+            return
+        # It has none after all.
+        await self._database.call(
+            self._checks.note_listed, self._lease, key, interval_ms=self._rules.interval_ms
+        )
+
+    async def _park(self, door: BrokerDoor, transaction: CheckedTransaction) -> None:
+        """Put a transaction aside that was asked about as often as allowed."""
+        key = transaction.key
+        try:
+            await door.park(key.transaction_id, check_count=transaction.check_count)
+        except (OutcomeStands, TransactionForgotten) as ended:
+            await self._note_end(key, _outcome_of(ended))
+            return
+        if await self._database.call(self._checks.park, self._lease, key):
+            self._counts.parked += 1
+            _log.warning(
+                "transaction_parked",
+                transaction_id=key.transaction_id,
+                broker=str(key.broker),
+                topic=transaction.topic,
+                producer_group=transaction.producer_group,
+            )
+
+    async def _end(self, door: BrokerDoor, transaction: CheckedTransaction, answer: Answer) -> None:
+        """Do what a producer answered. The broker may have done it; the first word stands."""
+        try:
+            outcome = await door.end(transaction, answer.outcome)
+        except TransactionForgotten:
+            outcome = Outcome.UNSPECIFIED
+        decider = answer.client_id if outcome is answer.outcome else ""
+        await self._note_end(transaction.key, outcome, decider)
+
+    async def _note_end(self, key: TransactionKey, outcome: Outcome, decider: str = "") -> None:
+        if await self._database.call(self._checks.decide, self._lease, key, outcome, decider):
+            self._counts.decided += outcome.decides
+            _log.info(
+                "transaction_ended",
+                transaction_id=key.transaction_id,
+                broker=str(key.broker),
+                outcome=outcome.name,
+            )
+
+    async def _note(self, key: TransactionKey, number: int, answer: Answer | str) -> None:
+        await self._database.call(self._checks.end_check, self._lease, key, number, answer)
+
+    async def _undo(self, key: TransactionKey, number: int) -> None:
+        await self._database.call(
+            self._checks.undo_check, self._lease, key, number, wait_ms=self._rules.retry_ms
+        )
+
+    async def _postpone(self, key: TransactionKey) -> None:
+        await self._database.call(
+            self._checks.postpone, self._lease, key, wait_ms=self._rules.retry_ms
+        )
+
+    async def _keep(self, write: Awaitable[None]) -> None:
+        """Write behind a failure; a lease that was lost is told, another failure is logged."""
+        try:
+            await write
+        except LeaseLost as lost:
+            self._lost = lost
+        except Exception:  # noqa: BLE001 - the row is due still
+            _log.exception("postpone_failed")
+            await self._clock.sleep(self._rules.retry_ms / 1000)
+
+
+def _outcome_of(ended: OutcomeStands | TransactionForgotten) -> Outcome:
+    return ended.outcome if isinstance(ended, OutcomeStands) else Outcome.UNSPECIFIED

@@ -1,0 +1,145 @@
+"""Following one broker: what it lists is what the database says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from ariane_servicekit import Clock
+from ariane_txn_checker.broker_door import BrokerDoor, Brokers
+from ariane_txn_checker.database import Database, LeaseStore, Stretch, SurveyStore
+from ariane_txn_checker.database.surveys import PURGE_COUNT
+from ariane_txn_checker.transaction import HalfMessage, HalfMessagePage, Lease
+
+PAGE_SIZE: Final = 1000
+
+PURGE_INTERVAL_S: Final = 600.0
+"""Seconds between two looks for decided transactions that are to be forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyTimes:
+    """Spans in milliseconds."""
+
+    first_check_ms: int
+    """How long a half message rests that does not say so itself."""
+
+    note_age_ms: int
+    """How old one is noted: most are settled before and never get a row."""
+
+    keep_decided_ms: int
+    """How long decided transactions are kept."""
+
+
+class Survey:
+    """Follows the half and op topics of one broker, for as long as a lease lasts.
+
+    The broker tells how far its topics reach with each answer: while neither end moves, nothing
+    came and nothing was decided, and one small question is the whole turn.
+    """
+
+    def __init__(
+        self,
+        brokers: Brokers,
+        lease: Lease,
+        database: Database,
+        times: SurveyTimes,
+        clock: Clock,
+        *,
+        show_new: Callable[[], None],
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            brokers: Where the broker is.
+            lease: Under which is written.
+            database: Where.
+            times: Spans.
+            clock: For the time between two looks for old rows.
+            show_new: Called when something may be due that was not before.
+        """
+        self._brokers = brokers
+        self._lease = lease
+        self._database = database
+        self._surveys = SurveyStore(database)
+        self._leases = LeaseStore(database)
+        self._times = times
+        self._clock = clock
+        self._show_new = show_new
+        self._ends: tuple[int, int] | None = None
+        self._left_out = False
+        self._purge_s = clock.monotonic()
+
+    async def turn(self) -> None:
+        """Take in what is new.
+
+        Raises:
+            BrokerUnreachable: The broker did not answer; what was taken in stays.
+            LeaseLost: Another checker looks after the broker now.
+        """
+        await self._purge()
+        door = self._brokers.door(self._lease.broker)
+        if self._ends is not None and not self._left_out:
+            probe = await door.list_half_messages(page_size=1, begin_queue_offset=self._ends[0])
+            if _ends(probe) == self._ends:
+                return
+        await self._take_all_in(door)
+        self._show_new()
+
+    async def _purge(self) -> None:
+        if self._clock.monotonic() < self._purge_s:
+            return
+        count = await self._database.call(
+            self._surveys.purge, self._lease, keep_ms=self._times.keep_decided_ms
+        )
+        if count < PURGE_COUNT:
+            self._purge_s = self._clock.monotonic() + PURGE_INTERVAL_S
+
+    async def _take_all_in(self, door: BrokerDoor) -> None:
+        ends: tuple[int, int] | None = None
+        left_out = False
+        begin, page_token = 0, ""
+        while True:
+            began_ms = await self._database.call(self._surveys.now_ms)
+            page = await door.list_half_messages(page_size=PAGE_SIZE, page_token=page_token)
+            # What comes while pages are turned is seen in the next turn.
+            ends = ends or _ends(page)
+            listed = page.half_messages
+            page_token = page.next_page_token
+            end = listed[-1].half_queue_offset + 1 if page_token else page.half_queue_offset_end
+            noted = {
+                each.transaction_id: (each, self._wait_ms(each, page.answer_ms))
+                for each in listed
+                if not self._is_young(each, page.answer_ms)
+            }
+            left_out = left_out or len(noted) < len(listed)
+            stretch = Stretch(noted, range(begin, max(begin, end)), began_ms)
+            await self._database.call(self._surveys.take_in, self._lease, stretch)
+            begin = stretch.offsets.stop
+            if not page_token:
+                break
+        await self._database.call(
+            self._leases.note_progress,
+            self._lease,
+            half_queue_offset=ends[0],
+            op_queue_offset=ends[1],
+        )
+        self._ends, self._left_out = ends, left_out
+
+    def _rest_ms(self, half_message: HalfMessage) -> int:
+        own_ms = half_message.immunity_ms
+        return self._times.first_check_ms if own_ms is None else own_ms
+
+    def _is_young(self, half_message: HalfMessage, answer_ms: int) -> bool:
+        age_ms = answer_ms - half_message.store_ms
+        # A negative age is a broker's clock that was set back: such a one is not waited for.
+        return 0 <= age_ms < min(self._times.note_age_ms, self._rest_ms(half_message))
+
+    def _wait_ms(self, half_message: HalfMessage, answer_ms: int) -> int:
+        rest_ms = self._rest_ms(half_message)
+        return min(rest_ms, max(0, half_message.store_ms + rest_ms - answer_ms))
+
+
+def _ends(page: HalfMessagePage) -> tuple[int, int]:
+    return page.half_queue_offset_end, page.op_queue_offset_end

@@ -1,0 +1,188 @@
+"""A broker's transactions in memory, for tests of checkers: the twin of the broker's own.
+
+One contract test runs on it and on a real broker.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from ariane_servicekit import Clock
+from ariane_txn_checker.broker_door import BrokerDoor
+from ariane_txn_checker.errors import (
+    BrokerUnreachable,
+    NobodyAnswered,
+    OutcomeStands,
+    TransactionForgotten,
+)
+from ariane_txn_checker.transaction import (
+    Answer,
+    BrokerKey,
+    CheckedTransaction,
+    HalfMessage,
+    HalfMessagePage,
+    Outcome,
+)
+
+ANSWER_S_MAX = 3.0
+"""How long a broker waits for a producer."""
+
+Producer = Callable[[str], Outcome | None]
+"""Says how a transaction ended; None: it does not answer."""
+
+
+@dataclass(slots=True)
+class StoredHalf:
+    """A half message in the broker's log, and what became of it."""
+
+    half_message: HalfMessage
+    outcome: Outcome | None = None
+    decisions: list[Outcome] = field(default_factory=list)
+    """Every outcome that took effect: one at most, or the broker is wrong."""
+    copy_count: int = 0
+    """Copies in the topic of parked transactions."""
+    ask_count: int = 0
+    """How often a producer was asked."""
+
+
+class TwinBroker:
+    """The transactions of one broker.
+
+    Attributes:
+        halves: Every half message by transaction id.
+        producers: One living producer by group.
+        reachable: Whether it answers.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._offsets = itertools.count()
+        self._op_count = 0
+        self.halves: dict[str, StoredHalf] = {}
+        self.producers: dict[str, Producer] = {}
+        self.reachable = True
+
+    def store(
+        self, transaction_id: str, *, group: str = "payments", immunity_ms: int | None = None
+    ) -> None:
+        """Store a half message now."""
+        self.halves[transaction_id] = StoredHalf(
+            HalfMessage(
+                transaction_id=transaction_id,
+                unique_id=f"unique-{transaction_id}",
+                topic="orders",
+                producer_group=group,
+                keys=(f"key-{transaction_id}",),
+                store_ms=self._clock.now_ms(),
+                immunity_ms=immunity_ms,
+                half_queue_offset=next(self._offsets),
+                parked=False,
+            )
+        )
+
+    def settle(self, transaction_id: str, outcome: Outcome) -> Outcome:
+        """End a transaction, as its producer does; return the outcome that stands."""
+        stored = self._stored(transaction_id)
+        if stored.outcome is None:
+            stored.outcome = outcome
+            stored.decisions.append(outcome)
+            self._op_count += 1
+        return stored.outcome
+
+    def forget(self, transaction_id: str) -> None:
+        """Lose a half message, as retention does."""
+        del self.halves[transaction_id]
+        self._op_count += 1
+
+    async def list_half_messages(
+        self, *, page_size: int, page_token: str = "", begin_queue_offset: int = 0
+    ) -> HalfMessagePage:
+        """List what has no outcome."""
+        self._reach()
+        begin = max(begin_queue_offset, int(page_token or 0))
+        found = [
+            replace(stored.half_message, parked=stored.copy_count > 0)
+            for stored in self.halves.values()
+            if stored.outcome is None and stored.half_message.half_queue_offset >= begin
+        ]
+        page, rest = found[:page_size], found[page_size:]
+        ends = [stored.half_message.half_queue_offset + 1 for stored in self.halves.values()]
+        return HalfMessagePage(
+            half_messages=page,
+            next_page_token=str(rest[0].half_queue_offset) if rest else "",
+            half_queue_offset_end=max(ends, default=0),
+            op_queue_offset_end=self._op_count,
+            answer_ms=self._clock.now_ms(),
+        )
+
+    async def ask(self, transaction_id: str, *, check_count: int) -> Answer:  # noqa: ARG002 - as the contract has it
+        """Ask the group's producer."""
+        self._reach()
+        stored = self._open(transaction_id)
+        group = stored.half_message.producer_group
+        producer = self.producers.get(group)
+        if producer is None:
+            reason = "CLIENT_NOT_ATTACHED"
+            raise NobodyAnswered(reason)
+        stored.ask_count += 1
+        outcome = producer(transaction_id)
+        if outcome is None:
+            await self._clock.sleep(ANSWER_S_MAX)
+            reason = "DEADLINE_PASSED"
+            raise NobodyAnswered(reason)
+        return Answer(outcome, f"producer-of-{group}")
+
+    async def end(self, transaction: CheckedTransaction, outcome: Outcome) -> Outcome:
+        """End a transaction."""
+        self._reach()
+        return self.settle(transaction.key.transaction_id, outcome)
+
+    async def park(self, transaction_id: str, *, check_count: int) -> None:  # noqa: ARG002 - as the contract has it
+        """Put a copy aside, once."""
+        self._reach()
+        stored = self._open(transaction_id)
+        stored.copy_count = 1
+
+    def _reach(self) -> None:
+        if not self.reachable:
+            raise BrokerUnreachable("it is away")
+
+    def _stored(self, transaction_id: str) -> StoredHalf:
+        try:
+            return self.halves[transaction_id]
+        except KeyError:
+            raise TransactionForgotten(transaction_id) from None
+
+    def _open(self, transaction_id: str) -> StoredHalf:
+        stored = self._stored(transaction_id)
+        if stored.outcome is not None:
+            raise OutcomeStands(stored.outcome)
+        return stored
+
+
+class TwinBrokers:
+    """Brokers that are known by hand.
+
+    Attributes:
+        brokers: Those that live.
+    """
+
+    def __init__(self) -> None:
+        self.brokers: dict[BrokerKey, TwinBroker] = {}
+
+    async def refresh(self) -> None:
+        """Ask nobody."""
+
+    @property
+    def keys(self) -> frozenset[BrokerKey]:
+        """Those that live."""
+        return frozenset(self.brokers)
+
+    def door(self, broker: BrokerKey) -> BrokerDoor:
+        """The broker itself."""
+        try:
+            return self.brokers[broker]
+        except KeyError:
+            raise BrokerUnreachable(f"nobody knows {broker}") from None
