@@ -19,6 +19,7 @@ from ariane_spark.errors import (
     SchemaIllegal,
     UnknownOption,
 )
+from ariane_spark.progress_listener import ProgressListener, watched
 from ariane_spark.sink import foreach_batch_writer
 from ariane_spark.spark_session import session
 
@@ -29,6 +30,7 @@ __all__ = [
     "NothingAtTime",
     "OptionError",
     "OptionIllegal",
+    "ProgressListener",
     "QueueNotFound",
     "RowIllegal",
     "SchemaIllegal",
@@ -37,4 +39,5 @@ __all__ = [
     "header_schema",
     "message_schema",
     "session",
+    "watched",
 ]
