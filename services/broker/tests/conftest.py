@@ -81,7 +81,9 @@ class BrokerProbe:
         return result
 
     @staticmethod
-    def batch(topic, bodies, queue_id=0, *, tags=(), keys=(), sequence=None):
+    def batch(
+        topic, bodies, queue_id=0, *, tags=(), keys=(), sequence=None, properties=None, **fields
+    ):
         encoder = BlockEncoder(topic, size_bytes_max=8 << 20, sequenced=sequence is not None)
         for place, body in enumerate(bodies):
             encoder.add(
@@ -89,6 +91,7 @@ class BrokerProbe:
                 tag=tags[place] if tags else "",
                 keys=(keys[place],) if keys else (),
                 unique_id=f"id-{place}",
+                properties=properties,
                 born_timestamp_ms=1_700_000_000_000,
             )
         place = None if sequence is None else ProducerSequence(*sequence)
@@ -109,6 +112,7 @@ class BrokerProbe:
             key_hashes=block.key_hashes.astype("<i4").tobytes(),
             records_crc32=block.crc32,
             records=bytes(block.records),
+            **fields,
         )
 
     def pull_call(self, *positions, group="group", hold_s=0.0, timeout=None, **fields):

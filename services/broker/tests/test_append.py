@@ -85,6 +85,7 @@ def append_records(parts):
         TopicsForSend(ScriptedTopics(), check_block=lambda block: None),
         ProducerSequences(now_ms=lambda: 10, expiry_ms=1000, stream_count_max=10),
         AppendWatch(parts.arrivals, parts.statistics, parts.grown.append, lambda: 0.0),
+        delayed=None,
         flush_wait=parts.flush,
         body_bytes_max=100,
         service_error=ErrorTranslator(STORAGE_RULES).service_error,

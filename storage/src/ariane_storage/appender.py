@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from ariane_record import RecordBlock
 from ariane_record.crc_algebra import CrcFolder
 from ariane_record.layout import CommitLogOffset, Host, QueueOffset
-from ariane_record.names import DELAY_TOPIC
+from ariane_record.names import DELAY_TOPIC, TIMER_TOPIC
 from ariane_storage.append import Appended, OwnedFields, PackedRecords
 from ariane_storage.block_check import BlockLimits, check_block
 from ariane_storage.consume_queue import ConsumeQueue
@@ -91,7 +91,9 @@ class Appender:
 
     def _tag_codes(
         self, queue: ConsumeQueue, block: RecordBlock, stamp: int
-    ) -> NDArray[np.int32] | int:
+    ) -> NDArray[np.int32] | Int64s | int:
+        if block.topic == TIMER_TOPIC and block.delivery_times_ms is not None:
+            return block.delivery_times_ms
         if block.topic != DELAY_TOPIC:
             return block.tag_codes
         # The delay topic keeps the time of delivery; its queue number says the level.

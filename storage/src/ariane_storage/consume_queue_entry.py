@@ -9,7 +9,8 @@
     +------------------------+----------------+------------------------+
 
 Entry n of a queue is the message with queue offset n. The tags code is the hash of the tag as 64
-bits, 0 for none; in the delay topic it is the time of delivery in milliseconds.
+bits, 0 for none; in the delay topic and in the timer topic it is the time of delivery in
+milliseconds.
 
 An entry with offset 0 and size 0x7FFFFFFF is a hole: it stands for a queue offset that has no
 message, before the first one of a queue that starts above 0 or where a record was damaged. All

@@ -18,7 +18,7 @@ from ariane_record import PropertyName, SystemFlag, tag_code
 from ariane_record.java_hash import key_hashes
 from ariane_record.layout import RECORD_BYTES_MIN, TRANSACTION_MASK
 from ariane_record.message import split_keys
-from ariane_record.names import DELAY_TOPIC
+from ariane_record.names import DELAY_TOPIC, TIMER_TOPIC
 from ariane_storage.consume_queue import ConsumeQueue
 from ariane_storage.consume_queue_entry import ENTRY, Entries
 from ariane_storage.deleted_topics import DeletedTopics
@@ -38,6 +38,7 @@ _TAGS: Final = _value_of(PropertyName.TAGS)
 _KEYS: Final = _value_of(PropertyName.KEYS)
 _UNIQUE_ID: Final = _value_of(PropertyName.UNIQUE_ID)
 _DELAY_LEVEL: Final = _value_of(PropertyName.DELAY_LEVEL)
+_DELIVERY_TIME: Final = _value_of(PropertyName.DELIVERY_TIME_MS)
 
 
 @dataclass(slots=True)
@@ -237,6 +238,8 @@ class Rows:
         rows = chosen.tolist()
         if self.topics[rows[0]] == DELAY_TOPIC.encode():
             entries["tags_code"] = [self._delivery_time(row, delay_levels_ms) for row in rows]
+        elif self.topics[rows[0]] == TIMER_TOPIC.encode():
+            entries["tags_code"] = [_timer_time(self.properties[row]) for row in rows]
         else:
             entries["tags_code"] = [_tag_code(self.properties[row]) for row in rows]
         return entries
@@ -265,6 +268,12 @@ def delay_of(level: int, delay_levels_ms: tuple[int, ...]) -> int:
     if level <= 0 or not delay_levels_ms:
         return _UNKNOWN_LEVEL_DELAY_MS
     return delay_levels_ms[min(level, len(delay_levels_ms)) - 1]
+
+
+def _timer_time(properties: bytes) -> int:
+    """When a record of the timer topic is due; 0 for what is no message to deliver."""
+    found = _DELIVERY_TIME.search(properties)
+    return int(found[1]) if found is not None and found[1].isdigit() else 0
 
 
 def _tag_code(properties: bytes) -> int:

@@ -8,11 +8,12 @@ import numpy as np
 
 from ariane_record.layout import QueueOffset
 from ariane_storage.consume_queue import ConsumeQueue
-from ariane_storage.consume_queue_entry import Entries
+from ariane_storage.consume_queue_entry import ENTRY, Entries
 from ariane_storage.errors import QueueOffsetOutOfRange
+from ariane_storage.fields import Int64s
 from ariane_storage.parts import StoreParts
 from ariane_storage.queue_repair import settle_fault
-from ariane_storage.read import QueueRead, QueueReadStatus, gather, select, whole_record
+from ariane_storage.read import QueueRead, QueueReadStatus, Selection, gather, select, whole_record
 from ariane_storage.record_finder import entry_timestamp
 from ariane_storage.time_lookup import TimeBoundary, find_by_time
 
@@ -141,6 +142,27 @@ class QueueReader:
             settle_fault(self._parts, queue, fault) for fault in sorted({*faults, *empty.tolist()})
         ]
         return any(settled)
+
+    def entries(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> Entries:
+        """Entries of a queue; see ``Store.queue_entries``."""
+        self._parts.check_open()
+        queue = self._parts.queues.find(topic, queue_id)
+        if queue is None:
+            return np.empty(0, ENTRY)
+        return queue.entries(max(queue_offset, queue.min_offset), max_count)
+
+    def records(self, selection: Selection) -> tuple[bytes, Int64s, Int64s]:
+        """Records by their entries; see ``Store.records_of``."""
+        parts = self._parts
+        parts.check_open()
+        faults: list[int] = []
+        chunks, sizes = gather(
+            parts.log, selection, trusted_from=parts.trusted_from, on_fault=faults.append
+        )
+        found = selection.queue_offsets
+        if faults:
+            found = found[~np.isin(found, faults)]
+        return b"".join(chunks), sizes, found
 
     def at_time(
         self,

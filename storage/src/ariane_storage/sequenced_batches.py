@@ -7,15 +7,23 @@ they are.
 
 from __future__ import annotations
 
+import re
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from ariane_record import ProducerSequence
+from ariane_record.layout import PropertyName
+from ariane_record.names import DELAY_TOPIC, TIMER_TOPIC
 from ariane_record.producer_sequence import SEQUENCE_BYTES, SEQUENCE_PREFIX, decode_sequence
 from ariane_storage.fields import FieldColumn
 from ariane_storage.scan import Stretch
 
+_PARKED: Final = frozenset({DELAY_TOPIC.encode(), TIMER_TOPIC.encode()})
+_GOING: Final = re.compile(
+    rf"{PropertyName.REAL_TOPIC}\x01([^\x02]+)\x02"
+    rf"{PropertyName.REAL_QUEUE_ID}\x01([0-9]{{1,9}})\x02".encode()
+)
 _PREFIX: Final = np.frombuffer(SEQUENCE_PREFIX, f"V{len(SEQUENCE_PREFIX)}")
 
 
@@ -23,11 +31,11 @@ class SequencedBatch(NamedTuple):
     """A batch in the log.
 
     Attributes:
-        topic: Its topic.
-        queue_id: Its queue.
+        topic: The topic that it was sent to.
+        queue_id: The queue that it was sent to.
         sequence: Where it stands in the stream of its producer.
         record_count: Its records.
-        first_queue_offset: Queue offset of its first record.
+        first_queue_offset: Queue offset of its first record, where it is stored.
         commit_log_offset: Where it starts.
         next_commit_log_offset: Where it ends.
         store_timestamp_ms: When it was stored.
@@ -58,10 +66,11 @@ def sequenced_batches(stretch: Stretch) -> list[SequencedBatch]:
     starts = places.properties_starts[rows]
     values = places.texts(starts, starts + SEQUENCE_BYTES)
     topics = places.texts(places.topic_starts[rows], places.topic_ends[rows])
+    properties = places.texts(starts + SEQUENCE_BYTES, places.ends[rows])
+    queue_ids = places.front("queue_id")[rows].tolist()
     columns = zip(
         map(decode_sequence, values),
-        topics,
-        places.front("queue_id")[rows].tolist(),
+        map(_queue_of, topics, queue_ids, properties),
         places.front("queue_offset")[rows].tolist(),
         stretch.commit_log_offsets[rows].tolist(),
         places.store_timestamps()[rows].tolist(),
@@ -69,7 +78,7 @@ def sequenced_batches(stretch: Stretch) -> list[SequencedBatch]:
     )
     return [
         SequencedBatch(
-            topic=topic.decode(errors="replace"),
+            topic=topic,
             queue_id=queue_id,
             sequence=stored.sequence,
             record_count=stored.record_count,
@@ -78,6 +87,15 @@ def sequenced_batches(stretch: Stretch) -> list[SequencedBatch]:
             next_commit_log_offset=begin + stored.size_bytes,
             store_timestamp_ms=timestamp_ms,
         )
-        for stored, topic, queue_id, queue_offset, begin, timestamp_ms in columns
+        for stored, (topic, queue_id), queue_offset, begin, timestamp_ms in columns
         if stored is not None
     ]
+
+
+def _queue_of(topic: bytes, queue_id: int, properties: bytes) -> tuple[str, int]:
+    """The queue to which the producer sent a batch: a parked one says so in what comes first."""
+    if topic in _PARKED:
+        going = _GOING.match(properties)
+        if going is not None:
+            return going[1].decode(errors="replace"), int(going[2])
+    return topic.decode(errors="replace"), queue_id

@@ -18,14 +18,16 @@ from ariane_storage.append import Appended
 from ariane_storage.appender import Appender
 from ariane_storage.clock import Clock, SystemClock
 from ariane_storage.config import StoreConfig
+from ariane_storage.consume_queue_entry import Entries
 from ariane_storage.disk import Disk, FileLock
+from ariane_storage.fields import Int64s
 from ariane_storage.keeper import Keeper
 from ariane_storage.log_walk import offset_before, stretches_of_log
 from ariane_storage.opening import open_parts
 from ariane_storage.os_disk import OsDisk
 from ariane_storage.parts import StoreParts
 from ariane_storage.queue_reader import QueueReader
-from ariane_storage.read import QueueRead
+from ariane_storage.read import QueueRead, Selection
 from ariane_storage.record_finder import RecordFinder
 from ariane_storage.recovery import ProgressCallback, RecoveryReport
 from ariane_storage.retention import RetentionReport
@@ -205,6 +207,36 @@ class Store:
         return QueueOffset(
             self._reader.at_time(topic, queue_id, timestamp_ms, boundary, readable_end)
         )
+
+    def queue_entries(
+        self, topic: str, queue_id: int, queue_offset: int, *, max_count: int
+    ) -> Entries:
+        """Entries of a queue as they are kept, what is not confirmed yet included.
+
+        Args:
+            topic: Topic of the queue.
+            queue_id: Its number within the topic.
+            queue_offset: Where to start; below the oldest kept, they start there.
+            max_count: Entries at most.
+        """
+        return self._reader.entries(topic, queue_id, queue_offset, max_count)
+
+    def records_of(
+        self, queue_offsets: Int64s, commit_log_offsets: Int64s, sizes: Int64s
+    ) -> tuple[bytes, Int64s, Int64s]:
+        """Records by what entries of one queue say, wherever they lie; fastest in their order.
+
+        Args:
+            queue_offsets: Of each record.
+            commit_log_offsets: Where each starts.
+            sizes: Bytes of each.
+
+        Returns:
+            The records back to back, the size of each, and the queue offset of each: those that
+            are damaged are missing.
+        """
+        end = int(queue_offsets[-1]) + 1 if len(queue_offsets) else 0
+        return self._reader.records(Selection(queue_offsets, commit_log_offsets, sizes, end))
 
     def queues(self) -> list[tuple[str, int]]:
         """Topic and queue id of every queue that was ever appended to and not deleted."""

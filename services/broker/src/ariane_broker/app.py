@@ -1,11 +1,12 @@
 """The parts list of the broker: the one place that composes.
 
-A broker is six rooms, each built by one function from those before it::
+A broker is seven rooms, each built by one function from those before it::
 
     state        topics, groups, offsets: in memory, and on the disk
     storing      the store, who waits on its disk, who is held until something arrives
     naming       what name servers are told
     changing     who may change topics, groups, offsets; who is attached
+    delaying     messages that are delivered later
     messaging    messages in and out
     transacting  half messages, and what becomes of them
 
@@ -19,6 +20,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 
 from ariane_broker.broker_life import BrokerLife, Threads
 from ariane_broker.rooms.changing import changing_room
+from ariane_broker.rooms.delaying import delaying_room
 from ariane_broker.rooms.messaging import messaging_room
 from ariane_broker.rooms.naming import naming_room
 from ariane_broker.rooms.outside import Outside
@@ -52,7 +54,8 @@ def compose_from(outside: Outside) -> BrokerLife:
     storing = storing_room(outside)
     naming = naming_room(outside, state)
     changing = changing_room(outside, state, storing, naming)
-    messaging = messaging_room(outside, state, storing, naming, changing)
+    delaying = delaying_room(outside, state, storing)
+    messaging = messaging_room(outside, state, storing, naming, changing, delaying=delaying)
     transacting = transacting_room(outside, state, storing, changing, messaging)
 
     async def forget_silent_clients() -> None:
@@ -85,6 +88,7 @@ def compose_from(outside: Outside) -> BrokerLife:
         keeping=storing.keeping,
         log_states=storing.log_states,
         loops=(
+            delaying.delivery_loop.loop,
             Loop(
                 "expire-clients",
                 forget_silent_clients,

@@ -18,6 +18,7 @@ import numpy as np
 from ariane_broker.arrivals import Arrivals
 from ariane_broker.batch_check import Batch, block_of, check_body_sizes, check_place
 from ariane_broker.consumer_offsets import QueueKey
+from ariane_broker.delay.delayed_append import DelayedAppend
 from ariane_broker.errors import broker_draining, store_poisoned
 from ariane_broker.message_types import check_message_types
 from ariane_broker.producer_sequences import ProducerSequences, StoredBatch
@@ -107,6 +108,7 @@ class AppendRecords:
         sequences: ProducerSequences,
         watch: AppendWatch,
         *,
+        delayed: DelayedAppend,
         flush_wait: FlushWait | None,
         body_bytes_max: int,
         service_error: Callable[[Exception], ServiceError],
@@ -118,6 +120,7 @@ class AppendRecords:
             topics: The topics of this broker.
             sequences: What idempotent producers have stored.
             watch: Is told what was appended.
+            delayed: Appends what is to be delivered later.
             flush_wait: What an acknowledgement waits for; None when it waits for nothing.
             body_bytes_max: Largest body of a message.
             service_error: Makes errors of the store public.
@@ -126,6 +129,7 @@ class AppendRecords:
         self._topics = topics
         self._sequences = sequences
         self._watch = watch
+        self._delayed = delayed
         self._flush_wait = flush_wait
         self._body_bytes_max = body_bytes_max
         self._service_error = service_error
@@ -175,8 +179,12 @@ class AppendRecords:
 
     def _append_one(self, batch: Batch, born_host: Host) -> BatchOutcome:
         block = block_of(batch)
-        queue = QueueKey(batch.topic, batch.queue_id)
+        queue = home = QueueKey(batch.topic, batch.queue_id)
         sequence = batch.sequence
+        original, parked = block, None
+        if batch.delay is not None:
+            parked = self._delayed.park(block, queue, batch.delay, sequence)
+            block, home = parked
         config = self._topics.find(batch.topic)
         if sequence is not None:
             # Before anything else: what was stored once is so whatever its topic has become.
@@ -192,14 +200,17 @@ class AppendRecords:
             if stored is not None:
                 return BatchOutcome(appended=_first_result(stored, block), duplicate=True)
         check_place(batch, config)
-        check_body_sizes(block, self._body_bytes_max)
+        check_body_sizes(original, self._body_bytes_max)
         if config is not None:
-            check_message_types(block, config)
+            check_message_types(original, config)
         begin = self._watch.monotonic()
-        appended = self._log.append_block(block, batch.queue_id, born_host=born_host)
+        if parked is None:
+            appended = self._log.append_block(block, batch.queue_id, born_host=born_host)
+        else:
+            appended = self._delayed.append(parked, born_host=born_host)
         if sequence is not None:
             self._sequences.remember(queue, sequence, _stored_batch(sequence, appended))
-        self._watch.appended(queue, appended, block.size_bytes, begin)
+        self._watch.appended(home, appended, block.size_bytes, begin)
         return BatchOutcome(appended=appended)
 
     async def _acknowledge(self, outcomes: list[BatchOutcome]) -> list[BatchOutcome]:

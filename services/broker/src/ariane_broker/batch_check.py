@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from ariane_broker.delay.delay import Delay
 from ariane_broker.errors import (
     block_corrupted,
     message_too_large,
@@ -23,6 +24,9 @@ from ariane_record.producer_sequence import stored_sequence
 from ariane_servicekit.errors import ServiceError
 
 _BODY_LENGTH_START: Final = HEADER_BYTES - 4
+_DELAYED_TYPES: Final = frozenset(
+    {TopicMessageType.UNSPECIFIED, TopicMessageType.DELAY, TopicMessageType.MIXED}
+)
 _PACKED_TYPES: Final = frozenset(
     {
         TopicMessageType.UNSPECIFIED,
@@ -44,6 +48,7 @@ class Batch:
         queue_id: The queue of all of them.
         error: Why there is no block.
         sequence: Where it stands in the stream of its producer; None stores every arrival.
+        delay: When it is to be delivered; None for at once.
     """
 
     block: RecordBlock | None
@@ -51,6 +56,7 @@ class Batch:
     queue_id: int
     error: ServiceError | None = None
     sequence: ProducerSequence | None = None
+    delay: Delay | None = None
 
 
 def block_of(batch: Batch) -> RecordBlock:
@@ -90,7 +96,10 @@ def check_place(batch: Batch, config: TopicConfig | None) -> None:
         raise topic_not_writable(batch.topic, int(config.permission))
     if batch.queue_id >= config.write_queue_count:
         raise queue_not_found(batch.topic, batch.queue_id, config.write_queue_count)
-    if config.message_type not in _PACKED_TYPES:
+    if batch.delay is not None:
+        if config.message_type not in _DELAYED_TYPES:
+            raise message_type_mismatch(batch.topic, config.message_type.value, "DELAY")
+    elif config.message_type not in _PACKED_TYPES:
         raise message_type_mismatch(batch.topic, config.message_type.value, "NORMAL")
 
 

@@ -12,7 +12,9 @@ from collections.abc import Callable, Collection, Iterator
 from ariane_record import RecordBlock, RecordFields
 from ariane_record.layout import Host
 from ariane_storage.append import Appended
+from ariane_storage.consume_queue_entry import Entries
 from ariane_storage.errors import StoreClosed, StoreFull
+from ariane_storage.fields import Int64s
 from ariane_storage.read import QueueRead
 from ariane_storage.recovery import RecoveryReport
 from ariane_storage.retention import RetentionReport
@@ -116,6 +118,18 @@ class OwnedStore:
     ) -> int:
         """The queue offset of a time; see ``Store.queue_offset_at_time``."""
         return self._opened.queue_offset_at_time(topic, queue_id, timestamp_ms, boundary=boundary)
+
+    def queue_entries(
+        self, topic: str, queue_id: int, queue_offset: int, *, max_count: int
+    ) -> Entries:
+        """Entries of a queue; see ``Store.queue_entries``."""
+        return self._opened.queue_entries(topic, queue_id, queue_offset, max_count=max_count)
+
+    def records_of(
+        self, queue_offsets: Int64s, commit_log_offsets: Int64s, sizes: Int64s
+    ) -> tuple[bytes, Int64s, Int64s]:
+        """Records by what their entries say; see ``Store.records_of``."""
+        return self._opened.records_of(queue_offsets, commit_log_offsets, sizes)
 
     def queues(self) -> list[tuple[str, int]]:
         """Topic and queue id of every queue."""

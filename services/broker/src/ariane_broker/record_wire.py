@@ -32,6 +32,7 @@ from ariane.common.v1.message_pb2 import (
 from ariane_broker.append import AcknowledgedLevel, BatchOutcome
 from ariane_broker.batch_check import Batch
 from ariane_broker.consumer_offsets import QueueKey
+from ariane_broker.delay.delay import DelayLevel
 from ariane_broker.errors import block_corrupted
 from ariane_broker.pull import Position, PulledQueue, PullOrder
 from ariane_broker.subscription_wire import filters_of
@@ -56,6 +57,7 @@ def batches_of(request: AppendRecordsRequest) -> list[Batch]:
 
 def _batch_of(batch: AppendBatch) -> Batch:
     sequence = sequence_of(batch.sequence) if batch.HasField("sequence") else None
+    delay = DelayLevel(batch.delay_level) if batch.delay_level else None
     try:
         block = RecordBlock(
             topic=batch.topic,
@@ -72,7 +74,7 @@ def _batch_of(batch: AppendBatch) -> Batch:
     except ValueError as error:
         refusal = block_corrupted(-1, str(error))
         return Batch(None, batch.topic, batch.queue_id, refusal, sequence)
-    return Batch(block, batch.topic, batch.queue_id, sequence=sequence)
+    return Batch(block, batch.topic, batch.queue_id, sequence=sequence, delay=delay)
 
 
 def sequence_of(sequence: WireSequence) -> ProducerSequence:

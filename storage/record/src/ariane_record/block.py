@@ -108,6 +108,8 @@ class RecordBlock:
             None leaves the sums to the broker.
         forwarded: Whether attempts and half offsets may be other than zero: in blocks that a broker
             makes of messages it has, never in those of a client.
+        delivery_times_ms: When each record is due, milliseconds since the epoch, int64[count]; only
+            in blocks of the timer topic, which keeps it in the place of the tag.
     """
 
     topic: str
@@ -119,6 +121,7 @@ class RecordBlock:
     crc32: int
     record_crcs: NDArray[np.uint32] | None = None
     forwarded: bool = False
+    delivery_times_ms: NDArray[np.int64] | None = None
 
     @property
     def count(self) -> int:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import random
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 from ariane_broker.append import AppendRecords, AppendWatch
@@ -18,20 +16,18 @@ from ariane_broker.plain_send import SendMessages
 from ariane_broker.pull import PullRecords
 from ariane_broker.range_pull import PullRange
 from ariane_broker.rooms.changing import ChangingRoom
+from ariane_broker.rooms.delaying import DelayingRoom, block_check
 from ariane_broker.rooms.naming import NamingRoom
 from ariane_broker.rooms.outside import Outside
 from ariane_broker.rooms.state import StateRoom
 from ariane_broker.rooms.storing import StoringRoom
-from ariane_broker.settings import BrokerSettings
 from ariane_broker.store_host import literal_host
 from ariane_broker.topics_for_send import TopicsForSend
-from ariane_record import RecordBlock
 from ariane_record.layout import BLANK_SIZE_MIN_BYTES
 from ariane_record.message_id import UniqueIdGenerator
 from ariane_servicekit import (
     ErrorTranslator,
 )
-from ariane_storage.block_check import check_block
 
 PLAIN_CALL_BYTES_MAX: Final = 32 << 20
 """Bytes of all records that plain messages of one call may become."""
@@ -56,11 +52,13 @@ def messaging_room(
     storing: StoringRoom,
     naming: NamingRoom,
     changing: ChangingRoom,
+    *,
+    delaying: DelayingRoom,
 ) -> MessagingRoom:
     """Messages in and out."""
     settings, clock, store = outside.settings, outside.clock, storing.store
     service_error = ErrorTranslator(STORAGE_RULES).service_error
-    topics_for_send = TopicsForSend(changing.topic_changes, check_block=_block_check(settings))
+    topics_for_send = TopicsForSend(changing.topic_changes, check_block=block_check(settings))
     append_records = AppendRecords(
         store,
         topics_for_send,
@@ -71,6 +69,7 @@ def messaging_room(
             on_growth=storing.keeping.appended,
             monotonic=clock.monotonic,
         ),
+        delayed=delaying.delayed_append,
         flush_wait=storing.group_flush if settings.flush_mode == "sync" else None,
         body_bytes_max=settings.message_bytes_max,
         service_error=service_error,
@@ -109,14 +108,4 @@ def messaging_room(
         ),
         drain=BrokerDrain(append_records, naming.announcement, naming.registration.announce),
         topics_for_send=topics_for_send,
-    )
-
-
-def _block_check(settings: BrokerSettings) -> Callable[[RecordBlock], object]:
-    config = settings.store_config(("127.0.0.1", 0))
-    return partial(
-        check_block,
-        record_bytes_max=config.record_bytes_max,
-        block_bytes_max=config.segment_bytes,
-        checksum=config.checksum,
     )

@@ -1,0 +1,1 @@
+"""Messages that are delivered later: parked in the log until they are due."""

@@ -1,0 +1,66 @@
+"""Appending what is to be delivered later: for sends, and for what the broker sends again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from ariane_broker.consumer_offsets import QueueKey
+from ariane_broker.delay.delay import Delay
+from ariane_broker.delay.parking import Parked, Parking
+from ariane_record import ProducerSequence, RecordBlock
+from ariane_record.layout import Host
+from ariane_storage.append import Appended
+
+
+class AppendLog(Protocol):
+    """What is asked of the store."""
+
+    def append_block(self, block: RecordBlock, queue_id: int, *, born_host: Host = ...) -> Appended:
+        """Append a block to a queue."""
+        ...
+
+
+class DelayedAppend:
+    """Appends records that are to be delivered later."""
+
+    def __init__(
+        self, parking: Parking, log: AppendLog, *, on_parked: Callable[[Parked, Appended], None]
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            parking: Makes parked records.
+            log: The store.
+            on_parked: Is told of them: whoever delivers them.
+        """
+        self._parking = parking
+        self._log = log
+        self._on_parked = on_parked
+
+    def park(
+        self,
+        block: RecordBlock,
+        queue: QueueKey,
+        delay: Delay,
+        sequence: ProducerSequence | None = None,
+    ) -> Parked:
+        """The records of a block as they wait for their time; see ``Parking.park``."""
+        return self._parking.park(block, queue, delay, sequence)
+
+    def append(self, parked: Parked, *, born_host: Host) -> Appended:
+        """Append parked records, in this turn of the loop.
+
+        Under synchronous flush the caller waits for ``next_commit_log_offset`` before he says that
+        they are safe.
+
+        Args:
+            parked: From ``park``.
+            born_host: Where the producer was seen.
+
+        Raises:
+            StorageError: As ``Store.append_block``; nothing is stored.
+        """
+        appended = self._log.append_block(parked.block, parked.queue.queue_id, born_host=born_host)
+        self._on_parked(parked, appended)
+        return appended

@@ -1,0 +1,35 @@
+"""Which parked records were delivered, as the log says it.
+
+Whatever takes a parked record out of its queue (the message delivered, the note that it was
+recalled, its copy further behind in the log) says in its header where that record ended: in the
+field that has the offset of the half message in the record of a transaction. A producer cannot
+forge it, as the broker refuses records of producers in which it is not zero.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from ariane_record.layout import TRANSACTION_MASK
+from ariane_record.names import HALF_TOPIC, OP_TOPIC
+from ariane_storage.fields import FieldColumn, Int64s
+from ariane_storage.scan import Stretch
+
+_HALF_OFFSET_BEFORE_BODY: Final = 12
+_OF_TRANSACTIONS: Final = frozenset({HALF_TOPIC.encode(), OP_TOPIC.encode()})
+
+
+def delivered_origins(stretch: Stretch) -> Int64s:
+    """The ends of the parked records that those of a stretch take out, in the order of the log."""
+    places = stretch.places
+    field = FieldColumn(places.buffer, ">i8", places.body_starts - _HALF_OFFSET_BEFORE_BODY, 0)
+    ends = field.get().astype(np.int64)
+    rows = np.flatnonzero((ends != 0) & (places.front("system_flag") & TRANSACTION_MASK == 0))
+    if not len(rows):
+        return ends[:0]
+    topics = places.texts(places.topic_starts[rows], places.topic_ends[rows])
+    ours = np.fromiter(map(_OF_TRANSACTIONS.isdisjoint, zip(topics, strict=True)), np.bool_)
+    found: Int64s = ends[rows[ours]]
+    return found

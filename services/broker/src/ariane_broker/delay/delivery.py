@@ -1,0 +1,156 @@
+"""Delivering parked records: back to the topic and queue that they were sent to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import groupby
+from typing import Final, Protocol
+
+import numpy as np
+
+from ariane_broker.consumer_offsets import QueueKey
+from ariane_broker.delay.parked_queue import ParkedLog, ParkedRows
+from ariane_broker.delay.parking import DELAY_PROPERTIES
+from ariane_broker.topic_table import TopicConfig
+from ariane_record import RecordBlock, RecordTooLarge
+from ariane_record.columns import decode_columns
+from ariane_record.layout import Host, PropertyName
+from ariane_record.moved_records import MovedRecords
+from ariane_servicekit import get_logger
+from ariane_storage.append import Appended
+from ariane_storage.errors import BlockRejected
+from ariane_storage.fields import Int64s
+
+_log = get_logger(__name__)
+_NOTHING: Final = np.empty(0, np.int64)
+
+
+class AppendLog(Protocol):
+    """What is asked of the store."""
+
+    def append_block(self, block: RecordBlock, queue_id: int, *, born_host: Host = ...) -> Appended:
+        """Append a block to a queue."""
+        ...
+
+
+class Delivery:
+    """Appends parked records to where they are going.
+
+    Attributes:
+        delivered_count: Messages delivered since the start.
+        dropped_count: Messages that could not be: their topic is gone, or they are damaged.
+    """
+
+    def __init__(
+        self,
+        parked: ParkedLog,
+        log: AppendLog,
+        *,
+        find_topic: Callable[[str], TopicConfig | None],
+        on_appended: Callable[[QueueKey, Appended], None],
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            parked: Where the parked records are.
+            log: Where the delivered ones go.
+            find_topic: The topic of a name, or None.
+            on_appended: Is told what was delivered to which queue.
+        """
+        self._parked = parked
+        self._log = log
+        self._find_topic = find_topic
+        self._on_appended = on_appended
+        self.delivered_count = 0
+        self.dropped_count = 0
+
+    def deliver(self, rows: ParkedRows, mark: Callable[[Int64s], None]) -> None:
+        """Deliver records of one queue, those of the same queue in the order of ``rows``.
+
+        Args:
+            rows: What is due.
+            mark: Is told the queue offsets of what is done with, at once.
+
+        Raises:
+            StorageError: The store takes nothing more; what was delivered is marked.
+        """
+        order = np.argsort(rows.commit_log_offsets, kind="stable")
+        sorted_rows = rows.take(order[rows.sizes[order] > 0])
+        records, sizes, found = self._parked.records_of(
+            sorted_rows.queue_offsets, sorted_rows.commit_log_offsets, sorted_rows.sizes
+        )
+        self._drop(rows.queue_offsets[~np.isin(rows.queue_offsets, found)], "damaged", mark)
+        if not len(found):
+            return
+        moved = MovedRecords(
+            decode_columns(records, sizes.astype(np.int32)), dropped=DELAY_PROPERTIES
+        )
+        # From the order of the log back to that of ``rows``.
+        place_of = {queue_offset: place for place, queue_offset in enumerate(found.tolist())}
+        wanted = filter(place_of.__contains__, rows.queue_offsets.tolist())
+        chosen = np.fromiter(map(place_of.__getitem__, wanted), np.int64)
+        self._deliver_groups(moved, chosen, found, mark)
+
+    def _deliver_groups(
+        self, moved: MovedRecords, chosen: Int64s, found: Int64s, mark: Callable[[Int64s], None]
+    ) -> None:
+        columns = moved.columns
+        hosts = columns.headers[["born_ip", "born_port"]].tolist()
+        going = list(
+            zip(
+                moved.values(PropertyName.REAL_TOPIC),
+                moved.values(PropertyName.REAL_QUEUE_ID),
+                hosts,
+                strict=True,
+            )
+        )
+        for (topic, queue_id, _), members in groupby(
+            sorted(chosen.tolist(), key=going.__getitem__), key=going.__getitem__
+        ):
+            places = np.array(list(members), np.int64)
+            queue = self._target(topic, queue_id)
+            if queue is None:
+                self._drop(found[places], f"no topic {topic!r}", mark)
+            else:
+                self._append(moved, places, queue, found[places], mark)
+
+    def _append(
+        self,
+        moved: MovedRecords,
+        places: Int64s,
+        queue: QueueKey,
+        queue_offsets: Int64s,
+        mark: Callable[[Int64s], None],
+    ) -> None:
+        columns = moved.columns
+        ends = columns.commit_log_offset[places] + columns.sizes[places]
+        try:
+            block = moved.block(queue.topic, places, heads=[b""] * len(places), half_offsets=ends)
+            born_host = columns.message(int(places[0])).born_host
+            appended = self._log.append_block(block, queue.queue_id, born_host=born_host)
+        except (BlockRejected, RecordTooLarge) as error:
+            self._drop(queue_offsets, str(error), mark)
+            return
+        mark(queue_offsets)
+        self.delivered_count += len(places)
+        self._on_appended(queue, appended)
+
+    def _target(self, topic: str, queue_id: str) -> QueueKey | None:
+        """Where messages go; a queue that is there no more is replaced by one that is."""
+        config = self._find_topic(topic)
+        if config is None or not queue_id.isdecimal():
+            return None
+        count = max(config.write_queue_count, config.read_queue_count, 1)
+        return QueueKey(topic, int(queue_id) % count)
+
+    def _drop(self, queue_offsets: Int64s, reason: str, mark: Callable[[Int64s], None]) -> None:
+        if not len(queue_offsets):
+            return
+        mark(queue_offsets)
+        self.dropped_count += len(queue_offsets)
+        _log.warning(
+            "delayed_messages_dropped",
+            reason=reason,
+            count=len(queue_offsets),
+            first_queue_offset=int(queue_offsets[0]),
+        )

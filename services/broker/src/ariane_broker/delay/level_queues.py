@@ -1,0 +1,151 @@
+"""The delay levels: a queue for each, in which every record waits as long as every other.
+
+What comes first in such a queue is due first, so a queue offset for each level says how far its
+messages are delivered. RocketMQ keeps just that, in ``config/delayOffset.json``::
+
+    {"offsetTable": {"1": 120, "2": 7}, "commitLogOffset": 52428800, "marks": {}, ...}
+
+Ours says besides which part of the log it knows of. What was delivered after that follows from the
+log, so that a broker that is killed delivers nothing twice. RocketMQ skips what it does not know,
+and begins with those offsets; a file that RocketMQ has written is believed in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from ariane_broker.consumer_offsets import QueueKey
+from ariane_broker.delay.delivered_origins import delivered_origins
+from ariane_broker.delay.parked_queue import ParkedLog, ParkedRows, mark_origins, rows_from
+from ariane_broker.delay.queue_progress import QueueProgress
+from ariane_record.names import DELAY_TOPIC
+from ariane_storage.fields import Int64s
+from ariane_storage.scan import Stretch
+
+FILE_NAME: Final = "config/delayOffset.json"
+
+
+class LevelQueues:
+    """The queues of all levels, and how far each is delivered.
+
+    Attributes:
+        name: What is kept here, for the log of the process.
+        change_count: Grows with every change.
+        matters_since_ms: All that the log has may matter.
+    """
+
+    name: Final = "delay levels"
+    matters_since_ms: Final = None
+
+    def __init__(self, log: ParkedLog, *, level_count: int, now_ms: Callable[[], int]) -> None:
+        """Know of nothing delivered.
+
+        Args:
+            log: The store.
+            level_count: How many levels there are.
+            now_ms: Milliseconds since the epoch.
+        """
+        self._log = log
+        self._now_ms = now_ms
+        self._level_count = level_count
+        self._progress: dict[int, QueueProgress] = {}
+        self._origins: list[Int64s] = []
+        self.change_count = 0
+        self.clear()
+
+    def due(self, level: int, count: int) -> ParkedRows:
+        """Records of a level that are due, the oldest first.
+
+        Args:
+            level: The level.
+            count: How many entries of its queue are looked at.
+        """
+        progress = self._progress[level]
+        rows = rows_from(self._log, queue_of(level), progress.begin, count)
+        waits = rows.due_ms > self._now_ms()
+        behind = int(np.argmax(waits)) if waits.any() else len(rows)
+        rows = rows.take(slice(behind))
+        return rows.take(progress.pending(rows.queue_offsets))
+
+    def next_due_ms(self) -> int | None:
+        """When the next record of any level is due; None when none waits."""
+        queues = [
+            rows_from(self._log, queue_of(level), progress.begin, 1)
+            for level, progress in self._progress.items()
+        ]
+        return min((int(rows.due_ms[0]) for rows in queues if len(rows)), default=None)
+
+    @property
+    def levels(self) -> range:
+        """All levels."""
+        return range(1, self._level_count + 1)
+
+    def mark(self, level: int, queue_offsets: Int64s) -> None:
+        """Records of a level are delivered, or will never be."""
+        self._progress[level].mark(queue_offsets)
+        self.change_count += 1
+
+    # What is kept across restarts.
+
+    def replay(self, stretch: Stretch) -> None:
+        """Take over what a stretch of the log says was delivered."""
+        self._origins.append(delivered_origins(stretch))
+
+    def keep_topics(self, is_known_topic: Callable[[str], bool]) -> None:  # noqa: ARG002 - a message of a topic that does not stand is dropped when it is due.
+        """All is replayed: see which records of the queues were delivered."""
+        origins = np.unique(np.concatenate([np.empty(0, np.int64), *self._origins]))
+        self._origins.clear()
+        for level, progress in self._progress.items():
+            mark_origins(self._log, queue_of(level), progress, origins)
+        self.change_count += 1
+
+    def clear(self) -> None:
+        """Know of nothing delivered."""
+        self._progress = {level: QueueProgress() for level in self.levels}
+        self._origins.clear()
+
+    def document(self, commit_log_offset: int) -> dict[str, Any]:
+        """Everything as JSON, in RocketMQ's shape and with what it skips."""
+        progress = self._progress
+        return {
+            "dataVersion": {
+                "counter": self.change_count,
+                "stateVersion": 0,
+                "timestamp": self._now_ms(),
+            },
+            "offsetTable": {str(level): queue.begin for level, queue in progress.items()},
+            "commitLogOffset": commit_log_offset,
+            "marks": {
+                str(level): [queue.begin, queue.mark_count, queue.encoded_marks()]
+                for level, queue in progress.items()
+                if queue.mark_count
+            },
+        }
+
+    def load(self, document: Mapping[str, Any]) -> int:
+        """Take over a document, ours or RocketMQ's.
+
+        Returns:
+            Its commit-log offset; 0 for one of RocketMQ's, which knows of none.
+
+        Raises:
+            ValueError: It is none of either.
+        """
+        progress = {level: QueueProgress() for level in self.levels}
+        for level, queue_offset in document["offsetTable"].items():
+            if int(level) in progress:
+                progress[int(level)] = QueueProgress(max(0, int(queue_offset)))
+        for level, (begin, count, encoded) in document.get("marks", {}).items():
+            queue = QueueProgress.decoded(begin, count, encoded)
+            if int(level) in progress and progress[int(level)].begin == queue.begin:
+                progress[int(level)] = queue
+        self._progress = progress
+        return int(document.get("commitLogOffset", 0))
+
+
+def queue_of(level: int) -> QueueKey:
+    """The queue of a level."""
+    return QueueKey(DELAY_TOPIC, level - 1)

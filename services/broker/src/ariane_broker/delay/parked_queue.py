@@ -1,0 +1,118 @@
+"""Queues of parked records: those of the delay levels, and the one of the timer."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_broker.consumer_offsets import QueueKey
+from ariane_broker.delay.queue_progress import QueueProgress
+from ariane_storage.consume_queue_entry import HOLE_SIZE, Entries
+from ariane_storage.fields import Int64s
+
+SCAN_COUNT: Final = 1 << 16
+"""Entries that are looked at in one go: a millisecond or so."""
+
+
+class ParkedLog(Protocol):
+    """What is asked of the store."""
+
+    def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Oldest queue offset that is kept, and the readable end."""
+        ...
+
+    def queue_entries(
+        self, topic: str, queue_id: int, queue_offset: int, *, max_count: int
+    ) -> Entries:
+        """Entries of a queue."""
+        ...
+
+    def records_of(
+        self, queue_offsets: Int64s, commit_log_offsets: Int64s, sizes: Int64s
+    ) -> tuple[bytes, Int64s, Int64s]:
+        """Records by what their entries say."""
+        ...
+
+
+class ParkedRows:
+    """Some parked records, by column.
+
+    Attributes:
+        queue_offsets: Where each is in its queue.
+        commit_log_offsets: Where it starts.
+        sizes: Its bytes; 0 for one that is gone.
+        due_ms: When it is due, milliseconds since the epoch.
+    """
+
+    __slots__ = ("commit_log_offsets", "due_ms", "queue_offsets", "sizes")
+
+    def __init__(
+        self, queue_offsets: Int64s, commit_log_offsets: Int64s, sizes: Int64s, due_ms: Int64s
+    ) -> None:
+        self.queue_offsets = queue_offsets
+        self.commit_log_offsets = commit_log_offsets
+        self.sizes = sizes
+        self.due_ms = due_ms
+
+    @classmethod
+    def of(cls, entries: Entries, queue_offset: int) -> ParkedRows:
+        """Those of consecutive entries from a queue offset on."""
+        sizes = entries["size"].astype(np.int64)
+        sizes[sizes == HOLE_SIZE] = 0
+        return cls(
+            np.arange(queue_offset, queue_offset + len(entries)),
+            entries["commit_log_offset"].astype(np.int64),
+            sizes,
+            entries["tags_code"].astype(np.int64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.queue_offsets)
+
+    @property
+    def ends(self) -> Int64s:
+        """Where each ends in the commit log: what a delivered message says of its origin."""
+        return self.commit_log_offsets + self.sizes
+
+    def within(self, size_bytes_max: int) -> ParkedRows:
+        """The first of them that take no more than some bytes, one at least if there is any."""
+        fitting = int(np.searchsorted(np.cumsum(self.sizes), size_bytes_max, side="right"))
+        return self.take(slice(max(1, fitting)))
+
+    def take(self, chosen: slice | Int64s | NDArray[np.bool_]) -> ParkedRows:
+        """Some of them, by numbers, mask or slice."""
+        return ParkedRows(
+            self.queue_offsets[chosen],
+            self.commit_log_offsets[chosen],
+            self.sizes[chosen],
+            self.due_ms[chosen],
+        )
+
+
+def rows_from(log: ParkedLog, queue: QueueKey, queue_offset: int, count: int) -> ParkedRows:
+    """Records of a queue from a queue offset on, or from the oldest that is kept."""
+    begin = max(queue_offset, log.queue_bounds(*queue)[0])
+    return ParkedRows.of(log.queue_entries(*queue, begin, max_count=count), begin)
+
+
+def mark_origins(log: ParkedLog, queue: QueueKey, progress: QueueProgress, origins: Int64s) -> None:
+    """Mark the records of a queue that the log says are taken out.
+
+    Args:
+        log: Where they are.
+        queue: The queue.
+        progress: Of the queue.
+        origins: Where the records end that were taken out, ascending.
+    """
+    progress.raise_begin(log.queue_bounds(*queue)[0])
+    queue_offset = progress.begin
+    while len(origins):
+        rows = rows_from(log, queue, queue_offset, SCAN_COUNT)
+        if not len(rows):
+            return
+        places = np.searchsorted(origins, rows.ends)
+        places[places == len(origins)] = 0
+        progress.mark(rows.queue_offsets[origins[places] == rows.ends])
+        queue_offset = int(rows.queue_offsets[-1]) + 1

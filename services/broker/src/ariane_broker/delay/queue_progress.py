@@ -1,0 +1,103 @@
+r"""How far the messages of one queue of parked records are delivered.
+
+::
+
+    queue offsets   0 ------------- begin ----------------------- end of the queue
+                    all delivered   |x.xx..x.|  nothing marked
+                                     \_ marks: x is delivered
+
+Queues of a delay level are delivered in their order, so that there are hardly any marks; those of
+the timer topic in the order of time.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_storage.fields import Int64s
+
+_MARKS_MAX: Final = 1 << 33
+"""Refuses a document that would take all memory."""
+
+
+class QueueProgress:
+    """Which parked records of a queue are delivered.
+
+    Attributes:
+        begin: The oldest queue offset that is not.
+    """
+
+    def __init__(self, begin: int = 0, marks: NDArray[np.bool_] | None = None) -> None:
+        """Take over what is known.
+
+        Args:
+            begin: Everything below is delivered.
+            marks: Of the queue offsets from there on, whether it is.
+        """
+        self.begin = begin
+        self._marks = np.zeros(0, np.bool_) if marks is None else marks
+        self._settle()
+
+    @property
+    def mark_count(self) -> int:
+        """Queue offsets from ``begin`` on that are kept account of."""
+        return len(self._marks)
+
+    def mark(self, queue_offsets: Int64s) -> None:
+        """Records are delivered, or will never be."""
+        places = queue_offsets[queue_offsets >= self.begin] - self.begin
+        if not len(places):
+            return
+        needed = int(places.max()) + 1
+        if needed > len(self._marks):
+            grown = np.zeros(needed, np.bool_)
+            grown[: len(self._marks)] = self._marks
+            self._marks = grown
+        self._marks[places] = True
+        self._settle()
+
+    def pending(self, queue_offsets: Int64s) -> NDArray[np.bool_]:
+        """Which queue offsets are not delivered."""
+        places = queue_offsets - self.begin
+        pending: NDArray[np.bool_] = places >= 0
+        known = np.flatnonzero(pending & (places < len(self._marks)))
+        pending[known] = ~self._marks[places[known]]
+        return pending
+
+    def raise_begin(self, queue_offset: int) -> None:
+        """Nothing below a queue offset is kept any more."""
+        if queue_offset > self.begin:
+            self._marks = self._marks[queue_offset - self.begin :]
+            self.begin = queue_offset
+            self._settle()
+
+    def encoded_marks(self) -> str:
+        """The marks as text."""
+        return b64encode(np.packbits(self._marks).tobytes()).decode()
+
+    @classmethod
+    def decoded(cls, begin: int, count: int, encoded: str) -> QueueProgress:
+        """What ``begin``, ``mark_count`` and ``encoded_marks`` say.
+
+        Raises:
+            ValueError: They make no sense.
+        """
+        packed = np.frombuffer(b64decode(encoded, validate=True), np.uint8)
+        if begin < 0 or not 0 <= count <= min(len(packed) * 8, _MARKS_MAX):
+            raise ValueError("marks that do not add up")
+        return cls(begin, np.unpackbits(packed, count=count).view(np.bool_).copy())
+
+    def _settle(self) -> None:
+        """Let ``begin`` be the oldest that is not delivered."""
+        marks = self._marks
+        if not len(marks) or not marks[0]:
+            return
+        first = int(np.argmin(marks))
+        if marks[first]:
+            first = len(marks)
+        self.begin += first
+        self._marks = marks[first:].copy()
