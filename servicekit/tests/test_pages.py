@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane_servicekit import ServiceError, take_page
+from ariane_servicekit import PageRequest, ServiceError, take_page
 
 KEYS = st.lists(st.tuples(st.text(max_size=5), st.integers(0, 9)), unique=True).map(sorted)
 
@@ -81,3 +81,25 @@ def test_a_token_belongs_to_its_list():
     token = page_of([("a", 1), ("b", 2), ("c", 3)]).next_page_token
     with pytest.raises(ServiceError):
         page_of([("a", 1)], page_token=token, scope="another list")
+
+
+def test_a_list_that_a_database_cuts_has_the_same_pages():
+    entries = [("a", 1), ("b", 2), ("c", 3)]
+
+    def cut(token, page_size=2, kinds=(str, int)):
+        request = PageRequest.of(page_size=page_size, page_token=token, scope="list", kinds=kinds)
+        begin = 0 if request.last is None else entries.index(request.last) + 1
+        return request.page_of(entries[begin : begin + request.limit + 1], lambda entry: entry)
+
+    first = cut("")
+    assert first == page_of(entries)
+    last = cut(first.next_page_token)
+    assert (last.entries, last.next_page_token) == ([("c", 3)], "")
+    assert cut("", page_size=3).next_page_token == ""
+    for wrong in ({"token": "x"}, {"token": first.next_page_token, "kinds": (int, str)}):
+        with pytest.raises(ServiceError) as error:
+            cut(**wrong)
+        assert reason_of(error) == "PAGE_TOKEN_INVALID"
+    with pytest.raises(ServiceError) as error:
+        cut("", page_size=1001)
+    assert reason_of(error) == "FIELD_INVALID"

@@ -15,7 +15,7 @@ from ariane_servicekit.errors import (
 )
 from ariane_servicekit.lifecycle import main, run, serving
 from ariane_servicekit.logs import configure_logs, get_logger
-from ariane_servicekit.pages import Page, take_page
+from ariane_servicekit.pages import Page, PageRequest, take_page
 from ariane_servicekit.server import RpcService
 from ariane_servicekit.service import ExitStatus, Service, StopRequest
 from ariane_servicekit.settings import (
@@ -40,6 +40,7 @@ __all__ = [
     "ListenAddress",
     "Loop",
     "Page",
+    "PageRequest",
     "RpcService",
     "Service",
     "ServiceError",

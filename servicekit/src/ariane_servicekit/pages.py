@@ -60,6 +60,48 @@ def take_page(
     return Page(page, _write_token(key(page[-1]), scope) if end < len(entries) else "")
 
 
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """Which page is wanted, for lists that a database sorts and cuts.
+
+    Ask it for ``limit + 1`` entries behind ``last``, and hand them to ``page_of``.
+    """
+
+    limit: int
+    """Entries of the page."""
+    last: PageKey | None
+    """What the page before ended with. None: from the beginning."""
+    scope: str
+
+    @classmethod
+    def of(
+        cls, *, page_size: int, page_token: str, scope: str, kinds: Sequence[type]
+    ) -> PageRequest:
+        """Read a request.
+
+        Args:
+            page_size: As in the request: 1 to 1000, 0 for 100.
+            page_token: As in the request: empty for the first page.
+            scope: Names the method and its filter, so that a token of another list is refused.
+            kinds: What a key of this list consists of: ``str`` and ``int``.
+
+        Raises:
+            ServiceError: FIELD_INVALID for the size, PAGE_TOKEN_INVALID for the token.
+        """
+        if not 0 <= page_size <= PAGE_SIZE_MAX:
+            raise field_invalid("page_size", f"must be 0 to {PAGE_SIZE_MAX}", page_size)
+        last = _read_token(page_token, scope) if page_token else None
+        if last is not None and list(map(type, last)) != list(kinds):
+            raise _token_invalid(page_token)
+        return cls(page_size or PAGE_SIZE_DEFAULT, last, scope)
+
+    def page_of(self, found: Sequence[EntryT], key: Callable[[EntryT], PageKey]) -> Page[EntryT]:
+        """Return the page from what was found behind the one before: one more tells of another."""
+        page = found[: self.limit]
+        more = len(found) > self.limit
+        return Page(page, _write_token(key(page[-1]), self.scope) if more else "")
+
+
 def _position_after(
     entries: Sequence[EntryT], key: Callable[[EntryT], PageKey], last: PageKey, token: str
 ) -> int:
