@@ -142,6 +142,26 @@ async def test_no_message_overtakes_one_that_waits_for_the_order(trades):
     assert len({result.message_queue for result in results}) == 1
 
 
+async def test_batches_stay_in_the_order_of_their_calls(trades):
+    """Also those of a call that comes in the very moment in which others need not wait longer."""
+    set_trades(trades, trades.name_server, order="")
+    async with producer_of(trades.name_servers) as producer:
+
+        def send(number):
+            batch = [Message("trades", str(number).encode(), message_group="g")]
+            return asyncio.create_task(producer.send_batch(batch))
+
+        sends = [send(0)]
+        asked_count = trades.name_server.asked.count("trades")
+        await asked_again(trades.name_server, "trades", asked_count + 2)
+        set_trades(trades, trades.name_server)
+        while not sends[0].done():
+            sends.append(send(len(sends)))
+            await asyncio.sleep(0)
+        results = [result for [result] in await asyncio.gather(*sends)]
+    assert [result.queue_offset for result in results] == list(range(len(sends)))
+
+
 async def test_a_new_topic_in_a_new_cluster_needs_no_patience(trades):
     server = trades.name_server
     server.warming_up = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from random import Random
 from typing import Final, NamedTuple, TypeAlias
 
@@ -146,11 +147,15 @@ class Intake:
         return self._sending.withdraw(future)
 
     async def take_all(self, messages: Sequence[Message]) -> list[Outcome]:
-        """Take many messages, and wait for their outcomes."""
+        """Take many messages, and wait for their outcomes.
+
+        Calls for the same topic have their messages taken one call after the other.
+        """
         outcomes: dict[int, Outcome] = {}
         travels: list[Travel] = []
-        for share in await self._shares(messages, outcomes):
-            await self._encode(messages, share, outcomes, travels)
+        async with AsyncExitStack() as turns:
+            for share in await self._shares(messages, outcomes, turns):
+                await self._encode(messages, share, outcomes, travels)
         for batch, first, positions in travels:
             await batch.wait_settled()
             batch_outcomes = batch.outcomes_of(first, len(positions))
@@ -170,9 +175,8 @@ class Intake:
             CallError: There is no route.
         """
         lane = self._lanes.get(topic) or self._new_lane(topic)
-        await self._route_wait.wait_for_route(lane)
-        if grouped:
-            await self._route_wait.wait_for_order(lane)
+        async with lane.turn:
+            await self._route_wait.wait_for(lane, grouped=grouped)
         return lane
 
     async def wait_for_routes(self) -> None:
@@ -264,14 +268,23 @@ class Intake:
         )
 
     async def _shares(
-        self, messages: Sequence[Message], outcomes: dict[int, Outcome]
+        self, messages: Sequence[Message], outcomes: dict[int, Outcome], turns: AsyncExitStack
     ) -> Sequence[Share]:
-        """Sort messages by the batch they go into, order kept."""
+        """Sort messages by the batch they go into, order kept.
+
+        Args:
+            messages: The messages.
+            outcomes: Where refusals are put.
+            turns: Keeps later calls for the same topics waiting until it is closed.
+        """
         refused: dict[str, ArianeError] = {}
         grouped = {message.topic for message in messages if message.message_group}
-        for topic in dict.fromkeys(message.topic for message in messages):
+        # Sorted, so that no two calls wait for each other.
+        for topic in sorted({message.topic for message in messages}):
             try:
-                await self.lane_of(topic, grouped=topic in grouped)
+                lane = self._lanes.get(topic) or self._new_lane(topic)
+                await turns.enter_async_context(lane.turn)
+                await self._route_wait.wait_for(lane, grouped=topic in grouped)
             except ArianeError as error:
                 refused[topic] = error
         shares: dict[str | MessageQueue, Share] = {}

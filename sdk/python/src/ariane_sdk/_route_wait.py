@@ -68,20 +68,22 @@ class RouteWait:
             lane.parked_groups.append(parked)
             self._start_ordering(lane)
 
-    async def wait_for_route(self, lane: TopicLane) -> None:
+    async def wait_for(self, lane: TopicLane, *, grouped: bool) -> None:
         """Wait until the route of a topic is known.
 
+        Args:
+            lane: The topic.
+            grouped: Whether to wait until it is known where message groups belong as well, or until
+                time is up.
+
         Raises:
-            CallError: There is none.
+            CallError: There is no route.
         """
         if lane.route is None:
             await asyncio.wait((self._start_learning(lane),))
         if lane.route is None and lane.refusal is not None:
             raise lane.refusal
-
-    async def wait_for_order(self, lane: TopicLane) -> None:
-        """Wait until it is known where message groups belong, or time is up."""
-        if lane.groups_wait:
+        if grouped and lane.groups_wait:
             await asyncio.wait((self._start_ordering(lane),))
 
     async def wait_for_all(self, lanes: Iterable[TopicLane]) -> None:

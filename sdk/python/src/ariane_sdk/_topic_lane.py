@@ -59,6 +59,7 @@ class TopicLane:
         parked_groups: Messages of message groups that wait for the order of queues.
         route_task: Asks for the route.
         order_task: Asks for the order of queues.
+        turn: Who takes many messages at once for the topic; later calls must not overtake it.
         refusal: Why there is no route.
     """
 
@@ -76,6 +77,7 @@ class TopicLane:
         "route",
         "route_task",
         "topic",
+        "turn",
     )
 
     def __init__(
@@ -97,6 +99,7 @@ class TopicLane:
         self.route_task: asyncio.Task[None] | None = None
         self.order_task: asyncio.Task[None] | None = None
         self.refusal: CallError | None = None
+        self.turn = asyncio.Lock()
         self._sticky_first = sticky_first
         self._latencies = latencies
         self._sticky: StickyRoundRobin | None = None
@@ -120,7 +123,8 @@ class TopicLane:
 
         Also while earlier ones still do: none may overtake them.
         """
-        return bool(self.parked_groups) or (self.route is not None and self.route.groups_wait)
+        waiting = self.order_task is not None or bool(self.parked_groups)
+        return waiting or (self.route is not None and self.route.groups_wait)
 
     def check_groups(self) -> None:
         """See that message groups may have queues.
