@@ -30,6 +30,13 @@ from ariane_sdk._route import BrokerRoute, Route
 from ariane_sdk._settings import ConsumerSettings, ProducerSettings
 from ariane_sdk._status import error_from_rpc
 from ariane_sdk._sticky import Sticky
+from ariane_sdk._transaction import (
+    HalfMessage,
+    TransactionCheck,
+    TransactionChecker,
+    TransactionOutcome,
+)
+from ariane_sdk._transaction_block import Transaction
 
 __all__ = [
     "AcknowledgedLevel",
@@ -45,6 +52,7 @@ __all__ = [
     "ConsumerSettings",
     "GroupFacts",
     "GroupMember",
+    "HalfMessage",
     "LiveBroker",
     "MachineRoom",
     "MachineRoomNearby",
@@ -62,5 +70,9 @@ __all__ = [
     "Sticky",
     "SubscriptionConflict",
     "TimeBoundary",
+    "Transaction",
+    "TransactionCheck",
+    "TransactionChecker",
+    "TransactionOutcome",
     "error_from_rpc",
 ]

@@ -1,15 +1,15 @@
-"""The stream of a consumer to one broker: heartbeats go up, notices come down.
+"""The stream of a client to one broker: heartbeats go up, notices come down.
 
-The stream is made anew whenever it ends. Losing it makes the broker take the member for dead and
-the others share its queues; no message is lost by that, some come twice.
+The stream is made anew whenever it ends. For a consumer, losing it makes the broker take the member
+for dead and the others share its queues; no message is lost by that, some come twice.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from importlib.metadata import version
-from typing import Final
+from typing import Final, Protocol
 
 from grpc.aio import AioRpcError
 
@@ -24,7 +24,6 @@ from ariane.broker.v1.client_service_pb2 import (
 from ariane_sdk._clock import Clock
 from ariane_sdk._connections import Connections
 from ariane_sdk._log import logger
-from ariane_sdk._settings import ConsumerSettings
 from ariane_sdk._status import error_from_rpc
 from ariane_sdk._tasks import start_task
 from ariane_sdk._timestamps import duration_s
@@ -39,8 +38,22 @@ FATAL_REASONS: Final = frozenset(
 """Trying again changes nothing."""
 
 
+class Reconnecting(Protocol):
+    """How long to wait before a broker is tried again, in seconds."""
+
+    @property
+    def reconnect_delay_s_min(self) -> float:
+        """After the first failure; it doubles each time."""
+        ...
+
+    @property
+    def reconnect_delay_s_max(self) -> float:
+        """Upper bound."""
+        ...
+
+
 class Attachment:
-    """Keeps a consumer attached to one broker.
+    """Keeps a client attached to one broker.
 
     Attributes:
         broker_name: The broker.
@@ -55,11 +68,13 @@ class Attachment:
         connections: Connections,
         *,
         client_id: str,
-        membership: Membership,
-        settings: ConsumerSettings,
+        membership: Membership | None = None,
+        producer_groups: Sequence[str] = (),
+        settings: Reconnecting,
         clock: Clock,
         on_notice: Callable[[AttachResponse], None],
         on_fatal: Callable[[CallError], None],
+        on_turn: Callable[[], None] = lambda: None,
         facts: Callable[[], dict[str, str]],
     ) -> None:
         """Attach, and stay so.
@@ -69,11 +84,14 @@ class Attachment:
             address: Where it is, "host:port".
             connections: Where channels come from.
             client_id: The client.
-            membership: Its part in its group.
-            settings: How the consumer behaves.
+            membership: Its part in a consumer group, if it has one.
+            producer_groups: Groups whose transactions it can be asked about.
+            settings: How long to wait between tries.
             clock: Paces heartbeats and repeats.
             on_notice: Told what the broker says.
             on_fatal: Told that the broker will never let this client in.
+            on_turn: Told that the stream ended, could not be made, or was made anew: the broker may
+                have gone, or may be elsewhere.
             facts: What to tell operators who ask.
         """
         self.broker_name = broker_name
@@ -81,11 +99,13 @@ class Attachment:
         self.error: CallError | None = None
         self._connections = connections
         self._client_id = client_id
-        self._membership = membership
+        self._memberships = [] if membership is None else [membership]
+        self._producer_groups = producer_groups
         self._settings = settings
         self._clock = clock
         self._on_notice = on_notice
         self._on_fatal = on_fatal
+        self._on_turn = on_turn
         self._facts = facts
         self._outgoing: asyncio.Queue[AttachRequest | None] = asyncio.Queue()
         self._heartbeat_interval_s = HEARTBEAT_INTERVAL_S
@@ -101,10 +121,15 @@ class Attachment:
 
     def change_membership(self, membership: Membership) -> None:
         """Say something else of the consumer's part in its group."""
-        self._membership = membership
+        self._memberships = [membership]
         if self.attached:
             heartbeat = ClientHeartbeat(memberships=[membership], memberships_changed=True)
             self._outgoing.put_nowait(AttachRequest(heartbeat=heartbeat))
+
+    def say(self, request: AttachRequest) -> None:
+        """Tell the broker something; dropped while the client is not attached."""
+        if self.attached:
+            self._outgoing.put_nowait(request)
 
     async def wait_tried(self) -> None:
         """Wait until the broker has let the client in, or has failed to once."""
@@ -140,6 +165,7 @@ class Attachment:
                 self._attached.clear()
                 self._tried.set()
             if not self._leaving:
+                self._on_turn()
                 delay_s = self._settings.reconnect_delay_s_min * 2 ** min(failure_count, 16)
                 await self._clock.sleep(min(delay_s, self._settings.reconnect_delay_s_max))
 
@@ -163,7 +189,8 @@ class Attachment:
             client_id=self._client_id,
             language="python",
             sdk_version=version("ariane-sdk"),
-            memberships=[self._membership],
+            producer_groups=self._producer_groups,
+            memberships=self._memberships,
         )
         yield AttachRequest(hello=hello)
         while True:
@@ -184,6 +211,8 @@ class Attachment:
                 self._heartbeat_interval_s = min(wanted_s, HEARTBEAT_INTERVAL_S)
             self.error = None
             self._attached.set()
+            if self._tried.is_set():
+                self._on_turn()
             self._tried.set()
         elif kind == "state_question":
             question_id = response.state_question.question_id

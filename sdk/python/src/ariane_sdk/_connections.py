@@ -14,6 +14,7 @@ from ariane.broker.v1.pull_service_pb2_grpc import PullServiceStub
 from ariane.broker.v1.query_service_pb2_grpc import QueryServiceStub
 from ariane.broker.v1.send_service_pb2_grpc import SendServiceStub
 from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceStub
+from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
 from ariane_sdk._fork import ForkGuard, begin_to_use_grpc
 from ariane_sdk.errors import ClientNotRunning
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ariane.broker.v1.query_service_pb2_grpc import QueryServiceAsyncStub
     from ariane.broker.v1.send_service_pb2_grpc import SendServiceAsyncStub
     from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceAsyncStub
+    from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceAsyncStub
     from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceAsyncStub
 
 MESSAGE_BYTES_MAX: Final = 64 << 20
@@ -109,6 +111,10 @@ class Connections:
     def topics(self, address: str) -> TopicServiceAsyncStub:
         """The topic service of a broker."""
         return TopicServiceStub(self.channel(address))
+
+    def transactions(self, address: str) -> TransactionServiceAsyncStub:
+        """The transaction service of a broker."""
+        return TransactionServiceStub(self.channel(address))
 
     def groups(self, address: str) -> GroupServiceAsyncStub:
         """The group service of a broker."""

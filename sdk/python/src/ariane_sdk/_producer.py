@@ -27,8 +27,17 @@ from ariane_sdk._sending import Sending
 from ariane_sdk._session import Session
 from ariane_sdk._settings import ProducerSettings
 from ariane_sdk._telemetry import Telemetry
-from ariane_sdk._topic_lane import NO_WISH, QueueSelector, QueueWish
-from ariane_sdk.errors import BatchSendError, ClientNotRunning, SendBufferFull, SendError
+from ariane_sdk._topic_lane import QueueSelector
+from ariane_sdk._transaction import TransactionChecker
+from ariane_sdk._transaction_calls import TransactionCalls
+from ariane_sdk._transactional_sends import TransactionalSends, wish_of
+from ariane_sdk.errors import (
+    BatchSendError,
+    ClientNotRunning,
+    IllegalArgument,
+    SendBufferFull,
+    SendError,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +45,7 @@ if TYPE_CHECKING:
     from ariane_sdk._columns_intake import ColumnsIntake
 
 
-class Producer:
+class Producer(TransactionalSends):
     """Sends messages to any topics.
 
     Sends that come while a call to a broker is in flight share the next call, so that many
@@ -57,6 +66,7 @@ class Producer:
         name_servers: str,
         *,
         group: str = "",
+        transaction_checker: TransactionChecker | None = None,
         settings: ProducerSettings | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
@@ -66,15 +76,21 @@ class Producer:
         Args:
             name_servers: "host:port" of each name server, separated by commas.
             group: Name of the producer group; needed for transactions only.
+            transaction_checker: Tells how transactions of the group ended, whichever process began
+                them. With it the producer is attached to all brokers, and can be asked.
             settings: How it behaves.
             clock: For tests.
             random: For tests.
 
         Raises:
-            IllegalArgument: An address or the group's name is none.
+            IllegalArgument: An address or the group's name is none, or there is a checker and no
+                group.
         """
+        if transaction_checker is not None and not group:
+            raise IllegalArgument("a transaction checker needs a producer with a group")
         self._addresses = parse_addresses(name_servers)
         self._group = checked_group(group) if group else ""
+        super().__init__(transaction_checker)
         self._settings = settings or ProducerSettings()
         self._clock = clock or SystemClock()
         self._random = random or new_random()
@@ -150,7 +166,17 @@ class Producer:
             clock=self._clock,
             new_unique_id=self._unique_ids.next_id,
         )
+        self._transaction_calls = TransactionCalls(
+            session.connections,
+            session.routes,
+            self._intake,
+            group=self._group,
+            settings=self._settings,
+            clock=self._clock,
+            new_unique_id=self._unique_ids.next_id,
+        )
         session.routes.start()
+        self._answer_checks(session, self._group, client_id, self._clock)
         self._accepting = True
 
     async def close(self) -> None:
@@ -164,6 +190,7 @@ class Producer:
         try:
             await self.flush()
         finally:
+            await self._stop_answering(self._settings.call_timeout_s)
             await self._reply_inbox.close()
             await self._sending.close()
             await self._session.close()
@@ -245,7 +272,7 @@ class Producer:
             await self._buffer.wait_for_room()
         if not self._accepting:
             self._refuse()
-        wish = _wish_of(message_queue, selector)
+        wish = wish_of(message_queue, selector)
         if self._telemetry is None:
             self._intake.take_one_way(message, wish)
         else:
@@ -431,7 +458,7 @@ class Producer:
     ) -> asyncio.Future[SendResult]:
         if not self._accepting:
             self._refuse()
-        wish = _wish_of(message_queue, selector)
+        wish = wish_of(message_queue, selector)
         if self._telemetry is None:
             return self._intake.take(message, wish)
         return self._telemetry.send(message, lambda marked: self._intake.take(marked, wish))
@@ -471,12 +498,10 @@ class Producer:
             table, failed_call_s=settings.failed_call_latency_s, clock=self._clock
         )
 
+    def _check_running(self) -> None:
+        if not self._accepting:
+            self._refuse()
+
     def _refuse(self) -> NoReturn:
         self._fork_guard.check()
         raise ClientNotRunning("the producer is not running: start it, or use it as `async with`")
-
-
-def _wish_of(message_queue: MessageQueue | None, selector: QueueSelector | None) -> QueueWish:
-    if message_queue is None and selector is None:
-        return NO_WISH
-    return QueueWish(message_queue, selector)

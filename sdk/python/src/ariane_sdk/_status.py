@@ -35,6 +35,8 @@ from ariane_sdk.errors import (
     TopicExists,
     TopicNotFound,
     TopicRefused,
+    TransactionDecided,
+    TransactionNotFound,
 )
 
 ERROR_DOMAIN: Final = "ariane.mq"
@@ -111,8 +113,8 @@ REASON_ROWS: Final[Mapping[str, ReasonRow]] = {
     "CLIENT_NOT_ATTACHED": ReasonRow(GroupRefused),
     "FILTER_EXPRESSION_INVALID": ReasonRow(CallError),
     "CONSUMER_OFFSET_RESET": ReasonRow(CallError),
-    "TRANSACTION_DECIDED": ReasonRow(CallError),
-    "TRANSACTION_NOT_FOUND": ReasonRow(CallError),
+    "TRANSACTION_DECIDED": ReasonRow(TransactionDecided),
+    "TRANSACTION_NOT_FOUND": ReasonRow(TransactionNotFound),
     "RECEIPT_HANDLE_EXPIRED": ReasonRow(CallError),
     "BROKER_NAME_TAKEN": ReasonRow(CallError),
     "BROKER_NOT_REGISTERED": ReasonRow(CallError),

@@ -35,6 +35,8 @@
         +-- GroupNotFound
         +-- GroupRefused            the group does not let this member in
         +-- ConsumerOffsetRefused   some consumer offsets were not stored
+        +-- TransactionDecided      the transaction ended otherwise before; outcome
+        +-- TransactionNotFound     no half message is known by this id
         +-- RequestTooLarge         more than the service takes in one call
         +-- AccessDenied            credentials or rights are missing
         +-- FeatureNotAvailable     the service does not do this yet
@@ -390,6 +392,23 @@ class ConsumerOffsetRefused(CallError):
         reasons = "; ".join(f"{queue}: {error}" for queue, error in refused.items())
         super().__init__(f"consumer offsets were refused: {reasons}")
         self.refused = refused
+
+
+class TransactionDecided(CallError):
+    """The transaction has another outcome already, which stands."""
+
+    reason = "TRANSACTION_DECIDED"
+
+    @property
+    def outcome(self) -> str:
+        """That outcome: "COMMIT" or "ROLLBACK"."""
+        return self.metadata.get("outcome", "")
+
+
+class TransactionNotFound(CallError):
+    """No half message is known by this id: it never was, or it ended too long ago."""
+
+    reason = "TRANSACTION_NOT_FOUND"
 
 
 class RequestTooLarge(CallError):

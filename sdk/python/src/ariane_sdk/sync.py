@@ -26,6 +26,7 @@ from ariane_sdk import (
     _pull_consumer,
     _push_consumer,
     _queue_reader,
+    _transaction_block,
 )
 from ariane_sdk._allocation import (
     AllocationStrategy,
@@ -34,7 +35,13 @@ from ariane_sdk._allocation import (
     Configured,
     GroupFacts,
 )
-from ariane_sdk._blocking import BlockingClient, ClosingClient, blocking, blocking_iterator
+from ariane_sdk._blocking import (
+    BlockingClient,
+    ClosingClient,
+    LoopThread,
+    blocking,
+    blocking_iterator,
+)
 from ariane_sdk._cluster_client import GroupMember, LiveBroker, QueueLag
 from ariane_sdk._conflicts import ConflictSide, SubscriptionConflict
 from ariane_sdk._consistent_hash import ConsistentHash
@@ -56,6 +63,12 @@ from ariane_sdk._stateless_client import CALL_TIMEOUT_S
 from ariane_sdk._status import error_from_rpc
 from ariane_sdk._sticky import Sticky
 from ariane_sdk._topic_lane import QueueSelector
+from ariane_sdk._transaction import (
+    HalfMessage,
+    TransactionCheck,
+    TransactionChecker,
+    TransactionOutcome,
+)
 from ariane_sdk.errors import ClientNotRunning
 
 if TYPE_CHECKING:
@@ -75,6 +88,7 @@ __all__ = [
     "ConsumerSettings",
     "GroupFacts",
     "GroupMember",
+    "HalfMessage",
     "LiveBroker",
     "MachineRoom",
     "MachineRoomNearby",
@@ -92,6 +106,10 @@ __all__ = [
     "Sticky",
     "SubscriptionConflict",
     "TimeBoundary",
+    "Transaction",
+    "TransactionCheck",
+    "TransactionChecker",
+    "TransactionOutcome",
     "error_from_rpc",
 ]
 
@@ -103,10 +121,22 @@ class Producer(ClosingClient[_producer.Producer]):
     """
 
     def __init__(
-        self, name_servers: str, *, group: str = "", settings: ProducerSettings | None = None
+        self,
+        name_servers: str,
+        *,
+        group: str = "",
+        transaction_checker: TransactionChecker | None = None,
+        settings: ProducerSettings | None = None,
     ) -> None:
-        """Set up; see ``ariane_sdk.Producer``."""
-        super().__init__(_producer.Producer(name_servers, group=group, settings=settings))
+        """Set up; see ``ariane_sdk.Producer``. A plain checker runs in threads of its own."""
+        super().__init__(
+            _producer.Producer(
+                name_servers,
+                group=group,
+                transaction_checker=transaction_checker,
+                settings=settings,
+            )
+        )
 
     send = blocking(_producer.Producer.send)
     send_one_way = blocking(_producer.Producer.send_one_way)
@@ -114,9 +144,38 @@ class Producer(ClosingClient[_producer.Producer]):
     reply = blocking(_producer.Producer.reply)
     send_batch = blocking(_producer.Producer.send_batch)
     send_columns = blocking(_producer.Producer.send_columns)
+    send_half = blocking(_producer.Producer.send_half)
+    commit = blocking(_producer.Producer.commit)
+    rollback = blocking(_producer.Producer.rollback)
+    wait_attached = blocking(_producer.Producer.wait_attached)
     wait_for_room = blocking(_producer.Producer.wait_for_room)
     flush = blocking(_producer.Producer.flush)
     route = blocking(_producer.Producer.route)
+
+    def transaction(
+        self,
+        message: Message,
+        *,
+        message_queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+        immunity_s: int | None = None,
+    ) -> Transaction:
+        """Send a message if a local transaction succeeds; see ``ariane_sdk.Producer.transaction``.
+
+        Example::
+
+            with producer.transaction(Message("orders", b"...")), sessions.begin() as session:
+                session.add(order)
+        """
+        transaction = self._on_loop(
+            lambda: self._client.transaction(
+                message, message_queue=message_queue, selector=selector, immunity_s=immunity_s
+            )
+        )
+        loop = self._loop_thread
+        if loop is None:
+            raise ClientNotRunning("the client is not running: start it, or use `with`")
+        return Transaction(loop, transaction)
 
     def send_nowait(
         self,
@@ -149,6 +208,53 @@ class Producer(ClosingClient[_producer.Producer]):
 
         self._on_loop(start)
         return outcome
+
+
+class Transaction:
+    """One transaction: begun with the block, ended with it; see ``ariane_sdk.Transaction``."""
+
+    def __init__(self, loop: LoopThread, transaction: _transaction_block.Transaction) -> None:
+        self._loop = loop
+        self._transaction = transaction
+
+    @property
+    def half_message(self) -> HalfMessage:
+        """The half message."""
+        return self._transaction.half_message
+
+    @property
+    def transaction_id(self) -> str:
+        """Names the transaction."""
+        return self._transaction.transaction_id
+
+    @property
+    def result(self) -> SendResult | None:
+        """Where the message lies, once it is committed."""
+        return self._transaction.result
+
+    def commit(self) -> SendResult | None:
+        """Make the message visible now; see ``ariane_sdk.Transaction.commit``."""
+        return self._loop.run(self._transaction.commit())
+
+    def rollback(self) -> None:
+        """Have it never become visible; see ``ariane_sdk.Transaction.rollback``."""
+        self._loop.run(self._transaction.rollback())
+
+    def leave(self) -> None:
+        """Say nothing of the outcome: the check will ask for it."""
+        self._transaction.leave()
+
+    def __enter__(self) -> Self:
+        self._loop.run(self._transaction.__aenter__())
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._loop.run(self._transaction.__aexit__(exc_type, exc, traceback))
 
 
 class PushConsumer(BlockingClient[_push_consumer.PushConsumer]):
