@@ -1,0 +1,6 @@
+"""Pipelines that many need: as functions here, and as commands below ``ariane spark``."""
+
+from ariane_spark.pipelines.archive import ArchivePlan, read_archive, start_archive
+from ariane_spark.pipelines.replay import ReplayPlan, replay
+
+__all__ = ["ArchivePlan", "ReplayPlan", "read_archive", "replay", "start_archive"]

@@ -1,0 +1,141 @@
+"""Topics into Parquet files, by date and topic, each message once.
+
+Spark's file sink keeps its own log of what it wrote, so a micro-batch that is repeated after a
+crash adds nothing. The archive is a folder that any reader of Parquet understands::
+
+    archive/date=2013-02-08/topic=flights/part-....parquet     the day of UTC it was stored
+    archive/_spark_metadata/    what belongs to the archive; Spark reads nothing else
+    archive/_checkpoint/        how far it has come
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as f
+
+from ariane_spark.columns import COLUMNS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+MICRO_BATCH_RECORDS: Final = 1_000_000
+"""Messages of one micro-batch: what bounds its time, and the number of files."""
+
+FILE_RECORDS_MAX: Final = 1_000_000
+"""Messages of one file."""
+
+_SECONDS_PER_DAY: Final = 86_400
+
+CHECKPOINT_FOLDER: Final = "_checkpoint"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivePlan:
+    """What to archive, where, and how.
+
+    Attributes:
+        endpoints: Name servers, ``host:port``, separated by commas.
+        folder: Where the archive is or begins: any path or URL that Spark writes to.
+        topics: Which topics; or else ``pattern``.
+        pattern: Topics by regular expression.
+        files_max: Files of one date and topic in one micro-batch at most. One keeps them few; more
+            let as many tasks write one topic at the same time.
+        batch_records_max: Messages of one micro-batch at most.
+        checkpoint: Where its progress is kept; by default in the archive itself.
+        options: Further options of the source, such as ``commitGroup`` or ``startingTimestamp``.
+    """
+
+    endpoints: str
+    folder: str
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    files_max: int = 1
+    batch_records_max: int = MICRO_BATCH_RECORDS
+    checkpoint: str | None = None
+    options: Mapping[str, str] | None = None
+
+
+def start_archive(
+    spark: SparkSession, plan: ArchivePlan, *, every: str | None = None
+) -> StreamingQuery:
+    """Start to archive, from where the archive ends or else from the earliest message.
+
+    Only one query may write an archive at a time.
+
+    Args:
+        spark: The session.
+        plan: What to archive.
+        every: Go on for ever, a micro-batch in each such span (``10 minutes``); ``None``: until
+            everything is archived that is there now.
+
+    Returns:
+        The query, which runs.
+
+    Raises:
+        OptionError: The plan names no topics, or an option cannot be obeyed.
+    """
+    columns = [column.field.name for column in COLUMNS]
+    given = {
+        "endpoints": plan.endpoints,
+        "columns": ",".join(columns),
+        "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": str(plan.batch_records_max),
+        **_selection(plan),
+        **(plan.options or {}),
+    }
+    if "startingTimestamp" in given or "startingOffsetsByTimestamp" in given:
+        del given["startingOffsets"]
+    messages = spark.readStream.format("ariane").options(**given).load()
+    writer = (
+        _dealt_out(messages, plan.files_max)
+        .writeStream.format("parquet")
+        .queryName(f"archive {plan.pattern or ','.join(plan.topics)}")
+        .partitionBy("date", "topic")
+        .option("path", plan.folder)
+        .option("maxRecordsPerFile", FILE_RECORDS_MAX)
+        .option("checkpointLocation", plan.checkpoint or f"{plan.folder}/{CHECKPOINT_FOLDER}")
+    )
+    trigger = (
+        writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=every)
+    )
+    return trigger.start()
+
+
+def read_archive(spark: SparkSession, folder: str) -> DataFrame:
+    """The messages of an archive: the columns of a topic, and ``date``.
+
+    Args:
+        spark: The session.
+        folder: Of the archive.
+    """
+    # A topic may be called 42, and stays a text.
+    setting = "spark.sql.sources.partitionColumnTypeInference.enabled"
+    before = spark.conf.get(setting)
+    spark.conf.set(setting, "false")
+    try:
+        messages = spark.read.parquet(folder)
+    finally:
+        spark.conf.set(setting, str(before))
+    names = [column.field.name for column in COLUMNS]
+    return messages.select(f.col("date").cast("date").alias("date"), *names)
+
+
+def _selection(plan: ArchivePlan) -> dict[str, str]:
+    if plan.pattern is not None:
+        return {"topicsPattern": plan.pattern}
+    return {"topics": ",".join(plan.topics)}
+
+
+def _dealt_out(messages: DataFrame, files_max: int) -> DataFrame:
+    """The messages of one date and topic together, so that few files are made of them."""
+    # Dates of UTC, whatever the session's time zone is now and in another run.
+    days = f.floor(f.unix_seconds("storeTimestamp") / _SECONDS_PER_DAY).cast("int")
+    dated = messages.withColumn("date", f.date_from_unix_date(days))
+    keys = [f.col("date"), f.col("topic")]
+    if files_max > 1:
+        keys.append(f.pmod(f.hash("brokerName", "queueId"), f.lit(files_max)))
+    return dated.repartition(*keys)

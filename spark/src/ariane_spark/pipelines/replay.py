@@ -1,0 +1,147 @@
+"""Messages of a span of time, from the queue or an archive, back into a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as f
+
+from ariane_spark.errors import OptionIllegal
+from ariane_spark.pipelines.archive import read_archive
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+ORIGIN_PROPERTY: Final = "replayedFrom"
+"""Names the property that says which message a replayed one repeats: topic/broker/queue/offset."""
+
+_COLUMNS: Final = (
+    *("topic", "brokerName", "queueId", "queueOffset", "keys", "tag", "messageGroup"),
+    *("properties", "storeTimestamp", "body"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayPlan:
+    """What to replay, and where to.
+
+    Attributes:
+        endpoints: Name servers, ``host:port``, separated by commas.
+        source: The topic that was.
+        target: The topic that gets its messages.
+        since: Messages stored at this time or later; with a time zone.
+        until: And before this one.
+        tag: Only messages with this tag, or one of several joined by ``||``.
+        archive: Folder of an archive to read instead of the queue.
+        target_endpoints: Name servers of the target, where it lies in another cluster.
+        options: Further options of the sink.
+    """
+
+    endpoints: str
+    source: str
+    target: str
+    since: datetime
+    until: datetime
+    tag: str | None = None
+    archive: str | None = None
+    target_endpoints: str | None = None
+    options: Mapping[str, str] | None = None
+
+
+def replay(spark: SparkSession, plan: ReplayPlan) -> int:
+    """Send the messages of a span of time again.
+
+    Body, tag, keys, message group and properties are those of the first time, and the property
+    ``replayedFrom`` tells which message it was. The messages of one queue are sent in their order,
+    and a message group lies in one queue.
+
+    Args:
+        spark: The session.
+        plan: What to replay.
+
+    Returns:
+        How many messages were sent.
+
+    Raises:
+        OptionError: The plan contradicts itself, or cannot be obeyed.
+    """
+    check_plan(plan)
+    messages = _from_queue(spark, plan) if plan.archive is None else _from_archive(spark, plan)
+    seen = Observation("replay")
+    (
+        messages.select(
+            "body",
+            f.coalesce("tag", f.lit("")).alias("tag"),
+            "keys",
+            "messageGroup",
+            f.map_zip_with(
+                "properties", f.create_map(f.lit(ORIGIN_PROPERTY), _origin()), _latter
+            ).alias("properties"),
+        )
+        .observe(seen, f.count(f.lit(1)).alias("count"))
+        .write.format("ariane")
+        .mode("append")
+        .options(
+            endpoints=plan.target_endpoints or plan.endpoints,
+            topic=plan.target,
+            **(plan.options or {}),
+        )
+        .save()
+    )
+    return int(seen.get["count"])
+
+
+def check_plan(plan: ReplayPlan) -> None:
+    """See that a plan makes sense, before Spark is started for it.
+
+    Raises:
+        OptionIllegal: It does not.
+    """
+    if plan.since.tzinfo is None or plan.until.tzinfo is None:
+        raise OptionIllegal("since", "times need a time zone")
+    if plan.until <= plan.since:
+        raise OptionIllegal("until", f"{plan.until} is not behind {plan.since}")
+    same_cluster = plan.target_endpoints in {None, plan.endpoints}
+    if plan.source == plan.target and same_cluster and plan.archive is None:
+        raise OptionIllegal("target", "is the source: a replay into itself would be replayed again")
+
+
+def _from_queue(spark: SparkSession, plan: ReplayPlan) -> DataFrame:
+    given = {
+        "endpoints": plan.endpoints,
+        "topic": plan.source,
+        "columns": ",".join(_COLUMNS),
+        "startingTimestamp": plan.since.astimezone(UTC).isoformat(),
+        "endingTimestamp": plan.until.astimezone(UTC).isoformat(),
+    }
+    if plan.tag is not None:
+        given["tag"] = plan.tag
+    return spark.read.format("ariane").options(**given).load()
+
+
+def _from_archive(spark: SparkSession, plan: ReplayPlan) -> DataFrame:
+    since, until = plan.since.astimezone(UTC), plan.until.astimezone(UTC)
+    messages = read_archive(spark, str(plan.archive)).where(
+        (f.col("topic") == plan.source)
+        & f.col("date").between(f.lit(since.date()), f.lit(until.date()))
+        & (f.col("storeTimestamp") >= f.lit(since))
+        & (f.col("storeTimestamp") < f.lit(until))
+    )
+    if plan.tag is not None:
+        messages = messages.where(f.col("tag").isin([tag.strip() for tag in plan.tag.split("||")]))
+    # Files are read in any order.
+    return messages.repartition("brokerName", "queueId").sortWithinPartitions(
+        "brokerName", "queueId", "queueOffset"
+    )
+
+
+def _origin() -> Column:
+    return f.concat_ws("/", "topic", "brokerName", "queueId", "queueOffset")
+
+
+def _latter(_name: Column, first: Column, second: Column) -> Column:
+    return f.coalesce(second, first)
