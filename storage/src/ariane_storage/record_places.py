@@ -143,7 +143,9 @@ def locate(
 def checksum_faults(places: RecordPlaces) -> NDArray[np.bool_]:
     """Which records differ from the checksum of themselves, or else from that of their body.
 
-    The checksum of a record covers its body too; only a record without one is judged by its body.
+    The checksum of a record covers its body too; only a record without one is judged by its body,
+    and by the last byte of its properties: zero there is what power loss leaves of a sector that
+    also held the checksum.
     """
     faults = np.zeros(len(places.starts), np.bool_)
     if not len(faults):
@@ -168,7 +170,9 @@ def checksum_faults(places: RecordPlaces) -> NDArray[np.bool_]:
     if len(bodies):
         sums = checksums(buffer, places.body_starts[bodies], places.body_ends[bodies])
         kept = headers(buffer, places.starts[bodies], 0).field("body_crc")
-        faults[bodies] |= kept != sums & np.uint32(CRC_MASK)
+        last = FieldColumn(buffer, "u1", places.ends[bodies] - 1, 0).get()
+        unwritten = (last == 0) & (places.properties_starts[bodies] < places.ends[bodies])
+        faults[bodies] |= (kept != sums & np.uint32(CRC_MASK)) | unwritten
     return faults
 
 
