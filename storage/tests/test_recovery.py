@@ -218,15 +218,82 @@ def test_a_shortened_last_segment(bench, fill, read_all, cut, crashed):
     store.close()
 
 
-def test_a_shortened_last_segment_that_lost_records(bench, fill, read_all):
+def test_a_record_whose_last_sector_was_never_written_is_torn(bench, read_all):
+    """Its body is whole and its checksum is gone: it must not pass for one without a checksum."""
+    store = bench.open()
+    store.append_block(block_of("flights", [b"whole"]), 0)
+    appended = store.append_block(block_of("flights", [b"torn"], keys=[("k" * 600,)]), 0)
+    begin, end = appended.first_commit_log_offset, appended.next_commit_log_offset
+    bench.disk = bench.disk.kill()
+    content = bytearray(bench.disk.read(bench.segment_path(0)))
+    content[end - end % 512 : end] = bytes(end % 512)
+    bench.disk.write(bench.segment_path(0), bytes(content))
+    store = bench.open()
+    assert store.max_offset == begin
+    assert [message.body for message in read_all(store, "flights", 0)] == [b"whole"]
+    store.close()
+
+
+def spoil_end(bench, end, how):
+    """Damage the last record of a store's only segment, which is known to be durable."""
+    path = bench.segment_path(0)
+    content = bytearray(bench.disk.read(path))
+    if how == "cut short":
+        bench.disk.shorten(path, end - 50)
+        return
+    content[end - 200 : end] = bytes(200) if how == "zeros" else b"?" * 200
+    bench.disk.write(path, bytes(content))
+
+
+@pytest.mark.parametrize("how", ["cut short", "zeros", "other bytes"])
+@pytest.mark.parametrize("crashed", [False, True])
+@pytest.mark.parametrize("rebuild", [False, True])
+def test_what_was_durable_is_damage_at_the_end_too_and_no_torn_tail(
+    bench, fill, read_all, how, crashed, rebuild
+):
     store = bench.open()
     results = fill(store, blocks=5)
-    store.close()
-    length = int(results[-1].commit_log_offsets[1]) + 10
-    bench.disk.shorten(bench.segment_path(0), length)
+    store.flush_derived()
+    end = store.max_offset
+    bounds = store.queue_bounds("flights", 1)
+    if crashed:
+        bench.disk = bench.disk.kill()
+    else:
+        store.close()
+    spoil_end(bench, end, how)
+    if rebuild:
+        bench.disk.remove_folder(bench.root / "index")
+    lost = int(results[-1].commit_log_offsets[-1])
+    for _ in range(3):
+        store = bench.open()
+        assert store.max_offset == end
+        assert len(read_all(store, "flights", 1)) == bounds[1] - 1
+        assert [(damage.begin, damage.end) for damage in store.damage] == [(lost, end)]
+        assert store.recovery.cut_reason is None
+        assert store.queue_bounds("flights", 1) == bounds
+        bench.disk = bench.disk.kill()
     store = bench.open()
-    assert store.max_offset == results[-1].commit_log_offsets[1]
-    assert len(read_all(store, "flights", 1)) == 4
+    appended = store.append_block(block_of("flights", [b"on"]), 1)
+    assert (appended.first_queue_offset, appended.first_commit_log_offset) == (bounds[1], end)
+    assert read_all(store, "flights", 1)[-1].body == b"on"
+    store.close()
+
+
+def test_a_record_at_the_edge_of_a_shortened_segment_is_not_served(bench, fill, read_all):
+    store = bench.open()
+    results = fill(store, blocks=20)
+    before = contents(store, read_all)
+    store.close()
+    edge = next(r for r in results if r.first_commit_log_offset >= bench.config.segment_bytes)
+    broken = int(edge.commit_log_offsets[1])
+    # Its header is there, the end of its body is not.
+    bench.disk.shorten(bench.segment_path(8192), broken - 8192 + 150)
+    store = bench.open()
+    found = {
+        m.commit_log_offset for messages in contents(store, read_all).values() for m in messages
+    }
+    kept = {m.commit_log_offset for messages in before.values() for m in messages}
+    assert found == {offset for offset in kept if not broken <= offset < 2 * 8192}
     store.close()
 
 

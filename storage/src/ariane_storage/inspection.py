@@ -69,9 +69,7 @@ def inspect(store: ClosedStore, progress: ProgressCallback | None = None) -> Ins
             found.findings.append(Finding("commit log", event.reason.value, event.begin, event.end))
         elif isinstance(event, Ending):
             found.end_offset = event.offset
-            if event.reason is not None:
-                end = store.log.segments[-1].end
-                found.findings.append(Finding("tail", event.reason.value, event.offset, end))
+            found.findings += _end_of_log(store, event)
         else:
             rows = Rows.of(event)
             starts.append(rows.commit_log_offsets)
@@ -91,9 +89,26 @@ def inspect(store: ClosedStore, progress: ProgressCallback | None = None) -> Ins
     return found
 
 
+def _log_end(store: ClosedStore) -> int:
+    """Where the last segment ends."""
+    return store.log.segments[-1].end if store.log.segments else store.log.min_offset
+
+
+def _end_of_log(store: ClosedStore, ending: Ending) -> Iterator[Finding]:
+    """What lies behind the last record: a torn tail, or damage where records were durable."""
+    flushed = store.checkpoint.flushed_offset if store.checkpoint is not None else 0
+    if ending.offset < flushed <= _log_end(store):
+        is_there = store.log.segment_at(ending.offset) is not None
+        nothing = DamageReason.NOTHING if is_there else DamageReason.SEGMENT_MISSING
+        reason = ending.reason or nothing
+        yield Finding("commit log", reason.value, ending.offset, flushed)
+    elif ending.reason is not None:
+        yield Finding("tail", ending.reason.value, ending.offset, _log_end(store))
+
+
 def _missing_end(store: ClosedStore) -> Iterator[Finding]:
     """Segments that are gone from the end of the log although the checkpoint knows of them."""
-    end = store.log.segments[-1].end if store.log.segments else store.log.min_offset
+    end = _log_end(store)
     if store.checkpoint is not None and end < store.checkpoint.flushed_offset:
         reason = DamageReason.SEGMENT_MISSING.value
         yield Finding("commit log", reason, end, store.checkpoint.flushed_offset)

@@ -105,7 +105,8 @@ def _recovered(
         progress=progress,
     )
     report = recovery.run()
-    parts.trusted_from = report.scanned_from
+    # Entries may lead into damage that the scan has met: only what lies behind it is beyond doubt.
+    parts.trusted_from = max([report.scanned_from, *(damage.end for damage in report.damage)])
     parts.store_timestamp_ms = max(
         recovery.store_timestamp_ms,
         checkpoint.store_timestamp_ms if checkpoint is not None else 0,

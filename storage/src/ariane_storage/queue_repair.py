@@ -17,7 +17,7 @@ from ariane_storage.consume_queue_entry import HOLE_SIZE, Entries, holes
 from ariane_storage.dispatch import Rows
 from ariane_storage.fields import headers
 from ariane_storage.parts import StoreParts
-from ariane_storage.scan import Damage, Ending, record_at, scan
+from ariane_storage.scan import Damage, DamageReason, Ending, record_at, scan
 
 _NEIGHBOURS_MAX: Final = 1000
 
@@ -54,7 +54,14 @@ def _find(
     """The entry of a queue offset as a range of the log says, quarantining damage on the way."""
     topic = queue.topic.encode()
     for event in scan(parts.log.walk(begin), begin):
-        if isinstance(event, Ending) or (not isinstance(event, Damage) and event.begin >= end):
+        if isinstance(event, Ending):
+            written = parts.log.write_offset
+            if event.offset < written:
+                # Damage with nothing valid behind it: here it is no torn tail, it was written.
+                reason = event.reason or DamageReason.NOTHING
+                parts.quarantine.add(Damage(event.offset, written, reason))
+            return None
+        if not isinstance(event, Damage) and event.begin >= end:
             return None
         if isinstance(event, Damage):
             parts.quarantine.add(event)

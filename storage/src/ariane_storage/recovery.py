@@ -11,7 +11,9 @@
    the end of a disk sector was never written, is such a hole: the log is cut in front of it.
    So is the unflushed beginning of a batch whose first record says that there was more of it: a
    batch that is sent again is stored whole, and not a second time in part.
-5. Everything found is made durable and a new checkpoint written. Interrupted at any point, the same
+5. Where nothing valid is left up to what was known to be flushed, that is damage too, and no torn
+   tail: the log goes on behind it, so that no offset that consumers have seen is used again.
+6. Everything found is made durable and a new checkpoint written. Interrupted at any point, the same
    happens again; repeated, nothing changes.
 """
 
@@ -135,6 +137,8 @@ class Recovery:
             self.quarantine.add(misfit)
         if missing_end is not None:
             ending = self._go_on_behind(ending.offset, missing_end)
+        elif self.checkpoint is not None and ending.offset < self.checkpoint.flushed_offset:
+            ending = self._go_on_at(self.checkpoint.flushed_offset, ending)
         if "consume queues" in rebuilt:
             self.idle_queues.restore(self.queues, self.deleted_topics)
         self._settle_end(ending)
@@ -175,6 +179,13 @@ class Recovery:
         self.log.resume_at(end)
         self.quarantine.add(Damage(begin, end, DamageReason.SEGMENT_MISSING))
         return Ending(end, None)
+
+    def _go_on_at(self, flushed_offset: int, ending: Ending) -> Ending:
+        """Declare the end of the log as damaged up to what was flushed; it goes on there."""
+        reason = ending.reason or DamageReason.NOTHING
+        self.quarantine.add(Damage(ending.offset, flushed_offset, reason))
+        self.log.cut(flushed_offset)
+        return Ending(flushed_offset, None)
 
     def _dispatched(self) -> int:
         return self.checkpoint.dispatched_offset if self.checkpoint is not None else 0
