@@ -113,8 +113,7 @@ class CheckerInMemory:
     async def kill(self):
         """Vanish: nothing more is written, and no lease is given back."""
         await self._loop.stop()
-        for broker in tuple(self.keeper.held):
-            await self.keeper._drop(broker)
+        await self.keeper.drop_all()
 
 
 @pytest.fixture

@@ -201,6 +201,16 @@ async def test_a_clock_that_jumps_makes_nothing_early_by_more_than_itself(
     assert 6 <= seconds["T1"][0] <= 10
 
 
+async def test_one_that_cannot_be_kept_stands_in_nobodys_way(checker, broker, clock, asked):
+    seconds = asked(Outcome.COMMIT)
+    broker.store("long" * 100)
+    broker.store("nul\0")
+    broker.store("T1")
+    checker()
+    await clock.elapse(10)
+    assert set(seconds) == {"T1"}
+
+
 # --- several checkers ---
 
 

@@ -26,7 +26,8 @@ class BrokerDoor(Protocol):
         """List half messages without an outcome, by queue offset.
 
         Raises:
-            BrokerUnreachable: It did not answer.
+            BrokerUnreachable: It could not be asked.
+            BrokerFailed: It did not answer.
         """
         ...
 
@@ -38,7 +39,7 @@ class BrokerDoor(Protocol):
             check_count: How often it was asked about before.
 
         Raises:
-            BrokerUnreachable: The broker did not get the question: surely nobody was asked.
+            BrokerUnreachable: The broker did not take the question: surely nobody was asked.
             NobodyAnswered: No producer lives there, none answered in time, or the broker was lost
                 while it asked.
             OutcomeStands: It has an outcome; nobody was asked.
@@ -50,7 +51,8 @@ class BrokerDoor(Protocol):
         """End a transaction; return the outcome that stands, which may be another.
 
         Raises:
-            BrokerUnreachable: It did not answer; it may have ended all the same.
+            BrokerUnreachable: It could not be told.
+            BrokerFailed: It did not answer, or could not; it may have ended all the same.
             TransactionForgotten: The broker does not know it.
         """
         ...
@@ -59,7 +61,8 @@ class BrokerDoor(Protocol):
         """Have a copy put into the topic of parked transactions, once however often this is said.
 
         Raises:
-            BrokerUnreachable: It did not answer; the copy may be there all the same.
+            BrokerUnreachable: It could not be told.
+            BrokerFailed: It did not answer, or could not; the copy may be there all the same.
             OutcomeStands: It has an outcome.
             TransactionForgotten: The broker does not know it.
         """

@@ -7,7 +7,8 @@
     ├── SchemaNewer           a later version made the database; this one does not touch it
     ├── DatabaseUnusable      the database's URL or answer makes no sense
     └── BrokerRefusal         a broker did not do what was asked
-        ├── BrokerUnreachable     it did not answer: nothing is known
+        ├── BrokerUnreachable     it did not get what was asked: surely nothing was done
+        ├── BrokerFailed          it failed at what was asked: that may or may not have been done
         ├── NobodyAnswered        it asked, or had nobody to ask: the producer's side is silent
         ├── OutcomeStands         the transaction has an outcome already
         └── TransactionForgotten  it does not know the transaction (any more)
@@ -60,7 +61,19 @@ class BrokerRefusal(CheckerError):
 
 
 class BrokerUnreachable(BrokerRefusal):
-    """A broker did not answer, or cannot now: what was asked may or may not have been done."""
+    """A broker did not get what was asked, or did not take it: surely nothing was done."""
+
+
+class BrokerFailed(BrokerRefusal):
+    """A broker failed at what was asked, or was lost: that may or may not have been done.
+
+    Attributes:
+        reason: An error reason such as ``"STORE_FULL"``.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(f"{reason}: {message}")
+        self.reason = reason
 
 
 class NobodyAnswered(BrokerRefusal):

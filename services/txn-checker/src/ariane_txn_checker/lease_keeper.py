@@ -81,14 +81,17 @@ class LeaseKeeper:
 
     async def close(self) -> None:
         """Look after nothing any more, and let others have it at once."""
-        for broker in tuple(self._held):
-            await self._drop(broker)
+        await self.drop_all()
         with suppress(Exception):  # The leases run out by themselves.
             await self._database.call(self._leases.leave, self._checker_id)
 
+    async def drop_all(self) -> None:
+        """Look after nothing any more; the leases run out by themselves."""
+        for broker in tuple(self._held):
+            await self._drop(broker)
+
     async def _share(self) -> None:
         span_ms = round(self._lease_s * 1000)
-        await self._brokers.refresh()
         living = await self._database.call(self._leases.beat, self._checker_id, span_ms)
         await self._renew(span_ms)
         brokers = sorted(self._brokers.keys)

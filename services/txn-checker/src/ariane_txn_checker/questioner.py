@@ -16,6 +16,7 @@ from ariane_servicekit import Clock, get_logger
 from ariane_txn_checker.broker_door import BrokerDoor, Brokers
 from ariane_txn_checker.database import CheckStore, Database
 from ariane_txn_checker.errors import (
+    BrokerFailed,
     BrokerUnreachable,
     LeaseLost,
     NobodyAnswered,
@@ -187,7 +188,10 @@ class Questioner:
             self._lost = lost
         except BrokerUnreachable as error:
             _log.info("broker_unreachable", broker=str(key.broker), error=str(error))
-            await self._keep(self._postpone(key))
+            await self._keep(self._postpone(key, self._rules.retry_ms))
+        except BrokerFailed as error:
+            _log.warning("broker_failed", transaction_id=key.transaction_id, error=str(error))
+            await self._keep(self._postpone(key, self._rules.interval_ms))
         except Exception:  # noqa: BLE001 - others are asked about all the same
             _log.exception("check_failed", transaction_id=key.transaction_id)
             # It is still due: it keeps its place meanwhile, so that it is not tried in a circle.
@@ -291,10 +295,8 @@ class Questioner:
             self._checks.undo_check, self._lease, key, number, wait_ms=self._rules.retry_ms
         )
 
-    async def _postpone(self, key: TransactionKey) -> None:
-        await self._database.call(
-            self._checks.postpone, self._lease, key, wait_ms=self._rules.retry_ms
-        )
+    async def _postpone(self, key: TransactionKey, wait_ms: int) -> None:
+        await self._database.call(self._checks.postpone, self._lease, key, wait_ms=wait_ms)
 
     async def _keep(self, write: Awaitable[None]) -> None:
         """Write behind a failure; a lease that was lost is told, another failure is logged."""

@@ -6,16 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from ariane_servicekit import Clock
+from ariane_servicekit import Clock, get_logger
 from ariane_txn_checker.broker_door import BrokerDoor, Brokers
 from ariane_txn_checker.database import Database, LeaseStore, Stretch, SurveyStore
 from ariane_txn_checker.database.surveys import PURGE_COUNT
+from ariane_txn_checker.database.tables import NAME_LENGTH_MAX
 from ariane_txn_checker.transaction import HalfMessage, HalfMessagePage, Lease
 
 PAGE_SIZE: Final = 1000
 
 PURGE_INTERVAL_S: Final = 600.0
 """Seconds between two looks for decided transactions that are to be forgotten."""
+
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +72,14 @@ class Survey:
         self._show_new = show_new
         self._ends: tuple[int, int] | None = None
         self._left_out = False
+        self._misfits: set[int] = set()
         self._purge_s = clock.monotonic()
 
     async def turn(self) -> None:
         """Take in what is new.
 
         Raises:
-            BrokerUnreachable: The broker did not answer; what was taken in stays.
+            BrokerRefusal: The broker did not answer; what was taken in stays.
             LeaseLost: Another checker looks after the broker now.
         """
         await self._purge()
@@ -111,9 +115,9 @@ class Survey:
             noted = {
                 each.transaction_id: (each, self._wait_ms(each, page.answer_ms))
                 for each in listed
-                if not self._is_young(each, page.answer_ms)
+                if not self._is_young(each, page.answer_ms) and self._fits(each)
             }
-            left_out = left_out or len(noted) < len(listed)
+            left_out = left_out or any(self._is_young(each, page.answer_ms) for each in listed)
             stretch = Stretch(noted, range(begin, max(begin, end)), began_ms)
             await self._database.call(self._surveys.take_in, self._lease, stretch)
             begin = stretch.offsets.stop
@@ -126,6 +130,24 @@ class Survey:
             op_queue_offset=ends[1],
         )
         self._ends, self._left_out = ends, left_out
+
+    def _fits(self, half_message: HalfMessage) -> bool:
+        """Whether it can be kept. One that cannot must not stand in the way of the others."""
+        names = (
+            half_message.transaction_id,
+            half_message.unique_id,
+            half_message.topic,
+            half_message.producer_group,
+        )
+        fits = all(len(name) <= NAME_LENGTH_MAX and "\0" not in name for name in names)
+        if not fits and half_message.half_queue_offset not in self._misfits:
+            self._misfits.add(half_message.half_queue_offset)
+            _log.warning(
+                "half_message_cannot_be_kept",
+                broker=str(self._lease.broker),
+                half_queue_offset=half_message.half_queue_offset,
+            )
+        return fits
 
     def _rest_ms(self, half_message: HalfMessage) -> int:
         own_ms = half_message.immunity_ms

@@ -1,0 +1,144 @@
+"""The parts list of a transaction checker."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Collection, Sequence
+from secrets import token_hex
+from typing import Final
+
+from sqlalchemy.exc import DataError, OperationalError
+
+from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane.transaction.v1 import (
+    checked_transaction_service_pb2,
+    checked_transaction_service_pb2_grpc,
+    checker_service_pb2,
+    checker_service_pb2_grpc,
+)
+from ariane_servicekit import (
+    Address,
+    ErrorRules,
+    Loop,
+    RpcService,
+    ServiceError,
+    StartRefused,
+    StopRequest,
+    SystemClock,
+    field_invalid,
+)
+from ariane_txn_checker.broker_watch import BrokerWatch
+from ariane_txn_checker.database import Database
+from ariane_txn_checker.decisions import OperatorDecisions
+from ariane_txn_checker.errors import CheckerError
+from ariane_txn_checker.lease_keeper import LeaseKeeper
+from ariane_txn_checker.remote_brokers import RemoteBrokers
+from ariane_txn_checker.servicers import CheckedTransactionServicer, CheckerServicer
+from ariane_txn_checker.settings import CheckerSettings
+
+BROKERS_INTERVAL_S: Final = 5.0
+"""Seconds between two questions which brokers there are."""
+
+
+class CheckerApp:
+    """A checker: one database, leases of brokers, a watch for each, two services."""
+
+    def __init__(self, settings: CheckerSettings, _stop: StopRequest) -> None:
+        clock = SystemClock()
+        self._settings = settings
+        try:
+            self._database = Database(settings.url, clock)
+        except CheckerError as error:
+            raise StartRefused(str(error)) from error
+        self._brokers = RemoteBrokers(
+            settings.name_servers, answer_ms_max=round(settings.answer_s_max * 1000)
+        )
+        # Unique among all that ever lived: a lease's holder is told by it.
+        self.checker_id = f"{socket.gethostname()[:200]}-{os.getpid()}-{token_hex(4)}"
+        self.watch = BrokerWatch(
+            self._brokers,
+            self._database,
+            settings.times,
+            settings.rules,
+            clock,
+            survey_interval_s=settings.survey_interval_s,
+        )
+        self._keeper = LeaseKeeper(
+            self.checker_id,
+            self._brokers,
+            self._database,
+            self.watch.run,
+            clock,
+            lease_s=settings.lease_s,
+        )
+        self._sharing = Loop(
+            "leases", self._keeper.turn, interval_s=self._keeper.interval_s, clock=clock
+        )
+        self._finding = Loop("brokers", self._find, interval_s=BROKERS_INTERVAL_S, clock=clock)
+        decisions = OperatorDecisions(self._database, self._brokers)
+        self.error_rules: ErrorRules = {OperationalError: _database_away, DataError: _unkeepable}
+        self.open_while_draining: Collection[str] = ()
+        self.rpc_services: Sequence[RpcService] = (
+            RpcService(
+                checked_transaction_service_pb2.DESCRIPTOR.services_by_name[
+                    "CheckedTransactionService"
+                ],
+                checked_transaction_service_pb2_grpc.add_CheckedTransactionServiceServicer_to_server,
+                CheckedTransactionServicer(
+                    self._database, decisions, check_count_max=settings.check_count_max
+                ),
+            ),
+            RpcService(
+                checker_service_pb2.DESCRIPTOR.services_by_name["CheckerService"],
+                checker_service_pb2_grpc.add_CheckerServiceServicer_to_server,
+                CheckerServicer(self.checker_id, self._database, lambda: self.watch.counts),
+            ),
+        )
+
+    async def recover(self, _address: Address) -> None:
+        """Bring the database up to date."""
+        if self._settings.data_path is not None:
+            self._settings.data_path.mkdir(parents=True, exist_ok=True)
+        try:
+            await self._database.open(wait_s=self._settings.database_wait_s)
+        except CheckerError as error:
+            raise StartRefused(str(error)) from error
+
+    async def serve_started(self, _address: Address) -> None:
+        """Begin to look for brokers, and to take those that nobody looks after."""
+        self._finding.start(at_once=True)
+        self._sharing.start(at_once=True)
+
+    async def drain(self) -> None:
+        """Give the brokers back at once, so that others need not wait for the leases' ends."""
+        await self._sharing.stop()
+        await self._keeper.close()
+
+    async def stop(self) -> None:
+        """Stop loops, end connections, let the database go."""
+        await self._finding.stop()
+        await self._sharing.stop()
+        await self._keeper.drop_all()
+        await self._brokers.close()
+        self._database.close()
+
+    async def _find(self) -> None:
+        before = self._brokers.keys
+        await self._brokers.refresh()
+        if self._brokers.keys != before:
+            self._sharing.wake()
+
+
+def _database_away(error: OperationalError) -> ServiceError:
+    cause = " ".join(str(error.orig).split())
+    return ServiceError(
+        ErrorReason.ERROR_REASON_SERVICE_BUSY,
+        f"the database cannot be asked now: {cause}",
+        {"cause": cause},
+        retry_after_ms=5_000,
+    )
+
+
+def _unkeepable(_: DataError) -> ServiceError:
+    return field_invalid("request", "holds text that no database keeps")

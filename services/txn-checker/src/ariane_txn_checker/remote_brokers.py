@@ -1,0 +1,247 @@
+"""The brokers of all clusters, over gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from grpc import StatusCode, aio
+
+from ariane.broker.v1.client_service_pb2 import TransactionOutcome
+from ariane.broker.v1.transaction_service_pb2 import (
+    CheckTransactionRequest,
+    EndTransactionRequest,
+    ListHalfMessagesRequest,
+    ParkTransactionRequest,
+)
+from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
+from ariane.namesrv.v1.route_service_pb2 import ListBrokersRequest
+from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
+from ariane_servicekit import Address, get_logger
+from ariane_txn_checker.broker_door import BrokerDoor
+from ariane_txn_checker.errors import (
+    BrokerFailed,
+    BrokerRefusal,
+    BrokerUnreachable,
+    NobodyAnswered,
+    OutcomeStands,
+    TransactionForgotten,
+)
+from ariane_txn_checker.rpc_failure import RpcFailure, failure_of
+from ariane_txn_checker.transaction import (
+    Answer,
+    BrokerKey,
+    CheckedTransaction,
+    HalfMessagePage,
+    Outcome,
+)
+from ariane_txn_checker.wire import half_message_page, span_of
+
+if TYPE_CHECKING:
+    from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceAsyncStub
+    from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceAsyncStub
+
+CALL_S_MAX: Final = 5.0
+CONNECT_S_MAX: Final = 2.0
+PAGE_SIZE: Final = 1000
+PRIMARY_ID: Final = 0
+
+_OPTIONS: Final = (
+    # What comes back is found within seconds, not after gRPC's two minutes.
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 5_000),
+    # A page of half messages with long keys may be more than gRPC's 4 MiB.
+    ("grpc.max_receive_message_length", -1),
+)
+
+_NOT_TAKEN: Final = frozenset({"SERVICE_STARTING", "SERVICE_DRAINING", "SERVICE_BUSY"})
+"""Reasons of a broker that refused a call before it looked at it."""
+
+_SILENCE: Final = frozenset({"CLIENT_NOT_ATTACHED", "DEADLINE_PASSED"})
+"""Reasons of a broker whose producers did not answer."""
+
+_log = get_logger(__name__)
+
+
+class RemoteBroker:
+    """One broker's ``TransactionService``."""
+
+    def __init__(self, address: str, *, answer_ms_max: int) -> None:
+        self.address = address
+        self._channel = aio.insecure_channel(address, options=_OPTIONS)
+        self._stub: TransactionServiceAsyncStub = TransactionServiceStub(self._channel)
+        self._answer_ms_max = answer_ms_max
+
+    async def list_half_messages(
+        self, *, page_size: int, page_token: str = "", begin_queue_offset: int = 0
+    ) -> HalfMessagePage:
+        """List half messages without an outcome."""
+        request = ListHalfMessagesRequest(
+            page_size=page_size, page_token=page_token, begin_queue_offset=begin_queue_offset
+        )
+        await self._connect()
+        try:
+            answer = await self._stub.ListHalfMessages(request, timeout=CALL_S_MAX)
+        except aio.AioRpcError as error:
+            raise _refusal(failure_of(error)) from error
+        return half_message_page(answer)
+
+    async def ask(self, transaction_id: str, *, check_count: int) -> Answer:
+        """Have a producer asked."""
+        request = CheckTransactionRequest(
+            transaction_id=transaction_id,
+            wait_duration=span_of(self._answer_ms_max),
+            check_count=check_count,
+        )
+        await self._connect()
+        try:
+            answer = await self._stub.CheckTransaction(
+                request, timeout=self._answer_ms_max / 1000 + CALL_S_MAX
+            )
+        except aio.AioRpcError as error:
+            refusal = _refusal(failure_of(error))
+            if isinstance(refusal, BrokerFailed):
+                # It may have asked: that counts.
+                raise NobodyAnswered(refusal.reason) from error
+            raise refusal from error
+        return Answer(Outcome(answer.outcome), answer.client_id)
+
+    async def end(self, transaction: CheckedTransaction, outcome: Outcome) -> Outcome:
+        """End a transaction; return the outcome that stands."""
+        request = EndTransactionRequest(
+            topic=transaction.topic,
+            transaction_id=transaction.key.transaction_id,
+            unique_id=transaction.unique_id,
+            outcome=TransactionOutcome.ValueType(outcome),
+            producer_group=transaction.producer_group,
+        )
+        await self._connect()
+        try:
+            answer = await self._stub.EndTransaction(request, timeout=CALL_S_MAX)
+        except aio.AioRpcError as error:
+            refusal = _refusal(failure_of(error))
+            if isinstance(refusal, OutcomeStands):
+                return refusal.outcome
+            raise refusal from error
+        return Outcome(answer.outcome)
+
+    async def park(self, transaction_id: str, *, check_count: int) -> None:
+        """Put a copy aside."""
+        request = ParkTransactionRequest(transaction_id=transaction_id, check_count=check_count)
+        await self._connect()
+        try:
+            await self._stub.ParkTransaction(request, timeout=CALL_S_MAX)
+        except aio.AioRpcError as error:
+            raise _refusal(failure_of(error)) from error
+
+    async def close(self) -> None:
+        """End the connection."""
+        await self._channel.close()
+
+    async def _connect(self) -> None:
+        """Wait for the connection: what fails before it stands has surely not been done."""
+        try:
+            async with asyncio.timeout(CONNECT_S_MAX):
+                await self._channel.channel_ready()
+        except TimeoutError:
+            raise BrokerUnreachable(f"no connection to {self.address}") from None
+
+
+def _refusal(failure: RpcFailure) -> BrokerRefusal:
+    """What a failed call to a broker means."""
+    reason = failure.reason
+    if reason == "TRANSACTION_DECIDED":
+        return OutcomeStands(Outcome[failure.metadata["outcome"]])
+    if reason == "TRANSACTION_NOT_FOUND":
+        return TransactionForgotten(failure.message)
+    if reason in _NOT_TAKEN:
+        return BrokerUnreachable(str(failure))
+    if reason in _SILENCE:
+        return NobodyAnswered(reason)
+    if not reason:
+        late = failure.code is StatusCode.DEADLINE_EXCEEDED
+        reason = "DEADLINE_PASSED" if late else failure.code.name
+    return BrokerFailed(reason, failure.message)
+
+
+class RemoteBrokers:
+    """The primaries that name servers know, and the connections to them.
+
+    What every name server says counts; one that has just started may not know all yet. As long as
+    none is to be believed, what was known is kept.
+    """
+
+    def __init__(self, name_servers: Sequence[Address], *, answer_ms_max: int) -> None:
+        self._answer_ms_max = answer_ms_max
+        self._channels = [
+            aio.insecure_channel(str(each), options=_OPTIONS) for each in name_servers
+        ]
+        self._stubs: list[RouteServiceAsyncStub] = list(map(RouteServiceStub, self._channels))
+        self._addresses: dict[BrokerKey, str] = {}
+        self._doors: dict[BrokerKey, RemoteBroker] = {}
+
+    @property
+    def keys(self) -> frozenset[BrokerKey]:
+        """The primaries that live."""
+        return frozenset(self._addresses)
+
+    async def refresh(self) -> None:
+        """Ask all name servers; one that does not answer is passed over."""
+        answers = await asyncio.gather(*map(_ask, self._stubs))
+        known: dict[BrokerKey, str] = {}
+        believed = False
+        for answer in answers:
+            if answer is not None:
+                brokers, warming_up = answer
+                known.update(brokers)
+                believed = believed or not warming_up
+        if not believed:
+            known = {**self._addresses, **known}
+        self._addresses = known
+        for broker in [*self._doors]:
+            if self._doors[broker].address != known.get(broker):
+                await self._doors.pop(broker).close()
+
+    def door(self, broker: BrokerKey) -> BrokerDoor:
+        """The connection to a broker; made when it is first used."""
+        if broker not in self._addresses:
+            raise BrokerUnreachable(f"no name server knows {broker}")
+        if broker not in self._doors:
+            self._doors[broker] = RemoteBroker(
+                self._addresses[broker], answer_ms_max=self._answer_ms_max
+            )
+        return self._doors[broker]
+
+    async def close(self) -> None:
+        """End all connections."""
+        doors, self._doors = self._doors, {}
+        for door in doors.values():
+            await door.close()
+        for channel in self._channels:
+            await channel.close()
+
+
+async def _ask(
+    name_server: RouteServiceAsyncStub,
+) -> tuple[dict[BrokerKey, str], bool] | None:
+    """The addresses of the primaries, and whether some may be missing. None: no answer."""
+    found: dict[BrokerKey, str] = {}
+    warming_up, page_token = False, ""
+    try:
+        while True:
+            request = ListBrokersRequest(page_size=PAGE_SIZE, page_token=page_token)
+            answer = await name_server.ListBrokers(request, timeout=CALL_S_MAX)
+            warming_up = warming_up or answer.warming_up
+            for broker in answer.brokers:
+                identity = broker.identity
+                if identity.broker_id == PRIMARY_ID:
+                    key = BrokerKey(identity.cluster_name, identity.broker_name)
+                    found[key] = identity.address
+            page_token = answer.next_page_token
+            if not page_token:
+                return found, warming_up
+    except aio.AioRpcError as error:
+        _log.info("name_server_unreachable", error=str(failure_of(error)))
+        return None

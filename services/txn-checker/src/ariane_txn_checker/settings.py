@@ -1,0 +1,149 @@
+"""Settings of a transaction checker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar, Self
+
+from pydantic import Field, SecretStr, model_validator
+
+from ariane_servicekit import Address, AddressList, ListenAddress, ServiceSettings
+from ariane_txn_checker.questioner import CheckRules
+from ariane_txn_checker.survey import SurveyTimes
+
+DATABASE_FILE = "checker.db"
+
+
+class CheckerSettings(ServiceSettings):
+    """Transaction checker of ArianeMQ: has producers asked how their transactions ended."""
+
+    service_name: ClassVar[str] = "txn-checker"
+    example: ClassVar[str] = "--name-servers 127.0.0.1:9876 --data-path /var/lib/ariane/txn-checker"
+
+    listen: ListenAddress = Field(
+        Address("127.0.0.1", 9880),
+        description="Address to listen on, host:port; port 0 lets the system choose one. Loopback "
+        "by default: nothing outside this machine reaches a service by accident.",
+    )
+    name_servers: AddressList = Field(
+        (Address("127.0.0.1", 9876),),
+        min_length=1,
+        description="All name servers, host:port,host:port. They say which brokers there are; "
+        "every primary is looked after.",
+    )
+    data_path: Path | None = Field(
+        None,
+        description="Folder with the SQLite file of a checker that is alone. One of data_path and "
+        "database_url is set.",
+    )
+    database_url: SecretStr | None = Field(
+        None,
+        description="SQLAlchemy's URL of the database that several checkers share, such as "
+        "postgresql+psycopg://user:password@host/name. Its tables are made and brought up to date "
+        "at the start.",
+    )
+    database_wait_s: float = Field(
+        30,
+        ge=0,
+        description="Seconds to wait at the start for a database that cannot be reached; then the "
+        "checker does not start.",
+    )
+    check_interval_s: float = Field(
+        60, gt=0, description="Seconds between two checks of one transaction."
+    )
+    first_check_s: float = Field(
+        6,
+        ge=0,
+        description="Seconds from the storing of a half message to its first check, unless the "
+        "message says itself how long it is to rest.",
+    )
+    check_count_max: int = Field(
+        15,
+        ge=1,
+        le=1000,
+        description="Checks of one transaction; one interval after the last it is parked, and an "
+        "operator decides. A check that no producer was there to answer counts; one that the "
+        "broker could not be asked for does not.",
+    )
+    answer_s_max: float = Field(
+        3,
+        gt=0,
+        le=30,
+        description="Seconds that a producer has to answer. At most what brokers wait.",
+    )
+    checks_in_work_max: int = Field(
+        64,
+        ge=1,
+        description="Checks of one broker at once. Each is a call that waits for a producer.",
+    )
+    checks_in_work_per_group_max: int = Field(
+        16,
+        ge=1,
+        description="Checks of one producer group on one broker at once: a group whose producers "
+        "do not answer leaves room for others.",
+    )
+    survey_interval_s: float = Field(
+        2,
+        gt=0,
+        description="Seconds between two looks at what a broker holds. A look at a broker where "
+        "nothing happened is one small call.",
+    )
+    note_age_s: float = Field(
+        3,
+        ge=0,
+        description="Seconds after which a half message gets a row in the database. Nearly all are "
+        "settled before; one that rests for a shorter time gets it then.",
+    )
+    retry_s: float = Field(
+        5, gt=0, description="Seconds until the next try where a broker could not be asked."
+    )
+    lease_s: float = Field(
+        15,
+        ge=1,
+        description="Seconds after which the brokers of a checker that died go to others. Renewed "
+        "three times in that span, by the database's clock.",
+    )
+    keep_decided_s: float = Field(
+        259_200,
+        ge=0,
+        description="Seconds that a decided transaction and its checks stay to be looked at: three "
+        "days, as long as brokers keep messages. Parked ones stay until somebody decides.",
+    )
+
+    @model_validator(mode="after")
+    def _one_database(self) -> Self:
+        if (self.data_path is None) == (self.database_url is None):
+            raise ValueError("data_path or database_url must be set, and not both")
+        return self
+
+    @property
+    def url(self) -> str:
+        """The database's URL."""
+        if self.database_url is not None:
+            return self.database_url.get_secret_value()
+        assert self.data_path is not None  # noqa: S101 - the validator says so
+        return f"sqlite:///{self.data_path / DATABASE_FILE}"
+
+    @property
+    def rules(self) -> CheckRules:
+        """How often is asked, and how many at once."""
+        return CheckRules(
+            interval_ms=_ms(self.check_interval_s),
+            check_count_max=self.check_count_max,
+            retry_ms=_ms(self.retry_s),
+            concurrency=self.checks_in_work_max,
+            group_concurrency=self.checks_in_work_per_group_max,
+        )
+
+    @property
+    def times(self) -> SurveyTimes:
+        """When half messages are noted and forgotten."""
+        return SurveyTimes(
+            first_check_ms=_ms(self.first_check_s),
+            note_age_ms=_ms(self.note_age_s),
+            keep_decided_ms=_ms(self.keep_decided_s),
+        )
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)

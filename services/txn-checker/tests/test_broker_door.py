@@ -1,0 +1,223 @@
+"""The contract of a broker's transactions, on the twin and on a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from grpc import aio
+
+from ariane.broker.v1 import client_service_pb2 as client_pb
+from ariane.broker.v1.client_service_pb2_grpc import ClientServiceStub
+from ariane.broker.v1.send_service_pb2 import SendMessagesRequest
+from ariane.broker.v1.send_service_pb2_grpc import SendServiceStub
+from ariane.common.v1.message_pb2 import MESSAGE_TYPE_TRANSACTION, Message
+from ariane_servicekit import SystemClock
+from ariane_servicekit.processes import LocalCluster
+from ariane_txn_checker.errors import (
+    BrokerUnreachable,
+    NobodyAnswered,
+    OutcomeStands,
+    TransactionForgotten,
+)
+from ariane_txn_checker.remote_brokers import RemoteBroker
+from ariane_txn_checker.testing import TwinBroker
+from ariane_txn_checker.transaction import (
+    Answer,
+    BrokerKey,
+    CheckedTransaction,
+    Outcome,
+    State,
+    TransactionKey,
+)
+
+
+class TwinSide:
+    """The twin with its producers."""
+
+    def __init__(self):
+        self.door = TwinBroker(SystemClock())
+
+    async def store(self, transaction_id, *, immunity_s=None):
+        immunity_ms = None if immunity_s is None else immunity_s * 1000
+        self.door.store(transaction_id, immunity_ms=immunity_ms)
+
+    async def produce(self, answer):
+        self.door.producers["payments"] = lambda _transaction_id: answer
+
+    async def close(self):
+        pass
+
+
+class RealSide:
+    """A broker in a process of its own, with a producer that speaks the contract."""
+
+    def __init__(self, address):
+        self.door = RemoteBroker(address, answer_ms_max=1000)
+        self._channel = aio.insecure_channel(address)
+        self._sends = SendServiceStub(self._channel)
+        self._clients = ClientServiceStub(self._channel)
+        self._answering = None
+
+    async def store(self, transaction_id, *, immunity_s=None):
+        name = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+        message = Message(
+            body=b"paid",
+            unique_id=transaction_id,
+            keys=[f"key-{transaction_id}"],
+            message_type=MESSAGE_TYPE_TRANSACTION,
+            properties={} if immunity_s is None else {name: str(immunity_s)},
+        )
+        await self._sends.SendMessages(
+            SendMessagesRequest(topic="orders", messages=[message], producer_group="payments")
+        )
+
+    async def produce(self, answer):
+        call = self._clients.Attach()
+        hello = client_pb.ClientHello(
+            client_id="producer-of-payments", producer_groups=["payments"]
+        )
+        await call.write(client_pb.AttachRequest(hello=hello))
+        await call.read()
+
+        async def answer_all():
+            while (notice := await call.read()) is not aio.EOF:
+                check = notice.transaction_check
+                if check.transaction_id and answer is not None:
+                    said = client_pb.TransactionAnswer(
+                        transaction_id=check.transaction_id,
+                        unique_id=check.unique_id,
+                        outcome=int(answer),
+                    )
+                    await call.write(client_pb.AttachRequest(transaction_answer=said))
+
+        self._answering = asyncio.create_task(answer_all())
+
+    async def close(self):
+        if self._answering is not None:
+            self._answering.cancel()
+            await asyncio.wait([self._answering])
+        await self.door.close()
+        await self._channel.close()
+
+
+@pytest.fixture(params=["twin", "real"])
+async def side(request, tmp_path):
+    if request.param == "twin":
+        yield TwinSide()
+        return
+    flags = (
+        *("--segment-bytes", str(64 << 20), "--disk-clean-ratio", "0.97"),
+        *("--disk-force-ratio", "0.98", "--disk-refuse-ratio", "0.99"),
+    )
+    async with LocalCluster(tmp_path / "cluster", extra_broker_args=flags) as cluster:
+        real = RealSide(cluster.brokers[0].address)
+        yield real
+        await real.close()
+
+
+def row(transaction_id):
+    """A transaction, as far as a broker wants to know it."""
+    return CheckedTransaction(
+        key=TransactionKey(BrokerKey("c1", "broker-a"), transaction_id),
+        unique_id=transaction_id,
+        topic="orders",
+        producer_group="payments",
+        keys=(),
+        half_queue_offset=0,
+        store_ms=0,
+        first_seen_ms=0,
+        next_check_ms=None,
+        check_count=0,
+        check_number_last=0,
+        state=State.ASKING,
+        unlisted=False,
+        outcome=Outcome.UNSPECIFIED,
+        decider="",
+        cause="",
+        end_ms=None,
+    )
+
+
+async def listed(door, **request):
+    page = await door.list_half_messages(page_size=100, **request)
+    return [half.transaction_id for half in page.half_messages]
+
+
+async def test_the_life_of_half_messages(side):
+    door = side.door
+    for number in range(4):
+        await side.store(f"T{number}", immunity_s=9 if number == 3 else None)
+    page = await door.list_half_messages(page_size=3)
+    assert [half.transaction_id for half in page.half_messages] == ["T0", "T1", "T2"]
+    first = page.half_messages[0]
+    assert (first.topic, first.producer_group, first.keys) == ("orders", "payments", ("key-T0",))
+    assert (first.immunity_ms, first.parked) == (None, False)
+    assert 0 <= page.answer_ms - first.store_ms < 60_000
+    assert page.half_queue_offset_end == first.half_queue_offset + 4
+    rest = await door.list_half_messages(page_size=3, page_token=page.next_page_token)
+    [last] = rest.half_messages
+    assert (last.transaction_id, last.immunity_ms) == ("T3", 9_000)
+    assert not rest.next_page_token
+    assert await listed(door, begin_queue_offset=last.half_queue_offset) == ["T3"]
+
+    assert await door.end(row("T1"), Outcome.COMMIT) is Outcome.COMMIT
+    assert await door.end(row("T1"), Outcome.COMMIT) is Outcome.COMMIT
+    assert await door.end(row("T1"), Outcome.ROLLBACK) is Outcome.COMMIT
+    assert await door.end(row("T2"), Outcome.ROLLBACK) is Outcome.ROLLBACK
+    assert await listed(door) == ["T0", "T3"]
+    after = await door.list_half_messages(page_size=1)
+    assert after.half_queue_offset_end == page.half_queue_offset_end
+    assert after.op_queue_offset_end > page.op_queue_offset_end
+
+    await door.park("T0", check_count=15)
+    await door.park("T0", check_count=15)
+    parked = (await door.list_half_messages(page_size=1)).half_messages[0]
+    assert (parked.transaction_id, parked.parked) == ("T0", True)
+    assert await door.end(row("T0"), Outcome.COMMIT) is Outcome.COMMIT
+    assert await listed(door) == ["T3"]
+
+    for refused in (door.ask("T1", check_count=0), door.park("T1", check_count=0)):
+        with pytest.raises(OutcomeStands) as stands:
+            await refused
+        assert stands.value.outcome is Outcome.COMMIT
+    for refused in (
+        door.ask("T9", check_count=0),
+        door.park("T9", check_count=0),
+        door.end(row("T9"), Outcome.COMMIT),
+    ):
+        with pytest.raises(TransactionForgotten):
+            await refused
+
+
+async def test_questions_and_answers(side):
+    await side.store("T1")
+    with pytest.raises(NobodyAnswered) as silence:
+        await side.door.ask("T1", check_count=0)
+    assert silence.value.reason == "CLIENT_NOT_ATTACHED"
+    await side.produce(Outcome.UNKNOWN)
+    answer = await side.door.ask("T1", check_count=1)
+    assert answer == Answer(Outcome.UNKNOWN, "producer-of-payments")
+    # An answer alone decides nothing.
+    assert await listed(side.door) == ["T1"]
+
+
+async def test_a_producer_that_is_silent(side):
+    await side.store("T1")
+    await side.produce(None)
+    with pytest.raises(NobodyAnswered) as silence:
+        await side.door.ask("T1", check_count=0)
+    assert silence.value.reason == "DEADLINE_PASSED"
+
+
+async def test_a_broker_that_is_away_was_surely_not_asked():
+    door = RemoteBroker("127.0.0.1:1", answer_ms_max=1000)
+    refusals = await asyncio.gather(
+        door.list_half_messages(page_size=1),
+        door.ask("T1", check_count=0),
+        door.end(row("T1"), Outcome.COMMIT),
+        door.park("T1", check_count=0),
+        return_exceptions=True,
+    )
+    assert [type(refusal) for refusal in refusals] == [BrokerUnreachable] * 4
+    await door.close()
