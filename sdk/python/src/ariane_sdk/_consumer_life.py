@@ -343,6 +343,7 @@ class ConsumerLife:
                 clock=plan.clock,
                 on_notice=self._hear,
                 on_fatal=self._fail,
+                on_turn=self._doubt_routes,
                 facts=self.owned.facts,
             )
 
@@ -380,6 +381,10 @@ class ConsumerLife:
             return
         errors = [a.error for a in attachments if a.error is not None]
         raise errors[0] if errors else CallError("no broker of the topics has an address")
+
+    def _doubt_routes(self) -> None:
+        for route in self._known_routes():
+            self.session.routes.doubt(route.topic)
 
     def _drop(self, queue: MessageQueue) -> None:
         self.owned.drop(queue)

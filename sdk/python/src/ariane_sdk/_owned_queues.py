@@ -386,12 +386,4 @@ class OwnedQueues:
         """A pull failed: the route may be out of date, or the group may have refused it."""
         if error.reason == "SUBSCRIPTION_CONFLICT":
             self._on_fatal(error)
-        task = start_task(self._refresh(topic), f"suspect-{topic}")
-        self._acquisitions.add(task)
-        task.add_done_callback(self._acquisitions.discard)
-
-    async def _refresh(self, topic: str) -> None:
-        try:
-            await self._routes.refresh(topic)
-        except CallError as error:
-            logger.info("the route of %s stays as it was: %s", topic, error)
+        self._routes.doubt(topic)

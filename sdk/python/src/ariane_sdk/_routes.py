@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from random import Random
 from typing import Final
 
 from ariane_record.names import TEMPLATE_TOPIC
@@ -12,6 +13,7 @@ from ariane_sdk._clock import Clock
 from ariane_sdk._log import logger
 from ariane_sdk._name_servers import NameServers
 from ariane_sdk._route import Route
+from ariane_sdk._route_doubts import RouteDoubts
 from ariane_sdk._tasks import loop_for_ever, start_task
 from ariane_sdk.errors import CallError, RouteNotFound
 
@@ -31,12 +33,13 @@ class Routes:
     A name server that has just started adds to what is known and takes nothing away.
     """
 
-    def __init__(self, name_servers: NameServers, clock: Clock) -> None:
+    def __init__(self, name_servers: NameServers, clock: Clock, random: Random) -> None:
         """Know no route yet.
 
         Args:
             name_servers: Whom to ask.
             clock: Paces the refreshes.
+            random: Spreads them.
         """
         self._name_servers = name_servers
         self._clock = clock
@@ -45,6 +48,7 @@ class Routes:
         self._asked_s: dict[str, float] = {}
         self._fetches: dict[str, asyncio.Task[Route]] = {}
         self._watches: dict[str, asyncio.Task[None]] = {}
+        self._doubts = RouteDoubts(self._look, clock, random)
         self._listeners: list[Callable[[Route], None]] = []
         self._loop_task: asyncio.Task[None] | None = None
 
@@ -55,6 +59,7 @@ class Routes:
 
     async def close(self) -> None:
         """Stop refreshing."""
+        await self._doubts.close()
         tasks = [
             *self._watches.values(),
             *self._fetches.values(),
@@ -122,6 +127,18 @@ class Routes:
             self._watches[topic] = watch
             watch.add_done_callback(lambda _: self._watches.pop(topic, None))
 
+    def doubt(self, topic: str) -> None:
+        """Ask again in the background, because the route may be out of date; paced."""
+        self._doubts.report(topic)
+
+    async def reconsider(self, topic: str) -> None:
+        """As ``doubt``, and wait for what is asked at once."""
+        self._doubts.report(topic)
+        await asyncio.sleep(0)
+        fetch = self._fetches.get(topic)
+        if fetch is not None:
+            await asyncio.wait((fetch,))
+
     async def refresh(self, topic: str) -> Route:
         """Ask again, because the route turned out to be wrong; keep it if nobody knows better.
 
@@ -161,6 +178,12 @@ class Routes:
             logger.info("where groups of %s belong is not known yet: %s", topic, error)
         return self._routes[topic]
 
+    async def _look(self, topic: str) -> None:
+        try:
+            await self._fetch(topic)
+        except CallError as error:
+            logger.info("the route of %s is not known: %s", topic, error)
+
     async def _fetch(self, topic: str) -> Route:
         """Ask once for all that want to know at the same time."""
         task = self._fetches.get(topic)
@@ -190,6 +213,8 @@ class Routes:
             elif route.groups_wait:
                 # Nor is an order that they were never told.
                 route = replace(route, queue_order=known.queue_order)
+            if self._loop_task is not None:
+                self._doubts.compare(known, route)
         return self._take(route)
 
     def _take(self, route: Route) -> Route:

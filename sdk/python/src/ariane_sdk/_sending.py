@@ -238,7 +238,7 @@ class Sending:
             if error.reason in ROUTING_REASONS or isinstance(error, ServiceUnavailable)
         }
         # Should nobody know better, the next try will tell.
-        await asyncio.gather(*map(self._routes.refresh, misled), return_exceptions=True)
+        await asyncio.gather(*map(self._routes.reconsider, misled))
         again: list[SendBatch] = []
         for batch, error in failed:
             journey = batch.journey

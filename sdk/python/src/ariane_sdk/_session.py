@@ -31,13 +31,13 @@ class Session:
             addresses: "host:port" of each name server.
             timeout_s: How long a plain question may take.
             clock: Paces refreshes.
-            random: Chooses the name server to begin with.
+            random: Chooses the name server to begin with, and spreads questions.
         """
         self.connections = Connections()
         self.name_servers = NameServers(
             addresses, self.connections, random=random, timeout_s=timeout_s
         )
-        self.routes = Routes(self.name_servers, clock)
+        self.routes = Routes(self.name_servers, clock, random)
         self.calls = BrokerCalls(self.connections, timeout_s=timeout_s)
 
     async def close(self) -> None:
