@@ -9,7 +9,16 @@ from dataclasses import replace
 
 import pytest
 
-from ariane_storage import RetentionReason, Store, StoreConfig, StoreFull
+from ariane_storage import (
+    Damage,
+    DamageReason,
+    RetentionReason,
+    Store,
+    StoreConfig,
+    StoreFull,
+    StorePoisoned,
+)
+from ariane_storage.quarantine import Quarantine
 from ariane_storage.testing import FaultyDisk, block_of, small_config
 
 
@@ -198,3 +207,56 @@ def test_a_roll_allocates_nothing_that_was_prepared(bench, monkeypatch):
                 store.append_block(block_of("flights", [b"x" * 900] * 2), 0)
                 rolls += store.max_offset // bench.config.segment_bytes - before
     store.close()
+
+
+@pytest.mark.parametrize("who", ["query", "append"])
+def test_a_full_index_file_that_cannot_be_flushed_poisons_the_store(bench, monkeypatch, who):
+    """Whoever files the keys: a flush that failed is never tried again into a success."""
+    monkeypatch.setattr("ariane_storage.appender.PENDING_KEYS_MAX", 10)
+    store = bench.open()
+    keys = [(f"K{number}",) for number in range(bench.config.index_items - 1)]
+    store.append_block(block_of("flights", [b"x"] * len(keys), keys=keys), 0)
+    store.flush_derived()
+    store.append_block(block_of("flights", [b"y"] * 20, keys=[("more",)] * 20), 0)
+    bench.disk.flush_fails_at = bench.disk.flushes + 1
+    steps = {
+        "query": lambda: store.query_by_key("flights", "more"),
+        "append": lambda: store.append_block(block_of("flights", [b"z"]), 0),
+    }
+    with pytest.raises(StorePoisoned):
+        steps[who]()
+    assert store.is_poisoned
+    store.close()
+    store = bench.reopen_after_kill()
+    assert len(store.query_by_key("flights", "more")) == 20
+    store.close()
+
+
+def test_damage_that_is_found_while_the_list_is_saved_is_saved_the_next_time(bench, monkeypatch):
+    store = bench.open()
+    quarantine = store._parts.quarantine
+    save = quarantine._file.save
+    early, late = (Damage(begin, begin + 9, DamageReason.CHECKSUM) for begin in (0, 100))
+
+    def save_and_find_more(state):
+        save(state)
+        quarantine.add(late)
+
+    monkeypatch.setattr(quarantine._file, "save", save_and_find_more)
+    quarantine.add(early)
+    quarantine.save()
+    monkeypatch.setattr(quarantine._file, "save", save)
+    quarantine.save()
+    found = Quarantine(bench.disk, bench.root / "quarantine.json")
+    found.load()
+    assert found.ranges == (early, late)
+    store.close()
+
+
+def test_a_queue_that_nothing_was_appended_to_is_none(bench, store):
+    bench.disk.used_ratio = 0.0
+    bench.disk.space_bytes = 1
+    with pytest.raises(StoreFull):
+        store.append_block(block_of("flights", [b"x" * 100]), 0)
+    assert store.queues() == []
+    bench.disk.space_bytes = None

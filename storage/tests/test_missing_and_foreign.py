@@ -205,3 +205,17 @@ def test_a_folder_that_is_removed_beside_us_stops_the_store_with_a_reason(tmp_pa
     # What was written is still served, until somebody closes it.
     assert store.read_queue("flights", 0, 0, max_count=1, max_bytes=1).count == 1
     store.close()
+
+
+def test_a_log_that_went_on_behind_a_gap_and_vanished_again(bench):
+    """Nothing but the checkpoint says where the log was."""
+    store = bench.open()
+    store.append_block(block_of("flights", [b"x"]), 0)
+    store.close()
+    for _ in range(3):
+        for name in bench.disk.names(bench.root / "commitlog"):
+            bench.disk.remove(bench.root / "commitlog" / name)
+        store = bench.open()
+        assert store.max_offset == bench.config.segment_bytes
+        assert store.queue_bounds("flights", 0)[1] == 1
+        bench.disk = bench.disk.kill()

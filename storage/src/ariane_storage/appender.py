@@ -42,7 +42,7 @@ class Appender:
         records = self._checked(block, owned)
         if parts.index.pending_keys > PENDING_KEYS_MAX:
             # Before anything is written: this may find the disk full.
-            parts.index.settle()
+            parts.guard.watch(parts.index.settle)
         queue = parts.queues.find_or_make(block.topic, queue_id)
         size = records.size_bytes
         segment, position = parts.guard.watch(lambda: parts.log.reserve(size))

@@ -134,9 +134,9 @@ class Index:
             # Names say the order, also when the clock went back.
             name = max(name, f"{int(previous.path.name) + 1:0{_STAMP_DIGITS}d}")
             previous.flush()
-        self._disk.make_folders(self._folder)
         path = self._folder / name
         try:
+            self._disk.make_folders(self._folder)
             self._disk.allocate(path, index_file_bytes(self._slots, self._items))
             file = self._open(path)
         except OSError as error:

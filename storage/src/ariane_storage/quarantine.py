@@ -85,12 +85,14 @@ class Quarantine:
         """
         if not self._changed:
             return
-        self._file.save(
-            {
-                "ranges": [
-                    {"begin": damage.begin, "end": damage.end, "reason": damage.reason.value}
-                    for damage in self._ranges
-                ]
-            }
-        )
+        # Before: a range that a read adds meanwhile is for the next time.
         self._changed = False
+        ranges = [
+            {"begin": damage.begin, "end": damage.end, "reason": damage.reason.value}
+            for damage in self._ranges
+        ]
+        try:
+            self._file.save({"ranges": ranges})
+        except OSError:
+            self._changed = True
+            raise

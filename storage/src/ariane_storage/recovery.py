@@ -237,7 +237,8 @@ class Recovery:
         """Whether a record, filler or the end of the log is at an offset."""
         segment = self.log.segment_at(begin)
         if segment is None:
-            return begin == self.log.segments[-1].end
+            segments = self.log.segments
+            return not segments or begin == segments[-1].end
         position = begin - segment.start
         front = bytes(segment.view[position : position + 8])
         return not any(front) or record_at(segment, position) is not None

@@ -240,7 +240,8 @@ class Store:
 
     def queues(self) -> list[tuple[str, int]]:
         """Topic and queue id of every queue that was ever appended to and not deleted."""
-        return sorted((queue.topic, queue.queue_id) for queue in self._parts.queues)
+        queues = self._parts.queues
+        return sorted((queue.topic, queue.queue_id) for queue in queues if queue.end_offset)
 
     def message_at(self, commit_log_offset: int) -> RecordFields:
         """The message whose record starts at a commit-log offset.
@@ -288,6 +289,7 @@ class Store:
 
         Raises:
             StoreFull: Keys that wait could not be filed for lack of space.
+            StorePoisoned: They could not be filed because the disk failed.
         """
         return self._finder.by_key(
             topic, key, begin_ms=begin_ms, end_ms=end_ms, max_count=max_count
