@@ -10,9 +10,11 @@ from pydantic.fields import FieldInfo
 
 from ariane_broker.settings import BrokerSettings
 from ariane_namesrv.settings import NamesrvSettings
+from ariane_sdk import ConsumerSettings, ProducerSettings
 from ariane_servicekit.errors import SettingsError
 from ariane_servicekit.settings import ServiceSettings
 from ariane_servicekit.settings_sources import SettingRow, load_settings, settings_reference
+from tools.reference.client_settings import client_settings_table
 from tools.reference.markdown import block, code, made_from, page, table
 
 Settings = type[ServiceSettings]
@@ -91,9 +93,8 @@ process ends with status 2 before it has touched anything:
 """
 
 _OTHERS: Final = """
-- **Python client**: arguments of `Producer` and `PushConsumer`, and the fields of
-  `ProducerSettings` and `ConsumerSettings`, with unit and default in
-  [`ariane_sdk/_settings.py`](../sdk/python/src/ariane_sdk/_settings.py). What they do is told in
+- **Python client**: arguments of `Producer`, `PushConsumer` and `PullConsumer`, and the fields of
+  `ProducerSettings` and `ConsumerSettings`, below. More is told in
   [sdk/python](../sdk/python/README.md).
 - **Spark**: [options of `format("ariane")`](../spark/README.md#options).
 - **Command line**: the flags of each command in [command-line.md](command-line.md). The name
@@ -132,6 +133,11 @@ def render() -> str:
         block("text", "\n".join(map(_refusal, CONTRADICTIONS))),
         "## Clients",
         _OTHERS,
+        *(
+            part
+            for settings in (ProducerSettings, ConsumerSettings)
+            for part in (f"### {code(settings.__name__)}", client_settings_table(settings))
+        ),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from typing import Annotated
 
@@ -12,11 +13,13 @@ from pydantic import AfterValidator, BaseModel, Field
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_broker.settings import BrokerSettings
 from ariane_namesrv.settings import NamesrvSettings
+from ariane_sdk import ConsumerSettings, ProducerSettings
 from ariane_sdk._status import REASON_ROWS
 from ariane_servicekit.error_table import ERROR_TABLE
 from ariane_storage.commands import store
 from tools.reference import __main__ as reference
 from tools.reference import commands_page, errors_page, markdown, settings_page
+from tools.reference.client_settings import client_settings_table
 
 
 @pytest.fixture
@@ -136,3 +139,29 @@ def test_commands_of_plugins_are_told():
 
 def test_table_keeps_its_columns():
     assert markdown.table(["a"], [["x|y"]]) == "| a |\n| --- |\n| x\\|y |"
+
+
+@pytest.mark.parametrize("settings", [ProducerSettings, ConsumerSettings])
+def test_every_setting_of_the_client_is_told(settings):
+    page = settings_page.render()
+    _, _, own = page.partition(f"### `{settings.__name__}`")
+    for field in dataclasses.fields(settings):
+        assert f"\n| `{field.name}` | " in own
+
+
+def test_a_setting_of_the_client_that_nobody_describes_is_found():
+    @dataclasses.dataclass
+    class Silent:
+        """How it behaves.
+
+        Attributes:
+            told: This
+                much, in ``two`` lines.
+        """
+
+        told: float = 2.0
+
+    assert "| `told` | `2` | This much, in `two` lines. |" in client_settings_table(Silent)
+    Silent.__doc__ = "How it behaves."
+    with pytest.raises(KeyError, match="told"):
+        client_settings_table(Silent)
