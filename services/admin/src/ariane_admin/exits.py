@@ -65,9 +65,11 @@ _STATUSES_BY_REASON: Mapping[str, ExitStatus] = MappingProxyType(
         "BROKER_NOT_REGISTERED": ExitStatus.NOT_FOUND,
         "CONSUMER_OFFSET_NOT_FOUND": ExitStatus.NOT_FOUND,
         "MESSAGE_NOT_FOUND": ExitStatus.NOT_FOUND,
+        "TRANSACTION_NOT_FOUND": ExitStatus.NOT_FOUND,
         "GROUP_EXISTS": ExitStatus.REFUSED,
         "GROUP_IN_USE": ExitStatus.REFUSED,
         "MESSAGE_TYPE_MISMATCH": ExitStatus.REFUSED,
+        "TRANSACTION_DECIDED": ExitStatus.REFUSED,
     }
 )
 

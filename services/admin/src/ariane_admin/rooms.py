@@ -30,6 +30,7 @@ OWN_ROOMS: Mapping[str, str] = {
     "message": "ariane_admin.commands.message:message",
     "produce": "ariane_admin.commands.produce:produce",
     "topic": "ariane_admin.commands.topic:topic",
+    "transaction": "ariane_admin.commands.transaction:transaction",
 }
 
 

@@ -31,7 +31,7 @@ from ariane_txn_checker.transaction import (
     TransactionKey,
 )
 
-WAIT_S_MAX: Final = 5.0
+WAIT_S_MAX: Final = 2.0
 """Seconds after which is looked again for what is due: an operator may have had one resumed."""
 
 WAIT_S_MIN: Final = 0.02
