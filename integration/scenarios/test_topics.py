@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from ariane_sdk import ClusterClient, Message, Producer, PushConsumer, QueueReader
+from ariane_sdk import ClusterClient, Message, Producer, ProducerSettings, PushConsumer, QueueReader
 from ariane_sdk.errors import ArianeError, RouteNotFound, SendError, TopicRefused
 
 
@@ -221,8 +221,9 @@ def cause_of(error):
 @pytest.mark.parametrize("allowed", [True, False])
 async def test_a_send_creates_a_topic_with_four_queues_where_it_may(local_cluster, ariane, allowed):
     flags = () if allowed else ("--no-auto-create-topics",)
+    patience = ProducerSettings() if allowed else ProducerSettings(send_timeout_s=1)
     async with local_cluster(*flags) as cluster:
-        async with Producer(cluster.name_servers, group="writers") as producer:
+        async with Producer(cluster.name_servers, group="writers", settings=patience) as producer:
             if not allowed:
                 with pytest.raises(ArianeError) as caught:
                     await producer.send(Message("fresh", b"a"))
@@ -231,3 +232,17 @@ async def test_a_send_creates_a_topic_with_four_queues_where_it_may(local_cluste
             await producer.send(Message("fresh", b"a"))
         _, [row] = await ariane(cluster, "topic", "show", "fresh", "--brokers")
         assert (row["read_queues"], row["write_queues"]) == (4, 4)
+
+
+async def test_a_topic_takes_the_messages_that_it_is_for(local_cluster, ariane):
+    async with local_cluster(brokers=2) as cluster:
+        await ariane(cluster, "topic", "create", "trades", "--type", "fifo")
+        async with Producer(cluster.name_servers, group="writers") as producer:
+            with pytest.raises(ArianeError) as caught:
+                await producer.send(Message("trades", b"no group"))
+            assert cause_of(caught.value).reason == "MESSAGE_TYPE_MISMATCH"
+            assert not caught.value.outcome_unknown
+            sent = await producer.send(Message("trades", b"grouped", message_group="g"))
+        async with QueueReader(cluster.name_servers) as reader:
+            bounds = await reader.bounds("trades")
+        assert {queue: end for queue, (_, end) in bounds.items() if end} == {sent.message_queue: 1}
