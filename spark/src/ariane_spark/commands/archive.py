@@ -1,0 +1,90 @@
+"""``ariane spark archive``: topics into Parquet."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ariane_spark.commands.shared import (
+    master_option,
+    name_servers_option,
+    one_line_errors,
+    running_spark,
+)
+
+_EXAMPLES = """
+\b
+Examples:
+  ariane spark archive orders refunds --to /data/archive
+  ariane spark archive --pattern 'orders-.*' --to s3a://bucket/archive --every '10 minutes'
+"""
+
+
+@click.command(epilog=_EXAMPLES, short_help="Write topics to Parquet, by date and topic.")
+@click.argument("topics", nargs=-1)
+@click.option("--to", "folder", required=True, metavar="DIR", help="Folder or URL of the archive.")
+@click.option("--pattern", metavar="REGEX", help="Topics by regular expression instead.")
+@click.option("--every", metavar="SPAN", help="Go on for ever, such as '10 minutes'.")
+@click.option(
+    "--files",
+    "files_max",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Files of one date and topic in one micro-batch at most.",
+)
+@click.option(
+    "--batch",
+    "batch_records_max",
+    type=click.IntRange(min=1),
+    default=1_000_000,
+    show_default=True,
+    help="Messages of one micro-batch at most.",
+)
+@click.option("--group", metavar="NAME", help="Show the progress as that of this consumer group.")
+@name_servers_option
+@master_option
+@one_line_errors
+def archive(
+    *,
+    topics: tuple[str, ...],
+    folder: str,
+    pattern: str | None,
+    every: str | None,
+    files_max: int,
+    batch_records_max: int,
+    group: str | None,
+    name_servers: str,
+    master: str | None,
+) -> None:
+    """Write TOPICS to Parquet, by date and topic, each message once.
+
+    Goes on where the archive ends, and stops when everything is archived that was there at the
+    start. Only one of these may write an archive at a time.
+    """
+    if bool(topics) == bool(pattern):
+        raise click.UsageError("name topics, or give --pattern")
+    from ariane_spark.pipelines import ArchivePlan, start_archive  # noqa: PLC0415 - needs Spark.
+    from ariane_spark.progress_listener import watched  # noqa: PLC0415 - the same.
+
+    plan = ArchivePlan(
+        endpoints=name_servers,
+        folder=folder,
+        topics=topics,
+        pattern=pattern,
+        files_max=files_max,
+        batch_records_max=batch_records_max,
+        options={} if group is None else {"commitGroup": group},
+    )
+    interactive = sys.stderr.isatty()
+    # All progress of a run that ends is kept: it tells how many messages there were.
+    kept = {"spark.sql.streaming.numRecentProgressUpdates": "100000"} if every is None else {}
+    with (
+        running_spark("archive", master, kept) as spark,
+        watched(spark, log=False, bar=interactive),
+    ):
+        query = start_archive(spark, plan, every=every)
+        query.awaitTermination()
+        count = sum(progress["numInputRows"] for progress in query.recentProgress)
+    click.echo(f"{count} messages archived to {folder}")

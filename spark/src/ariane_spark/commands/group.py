@@ -1,0 +1,35 @@
+"""The command group ``ariane spark``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from ariane_spark.commands.archive import archive
+from ariane_spark.commands.replay import replay
+from ariane_spark.commands.report import report
+
+_HELP: Final = """Archive topics, replay them, report on them, with Spark.
+
+Spark runs in this process, on all its cores, unless --master says otherwise. Where the command is
+started by spark-submit, Spark's own settings count.
+
+Exit status: 0 it is done, 1 it could not be done, 2 the command line is wrong.
+
+\b
+Examples:
+  ariane spark archive orders refunds --to /data/archive
+  ariane spark replay orders orders-again --since 2013-02-08T00:00Z --until 2013-02-09T00:00Z
+  ariane spark report --to report.html
+"""
+
+
+# As `ariane` has them: click keeps the help option of a command from the first context that asked.
+@click.group(name="spark", help=_HELP, context_settings={"help_option_names": ["-h", "--help"]})
+def spark() -> None:
+    """Hold the commands together."""
+
+
+for command in (archive, replay, report):
+    spark.add_command(command)

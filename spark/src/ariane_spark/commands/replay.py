@@ -1,0 +1,73 @@
+"""``ariane spark replay``: a span of time back into a topic."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import click
+
+from ariane_spark.commands.shared import (
+    Moment,
+    master_option,
+    name_servers_option,
+    one_line_errors,
+    running_spark,
+)
+
+_EXAMPLES = """
+\b
+Examples:
+  ariane spark replay orders orders-again --since 2h --until 1h
+  ariane spark replay orders orders-again --since 2013-02-08T00:00Z --until 2013-02-09T00:00Z \\
+      --archive /data/archive --tag 'created || paid'
+"""
+
+
+@click.command(epilog=_EXAMPLES, short_help="Send the messages of a span of time again.")
+@click.argument("source")
+@click.argument("target")
+@click.option("--since", type=Moment(), required=True, help="Stored then or later.")
+@click.option("--until", type=Moment(), default="0s", help="And before this.  [default: now]")
+@click.option("--tag", metavar="TAGS", help="Only messages with this tag, or 'one || another'.")
+@click.option("--archive", metavar="DIR", help="Read this archive instead of the queue.")
+@click.option(
+    "--target-name-servers", metavar="HOST:PORT,...", help="Where TARGET is, if elsewhere."
+)
+@name_servers_option
+@master_option
+@one_line_errors
+def replay(
+    *,
+    source: str,
+    target: str,
+    since: datetime,
+    until: datetime,
+    tag: str | None,
+    archive: str | None,
+    target_name_servers: str | None,
+    name_servers: str,
+    master: str | None,
+) -> None:
+    """Send the messages of topic SOURCE from a span of time to topic TARGET.
+
+    They keep body, tag, keys, message group and properties; the property replayedFrom tells which
+    message each of them was. A replay that failed has sent some: they bear the same there.
+    """
+    from ariane_spark.pipelines import ReplayPlan  # noqa: PLC0415 - needs Spark.
+    from ariane_spark.pipelines.replay import check_plan  # noqa: PLC0415 - the same.
+    from ariane_spark.pipelines.replay import replay as send_again  # noqa: PLC0415 - the same.
+
+    plan = ReplayPlan(
+        endpoints=name_servers,
+        source=source,
+        target=target,
+        since=since,
+        until=until,
+        tag=tag,
+        archive=archive,
+        target_endpoints=target_name_servers,
+    )
+    check_plan(plan)
+    with running_spark("replay", master) as spark:
+        count = send_again(spark, plan)
+    click.echo(f"{count} messages of {source} sent to {target}")

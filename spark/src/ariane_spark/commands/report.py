@@ -1,0 +1,57 @@
+"""``ariane spark report``: lag, rates and journeys in one HTML file."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from ariane_spark.commands.shared import (
+    Moment,
+    master_option,
+    name_servers_option,
+    one_line_errors,
+    running_spark,
+)
+
+_EXAMPLES = """
+\b
+Examples:
+  ariane spark report --to report.html
+  ariane spark report --to orders.html --pattern 'orders-.*' --since 7d
+"""
+
+
+@click.command(epilog=_EXAMPLES, short_help="Write lag, rates and journeys to an HTML file.")
+@click.option(
+    "--to", "path", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The file."
+)
+@click.option("--since", type=Moment(), default="1h", show_default=True, help="Begin of its span.")
+@click.option("--until", type=Moment(), default="0s", help="End of its span.  [default: now]")
+@click.option("--pattern", default=".*", show_default=True, metavar="REGEX", help="Which topics.")
+@name_servers_option
+@master_option
+@one_line_errors
+def report(
+    *,
+    path: Path,
+    since: datetime,
+    until: datetime,
+    pattern: str,
+    name_servers: str,
+    master: str | None,
+) -> None:
+    """Tell what was stored in a span of time, and how far consumer groups are behind.
+
+    One file of HTML, with tables and charts, that loads nothing from elsewhere. Only headers of
+    messages are read, no bodies.
+    """
+    if until <= since:
+        raise click.UsageError("--until is not behind --since")
+    from ariane_spark.pipelines import write_report  # noqa: PLC0415 - needs Spark.
+
+    with running_spark("report", master) as spark:
+        facts = write_report(spark, name_servers, path, since=since, until=until, pattern=pattern)
+    count = sum(topic.message_count for topic in facts.topics)
+    click.echo(f"{count} messages of {len(facts.topics)} topics, told in {path}")

@@ -1,0 +1,123 @@
+"""What the commands of ``ariane spark`` share: where the cluster and Spark are, times, errors."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from ariane_sdk.errors import ArianeError
+from ariane_spark.errors import ArianeSparkError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EXIT_FAILED: Final = 1
+EXIT_INTERRUPTED: Final = 130
+
+_TOLD_BY_US: Final = re.compile(r"^(?:ariane_spark|ariane_sdk)\.errors\.\w+: (.+)$", re.MULTILINE)
+_AGO: Final = re.compile(r"([0-9]{1,6})([smhd])")
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+_C = TypeVar("_C", bound=Callable[..., Any])
+
+name_servers_option = click.option(
+    "--name-servers",
+    default="127.0.0.1:9876",
+    envvar="ARIANE_NAME_SERVERS",
+    show_default=True,
+    show_envvar=True,
+    metavar="HOST:PORT,...",
+    help="Where to ask for the cluster.",
+)
+
+master_option = click.option(
+    "--master",
+    metavar="URL",
+    help="Where Spark runs, such as local[4] or spark://host:7077. By default here, on all cores.",
+)
+
+
+class Moment(click.ParamType[datetime]):
+    """A time: ISO 8601 with a zone, or how long ago."""
+
+    name = "TIME"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime:
+        """Read it."""
+        if isinstance(value, datetime):
+            return value
+        ago = _AGO.fullmatch(value)
+        if ago is not None:
+            return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            moment = None
+        if moment is None or moment.tzinfo is None:
+            self.fail(
+                f"{value!r} is no time with a zone such as 2013-02-08T05:00:00Z, and no span such"
+                " as 90s, 15m, 24h or 7d",
+                param,
+                ctx,
+            )
+        return moment
+
+
+@contextmanager
+def running_spark(
+    name: str, master: str | None, settings: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """A session for the length of a command.
+
+    Args:
+        name: As Spark shows it.
+        master: Where it runs; ``None``: here, or as spark-submit says.
+        settings: More of Spark's settings.
+    """
+    from ariane_spark.spark_session import session  # noqa: PLC0415 - help needs no Spark.
+
+    spark = session(f"ariane spark {name}", master=master, settings=settings)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def one_line_errors(command: _C) -> _C:
+    """Turn what cannot be done into one line on stderr and exit status 1."""
+
+    @wraps(command)
+    def wrapped(*arguments: Any, **options: Any) -> Any:
+        from pyspark.errors import PySparkException  # noqa: PLC0415 - help needs no Spark.
+
+        try:
+            return command(*arguments, **options)
+        except (ArianeSparkError, ArianeError, OSError) as error:
+            click.echo(f"ariane spark: {error}", err=True)
+        except PySparkException as error:
+            click.echo(f"ariane spark: {told_by(error)}", err=True)
+        except KeyboardInterrupt:
+            sys.exit(EXIT_INTERRUPTED)
+        sys.exit(EXIT_FAILED)
+
+    return wrapped  # type: ignore[return-value]
+
+
+def told_by(error: Exception) -> str:
+    """What Spark's error says that concerns the user: our own words inside, or else its first line.
+
+    Args:
+        error: As Spark raised it, perhaps with the trace of a worker in its text.
+    """
+    text = str(error)
+    found = _TOLD_BY_US.findall(text)
+    return str(found[-1]) if found else text.strip().partition("\n")[0]

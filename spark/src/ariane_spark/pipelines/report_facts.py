@@ -1,0 +1,197 @@
+"""What a report tells: counted by Spark from headers alone, and asked of the brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as f
+
+from ariane_sdk.sync import ClusterClient
+from ariane_spark.connection import connect_once
+from ariane_spark.option_table import Use
+from ariane_spark.options import read_options
+from ariane_spark.queue_selection import TopicPattern
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFacts:
+    """One topic in the span of a report.
+
+    Attributes:
+        topic: The topic.
+        message_count: Messages stored in the span.
+        journey_ms: How long messages took from the producer to the store, in milliseconds: the
+            median and the 99th percentile, by the clocks of both.
+        again_count: Messages that had been consumed before without success.
+        rates: Messages stored in each step of the span.
+    """
+
+    topic: str
+    message_count: int
+    journey_ms: tuple[float, float]
+    again_count: int
+    rates: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class TagFacts:
+    """One tag of one topic in the span of a report; ``None`` where messages have no tag."""
+
+    topic: str
+    tag: str | None
+    message_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """How far a consumer group is behind in one topic, now.
+
+    Attributes:
+        group: The consumer group.
+        topic: The topic.
+        lag: Messages that it has not consumed.
+        oldest: When the oldest of them was stored; ``None`` without a backlog.
+    """
+
+    group: str
+    topic: str
+    lag: int
+    oldest: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportFacts:
+    """All that a report tells.
+
+    Attributes:
+        since: Begin of its span.
+        until: End of its span, exclusive.
+        step: Length of the steps that rates are counted by.
+        topics: By name.
+        tags: By topic, the most frequent first.
+        groups: The furthest behind first.
+    """
+
+    since: datetime
+    until: datetime
+    step: timedelta
+    topics: Sequence[TopicFacts]
+    tags: Sequence[TagFacts]
+    groups: Sequence[GroupFacts]
+
+
+def collect_facts(
+    spark: SparkSession,
+    endpoints: str,
+    pattern: str,
+    *,
+    since: datetime,
+    until: datetime,
+    step_count: int = 60,
+) -> ReportFacts:
+    """Count what was stored in a span of time, and ask how far consumer groups are.
+
+    Args:
+        spark: The session.
+        endpoints: Name servers, ``host:port``, separated by commas.
+        pattern: Topics by regular expression.
+        since: Begin of the span, with a time zone.
+        until: End of the span, exclusive.
+        step_count: In how many steps rates are counted.
+
+    Raises:
+        OptionError: The pattern is no regular expression.
+        ArianeError: Somebody does not answer.
+    """
+    given = {
+        "endpoints": endpoints,
+        "topicsPattern": pattern,
+        "columns": "topic,tag,bornTimestamp,storeTimestamp,reconsumeTimes",
+        "startingTimestamp": since.isoformat(),
+        "endingTimestamp": until.isoformat(),
+    }
+    step = (until - since) / step_count
+    catalog = connect_once(read_options(given, Use.BATCH_READ))
+    selection = TopicPattern(pattern)
+    names = [topic for topic in catalog.topics() if selection.admits(topic)]
+    counted: dict[str, TopicFacts] = {}
+    tags: list[TagFacts] = []
+    if names:
+        counted, tags = _counted(spark, given, since, step, step_count)
+    nothing = [0] * step_count
+    return ReportFacts(
+        since=since,
+        until=until,
+        step=step,
+        topics=[counted.get(n, TopicFacts(n, 0, (0.0, 0.0), 0, nothing)) for n in names],
+        tags=tags,
+        groups=_groups(endpoints, selection),
+    )
+
+
+def _counted(
+    spark: SparkSession,
+    given: dict[str, str],
+    since: datetime,
+    step: timedelta,
+    step_count: int,
+) -> tuple[dict[str, TopicFacts], list[TagFacts]]:
+    """One pass over the headers, grouped as finely as anything is told, and little is left."""
+    begin_us, step_us = round(since.timestamp() * 1_000_000), step / timedelta(microseconds=1)
+    place = f.floor((f.unix_micros("storeTimestamp") - f.lit(begin_us)) / f.lit(step_us))
+    journey_ms = (f.unix_micros("storeTimestamp") - f.unix_micros("bornTimestamp")) / 1000
+    messages = spark.read.format("ariane").options(**given).load()
+    messages = messages.select(
+        "topic",
+        "tag",
+        journey_ms.alias("journey_ms"),
+        f.least(f.greatest(place, f.lit(0)), f.lit(step_count - 1)).alias("place"),
+        (f.col("reconsumeTimes") > 0).cast("int").alias("again"),
+    ).persist()
+    try:
+        by_topic = (
+            messages.groupBy("topic")
+            .agg(
+                f.count(f.lit(1)).alias("count"),
+                f.percentile_approx("journey_ms", [0.5, 0.99]).alias("journey_ms"),
+                f.sum("again").alias("again"),
+            )
+            .collect()
+        )
+        rates: dict[str, list[int]] = {row.topic: [0] * step_count for row in by_topic}
+        for row in messages.groupBy("topic", "place").count().collect():
+            rates[row.topic][row.place] = row["count"]
+        by_tag = messages.groupBy("topic", "tag").count().collect()
+    finally:
+        messages.unpersist()
+    topics = {
+        row.topic: TopicFacts(
+            row.topic, row["count"], tuple(row.journey_ms), row.again, rates[row.topic]
+        )
+        for row in by_topic
+    }
+    tags = [TagFacts(row.topic, row.tag, row["count"]) for row in by_tag]
+    return topics, sorted(tags, key=lambda t: (t.topic, -t.message_count, t.tag or ""))
+
+
+def _groups(endpoints: str, selection: TopicPattern) -> list[GroupFacts]:
+    """How far each group is behind, topic by topic."""
+    facts = []
+    with ClusterClient(endpoints) as client:
+        for group in client.list_groups():
+            lags: dict[str, list[tuple[int, datetime | None]]] = {}
+            for lag in client.consumer_lag(group):
+                if selection.admits(lag.message_queue.topic):
+                    entry = (lag.message_count, lag.oldest_store_time)
+                    lags.setdefault(lag.message_queue.topic, []).append(entry)
+            for topic, entries in lags.items():
+                times = [oldest for _, oldest in entries if oldest is not None]
+                total = sum(count for count, _ in entries)
+                facts.append(GroupFacts(group, topic, total, min(times, default=None)))
+    return sorted(facts, key=lambda fact: (-fact.lag, fact.group, fact.topic))

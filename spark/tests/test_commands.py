@@ -1,0 +1,117 @@
+"""``ariane spark``: command lines, errors in one line, and each command once for real."""
+
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import entry_points
+
+import click
+import pytest
+from click.testing import CliRunner
+from pyspark.errors import PySparkException
+
+from ariane_sdk import Message
+from ariane_spark.commands import spark as spark_commands
+from ariane_spark.commands.shared import Moment, told_by
+
+
+@pytest.fixture
+def run():
+    return lambda *arguments: CliRunner().invoke(spark_commands, [str(a) for a in arguments])
+
+
+@pytest.fixture
+def in_this_session(monkeypatch, spark):
+    """Commands use the session of the tests, and leave it running."""
+    monkeypatch.setattr("ariane_spark.spark_session.session", lambda *_, **__: spark)
+    monkeypatch.setattr(spark, "stop", lambda: None)
+
+
+def test_ariane_finds_the_commands():
+    (point,) = entry_points(group="ariane.commands", name="spark")
+
+    assert point.value == "ariane_spark.commands:spark"
+
+
+def test_help_starts_no_spark():
+    program = (
+        "import sys; from click.testing import CliRunner; import ariane_spark.commands as c;"
+        "print(CliRunner().invoke(c.spark, ['archive', '-h']).output);"
+        "sys.exit('py4j' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert "Write TOPICS to Parquet" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "clause"),
+    [
+        (("archive", "--to", "x"), "name topics, or give --pattern"),
+        (("archive", "orders", "--pattern", "o.*", "--to", "x"), "name topics, or give --pattern"),
+        (("replay", "a", "b", "--since", "yesterday"), "is no time with a zone"),
+        (("replay", "a", "b", "--since", "2013-02-08T05:00:00"), "is no time with a zone"),
+        (("report", "--to", "x", "--since", "1h", "--until", "2h"), "--until is not behind"),
+    ],
+)
+def test_wrong_command_lines_are_refused_before_anything_is_done(run, arguments, clause):
+    done = run(*arguments)
+
+    assert done.exit_code == 2
+    assert clause in done.output
+
+
+def test_a_plan_that_cannot_be_is_one_line(run):
+    done = run("replay", "orders", "orders", "--since", "1h")
+
+    assert done.exit_code == 1
+    assert done.output == (
+        "ariane spark: option 'target': is the source: a replay into itself would be replayed"
+        " again\n"
+    )
+
+
+def test_times():
+    moment = Moment().convert("90m", None, None)
+
+    assert abs(datetime.now(UTC) - timedelta(minutes=90) - moment) < timedelta(minutes=1)
+    assert Moment().convert("2013-02-08T05:00Z", None, None).tzinfo is UTC
+    assert Moment().convert(moment, None, None) is moment
+    with pytest.raises(click.BadParameter):
+        Moment().convert("5w", None, None)
+
+
+def test_of_sparks_errors_our_own_words_are_told():
+    trace = 'Job aborted.\n  File "x.py"\nariane_spark.errors.DataLost: 3 messages are lost\n'
+
+    assert told_by(PySparkException(trace)) == "3 messages are lost"
+    assert told_by(PySparkException("\nJob aborted.\nand more")) == "Job aborted."
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_each_command_does_its_work(
+    run, in_this_session, local_cluster, new_topic, producer, reading, tmp_path
+):
+    source, target = new_topic(), new_topic()
+    producer.send_batch([Message(source, b"%d" % n) for n in range(25)])
+    folder, page = tmp_path / "archive", tmp_path / "report.html"
+    where = ("--name-servers", local_cluster.name_servers)
+
+    archived = run("archive", source, "--to", folder, "--group", f"archive-{source}", *where)
+    replayed = run("replay", source, target, "--since", "1h", "--archive", folder, *where)
+    reported = run("report", "--to", page, "--pattern", source, *where)
+
+    assert archived.output == f"25 messages archived to {folder}\n"
+    assert replayed.output == f"25 messages of {source} sent to {target}\n"
+    assert reported.output == f"25 messages of 1 topics, told in {page}\n"
+    assert reading(target).load().count() == 25
+    assert f"archive-{source}" in page.read_text()
+
+    refused = run("archive", "no-such-topic", "--to", tmp_path / "other", *where)
+    assert refused.exit_code == 1
+    assert refused.output.startswith("ariane spark: ")
+    assert "no-such-topic" in refused.output
+    assert refused.output.count("\n") == 1
