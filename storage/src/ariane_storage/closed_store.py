@@ -19,6 +19,7 @@ from ariane_storage.index import Index
 from ariane_storage.layout import find_layout
 from ariane_storage.queue_table import QueueTable
 from ariane_storage.scan import record_at
+from ariane_storage.state_file import StateFile
 from ariane_storage.store_files import StoreFiles, visit_store
 
 _ENTRIES_AT_ONCE = 4096
@@ -39,6 +40,7 @@ class ClosedStore:
         checkpoint: What was durable, or None.
         deleted_topics: Up to where records of topics are deleted.
         deleted_topics_fault: Why that cannot be read, or nothing; then no topic counts as deleted.
+        idle_queues_fault: Why the ends of queues without records cannot be read, or nothing.
     """
 
     def __init__(self, root: Path, disk: Disk) -> None:
@@ -82,6 +84,11 @@ class ClosedStore:
             self.deleted_topics.load(self.log.min_offset)
         except StateFileDamaged as error:
             self.deleted_topics_fault = error.reason
+        self.idle_queues_fault = ""
+        try:
+            StateFile(self.files.idle_queues, disk).load()
+        except StateFileDamaged as error:
+            self.idle_queues_fault = error.reason
         self.index_fault = ""
         try:
             self.index.load()

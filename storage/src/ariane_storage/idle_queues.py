@@ -7,13 +7,15 @@
 Consume queues are rebuilt from the log when their files are lost. A queue that retention has
 emptied has no records there any more, and would start at 0 again: consumers that stand at 1200
 would see offsets used twice. So before the last record of a queue is deleted its end is written
-down here.
+down here; and before queues are removed to be built again, the ends of all of them, since what they
+lead to may be damaged, or have been deleted by another program.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from ariane_record.layout import RECORD_BYTES_MIN
 from ariane_storage.deleted_topics import DeletedTopics
 from ariane_storage.disk import Disk
 from ariane_storage.queue_table import QueueTable
@@ -41,23 +43,56 @@ class IdleQueues:
             self._file.save({"queues": ends})
             self._saved = ends
 
-    def restore(self, queues: QueueTable, deleted_topics: DeletedTopics) -> None:
-        """Let queues that were rebuilt without any record go on where they were.
+    def remember(self, queues: QueueTable) -> None:
+        """Write down the ends of all queues, which are about to be removed and built again.
+
+        What is written down already stays if it is higher: it may be from a rebuild that was
+        interrupted.
+
+        Raises:
+            StateFileDamaged: Nobody knows what was; an operator has to decide.
+            OSError: The disk failed.
+        """
+        ends = self._load()
+        for queue in queues:
+            if queue.end_offset:
+                of_topic = ends.setdefault(queue.topic, {})
+                queue_id = str(queue.queue_id)
+                of_topic[queue_id] = max(queue.end_offset, of_topic.get(queue_id, 0))
+        if ends:
+            self._file.save({"queues": ends})
+            self._saved = ends
+
+    def _load(self) -> dict[str, dict[str, int]]:
+        state = self._file.load() or {}
+        return {
+            topic: {queue_id: int(end) for queue_id, end in ends.items()}
+            for topic, ends in state.get("queues", {}).items()
+        }
+
+    def restore(
+        self, queues: QueueTable, deleted_topics: DeletedTopics, *, damaged_bytes: int
+    ) -> None:
+        """Let queues that were rebuilt with fewer records than they had go on where they were.
 
         Args:
             queues: All queues, just rebuilt.
             deleted_topics: A topic among them was idle before it was deleted.
+            damaged_bytes: How much of the log is damaged: more records than that has room for
+                cannot be missing behind those that are there.
 
         Raises:
             StateFileDamaged: Nobody knows where; an operator has to decide.
         """
-        state = self._file.load() or {}
-        for topic, ends in state.get("queues", {}).items():
+        missing_max = damaged_bytes // RECORD_BYTES_MIN
+        for topic, ends in self._load().items():
             if deleted_topics.end_of(topic):
                 continue
             for queue_id, end in ends.items():
                 queue = queues.find_or_make(topic, int(queue_id))
                 if queue.end_offset == 0:
                     # A hole in the place of its last message: so that it has a file again.
-                    queue.start_at(int(end) - 1)
-                    queue.skip_to(int(end))
+                    queue.start_at(end - 1)
+                    queue.skip_to(end)
+                elif 0 < end - queue.end_offset <= missing_max:
+                    queue.skip_to(end)

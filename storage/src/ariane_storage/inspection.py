@@ -84,6 +84,8 @@ def inspect(store: ClosedStore, progress: ProgressCallback | None = None) -> Ins
         found.first_offset, found.last_offset = int(offsets[0]), int(offsets[-1])
     if store.deleted_topics_fault:
         found.findings.append(Finding("deleted topics", store.deleted_topics_fault, 0, 0))
+    if store.idle_queues_fault:
+        found.findings.append(Finding("idle queues", store.idle_queues_fault, 0, 0))
     found.findings += check_queues(store, expected)
     found.findings += _check_index(store, offsets)
     return found

@@ -27,6 +27,8 @@ def open_parts(
     disk: Disk,
     clock: Clock,
     progress: ProgressCallback | None,
+    *,
+    rebuild: bool = False,
 ) -> tuple[StoreParts, FileLock, Keeper, RecoveryReport]:
     """Own a store, put its parts together and recover them.
 
@@ -36,6 +38,7 @@ def open_parts(
         disk: Where it lies.
         clock: What time it is.
         progress: Told now and then how far recovery is, or None.
+        rebuild: Whether to build consume queues and index again in any case.
 
     Raises:
         StoreLocked: Another process has it open.
@@ -47,7 +50,9 @@ def open_parts(
     try:
         lock = own_store(disk, files)
         try:
-            parts, keeper, report = _recovered(files, config, disk, clock, progress)
+            parts, keeper, report = _recovered(
+                files, config, disk, clock, progress, rebuild=rebuild
+            )
         except BaseException:
             lock.release()
             raise
@@ -65,6 +70,8 @@ def _recovered(
     disk: Disk,
     clock: Clock,
     progress: ProgressCallback | None,
+    *,
+    rebuild: bool,
 ) -> tuple[StoreParts, Keeper, RecoveryReport]:
     settle_layout(disk, files, config)
     checkpoint_file = CheckpointFile(disk, files.checkpoint)
@@ -103,6 +110,7 @@ def _recovered(
         checkpoint=checkpoint,
         crashed=crashed,
         progress=progress,
+        rebuild=rebuild,
     )
     report = recovery.run()
     # Entries may lead into damage that the scan has met: only what lies behind it is beyond doubt.

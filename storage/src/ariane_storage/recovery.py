@@ -2,7 +2,7 @@
 
 1. The checkpoint says up to where consume queues and index are durable. Their files are taken over
    up to there. Without a checkpoint that can be believed, or when files are missing, they are
-   deleted and built from the whole log.
+   deleted and built from the whole log; where queues ended is written down first.
 2. The log is scanned from there to its end. Valid records are dispatched.
 3. Damage in the middle, with valid records behind it, is quarantined. A torn tail is cut, durably:
    what lies behind the end is zeros, so that nothing old ever comes back.
@@ -97,6 +97,7 @@ class Recovery:
         checkpoint: What was durable, or None if nobody knows.
         crashed: Whether the previous run ended without a stop.
         progress: Told now and then, or None.
+        rebuild: Whether to build consume queues and index again in any case.
         store_timestamp_ms: Store timestamp of the newest record found, 0 if none was seen.
     """
 
@@ -110,6 +111,7 @@ class Recovery:
     checkpoint: Checkpoint | None
     crashed: bool
     progress: ProgressCallback | None = None
+    rebuild: bool = False
     store_timestamp_ms: int = 0
 
     def run(self) -> RecoveryReport:
@@ -140,7 +142,8 @@ class Recovery:
         elif self.checkpoint is not None and ending.offset < self.checkpoint.flushed_offset:
             ending = self._go_on_at(self.checkpoint.flushed_offset, ending)
         if "consume queues" in rebuilt:
-            self.idle_queues.restore(self.queues, self.deleted_topics)
+            damaged = sum(damage.end - damage.begin for damage in self.quarantine.ranges)
+            self.idle_queues.restore(self.queues, self.deleted_topics, damaged_bytes=damaged)
         self._settle_end(ending)
         return RecoveryReport(
             crashed=self.crashed,
@@ -197,13 +200,18 @@ class Recovery:
         if checkpoint is not None:
             self.queues.load(checkpoint.dispatched_offset)
             sums = QueueSums(checkpoint.queue_count, checkpoint.entry_count)
-        if checkpoint is None or self.queues.sums() != sums:
+        else:
+            # Without one only those entries say where a queue was whose records are gone.
+            self.queues.load(self.log.min_offset, keep_rest=True)
+        if self.rebuild or checkpoint is None or self.queues.sums() != sums:
+            self.idle_queues.remember(self.queues)
             self.queues.remove_all()
             rebuilt.append("consume queues")
         sound = checkpoint is not None and load_or_discard(self.index)
         if checkpoint is not None and sound and self.crashed:
             self.index.keep_below(checkpoint.dispatched_offset)
-        if checkpoint is None or self.index.item_count != checkpoint.index_item_count:
+        count = checkpoint.index_item_count if checkpoint is not None else -1
+        if self.rebuild or self.index.item_count != count:
             self.index.remove_all()
             rebuilt.append("index")
         return rebuilt

@@ -65,6 +65,7 @@ class Store:
         disk: Disk | None = None,
         clock: Clock | None = None,
         progress: ProgressCallback | None = None,
+        rebuild: bool = False,
     ) -> Store:
         """Own a folder, recover what is in it, and be ready.
 
@@ -74,6 +75,7 @@ class Store:
             disk: The file system of the machine unless given.
             clock: The clock of the machine unless given.
             progress: Told now and then how far recovery is.
+            rebuild: Whether to build consume queues and index again, from the log, in any case.
 
         Raises:
             StoreLocked: Another process has it open.
@@ -87,6 +89,7 @@ class Store:
             disk or OsDisk(),
             clock or SystemClock(),
             progress,
+            rebuild=rebuild,
         )
         return cls(parts, lock, keeper, report)
 

@@ -127,6 +127,10 @@ def _of_log(
 def _of_queue(
     store: ClosedStore, topic: str, queue_id: int, damage: list[str]
 ) -> Iterator[memoryview]:
+    if store.queues.find(topic, queue_id) is None:
+        there = sorted(queue.queue_id for queue in store.queues.of_topic(topic))
+        known = f"{topic} has {', '.join(map(str, there))}" if there else f"nor any of {topic}"
+        raise click.UsageError(f"there is no queue {topic}:{queue_id} in it; {known}")
     missing = 0
     for record in store.queue_records(topic, queue_id):
         if record is None:

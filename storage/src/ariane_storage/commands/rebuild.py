@@ -18,7 +18,6 @@ from ariane_storage.commands.output import (
 )
 from ariane_storage.os_disk import OsDisk
 from ariane_storage.store import Store
-from ariane_storage.store_files import own_store
 
 _EXAMPLES: Final = """
 \b
@@ -39,17 +38,10 @@ def rebuild(folder: Path, output_format: str) -> None:
     """
     disk = OsDisk()
     with ClosedStore(folder, disk) as store:
-        config, files = store.config, store.files
-    lock = own_store(disk, files)
-    try:
-        # What is not as the checkpoint says is built again; it goes on saying what was durable.
-        disk.remove_folder(files.consume_queues)
-        disk.remove_folder(files.index)
-    finally:
-        lock.release()
+        config = store.config
     with (
         progress_on_stderr() as progress,
-        Store.open(folder, config, disk=disk, progress=progress) as opened,
+        Store.open(folder, config, disk=disk, progress=progress, rebuild=True) as opened,
     ):
         report = opened.recovery
         queues = len(opened.queues())
