@@ -203,6 +203,12 @@ _ROWS: Final = (
         "Refresh the route and go to the primary.",
     ),
     ErrorRow(
+        ErrorReason.ERROR_REASON_DELIVERY_TIME_TOO_LATE,
+        StatusCode.INVALID_ARGUMENT,
+        "Send it for an earlier time, or allow longer delays in the broker's settings.",
+        field="delivery_time",
+    ),
+    ErrorRow(
         ErrorReason.ERROR_REASON_QUEUE_OFFSET_OUT_OF_RANGE,
         StatusCode.OUT_OF_RANGE,
         "Go on from the min or the max offset that the error names.",

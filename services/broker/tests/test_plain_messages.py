@@ -103,8 +103,7 @@ ILLEGAL_MESSAGES = (
     ({"message_type": 77}, "MESSAGE_ILLEGAL"),
     ({"message_type": message_pb.MESSAGE_TYPE_FIFO}, "MESSAGE_ILLEGAL"),
     ({"create_time": {"seconds": 2**62}}, "FIELD_INVALID"),
-    ({"delivery_time": {"seconds": 1}}, "FEATURE_NOT_AVAILABLE"),
-    ({"message_type": message_pb.MESSAGE_TYPE_DELAY}, "FEATURE_NOT_AVAILABLE"),
+    ({"message_type": message_pb.MESSAGE_TYPE_DELAY}, "MESSAGE_ILLEGAL"),
     ({"message_type": message_pb.MESSAGE_TYPE_TRANSACTION}, "MESSAGE_ILLEGAL"),
     ({"body": b"x" * ((4 << 20) + 1)}, "MESSAGE_TOO_LARGE"),
 )

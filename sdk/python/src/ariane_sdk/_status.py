@@ -98,6 +98,7 @@ REASON_ROWS: Final[Mapping[str, ReasonRow]] = {
     "SEQUENCE_GAP": ReasonRow(CallError),
     "PRODUCER_FENCED": ReasonRow(CallError),
     "SEQUENCE_PASSED": ReasonRow(CallError, outcome_unknown=True),
+    "DELIVERY_TIME_TOO_LATE": ReasonRow(CallError),
     "BROKER_NOT_PRIMARY": ReasonRow(ServiceUnavailable),
     "QUEUE_OFFSET_OUT_OF_RANGE": ReasonRow(QueueOffsetOutOfRange),
     "RECORD_CORRUPTED": ReasonRow(RecordDamaged),

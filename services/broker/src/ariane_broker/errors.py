@@ -8,7 +8,7 @@ here, so that its text and the values in its metadata are the same wherever it c
     |                           topic_not_writable, topic_not_readable, queue_not_found,
     |                           message_type_mismatch
     +-- by message              message_too_large, message_illegal, block_corrupted,
-    |                           flush_unconfirmed, message_not_found
+    |                           flush_unconfirmed, message_not_found, delivery_time_too_late
     +-- by producer sequence    sequence_gap, sequence_passed, producer_fenced
     +-- by group or client      group_name_illegal, group_not_found, group_exists, group_disabled,
     |                           client_id_taken, client_not_attached, subscription_conflict,
@@ -178,6 +178,17 @@ def producer_fenced(topic: str, queue_id: int, epoch: int) -> ServiceError:
         f"topic {topic!r}, queue {queue_id}: epoch {epoch} of this producer has written here",
         {"epoch": epoch},
         field="sequence",
+    )
+
+
+def delivery_time_too_late(delivery_time_ms: int, limit_ms: int) -> ServiceError:
+    """The time of delivery is further ahead than this broker keeps messages for."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_DELIVERY_TIME_TOO_LATE,
+        f"the delivery time {delivery_time_ms} is more than {limit_ms / 86_400_000:g} days ahead, "
+        "the longest delay of this broker",
+        {"delivery_time_ms": delivery_time_ms, "limit_ms": limit_ms},
+        field="delivery_time",
     )
 
 

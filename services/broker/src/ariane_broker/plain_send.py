@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from ariane.common.v1.message_pb2 import Message
 from ariane_broker.append import AcknowledgedLevel, BatchOutcome
 from ariane_broker.batch_check import Batch
+from ariane_broker.delay.delay_wire import delay_of
 from ariane_broker.errors import message_type_mismatch
 from ariane_broker.stored_message import EncodingDefaults, encode_message, type_of
 from ariane_broker.topic_changes import check_user_topic
@@ -124,7 +125,7 @@ class SendMessages:
         if queue_id is None:
             config = await self._topics.find_or_create(topic, 0, block)
             queue_id = self._choose_queue(config, messages)
-        batch = Batch(block, topic, queue_id, sequence=sequence)
+        batch = Batch(block, topic, queue_id, sequence=sequence, delay=delay_of(messages))
         (outcome,) = await self._batch_append.append([batch], born_host)
         if outcome.appended is None or outcome.error is not None or outcome.level is None:
             raise outcome.error or RuntimeError("a batch without result and without error")

@@ -32,7 +32,7 @@ from ariane.common.v1.message_pb2 import (
 from ariane_broker.append import AcknowledgedLevel, BatchOutcome
 from ariane_broker.batch_check import Batch
 from ariane_broker.consumer_offsets import QueueKey
-from ariane_broker.delay.delay import DelayLevel
+from ariane_broker.delay.delay import Delay, DelayLevel, DeliveryTimes
 from ariane_broker.errors import block_corrupted
 from ariane_broker.pull import Position, PulledQueue, PullOrder
 from ariane_broker.subscription_wire import filters_of
@@ -47,6 +47,7 @@ LEVELS: Final = {
 }
 
 _INT32: Final = np.dtype("<i4")
+_INT64: Final = np.dtype("<i8")
 _UINT32: Final = np.dtype("<u4")
 
 
@@ -57,8 +58,9 @@ def batches_of(request: AppendRecordsRequest) -> list[Batch]:
 
 def _batch_of(batch: AppendBatch) -> Batch:
     sequence = sequence_of(batch.sequence) if batch.HasField("sequence") else None
-    delay = DelayLevel(batch.delay_level) if batch.delay_level else None
+    delay: Delay | None = None
     try:
+        delay = _delay_of(batch)
         block = RecordBlock(
             topic=batch.topic,
             records=batch.records,
@@ -75,6 +77,17 @@ def _batch_of(batch: AppendBatch) -> Batch:
         refusal = block_corrupted(-1, str(error))
         return Batch(None, batch.topic, batch.queue_id, refusal, sequence)
     return Batch(block, batch.topic, batch.queue_id, sequence=sequence, delay=delay)
+
+
+def _delay_of(batch: AppendBatch) -> Delay | None:
+    """When its records are to be delivered."""
+    if not batch.delivery_times_ms:
+        return DelayLevel(batch.delay_level) if batch.delay_level else None
+    if batch.delay_level:
+        raise ValueError("it has a delay level, and delivery times")
+    if len(batch.delivery_times_ms) % _INT64.itemsize:
+        raise ValueError("the column of delivery times is no multiple of 8 bytes")
+    return DeliveryTimes(np.frombuffer(batch.delivery_times_ms, _INT64))
 
 
 def sequence_of(sequence: WireSequence) -> ProducerSequence:

@@ -185,6 +185,13 @@ class BrokerSettings(ServiceSettings):
         "crash the log is read from the last one on.",
     )
 
+    delay_days_max: float = Field(
+        40,
+        gt=0,
+        le=3650,
+        description="Days that a delivery time may be ahead; a later one is refused. What waits is "
+        "written again now and then, so that it outlives retention.",
+    )
     half_messages_max: int = Field(
         100_000,
         ge=1,

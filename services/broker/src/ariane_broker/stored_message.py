@@ -39,7 +39,6 @@ from ariane_record import (
 )
 from ariane_record.layout import COMPRESSION_TYPE_MASK
 from ariane_record.message_id import encode_offset_message_id
-from ariane_servicekit.errors import feature_not_available
 
 SYSTEM_PROPERTIES: Final = frozenset(
     value for name, value in vars(PropertyName).items() if not name.startswith("_")
@@ -80,11 +79,14 @@ def type_of(message: Message, position: int) -> TopicMessageType:
     """What kind of message a producer sends.
 
     Raises:
-        ServiceError: FEATURE_NOT_AVAILABLE for kinds that this broker does not take yet, or
-            MESSAGE_ILLEGAL for a FIFO message without a group or a half message among others.
+        ServiceError: MESSAGE_ILLEGAL for a FIFO message without a group, a delayed one with a
+            group or without a time, or a half message among others.
     """
-    if message.HasField("delivery_time") or message.message_type == MESSAGE_TYPE_DELAY:
-        raise feature_not_available("sending a delayed message")
+    delayed = message.HasField("delivery_time") or message.delay_level != 0
+    if delayed and message.message_group:
+        raise message_illegal(position, "a message of a group cannot be delayed")
+    if message.message_type == MESSAGE_TYPE_DELAY and not delayed:
+        raise message_illegal(position, "a delayed message needs a delivery time or a delay level")
     if message.message_type == MESSAGE_TYPE_TRANSACTION:
         raise message_illegal(position, "a half message goes with half messages only")
     if message.message_type == MESSAGE_TYPE_FIFO and not message.message_group:
@@ -93,8 +95,11 @@ def type_of(message: Message, position: int) -> TopicMessageType:
         MESSAGE_TYPE_UNSPECIFIED,
         MESSAGE_TYPE_NORMAL,
         MESSAGE_TYPE_FIFO,
+        MESSAGE_TYPE_DELAY,
     }:
         raise message_illegal(position, "its type is not known")
+    if delayed:
+        return TopicMessageType.DELAY
     return TopicMessageType.FIFO if message.message_group else TopicMessageType.NORMAL
 
 

@@ -16,6 +16,7 @@ from ariane_record.names import (
     HALF_TOPIC,
     OP_TOPIC,
     TEMPLATE_TOPIC,
+    TIMER_TOPIC,
 )
 
 DELAY_LEVEL_COUNT: Final = 18
@@ -34,6 +35,7 @@ def system_topics(*, auto_create_topics: bool, default_queue_count: int) -> list
         _topic(DELAY_TOPIC, DELAY_LEVEL_COUNT),
         _topic(HALF_TOPIC, 1),
         _topic(OP_TOPIC, 1),
+        _topic(TIMER_TOPIC, 1),
     ]
     if auto_create_topics:
         permission = Permission.READ_WRITE | Permission.INHERIT

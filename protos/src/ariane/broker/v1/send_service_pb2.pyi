@@ -70,6 +70,7 @@ class AppendBatch(_message.Message):
     SEQUENCE_FIELD_NUMBER: _builtins.int
     RECORD_CRC32S_FIELD_NUMBER: _builtins.int
     DELAY_LEVEL_FIELD_NUMBER: _builtins.int
+    DELIVERY_TIMES_MS_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic of all records."""
@@ -96,6 +97,10 @@ class AppendBatch(_message.Message):
     """Delivers all records after the delay of a level, from 1 (1 s) to 18 (2 h): they wait in a system
     topic until then, and the result says where there. 0: at once.
     """
+    delivery_times_ms: _builtins.bytes
+    """Delivers each record at a time of its own, in milliseconds since the epoch: n x int64. One that
+    has passed is as good as now. Not with `delay_level`.
+    """
     records: _builtins.bytes
     """The records. Last, so that a reader meets the columns before the block."""
     @_builtins.property
@@ -118,11 +123,12 @@ class AppendBatch(_message.Message):
         sequence: Global___ProducerSequence | None = ...,
         record_crc32s: _builtins.bytes = ...,
         delay_level: _builtins.int = ...,
+        delivery_times_ms: _builtins.bytes = ...,
         records: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["sequence", b"sequence"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delay_level", b"delay_level", "key_counts", b"key_counts", "key_hashes", b"key_hashes", "queue_id", b"queue_id", "record_crc32s", b"record_crc32s", "record_sizes", b"record_sizes", "records", b"records", "records_crc32", b"records_crc32", "sequence", b"sequence", "tag_codes", b"tag_codes", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delay_level", b"delay_level", "delivery_times_ms", b"delivery_times_ms", "key_counts", b"key_counts", "key_hashes", b"key_hashes", "queue_id", b"queue_id", "record_crc32s", b"record_crc32s", "record_sizes", b"record_sizes", "records", b"records", "records_crc32", b"records_crc32", "sequence", b"sequence", "tag_codes", b"tag_codes", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

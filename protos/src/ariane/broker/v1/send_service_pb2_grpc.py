@@ -63,7 +63,8 @@ class SendServiceServicer(object):
         independent of one another and answered in order. The answer waits for what the broker
         promises (memory, flushed, replicated) and says which.
         Per batch: TOPIC_NOT_FOUND, TOPIC_NOT_WRITABLE, QUEUE_NOT_FOUND, MESSAGE_TOO_LARGE,
-        BLOCK_CORRUPTED, STORE_FULL, FLUSH_UNCONFIRMED, SEQUENCE_GAP, SEQUENCE_PASSED, PRODUCER_FENCED.
+        BLOCK_CORRUPTED, STORE_FULL, FLUSH_UNCONFIRMED, SEQUENCE_GAP, SEQUENCE_PASSED, PRODUCER_FENCED,
+        DELIVERY_TIME_TOO_LATE.
         For the call: STORE_POISONED, SERVICE_DRAINING, FIELD_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -40,7 +40,8 @@ class SendServiceStub:
     independent of one another and answered in order. The answer waits for what the broker
     promises (memory, flushed, replicated) and says which.
     Per batch: TOPIC_NOT_FOUND, TOPIC_NOT_WRITABLE, QUEUE_NOT_FOUND, MESSAGE_TOO_LARGE,
-    BLOCK_CORRUPTED, STORE_FULL, FLUSH_UNCONFIRMED, SEQUENCE_GAP, SEQUENCE_PASSED, PRODUCER_FENCED.
+    BLOCK_CORRUPTED, STORE_FULL, FLUSH_UNCONFIRMED, SEQUENCE_GAP, SEQUENCE_PASSED, PRODUCER_FENCED,
+    DELIVERY_TIME_TOO_LATE.
     For the call: STORE_POISONED, SERVICE_DRAINING, FIELD_INVALID.
     """
     SendMessages: _grpc.UnaryUnaryMultiCallable[_send_service_pb2.SendMessagesRequest, _send_service_pb2.SendMessagesResponse]
@@ -64,7 +65,8 @@ class SendServiceAsyncStub(SendServiceStub):
     independent of one another and answered in order. The answer waits for what the broker
     promises (memory, flushed, replicated) and says which.
     Per batch: TOPIC_NOT_FOUND, TOPIC_NOT_WRITABLE, QUEUE_NOT_FOUND, MESSAGE_TOO_LARGE,
-    BLOCK_CORRUPTED, STORE_FULL, FLUSH_UNCONFIRMED, SEQUENCE_GAP, SEQUENCE_PASSED, PRODUCER_FENCED.
+    BLOCK_CORRUPTED, STORE_FULL, FLUSH_UNCONFIRMED, SEQUENCE_GAP, SEQUENCE_PASSED, PRODUCER_FENCED,
+    DELIVERY_TIME_TOO_LATE.
     For the call: STORE_POISONED, SERVICE_DRAINING, FIELD_INVALID.
     """
     SendMessages: _aio.UnaryUnaryMultiCallable[_send_service_pb2.SendMessagesRequest, _send_service_pb2.SendMessagesResponse]  # type: ignore[assignment]
@@ -91,7 +93,8 @@ class SendServiceServicer(metaclass=_abc_1.ABCMeta):
         independent of one another and answered in order. The answer waits for what the broker
         promises (memory, flushed, replicated) and says which.
         Per batch: TOPIC_NOT_FOUND, TOPIC_NOT_WRITABLE, QUEUE_NOT_FOUND, MESSAGE_TOO_LARGE,
-        BLOCK_CORRUPTED, STORE_FULL, FLUSH_UNCONFIRMED, SEQUENCE_GAP, SEQUENCE_PASSED, PRODUCER_FENCED.
+        BLOCK_CORRUPTED, STORE_FULL, FLUSH_UNCONFIRMED, SEQUENCE_GAP, SEQUENCE_PASSED, PRODUCER_FENCED,
+        DELIVERY_TIME_TOO_LATE.
         For the call: STORE_POISONED, SERVICE_DRAINING, FIELD_INVALID.
         """
 

@@ -88,6 +88,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """Numbers of the batch were used before, and it is none of the last batches whose results are
     still known; `expected`, `actual`. All of it, or a part, is stored. ALREADY_EXISTS.
     """
+    ERROR_REASON_DELIVERY_TIME_TOO_LATE: _ErrorReason.ValueType  # 51
+    """The delivery time is further ahead than the broker keeps messages for; `delivery_time_ms`,
+    `limit_ms`. INVALID_ARGUMENT.
+    """
     ERROR_REASON_QUEUE_OFFSET_OUT_OF_RANGE: _ErrorReason.ValueType  # 60
     """The queue offset lies outside what is kept; `queue_offset`, `min`, `max`. OUT_OF_RANGE."""
     ERROR_REASON_RECORD_CORRUPTED: _ErrorReason.ValueType  # 61
@@ -258,6 +262,10 @@ ERROR_REASON_BROKER_NOT_PRIMARY: ErrorReason.ValueType  # 49
 ERROR_REASON_SEQUENCE_PASSED: ErrorReason.ValueType  # 50
 """Numbers of the batch were used before, and it is none of the last batches whose results are
 still known; `expected`, `actual`. All of it, or a part, is stored. ALREADY_EXISTS.
+"""
+ERROR_REASON_DELIVERY_TIME_TOO_LATE: ErrorReason.ValueType  # 51
+"""The delivery time is further ahead than the broker keeps messages for; `delivery_time_ms`,
+`limit_ms`. INVALID_ARGUMENT.
 """
 ERROR_REASON_QUEUE_OFFSET_OUT_OF_RANGE: ErrorReason.ValueType  # 60
 """The queue offset lies outside what is kept; `queue_offset`, `min`, `max`. OUT_OF_RANGE."""

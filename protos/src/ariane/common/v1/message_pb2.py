@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x61riane/common/v1/message.proto\x12\x10\x61riane.common.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xec\x03\n\x07Message\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c\x12\x0b\n\x03tag\x18\x03 \x01(\t\x12\x0c\n\x04keys\x18\x04 \x03(\t\x12\x15\n\rmessage_group\x18\x05 \x01(\t\x12=\n\nproperties\x18\x06 \x03(\x0b\x32).ariane.common.v1.Message.PropertiesEntry\x12\x11\n\tunique_id\x18\x07 \x01(\t\x12\x0c\n\x04\x66lag\x18\x08 \x01(\x05\x12\x31\n\rdelivery_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x33\n\x0cmessage_type\x18\n \x01(\x0e\x32\x1d.ariane.common.v1.MessageType\x12\x32\n\x0b\x63ompression\x18\x0b \x01(\x0e\x32\x1d.ariane.common.v1.Compression\x12/\n\x0b\x63reate_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x32\n\x08position\x18\r \x01(\x0b\x32 .ariane.common.v1.StoredPosition\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xe0\x01\n\x0eStoredPosition\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x14\n\x0cqueue_offset\x18\x03 \x01(\x03\x12\x19\n\x11\x63ommit_log_offset\x18\x04 \x01(\x03\x12.\n\nstore_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x18\n\x10producer_address\x18\x06 \x01(\t\x12\x18\n\x10\x64\x65livery_attempt\x18\x07 \x01(\x05\x12\x12\n\nmessage_id\x18\x08 \x01(\t\"D\n\x0cMessageQueue\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x10\n\x08queue_id\x18\x03 \x01(\x05*\x91\x01\n\x0bMessageType\x12\x1c\n\x18MESSAGE_TYPE_UNSPECIFIED\x10\x00\x12\x17\n\x13MESSAGE_TYPE_NORMAL\x10\x01\x12\x15\n\x11MESSAGE_TYPE_FIFO\x10\x02\x12\x16\n\x12MESSAGE_TYPE_DELAY\x10\x03\x12\x1c\n\x18MESSAGE_TYPE_TRANSACTION\x10\x04*k\n\x0b\x43ompression\x12\x1b\n\x17\x43OMPRESSION_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x43OMPRESSION_LZ4\x10\x01\x12\x14\n\x10\x43OMPRESSION_ZSTD\x10\x02\x12\x14\n\x10\x43OMPRESSION_ZLIB\x10\x03*\x99\x01\n\x11\x41\x63knowledgedLevel\x12\"\n\x1e\x41\x43KNOWLEDGED_LEVEL_UNSPECIFIED\x10\x00\x12\x1d\n\x19\x41\x43KNOWLEDGED_LEVEL_MEMORY\x10\x01\x12\x1e\n\x1a\x41\x43KNOWLEDGED_LEVEL_FLUSHED\x10\x02\x12!\n\x1d\x41\x43KNOWLEDGED_LEVEL_REPLICATED\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x61riane/common/v1/message.proto\x12\x10\x61riane.common.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x81\x04\n\x07Message\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c\x12\x0b\n\x03tag\x18\x03 \x01(\t\x12\x0c\n\x04keys\x18\x04 \x03(\t\x12\x15\n\rmessage_group\x18\x05 \x01(\t\x12=\n\nproperties\x18\x06 \x03(\x0b\x32).ariane.common.v1.Message.PropertiesEntry\x12\x11\n\tunique_id\x18\x07 \x01(\t\x12\x0c\n\x04\x66lag\x18\x08 \x01(\x05\x12\x31\n\rdelivery_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x33\n\x0cmessage_type\x18\n \x01(\x0e\x32\x1d.ariane.common.v1.MessageType\x12\x32\n\x0b\x63ompression\x18\x0b \x01(\x0e\x32\x1d.ariane.common.v1.Compression\x12/\n\x0b\x63reate_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x32\n\x08position\x18\r \x01(\x0b\x32 .ariane.common.v1.StoredPosition\x12\x13\n\x0b\x64\x65lay_level\x18\x0e \x01(\x05\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xe0\x01\n\x0eStoredPosition\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x14\n\x0cqueue_offset\x18\x03 \x01(\x03\x12\x19\n\x11\x63ommit_log_offset\x18\x04 \x01(\x03\x12.\n\nstore_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x18\n\x10producer_address\x18\x06 \x01(\t\x12\x18\n\x10\x64\x65livery_attempt\x18\x07 \x01(\x05\x12\x12\n\nmessage_id\x18\x08 \x01(\t\"D\n\x0cMessageQueue\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x10\n\x08queue_id\x18\x03 \x01(\x05*\x91\x01\n\x0bMessageType\x12\x1c\n\x18MESSAGE_TYPE_UNSPECIFIED\x10\x00\x12\x17\n\x13MESSAGE_TYPE_NORMAL\x10\x01\x12\x15\n\x11MESSAGE_TYPE_FIFO\x10\x02\x12\x16\n\x12MESSAGE_TYPE_DELAY\x10\x03\x12\x1c\n\x18MESSAGE_TYPE_TRANSACTION\x10\x04*k\n\x0b\x43ompression\x12\x1b\n\x17\x43OMPRESSION_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x43OMPRESSION_LZ4\x10\x01\x12\x14\n\x10\x43OMPRESSION_ZSTD\x10\x02\x12\x14\n\x10\x43OMPRESSION_ZLIB\x10\x03*\x99\x01\n\x11\x41\x63knowledgedLevel\x12\"\n\x1e\x41\x43KNOWLEDGED_LEVEL_UNSPECIFIED\x10\x00\x12\x1d\n\x19\x41\x43KNOWLEDGED_LEVEL_MEMORY\x10\x01\x12\x1e\n\x1a\x41\x43KNOWLEDGED_LEVEL_FLUSHED\x10\x02\x12!\n\x1d\x41\x43KNOWLEDGED_LEVEL_REPLICATED\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,18 +34,18 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_MESSAGE_PROPERTIESENTRY']._loaded_options = None
   _globals['_MESSAGE_PROPERTIESENTRY']._serialized_options = b'8\001'
-  _globals['_MESSAGETYPE']._serialized_start=878
-  _globals['_MESSAGETYPE']._serialized_end=1023
-  _globals['_COMPRESSION']._serialized_start=1025
-  _globals['_COMPRESSION']._serialized_end=1132
-  _globals['_ACKNOWLEDGEDLEVEL']._serialized_start=1135
-  _globals['_ACKNOWLEDGEDLEVEL']._serialized_end=1288
+  _globals['_MESSAGETYPE']._serialized_start=899
+  _globals['_MESSAGETYPE']._serialized_end=1044
+  _globals['_COMPRESSION']._serialized_start=1046
+  _globals['_COMPRESSION']._serialized_end=1153
+  _globals['_ACKNOWLEDGEDLEVEL']._serialized_start=1156
+  _globals['_ACKNOWLEDGEDLEVEL']._serialized_end=1309
   _globals['_MESSAGE']._serialized_start=86
-  _globals['_MESSAGE']._serialized_end=578
-  _globals['_MESSAGE_PROPERTIESENTRY']._serialized_start=529
-  _globals['_MESSAGE_PROPERTIESENTRY']._serialized_end=578
-  _globals['_STOREDPOSITION']._serialized_start=581
-  _globals['_STOREDPOSITION']._serialized_end=805
-  _globals['_MESSAGEQUEUE']._serialized_start=807
-  _globals['_MESSAGEQUEUE']._serialized_end=875
+  _globals['_MESSAGE']._serialized_end=599
+  _globals['_MESSAGE_PROPERTIESENTRY']._serialized_start=550
+  _globals['_MESSAGE_PROPERTIESENTRY']._serialized_end=599
+  _globals['_STOREDPOSITION']._serialized_start=602
+  _globals['_STOREDPOSITION']._serialized_end=826
+  _globals['_MESSAGEQUEUE']._serialized_start=828
+  _globals['_MESSAGEQUEUE']._serialized_end=896
 # @@protoc_insertion_point(module_scope)

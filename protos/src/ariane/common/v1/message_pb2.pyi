@@ -147,6 +147,7 @@ class Message(_message.Message):
     COMPRESSION_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     POSITION_FIELD_NUMBER: _builtins.int
+    DELAY_LEVEL_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic. Filled by the producer. 1 to 127 characters of A-Z a-z 0-9 _ and -."""
     body: _builtins.bytes
@@ -163,6 +164,10 @@ class Message(_message.Message):
     """What kind of message this is. Unspecified is taken as normal."""
     compression: Global___Compression.ValueType
     """How the body is compressed. The broker stores it as sent."""
+    delay_level: _builtins.int
+    """Delivers the message after the delay of a level, from 1 (1 s) to 18 (2 h). Not with
+    `delivery_time`. Input only. 0: no level.
+    """
     @_builtins.property
     def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Keys for lookup, without spaces; at most 254."""
@@ -199,10 +204,11 @@ class Message(_message.Message):
         compression: Global___Compression.ValueType = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
         position: Global___StoredPosition | None = ...,
+        delay_level: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "delivery_time", b"delivery_time", "position", b"position"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "compression", b"compression", "create_time", b"create_time", "delivery_time", b"delivery_time", "flag", b"flag", "keys", b"keys", "message_group", b"message_group", "message_type", b"message_type", "position", b"position", "properties", b"properties", "tag", b"tag", "topic", b"topic", "unique_id", b"unique_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "compression", b"compression", "create_time", b"create_time", "delay_level", b"delay_level", "delivery_time", b"delivery_time", "flag", b"flag", "keys", b"keys", "message_group", b"message_group", "message_type", b"message_type", "position", b"position", "properties", b"properties", "tag", b"tag", "topic", b"topic", "unique_id", b"unique_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import groupby
-from typing import Final, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.delay.parked_queue import ParkedLog, ParkedRows
-from ariane_broker.delay.parking import DELAY_PROPERTIES
+from ariane_broker.delay.parked_records import ParkedRecords, read_parked
 from ariane_broker.topic_table import TopicConfig
 from ariane_record import RecordBlock, RecordTooLarge
-from ariane_record.columns import decode_columns
 from ariane_record.layout import Host, PropertyName
-from ariane_record.moved_records import MovedRecords
 from ariane_servicekit import get_logger
 from ariane_storage.append import Appended
 from ariane_storage.errors import BlockRejected
 from ariane_storage.fields import Int64s
 
 _log = get_logger(__name__)
-_NOTHING: Final = np.empty(0, np.int64)
 
 
 class AppendLog(Protocol):
@@ -74,28 +71,25 @@ class Delivery:
         Raises:
             StorageError: The store takes nothing more; what was delivered is marked.
         """
-        order = np.argsort(rows.commit_log_offsets, kind="stable")
-        sorted_rows = rows.take(order[rows.sizes[order] > 0])
-        records, sizes, found = self._parked.records_of(
-            sorted_rows.queue_offsets, sorted_rows.commit_log_offsets, sorted_rows.sizes
-        )
+        parked = read_parked(self._parked, rows)
+        found = rows.queue_offsets[:0] if parked is None else parked.queue_offsets
         self._drop(rows.queue_offsets[~np.isin(rows.queue_offsets, found)], "damaged", mark)
-        if not len(found):
+        if parked is None:
             return
-        moved = MovedRecords(
-            decode_columns(records, sizes.astype(np.int32)), dropped=DELAY_PROPERTIES
-        )
+        notes = parked.notes()
+        if len(notes):
+            mark(found[notes])
+            rows = rows.take(~np.isin(rows.queue_offsets, found[notes]))
         # From the order of the log back to that of ``rows``.
-        place_of = {queue_offset: place for place, queue_offset in enumerate(found.tolist())}
+        place_of = dict(zip(found.tolist(), range(len(found)), strict=True))
         wanted = filter(place_of.__contains__, rows.queue_offsets.tolist())
-        chosen = np.fromiter(map(place_of.__getitem__, wanted), np.int64)
-        self._deliver_groups(moved, chosen, found, mark)
+        self._deliver_groups(parked, list(map(place_of.__getitem__, wanted)), mark)
 
     def _deliver_groups(
-        self, moved: MovedRecords, chosen: Int64s, found: Int64s, mark: Callable[[Int64s], None]
+        self, parked: ParkedRecords, places: list[int], mark: Callable[[Int64s], None]
     ) -> None:
-        columns = moved.columns
-        hosts = columns.headers[["born_ip", "born_port"]].tolist()
+        moved = parked.moved
+        hosts = moved.columns.headers[["born_ip", "born_port"]].tolist()
         going = list(
             zip(
                 moved.values(PropertyName.REAL_TOPIC),
@@ -104,29 +98,29 @@ class Delivery:
                 strict=True,
             )
         )
-        for (topic, queue_id, _), members in groupby(
-            sorted(chosen.tolist(), key=going.__getitem__), key=going.__getitem__
-        ):
-            places = np.array(list(members), np.int64)
+        places.sort(key=going.__getitem__)
+        for (topic, queue_id, _), members in groupby(places, key=going.__getitem__):
+            chosen = np.array(list(members), np.int64)
             queue = self._target(topic, queue_id)
             if queue is None:
-                self._drop(found[places], f"no topic {topic!r}", mark)
+                self._drop(parked.queue_offsets[chosen], f"no topic {topic!r}", mark)
             else:
-                self._append(moved, places, queue, found[places], mark)
+                self._append(parked, chosen, queue, mark)
 
     def _append(
         self,
-        moved: MovedRecords,
+        parked: ParkedRecords,
         places: Int64s,
         queue: QueueKey,
-        queue_offsets: Int64s,
         mark: Callable[[Int64s], None],
     ) -> None:
-        columns = moved.columns
-        ends = columns.commit_log_offset[places] + columns.sizes[places]
+        queue_offsets = parked.queue_offsets[places]
+        nothing = [b""] * len(places)
         try:
-            block = moved.block(queue.topic, places, heads=[b""] * len(places), half_offsets=ends)
-            born_host = columns.message(int(places[0])).born_host
+            block = parked.moved.block(
+                queue.topic, places, heads=nothing, half_offsets=parked.ends[places]
+            )
+            born_host = parked.moved.columns.message(int(places[0])).born_host
             appended = self._log.append_block(block, queue.queue_id, born_host=born_host)
         except (BlockRejected, RecordTooLarge) as error:
             self._drop(queue_offsets, str(error), mark)

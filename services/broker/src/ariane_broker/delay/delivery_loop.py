@@ -9,6 +9,9 @@ from typing import Final
 
 from ariane_broker.delay.delivery import Delivery
 from ariane_broker.delay.level_queues import LevelQueues
+from ariane_broker.delay.parked_queue import ParkedRows
+from ariane_broker.delay.reparking import Reparking
+from ariane_broker.delay.timer_queue import TimerQueue
 from ariane_servicekit import Clock, Loop, get_logger
 from ariane_storage.errors import StoreFull, StorePoisoned
 
@@ -17,6 +20,9 @@ SLICE_COUNT: Final = 256
 
 SLICE_BYTES: Final = 4 << 20
 """Bytes of them, however few they are."""
+
+TIME_MS_MIN: Final = 1_000_000_000_000
+"""An entry with less, the year 2001, has no time but the hash of a tag, or is a note."""
 
 WAIT_SECONDS_MAX: Final = 1.0
 """The clock of the machine may be set: it is looked at as often as that."""
@@ -30,7 +36,9 @@ class DeliveryLoop:
     def __init__(
         self,
         levels: LevelQueues,
+        timer_queue: TimerQueue,
         delivery: Delivery,
+        reparking: Reparking,
         clock: Clock,
         *,
         on_delivered: Callable[[], None],
@@ -39,12 +47,16 @@ class DeliveryLoop:
 
         Args:
             levels: The delay levels.
+            timer_queue: What is due at any time.
             delivery: Appends what is due.
+            reparking: Parks again what is not due after all.
             clock: Says what time it is.
             on_delivered: Called after a turn that delivered something.
         """
         self._levels = levels
+        self._timer_queue = timer_queue
         self._delivery = delivery
+        self._reparking = reparking
         self._clock = clock
         self._on_delivered = on_delivered
         self._wakes_ms: int | None = None
@@ -61,9 +73,8 @@ class DeliveryLoop:
         """Deliver all that is due by now."""
         before = self._delivery.delivered_count
         try:
-            for level in self._levels.levels:
-                while self.deliver_slice(level):  # noqa: ASYNC110 - others have their turn.
-                    await asyncio.sleep(0)
+            await self._deliver_levels()
+            await self._deliver_timer()
             self._is_full = False
         except StorePoisoned:
             return  # The process is on its way out.
@@ -75,19 +86,42 @@ class DeliveryLoop:
         finally:
             if self._delivery.delivered_count != before:
                 self._on_delivered()
-        due_ms = self._levels.next_due_ms()
-        if due_ms is None:
-            self._wakes_ms = None
-        else:
-            self._wake_at(due_ms)
+        due = [self._levels.next_due_ms(), self._timer_queue.next_due_ms()]
+        self._wakes_ms = None
+        for due_ms in due:
+            if due_ms is not None:
+                self.parked(due_ms)
 
-    def deliver_slice(self, level: int) -> bool:
-        """Deliver some of what is due of a level; whether there may be more."""
-        rows = self._levels.due(level, SLICE_COUNT).within(SLICE_BYTES)
-        if not len(rows):
-            return False
-        self._delivery.deliver(rows, partial(self._levels.mark, level))
-        return True
+    async def _deliver_levels(self) -> None:
+        for level in self._levels.levels:
+            mark = partial(self._levels.mark, level)
+            while len(rows := self._levels.due(level, SLICE_COUNT).within(SLICE_BYTES)):
+                self._delivery.deliver(rows, mark)
+                await asyncio.sleep(0)
+
+    async def _deliver_timer(self) -> None:
+        timer = self._timer_queue
+        more = True
+        while more:
+            more = timer.refill()
+            rows = timer.take_due(SLICE_COUNT)
+            if len(rows):
+                more = True
+                self._deliver_slice(rows)
+            await asyncio.sleep(0)
+
+    def _deliver_slice(self, rows: ParkedRows) -> None:
+        """Deliver some records of the timer topic; what is not done with waits on."""
+        timer = self._timer_queue
+        chosen = rows.within(SLICE_BYTES)
+        # RocketMQ's own entries of this topic do not say the time; then the records do.
+        untimed = chosen.due_ms < TIME_MS_MIN
+        try:
+            if untimed.any():
+                self._reparking.repark_early(chosen.take(untimed), timer.mark)
+            self._delivery.deliver(timer.pending(chosen), timer.mark)
+        finally:
+            timer.give_back(rows)
 
     def _wake_at(self, due_ms: int) -> None:
         self._wakes_ms = due_ms

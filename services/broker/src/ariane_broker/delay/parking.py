@@ -12,6 +12,7 @@ The layout and the names are RocketMQ's, which delivers what we parked and the r
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -19,29 +20,16 @@ import numpy as np
 from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.delay.delay import Delay, DelayLevel
 from ariane_broker.delay.level_queues import queue_of
-from ariane_broker.errors import message_illegal
+from ariane_broker.delay.parked_records import DELAY_PROPERTIES, timer_heads
+from ariane_broker.delay.timer_queue import TIMER_QUEUE
+from ariane_broker.errors import delivery_time_too_late, message_illegal
 from ariane_record import ProducerSequence, RecordBlock, RecordTooLarge
 from ariane_record.columns import decode_columns
 from ariane_record.layout import PropertyName
 from ariane_record.moved_records import MovedRecords
 from ariane_record.producer_sequence import EMPTY_SEQUENCE, with_sequence
-from ariane_servicekit import feature_not_available
 from ariane_servicekit.errors import field_invalid
-
-DELAY_PROPERTIES: Final = frozenset(
-    {
-        PropertyName.REAL_TOPIC,
-        PropertyName.REAL_QUEUE_ID,
-        PropertyName.DELAY_LEVEL,
-        PropertyName.DELIVERY_TIME_MS,
-        PropertyName.TIMER_OUT_MS,
-        PropertyName.TIMER_DELAY_MS,
-        PropertyName.TIMER_DELAY_SECONDS,
-        PropertyName.RECALLED_KEY,
-        PropertyName.PRODUCER_SEQUENCE,
-    }
-)
-"""What a parked record says of its way; a delivered one does not have them."""
+from ariane_storage.fields import Int64s
 
 _RESERVED: Final = DELAY_PROPERTIES - {PropertyName.PRODUCER_SEQUENCE}
 
@@ -61,14 +49,25 @@ class Parked(NamedTuple):
 class Parking:
     """Makes parked records of ordinary ones."""
 
-    def __init__(self, *, level_count: int, check_block: Callable[[RecordBlock], object]) -> None:
+    def __init__(
+        self,
+        *,
+        level_count: int,
+        delay_ms_max: int,
+        now_ms: Callable[[], int],
+        check_block: Callable[[RecordBlock], object],
+    ) -> None:
         """Take the rules.
 
         Args:
             level_count: How many levels there are.
+            delay_ms_max: How far ahead a time of delivery may be.
+            now_ms: Milliseconds since the epoch.
             check_block: Raises when a block could not be appended; writes nothing.
         """
         self._level_count = level_count
+        self._delay_ms_max = delay_ms_max
+        self._now_ms = now_ms
         self._check_block = check_block
 
     def park(
@@ -88,7 +87,7 @@ class Parking:
 
         Raises:
             BlockRejected: The block is broken.
-            ServiceError: FIELD_INVALID for a delay that cannot be; MESSAGE_ILLEGAL for a record of
+            ServiceError: FIELD_INVALID or DELIVERY_TIME_TOO_LATE; MESSAGE_ILLEGAL for a record of
                 a producer that says itself where it is going, or that has no room to say so.
         """
         self._check_block(block)
@@ -96,9 +95,9 @@ class Parking:
         if not block.forwarded:
             for name in sorted(_RESERVED):
                 _refuse(moved, name)
-        if not isinstance(delay, DelayLevel):
-            raise feature_not_available("sending a message for a time of delivery")
-        return self._park_for_level(moved, queue, delay.level, sequence)
+        if isinstance(delay, DelayLevel):
+            return self._park_for_level(moved, queue, delay.level, sequence)
+        return self._park_for_times(moved, queue, delay.times_ms, sequence)
 
     def _park_for_level(
         self, moved: MovedRecords, queue: QueueKey, level: int, sequence: ProducerSequence | None
@@ -109,17 +108,39 @@ class Parking:
         head = _head(queue) + f"{PropertyName.DELAY_LEVEL}\x01{home.queue_id + 1}\x02".encode()
         return _parked(moved, home, [head] * len(moved.columns), sequence)
 
+    def _park_for_times(
+        self,
+        moved: MovedRecords,
+        queue: QueueKey,
+        times_ms: Int64s,
+        sequence: ProducerSequence | None,
+    ) -> Parked:
+        if len(times_ms) != len(moved.columns):
+            rule = f"must have one time for each of {len(moved.columns)} records"
+            raise field_invalid("delivery_times_ms", rule, len(times_ms))
+        earliest_ms, latest_ms = int(times_ms.min()), int(times_ms.max())
+        limit_ms = self._now_ms() + self._delay_ms_max
+        if earliest_ms < 1:
+            raise field_invalid("delivery_times_ms", "must be 1 or more", earliest_ms)
+        if latest_ms > limit_ms:
+            raise delivery_time_too_late(latest_ms, self._delay_ms_max)
+        heads = timer_heads(repeat(queue.topic.encode()), repeat(b"%d" % queue.queue_id), times_ms)
+        return _parked(moved, TIMER_QUEUE, heads, sequence, times_ms)
+
 
 def _parked(
     moved: MovedRecords,
     home: QueueKey,
     heads: list[bytes],
     sequence: ProducerSequence | None,
+    times_ms: Int64s | None = None,
 ) -> Parked:
     if sequence is not None:
         heads[0] = EMPTY_SEQUENCE + heads[0]
     try:
-        block = moved.block(home.topic, np.arange(len(heads)), heads=heads)
+        block = moved.block(
+            home.topic, np.arange(len(heads)), heads=heads, delivery_times_ms=times_ms
+        )
     except RecordTooLarge as error:
         raise message_illegal(0, f"{error}, those of its delay included") from error
     return Parked(block if sequence is None else with_sequence(block, sequence), home)

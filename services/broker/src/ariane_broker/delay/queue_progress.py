@@ -54,7 +54,7 @@ class QueueProgress:
             return
         needed = int(places.max()) + 1
         if needed > len(self._marks):
-            grown = np.zeros(needed, np.bool_)
+            grown = np.zeros(needed + needed // 4, np.bool_)
             grown[: len(self._marks)] = self._marks
             self._marks = grown
         self._marks[places] = True

@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
+
+import numpy as np
 
 from ariane_broker.consumer_offsets import QueueKey
+from ariane_broker.delay import level_queues
+from ariane_broker.delay import timer_queue as timer
 from ariane_broker.delay.delayed_append import DelayedAppend
 from ariane_broker.delay.delivery import Delivery
 from ariane_broker.delay.delivery_loop import DeliveryLoop
-from ariane_broker.delay.level_queues import FILE_NAME, LevelQueues
+from ariane_broker.delay.level_queues import LevelQueues
+from ariane_broker.delay.parked_queue import ParkedRows
 from ariane_broker.delay.parking import Parked, Parking
+from ariane_broker.delay.reparking import Reparking
+from ariane_broker.delay.timer_queue import TimerQueue
 from ariane_broker.rooms.outside import Outside
 from ariane_broker.rooms.state import StateRoom
 from ariane_broker.rooms.storing import StoringRoom
@@ -24,6 +32,8 @@ from ariane_storage.config import DELAY_LEVELS_MS
 from ariane_storage.state_file import StateFile
 from ariane_storage.store_files import StoreFiles
 
+DAY_MS: Final = 86_400_000
+
 
 @dataclass(frozen=True, slots=True)
 class DelayingRoom:
@@ -32,14 +42,17 @@ class DelayingRoom:
     delayed_append: DelayedAppend
     delivery: Delivery
     delivery_loop: DeliveryLoop
+    timer_queue: TimerQueue
 
 
 def delaying_room(outside: Outside, state: StateRoom, storing: StoringRoom) -> DelayingRoom:
     """Messages that are delivered later."""
     settings, clock, store = outside.settings, outside.clock, storing.store
     levels = LevelQueues(store, level_count=DELAY_LEVEL_COUNT, now_ms=clock.now_ms)
-    file = StateFile(StoreFiles(settings.store_path).root / FILE_NAME, outside.disk)
-    storing.log_states.keep(levels, file, FILE_NAME)
+    timer_queue = TimerQueue(store, now_ms=clock.now_ms)
+    root = StoreFiles(settings.store_path).root
+    for state_machine, name in ((levels, level_queues.FILE_NAME), (timer_queue, timer.FILE_NAME)):
+        storing.log_states.keep(state_machine, StateFile(root / name, outside.disk), name)
 
     def delivered(queue: QueueKey, appended: Appended) -> None:
         storing.arrivals.appended(queue, appended.next_commit_log_offset)
@@ -49,18 +62,39 @@ def delaying_room(outside: Outside, state: StateRoom, storing: StoringRoom) -> D
         if settings.flush_mode == "sync":
             storing.group_flush.request()
 
-    delivery = Delivery(store, store, find_topic=state.topics.find, on_appended=delivered)
-    delivery_loop = DeliveryLoop(levels, delivery, clock, on_delivered=flush)
-
     def parked(parked: Parked, appended: Appended) -> None:
-        level = parked.queue.queue_id + 1
-        delivery_loop.parked(appended.store_timestamp_ms + DELAY_LEVELS_MS[level - 1])
+        times_ms = parked.block.delivery_times_ms
+        if times_ms is None:
+            level_ms = DELAY_LEVELS_MS[parked.queue.queue_id]
+            delivery_loop.parked(appended.store_timestamp_ms + level_ms)
+            return
+        first = int(appended.first_queue_offset)
+        timer_queue.parked(
+            ParkedRows(
+                np.arange(first, first + appended.count),
+                appended.commit_log_offsets,
+                parked.block.sizes.astype(np.int64),
+                times_ms.astype(np.int64),
+            )
+        )
+        delivery_loop.parked(int(times_ms.min()))
 
-    parking = Parking(level_count=DELAY_LEVEL_COUNT, check_block=block_check(settings))
+    delivery = Delivery(store, store, find_topic=state.topics.find, on_appended=delivered)
+    reparking = Reparking(store, store, now_ms=clock.now_ms, on_parked=parked)
+    delivery_loop = DeliveryLoop(
+        levels, timer_queue, delivery, reparking, clock, on_delivered=flush
+    )
+    parking = Parking(
+        level_count=DELAY_LEVEL_COUNT,
+        delay_ms_max=round(settings.delay_days_max * DAY_MS),
+        now_ms=clock.now_ms,
+        check_block=block_check(settings),
+    )
     return DelayingRoom(
         delayed_append=DelayedAppend(parking, store, on_parked=parked),
         delivery=delivery,
         delivery_loop=delivery_loop,
+        timer_queue=timer_queue,
     )
 
 

@@ -1,0 +1,92 @@
+"""Parked records themselves: read by their entries, and what they say of where they are going."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from ariane_broker.delay.parked_queue import ParkedLog, ParkedRows
+from ariane_record.columns import decode_columns
+from ariane_record.layout import PropertyName
+from ariane_record.moved_records import MovedRecords
+from ariane_storage.fields import Int64s
+
+DELAY_PROPERTIES: Final = frozenset(
+    {
+        PropertyName.REAL_TOPIC,
+        PropertyName.REAL_QUEUE_ID,
+        PropertyName.DELAY_LEVEL,
+        PropertyName.DELIVERY_TIME_MS,
+        PropertyName.TIMER_OUT_MS,
+        PropertyName.TIMER_DELAY_MS,
+        PropertyName.TIMER_DELAY_SECONDS,
+        PropertyName.RECALLED_KEY,
+        PropertyName.PRODUCER_SEQUENCE,
+    }
+)
+"""What a parked record says of its way; a delivered one does not have them."""
+
+_ROCKETMQ_PRECISION_MS: Final = 1000
+_NOTE: Final = PropertyName.RECALLED_KEY.encode()
+_TIMER_HEAD: Final = (
+    f"{PropertyName.REAL_TOPIC}\x01%b\x02{PropertyName.REAL_QUEUE_ID}\x01%b\x02"
+    f"{PropertyName.DELIVERY_TIME_MS}\x01%d\x02{PropertyName.TIMER_OUT_MS}\x01%d\x02"
+).encode()
+
+
+class ParkedRecords(NamedTuple):
+    """Parked records of one queue, in the order of the log.
+
+    Attributes:
+        moved: The records.
+        queue_offsets: Of each.
+    """
+
+    moved: MovedRecords
+    queue_offsets: Int64s
+
+    @property
+    def ends(self) -> Int64s:
+        """Where each ends in the commit log: what takes it out names this."""
+        columns = self.moved.columns
+        return columns.commit_log_offset + columns.sizes
+
+    def notes(self) -> Int64s:
+        """Those that are no messages, but say that one was recalled."""
+        if _NOTE not in self.moved.columns.records:
+            return np.empty(0, np.int64)
+        said = map(bool, self.moved.values(PropertyName.RECALLED_KEY))
+        return np.flatnonzero(np.fromiter(said, np.bool_, len(self.queue_offsets)))
+
+    def times_ms(self) -> Int64s:
+        """When each is due, as it says itself; 0 for one that does not."""
+        exact = self.moved.values(PropertyName.DELIVERY_TIME_MS)
+        rough = self.moved.values(PropertyName.TIMER_OUT_MS)
+        said = (one or other for one, other in zip(exact, rough, strict=True))
+        times = (int(text) if text.isdecimal() and len(text) < 16 else 0 for text in said)
+        return np.fromiter(times, np.int64, len(exact))
+
+
+def read_parked(log: ParkedLog, rows: ParkedRows) -> ParkedRecords | None:
+    """The records of some entries, without those that are damaged or gone; None if all are."""
+    rows = rows.take(rows.sizes > 0)
+    rows = rows.take(np.argsort(rows.commit_log_offsets, kind="stable"))
+    records, sizes, queue_offsets = log.records_of(
+        rows.queue_offsets, rows.commit_log_offsets, rows.sizes
+    )
+    if not len(queue_offsets):
+        return None
+    columns = decode_columns(records, sizes.astype(np.int32))
+    return ParkedRecords(MovedRecords(columns, dropped=DELAY_PROPERTIES), queue_offsets)
+
+
+def timer_heads(
+    topics: Iterable[bytes], queue_ids: Iterable[bytes], times_ms: Int64s
+) -> list[bytes]:
+    """What goes before the properties of records in the timer topic."""
+    # RocketMQ looks once a second for what is due before the next one.
+    outs_ms = (times_ms - 1) // _ROCKETMQ_PRECISION_MS * _ROCKETMQ_PRECISION_MS
+    columns = zip(topics, queue_ids, times_ms.tolist(), outs_ms.tolist(), strict=False)
+    return list(map(_TIMER_HEAD.__mod__, columns))

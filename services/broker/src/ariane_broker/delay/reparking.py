@@ -1,0 +1,105 @@
+"""Parking again what waits in the timer topic: at the end of the log, with the time that it has.
+
+That is done with records that retention would soon delete, and with those whose entry said the
+wrong time. The copy names the record that it takes out, so that one of them is delivered and not
+both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import groupby
+
+import numpy as np
+
+from ariane_broker.delay.delayed_append import AppendLog
+from ariane_broker.delay.parked_queue import ParkedLog, ParkedRows
+from ariane_broker.delay.parked_records import ParkedRecords, read_parked, timer_heads
+from ariane_broker.delay.parking import Parked
+from ariane_broker.delay.timer_queue import TIMER_QUEUE
+from ariane_record.layout import PropertyName
+from ariane_storage.append import Appended
+from ariane_storage.fields import Int64s
+
+
+class Reparking:
+    """Parks records of the timer topic again."""
+
+    def __init__(
+        self,
+        parked: ParkedLog,
+        log: AppendLog,
+        *,
+        now_ms: Callable[[], int],
+        on_parked: Callable[[Parked, Appended], None],
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            parked: Where the parked records are.
+            log: Where their copies go.
+            now_ms: Milliseconds since the epoch.
+            on_parked: Is told of the copies.
+        """
+        self._parked = parked
+        self._log = log
+        self._now_ms = now_ms
+        self._on_parked = on_parked
+
+    def repark_early(self, rows: ParkedRows, mark: Callable[[Int64s], None]) -> None:
+        """Park those of some records again that are not due yet, as they say themselves."""
+        records = read_parked(self._parked, rows)
+        if records is not None:
+            early = records.queue_offsets[records.times_ms() > self._now_ms()]
+            self.repark(rows.take(np.isin(rows.queue_offsets, early)), mark)
+
+    def repark(self, rows: ParkedRows, mark: Callable[[Int64s], None]) -> None:
+        """Park records again; what is damaged is done with.
+
+        Args:
+            rows: Which.
+            mark: Is told the queue offsets of what is done with.
+
+        Raises:
+            StorageError: The store takes nothing more; what is parked again is marked.
+        """
+        if not len(rows):
+            return
+        records = read_parked(self._parked, rows)
+        found = rows.queue_offsets[:0] if records is None else records.queue_offsets
+        lost = rows.queue_offsets[~np.isin(rows.queue_offsets, found)]
+        if len(lost):
+            mark(lost)
+        if records is None:
+            return
+        notes = records.notes()
+        if len(notes):
+            mark(found[notes])
+        hosts = records.moved.columns.headers[["born_ip", "born_port"]].tolist()
+        places = np.setdiff1d(np.arange(len(found)), notes).tolist()
+        places.sort(key=hosts.__getitem__)
+        for _, members in groupby(places, key=hosts.__getitem__):
+            self._append(records, np.array(list(members), np.int64), mark)
+
+    def _append(
+        self, records: ParkedRecords, places: Int64s, mark: Callable[[Int64s], None]
+    ) -> None:
+        moved, times_ms = records.moved, records.times_ms()[places]
+        topics = map(str.encode, moved.values(PropertyName.REAL_TOPIC))
+        queue_ids = map(str.encode, moved.values(PropertyName.REAL_QUEUE_ID))
+        chosen = places.tolist()
+        block = moved.block(
+            TIMER_QUEUE.topic,
+            places,
+            heads=timer_heads(
+                map(list(topics).__getitem__, chosen),
+                map(list(queue_ids).__getitem__, chosen),
+                times_ms,
+            ),
+            half_offsets=records.ends[places],
+            delivery_times_ms=times_ms,
+        )
+        born_host = moved.columns.message(chosen[0]).born_host
+        appended = self._log.append_block(block, TIMER_QUEUE.queue_id, born_host=born_host)
+        mark(records.queue_offsets[places])
+        self._on_parked(Parked(block, TIMER_QUEUE), appended)

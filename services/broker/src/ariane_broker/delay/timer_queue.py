@@ -1,0 +1,232 @@
+r"""The timer topic: records that are due at any time, all in one queue.
+
+The entry of each in the consume queue has its time, so the consume queue itself is the list of all
+that wait. Memory has those that are due within the next minute; the rest is looked for in parts of
+the queue, of each of which only the earliest time is remembered::
+
+    consume queue    | part 0 | part 1 | part 2 | part 3 |
+    earliest time       09:00    17:30    08:15    none      \
+                          |                 |                  those with a time in the window
+                          v                 v                  are read through
+    window           due until 09:00: in memory, sorted
+
+Which of them were delivered is kept as a queue offset and marks behind it, and follows from the log
+like that of the delay levels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from ariane_broker.consumer_offsets import QueueKey
+from ariane_broker.delay.delivered_origins import delivered_origins
+from ariane_broker.delay.parked_queue import (
+    SCAN_COUNT,
+    ParkedLog,
+    ParkedRows,
+    mark_origins,
+    rows_from,
+)
+from ariane_broker.delay.queue_progress import QueueProgress
+from ariane_broker.delay.timer_window import TimerWindow
+from ariane_record.names import TIMER_TOPIC
+from ariane_storage.fields import Int64s
+from ariane_storage.scan import Stretch
+
+FILE_NAME: Final = "config/timerProgress.json"
+TIMER_QUEUE: Final = QueueKey(TIMER_TOPIC, 0)
+
+WINDOW_MS: Final = 60_000
+WINDOW_COUNT_MAX: Final = 1 << 19
+"""Records in memory, 32 bytes each; those of one millisecond stay together, however many."""
+
+_VERSION: Final = 1
+_LONG_AGO: Final = -(1 << 62)
+
+
+class TimerQueue:
+    """The queue of the timer topic.
+
+    Attributes:
+        name: What is kept here, for the log of the process.
+        change_count: Grows with every change.
+        matters_since_ms: All that the log has may matter.
+    """
+
+    name: Final = "timer"
+    matters_since_ms: Final = None
+
+    def __init__(
+        self, log: ParkedLog, *, now_ms: Callable[[], int], window_count_max: int = WINDOW_COUNT_MAX
+    ) -> None:
+        """Know of nothing delivered.
+
+        Args:
+            log: The store.
+            now_ms: Milliseconds since the epoch.
+            window_count_max: Records that are kept in memory, more or less.
+        """
+        self._log = log
+        self._now_ms = now_ms
+        self._window_count_max = window_count_max
+        self._progress = QueueProgress()
+        self._origins: list[Int64s] = []
+        self._window = TimerWindow()
+        # All that is due up to here is in the window, but for parts that are still to be read.
+        self._horizon_ms = _LONG_AGO
+        self._reading: list[int] = []
+        self._read_end = self._end = 0
+        self._read_from_ms = _LONG_AGO
+        # The earliest time beyond the horizon in each part of the queue.
+        self._earliest_ms: dict[int, int] = {}
+        self.change_count = 0
+
+    @property
+    def begin(self) -> int:
+        """The oldest queue offset that is not delivered."""
+        return self._progress.begin
+
+    @property
+    def window_count(self) -> int:
+        """Records in memory."""
+        return len(self._window)
+
+    def is_pending(self, queue_offset: int) -> bool:
+        """Whether the record at a queue offset waits."""
+        return bool(self._progress.pending(np.array([queue_offset]))[0])
+
+    def pending(self, rows: ParkedRows) -> ParkedRows:
+        """Those of some records that wait."""
+        return rows.take(self._progress.pending(rows.queue_offsets))
+
+    # Serving.
+
+    def parked(self, rows: ParkedRows) -> None:
+        """Records were parked at the end of the queue; at least one."""
+        near = rows.due_ms <= self._horizon_ms
+        self._window.add(rows.take(near))
+        self._remember(rows.take(~near))
+        self._end = int(rows.queue_offsets[-1]) + 1
+        self._shrink()
+
+    def take_due(self, count: int) -> ParkedRows:
+        """Take out the next records that are due; what is not marked then must be given back."""
+        return self.pending(self._window.take_due(self._now_ms(), count))
+
+    def give_back(self, rows: ParkedRows) -> None:
+        """Records were taken out and not delivered."""
+        self._window.add(self.pending(rows))
+
+    def next_due_ms(self) -> int | None:
+        """When the first record in memory is due; None when there is none."""
+        return self._window.next_due_ms
+
+    def mark(self, queue_offsets: Int64s) -> None:
+        """Records are delivered, or will never be."""
+        self._progress.mark(queue_offsets)
+        self.change_count += 1
+
+    def refill(self) -> bool:
+        """Read some more of what is due soon into memory; whether there is more to read."""
+        if not self._reading:
+            now_ms = self._now_ms()
+            if self._horizon_ms >= now_ms + WINDOW_MS // 2:
+                return False
+            if len(self._window) > self._window_count_max // 2:
+                return False  # First those that are there.
+            self._read_from_ms, self._horizon_ms = self._horizon_ms, now_ms + WINDOW_MS
+            self._read_end = self._end
+            self._reading = sorted(
+                (part for part, due_ms in self._earliest_ms.items() if due_ms <= self._horizon_ms),
+                reverse=True,
+            )
+        if self._reading:
+            self._read_part(self._reading.pop())
+        return bool(self._reading)
+
+    def _read_part(self, part: int) -> None:
+        """Read a part of the queue; what was parked since the reading began is there already."""
+        self._earliest_ms.pop(part, None)
+        rows = self._rows_of_part(part)
+        rows = rows.take(rows.due_ms > self._read_from_ms)
+        near = rows.due_ms <= self._horizon_ms
+        self._window.add(rows.take(near & (rows.queue_offsets < self._read_end)))
+        self._remember(rows.take(~near))
+        self._shrink()
+
+    def _rows_of_part(self, part: int) -> ParkedRows:
+        """The records of a part that wait."""
+        end = (part + 1) * SCAN_COUNT
+        begin = max(part * SCAN_COUNT, self._progress.begin)
+        rows = rows_from(self._log, TIMER_QUEUE, begin, end - begin)
+        return self.pending(rows.take(rows.queue_offsets < end))
+
+    def _shrink(self) -> None:
+        """Let go of what is due last when there is too much in memory."""
+        if len(self._window) <= 2 * self._window_count_max:
+            return
+        rows, horizon_ms = self._window.cut(self._window_count_max)
+        if len(rows):
+            self._horizon_ms = horizon_ms
+            self._read_from_ms = min(self._read_from_ms, horizon_ms)
+            self._remember(rows)
+
+    def _remember(self, rows: ParkedRows) -> None:
+        """Keep the earliest time of each part that records lie in."""
+        if not len(rows):
+            return
+        parts, places = np.unique(rows.queue_offsets // SCAN_COUNT, return_inverse=True)
+        earliest = np.full(len(parts), np.iinfo(np.int64).max)
+        np.minimum.at(earliest, places, rows.due_ms)
+        for part, due_ms in zip(parts.tolist(), earliest.tolist(), strict=True):
+            self._earliest_ms[part] = min(due_ms, self._earliest_ms.get(part, due_ms))
+
+    # What is kept across restarts.
+
+    def replay(self, stretch: Stretch) -> None:
+        """Take over what a stretch of the log says was delivered."""
+        self._origins.append(delivered_origins(stretch))
+
+    def keep_topics(self, is_known_topic: Callable[[str], bool]) -> None:  # noqa: ARG002 - a message of a topic that does not stand is dropped when it is due.
+        """All is replayed: see which records of the queue wait, and when each part is due."""
+        origins = np.unique(np.concatenate([np.empty(0, np.int64), *self._origins]))
+        self._origins.clear()
+        mark_origins(self._log, TIMER_QUEUE, self._progress, origins)
+        self._end = self._progress.begin
+        while len(rows := rows_from(self._log, TIMER_QUEUE, self._end, SCAN_COUNT)):
+            self._remember(self.pending(rows))
+            self._end = int(rows.queue_offsets[-1]) + 1
+        self.change_count += 1
+
+    def clear(self) -> None:
+        """Know of nothing delivered."""
+        self._progress = QueueProgress()
+        self._origins.clear()
+
+    def document(self, commit_log_offset: int) -> dict[str, Any]:
+        """Everything as JSON."""
+        progress = self._progress
+        return {
+            "version": _VERSION,
+            "commitLogOffset": commit_log_offset,
+            "queueOffset": progress.begin,
+            "marks": [progress.mark_count, progress.encoded_marks()],
+        }
+
+    def load(self, document: Mapping[str, Any]) -> int:
+        """Take over a document.
+
+        Returns:
+            Its commit-log offset.
+
+        Raises:
+            ValueError: It is none of ours.
+        """
+        if document["version"] != _VERSION:
+            raise ValueError(f"version {document['version']} is not known here")
+        count, encoded = document["marks"]
+        self._progress = QueueProgress.decoded(int(document["queueOffset"]), int(count), encoded)
+        return int(document["commitLogOffset"])
