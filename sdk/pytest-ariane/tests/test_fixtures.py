@@ -1,5 +1,8 @@
 """What the fixtures promise to applications."""
 
+import subprocess
+import sys
+
 import pytest
 
 from ariane_sdk import ClusterClient, Message, Producer, ProducerSettings, PushConsumer, QueueReader
@@ -174,3 +177,10 @@ def test_the_readme_runs_as_it_stands(pytester, request):
     readme = (request.path.parents[1] / "README.md").read_text()
     pytester.makepyfile(readme.split("```python\n")[1].split("```")[0])
     pytester.runpytest_subprocess("-p", "no:asyncio", "-W", "error").assert_outcomes(passed=2)
+
+
+def test_nothing_is_loaded_before_a_test_asks_for_it():
+    heavy = {"grpc", "numpy", "ariane_broker"}
+    asks = f"import sys, pytest_ariane.plugin; print({heavy} & set(sys.modules))"
+    said = subprocess.run((sys.executable, "-c", asks), capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "set()"

@@ -1,7 +1,5 @@
-"""A real broker for the tests of applications; see the fixtures in ``plugin``."""
+"""A real broker for the tests of applications: the fixtures are in ``plugin``.
 
-from pytest_ariane.cluster import InProcessCluster
-from pytest_ariane.faults import Faults
-from pytest_ariane.forward_clock import ForwardClock
-
-__all__ = ["Faults", "ForwardClock", "InProcessCluster"]
+Exports nothing: pytest imports this in every run, and only who asks for a broker is to pay for it.
+For annotations: ``cluster.InProcessCluster``, ``faults.Faults``, ``forward_clock.ForwardClock``.
+"""
