@@ -353,3 +353,15 @@ def test_a_queue_that_the_log_knows_nothing_of_is_a_finding(root):
         ("entries missing", "flights", 0, 21),
         ("leads to no record", "ghost", 0, 21),
     }
+
+
+def test_hosts_are_written_as_they_are_given(tmp_path):
+    config = small_config(store_host=("::1", 10911))
+    with Store.open(tmp_path / "s", config) as store:
+        store.append_block(block_of("flights", [b"x"]), 0, born_host=("192.0.2.7", 4711))
+    (row,) = (
+        json.loads(line)
+        for line in run("dump", tmp_path / "s", "-o", "jsonl").output.splitlines()
+        if line.startswith("{")
+    )
+    assert (row["born_host"], row["store_host"]) == ("192.0.2.7:4711", "[::1]:10911")

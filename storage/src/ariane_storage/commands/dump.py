@@ -10,6 +10,7 @@ from typing import Any, Final
 import click
 
 from ariane_record import decode_record
+from ariane_record.layout import Host
 from ariane_storage.closed_store import ClosedStore
 from ariane_storage.commands.body import body_facts
 from ariane_storage.commands.output import (
@@ -167,12 +168,17 @@ def record_row(record: memoryview) -> dict[str, Any]:
         "system_flag": message.system_flag,
         "flag": message.flag,
         "born_timestamp": message.born_timestamp_ms,
-        "born_host": f"{message.born_host[0]}:{message.born_host[1]}",
+        "born_host": _host_text(message.born_host),
         "store_timestamp": message.store_timestamp_ms,
-        "store_host": f"{message.store_host[0]}:{message.store_host[1]}",
+        "store_host": _host_text(message.store_host),
         "attempts": message.attempts,
         "prepared_transaction_offset": message.half_offset,
     }
     row |= body_facts(message)
     row["properties"] = message.properties
     return row
+
+
+def _host_text(host: Host) -> str:
+    address, port = host
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
