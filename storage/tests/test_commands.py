@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -356,7 +357,7 @@ def test_a_queue_that_the_log_knows_nothing_of_is_a_finding(root):
 
 
 def test_hosts_are_written_as_they_are_given(tmp_path):
-    config = small_config(store_host=("::1", 10911))
+    config = replace(small_config(), store_host=("::1", 10911))
     with Store.open(tmp_path / "s", config) as store:
         store.append_block(block_of("flights", [b"x"]), 0, born_host=("192.0.2.7", 4711))
     (row,) = (
