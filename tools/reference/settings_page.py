@@ -14,6 +14,7 @@ from ariane_sdk import ConsumerSettings, ProducerSettings
 from ariane_servicekit.errors import SettingsError
 from ariane_servicekit.settings import ServiceSettings
 from ariane_servicekit.settings_sources import SettingRow, load_settings, settings_reference
+from ariane_txn_checker import CheckerSettings
 from tools.reference.client_settings import client_settings_table
 from tools.reference.markdown import block, code, made_from, page, table
 
@@ -22,6 +23,7 @@ Settings = type[ServiceSettings]
 SERVICES: Final[tuple[tuple[str, Settings], ...]] = (
     ("Name server", NamesrvSettings),
     ("Broker", BrokerSettings),
+    ("Transaction checker", CheckerSettings),
 )
 """Heading and class of each process that is configured so."""
 
@@ -39,12 +41,14 @@ CONTRADICTIONS: Final[tuple[tuple[Settings, str], ...]] = (
     (BrokerSettings, "--store-path store --message-bytes-max 8388608"),
     (BrokerSettings, "--store-path store --segment-bytes 1048576"),
     (NamesrvSettings, "--listen 9876"),
+    (CheckerSettings, "--check-count-max 3"),
 )
 """Flags that are refused, each for a reason of its own; the page shows the refusals themselves."""
 
 _KINDS: Final = {
     "bool": "true or false",
     "HOST:PORT": "`host:port`",
+    "SecretStr": "text, never shown",
     "HOST:PORT,...": "`host:port,...`",
     "PATH": "path",
     "TEXT": "text",
@@ -111,11 +115,11 @@ def render() -> str:
         own = _rows(settings, lambda name: name not in shared)
         parts += [
             f"## {heading}",
-            f"`python -m ariane_{program}`, or `ariane-{program}`.",
+            f"`python -m ariane_{program.replace('-', '_')}`, or `ariane-{program}`.",
             _settings_table(own, lambda row: row.environment),
         ]
     _, any_settings = SERVICES[0]
-    services = " or ".join(code(settings.service_name.upper()) for _, settings in SERVICES)
+    services = " or ".join(code(_in_environment(settings)) for _, settings in SERVICES)
     return page(
         "# Configuration",
         made_from("the settings classes of the services"),
@@ -139,6 +143,10 @@ def render() -> str:
             for part in (f"### {code(settings.__name__)}", client_settings_table(settings))
         ),
     )
+
+
+def _in_environment(settings: Settings) -> str:
+    return settings.service_name.upper().replace("-", "_")
 
 
 def _shared_names() -> set[str]:

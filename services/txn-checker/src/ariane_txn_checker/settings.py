@@ -27,7 +27,6 @@ class CheckerSettings(ServiceSettings):
     )
     name_servers: AddressList = Field(
         (Address("127.0.0.1", 9876),),
-        min_length=1,
         description="All name servers, host:port,host:port. They say which brokers there are; "
         "every primary is looked after.",
     )
@@ -111,7 +110,9 @@ class CheckerSettings(ServiceSettings):
     )
 
     @model_validator(mode="after")
-    def _one_database(self) -> Self:
+    def _enough_to_begin(self) -> Self:
+        if not self.name_servers:
+            raise ValueError("name_servers must name one at least: they know the brokers")
         if (self.data_path is None) == (self.database_url is None):
             raise ValueError("data_path or database_url must be set, and not both")
         return self
