@@ -137,3 +137,21 @@ async def test_a_log_that_cannot_be_flushed_gets_no_snapshot(store, executor, fi
     monkeypatch.setattr(store, "flush", poisoned)
     await states.save()
     assert file("one").load() is None
+
+
+async def test_the_log_keeps_what_came_after_the_oldest_snapshot(store, file, executor):
+    states = LogStates(store, executor)
+    changing, resting = SeenOffsets(), SeenOffsets("resting")
+    states.keep(changing, file("changing"), "changing.json")
+    states.keep(resting, file("resting"), "resting.json")
+    append(store)
+    await states.restore(lambda topic: True)
+    assert states.needed_from == 0
+    await states.save()
+    saved = store.max_offset
+    assert states.needed_from == saved
+    append(store)
+    assert states.needed_from == saved
+    # Whose state did not change needs nothing of what came since.
+    await states.save()
+    assert states.needed_from == store.max_offset

@@ -85,10 +85,13 @@ class Keeper:
             self.flush()
             schedule.log_flushed_ms = now_ms
 
-    def apply_retention(self, now_ms: int) -> RetentionReport:
+    def apply_retention(self, now_ms: int, keep_from: int | None = None) -> RetentionReport:
         """Delete old segments; see ``Store.apply_retention``."""
         parts = self._parts
         self.flush()
+        safe_end = parts.log.flushed_offset
+        if keep_from is not None:
+            safe_end = min(safe_end, keep_from)
         with self._derived_lock:
             report = delete_old_segments(
                 parts.log,
@@ -96,7 +99,7 @@ class Keeper:
                 parts.clock,
                 parts.config,
                 now_ms=now_ms,
-                safe_end=parts.log.flushed_offset,
+                safe_end=safe_end,
                 before_delete=lambda begin: parts.idle_queues.note(parts.queues, begin),
             )
             refusing = report.disk_ratio >= parts.config.disk_refuse_ratio

@@ -376,7 +376,9 @@ class Store:
         """
         self._keeper.prepare_next_segment()
 
-    def apply_retention(self, now_ms: int | None = None) -> RetentionReport:
+    def apply_retention(
+        self, now_ms: int | None = None, *, keep_from: int | None = None
+    ) -> RetentionReport:
         """Flush, delete old segments and what leads to them, and see how full the disk is.
 
         A disk above the refusing ratio stops appends until a later call finds it below.
@@ -384,11 +386,15 @@ class Store:
         Views that readers hold stay valid. Runs beside the loop, but consume queues change: call it
         between two steps of the loop, or on it.
 
+        Args:
+            now_ms: The time; that of the clock unless given.
+            keep_from: Nothing at or behind this commit-log offset is deleted, however old.
+
         Raises:
             StorePoisoned: The disk failed.
         """
         now = self._parts.clock.now_ms() if now_ms is None else now_ms
-        return self._keeper.apply_retention(now)
+        return self._keeper.apply_retention(now, keep_from)
 
     def delete_queues(self, topic: str) -> int:
         """Delete all queues of a topic; its records stay in the log until they are too old.

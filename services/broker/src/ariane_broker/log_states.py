@@ -142,7 +142,13 @@ class LogStates:
         self._executor = executor
         self._kept: list[KeptState] = []
         self._restored = False
+        self._saved_end: int | None = None
         self._lock = asyncio.Lock()
+
+    @property
+    def needed_from(self) -> int | None:
+        """Commit-log offset of the oldest snapshot: the log must not lack what came after it."""
+        return self._saved_end
 
     def keep(self, state: LogState, file: StateFile, file_name: str) -> None:
         """Keep one more; before anything is restored.
@@ -180,6 +186,8 @@ class LogStates:
                 return
             changed = [kept for kept in self._kept if kept.state.change_count != kept.saved]
             if not changed:
+                # Nothing that concerns them came since their own.
+                self._saved_end = self._log.max_offset
                 return
             counts = [kept.state.change_count for kept in changed]
             end = self._log.max_offset
@@ -188,11 +196,14 @@ class LogStates:
             if await loop.run_in_executor(self._executor, self._save, changed, documents):
                 for kept, count in zip(changed, counts, strict=True):
                     kept.saved = count
+                # Nothing that concerns the others came since their own.
+                self._saved_end = end
 
     def _restore(self) -> None:
         """Blocks: reads files and log."""
         log = self._log
         begins = [self._load(kept) for kept in self._kept]
+        self._saved_end = min(begins, default=None)
         first, end = min(begins, default=log.max_offset), log.max_offset
         for stretch in log.stretches(first):
             for kept, begin in zip(self._kept, begins, strict=True):

@@ -34,6 +34,7 @@ class OwnedStore:
         """
         self._open_store = open_store
         self._append_refusal = ""
+        self._needed_from: list[Callable[[], int | None]] = []
         self._store: Store | None = None
 
     def open(self, host: Host) -> None:
@@ -173,8 +174,19 @@ class OwnedStore:
         self._append_refusal = ""
 
     def apply_retention(self) -> RetentionReport:
-        """Delete what is old enough; on the loop."""
-        return self._opened.apply_retention()
+        """Delete what is old enough and no longer needed; on the loop."""
+        floors = [
+            floor for floor in (needed() for needed in self._needed_from) if floor is not None
+        ]
+        return self._opened.apply_retention(keep_from=min(floors, default=None))
+
+    def keep_needed(self, needed_from: Callable[[], int | None]) -> None:
+        """Have retention delete nothing that somebody needs.
+
+        Args:
+            needed_from: Says from which commit-log offset on; None when nothing is needed.
+        """
+        self._needed_from.append(needed_from)
 
     @property
     def store_host(self) -> Host:

@@ -81,6 +81,7 @@ def storing_room(outside: Outside) -> StoringRoom:
         stream_count_max=settings.producer_streams_max,
     )
     log_states = LogStates(store, threads.state)
+    store.keep_needed(lambda: log_states.needed_from)
     snapshot = StoreFiles(settings.store_path).config / "producerSequences.json"
     log_states.keep(sequences, StateFile(snapshot, outside.disk), "config/producerSequences.json")
     return StoringRoom(

@@ -79,8 +79,15 @@ def transacting_room(
         is_draining=lambda: messaging.append_records.draining,
     )
     ends = TransactionEnds(log, table, state.topics.find, now_ms=clock.now_ms)
+    store.keep_needed(lambda: table.needed_from)
     upkeep = TransactionUpkeep(
-        store, table, ends, now_ms=clock.now_ms, retention_ms=settings.retention_hours * 3_600_000
+        store,
+        table,
+        ends,
+        now_ms=clock.now_ms,
+        retention_ms=settings.retention_hours * 3_600_000,
+        is_pressed=lambda: storing.keeping.disk_used_ratio >= settings.disk_force_ratio,
+        segment_bytes=settings.segment_bytes,
     )
     return TransactingRoom(
         half_send=half_send,

@@ -207,6 +207,7 @@ class TransactionEnds:
             if anew is not None:
                 self._table.stored(anew)
                 count += 1
+        self.settle()
         return count
 
     def _commit(self, half: HalfMessage, fields: RecordFields) -> Decision:

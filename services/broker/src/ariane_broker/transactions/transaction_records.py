@@ -30,6 +30,7 @@ IMMUNITY_PROPERTY: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 
 CHECK_COUNT_PROPERTY: Final = "TRANSACTION_CHECK_TIMES"
 FIRST_STORED_PROPERTY: Final = "TRAN_FIRST_STORED_MS"
+PARKED_PROPERTY: Final = "TRAN_PARKED"
 OUTCOME_PROPERTY: Final = "TRAN_OUTCOME"
 COMMITTED_AT_PROPERTY: Final = "TRAN_COMMITTED_AT"
 
@@ -136,19 +137,24 @@ def half_message_of(
         store_timestamp_ms=first_stored_ms or store_timestamp_ms,
         immunity_ms=None if immunity_s is None else immunity_s * 1000,
         keys=fields.keys,
+        parked=PARKED_PROPERTY in properties,
     )
 
 
 def carried_forward(fields: RecordFields, half: HalfMessage) -> RecordFields:
     """A half message as it is stored anew, before its first record becomes too old."""
     properties = fields.properties | {FIRST_STORED_PROPERTY: str(half.store_timestamp_ms)}
+    if half.parked:
+        # The copy that says so is older still, and goes.
+        properties[PARKED_PROPERTY] = "true"
     return replace(fields, topic=HALF_TOPIC, properties=properties)
 
 
 def committed_message(fields: RecordFields, half: HalfMessage) -> RecordFields:
     """The message that becomes visible: the half message in its real topic."""
     properties = dict(fields.properties)
-    properties.pop(FIRST_STORED_PROPERTY, None)
+    for name in (FIRST_STORED_PROPERTY, PARKED_PROPERTY):
+        properties.pop(name, None)
     flag = fields.system_flag & ~TRANSACTION_MASK | SystemFlag.TRANSACTION_COMMIT
     return replace(
         fields,

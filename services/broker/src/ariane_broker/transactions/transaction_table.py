@@ -67,6 +67,12 @@ class TransactionTable:
         """Half messages without an outcome."""
         return len(self._pending)
 
+    @property
+    def needed_from(self) -> int | None:
+        """Commit-log offset of the oldest half message without an outcome; None without any."""
+        oldest = next(iter(self._pending.values()), None)
+        return None if oldest is None else oldest.commit_log_offset
+
     def find(self, transaction_id: str) -> HalfMessage | None:
         """A half message without an outcome, or None."""
         return self._pending.get(transaction_id)
@@ -95,7 +101,11 @@ class TransactionTable:
         if before is not None:
             del self._ids[before.queue_offset]
             self._owed[before.queue_offset] = before
-            half = replace(half, parked=before.parked, store_timestamp_ms=before.store_timestamp_ms)
+            half = replace(
+                half,
+                parked=half.parked or before.parked,
+                store_timestamp_ms=before.store_timestamp_ms,
+            )
         self._pending[half.transaction_id] = half
         self._ids[half.queue_offset] = half.transaction_id
         self.change_count += 1

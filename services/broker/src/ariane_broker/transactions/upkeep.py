@@ -1,4 +1,8 @@
-"""What transactions need besides calls: op records that are owed, half messages that grow old."""
+"""What transactions need besides calls: op records that are owed, half messages that grow old.
+
+Retention deletes nothing behind the oldest half message without an outcome. So that one of them
+does not keep the whole log, it is stored anew at the end when it grows old.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,11 @@ _log = get_logger(__name__)
 
 class AgeingLog(Protocol):
     """What is asked of the store."""
+
+    @property
+    def max_offset(self) -> int:
+        """Next commit-log offset to be written."""
+        ...
 
     @property
     def min_offset(self) -> int:
@@ -36,6 +45,8 @@ class TransactionUpkeep:
         *,
         now_ms: Callable[[], int],
         retention_ms: float,
+        is_pressed: Callable[[], bool],
+        segment_bytes: int,
     ) -> None:
         """Take the parts.
 
@@ -46,12 +57,16 @@ class TransactionUpkeep:
             now_ms: Milliseconds since the epoch.
             retention_ms: How long the log is kept. A half message is stored anew when half of it
                 has passed.
+            is_pressed: Whether segments would have to go however young, for lack of space.
+            segment_bytes: Length of a segment of the log.
         """
         self._log = log
         self._table = table
         self._ends = ends
         self._now_ms = now_ms
         self._retention_ms = retention_ms
+        self._is_pressed = is_pressed
+        self._segment_bytes = segment_bytes
 
     async def turn(self) -> None:
         """Write what is owed, and store anew what grows old."""
@@ -66,6 +81,8 @@ class TransactionUpkeep:
         if not self._table.pending_count:
             return
         old = self._log.offset_before(round(self._now_ms() - self._retention_ms / 2))
+        if self._is_pressed():
+            old = max(old, self._log.max_offset - self._segment_bytes)
         count = self._ends.carry_forward(old)
         if count:
             _log.info("half_messages_carried_forward", count=count)
