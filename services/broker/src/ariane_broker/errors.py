@@ -8,7 +8,8 @@ here, so that its text and the values in its metadata are the same wherever it c
     |                           topic_not_writable, topic_not_readable, queue_not_found,
     |                           message_type_mismatch
     +-- by message              message_too_large, message_illegal, block_corrupted,
-    |                           flush_unconfirmed, message_not_found, delivery_time_too_late
+    |                           flush_unconfirmed, message_not_found, delivery_time_too_late,
+    |                           message_delivered
     +-- by producer sequence    sequence_gap, sequence_passed, producer_fenced
     +-- by group or client      group_name_illegal, group_not_found, group_exists, group_disabled,
     |                           client_id_taken, client_not_attached, subscription_conflict,
@@ -198,6 +199,15 @@ def message_not_found(message_id: str) -> ServiceError:
         ErrorReason.ERROR_REASON_MESSAGE_NOT_FOUND,
         f"no message has the id {message_id!r} here",
         {"message_id": message_id},
+    )
+
+
+def message_delivered(unique_id: str) -> ServiceError:
+    """A delayed message cannot be taken back: it was delivered."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_RECEIPT_HANDLE_EXPIRED,
+        f"message {unique_id!r} was delivered already",
+        {"unique_id": unique_id},
     )
 
 

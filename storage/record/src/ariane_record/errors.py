@@ -12,6 +12,7 @@
         +-- IllegalMessageId  a text that is no message id
         +-- IllegalName       a topic or group name outside the rules
         +-- IllegalProperty   a property or key that the format cannot carry
+        +-- RecallHandleIllegal  a text that names no delayed message
         +-- RecordTooLarge    body, topic or properties beyond what a record can hold
 """
 
@@ -77,6 +78,10 @@ class IllegalName(RecordError, ValueError):
 
 class IllegalProperty(RecordError, ValueError):
     """A property or key that the format cannot carry."""
+
+
+class RecallHandleIllegal(RecordError, ValueError):
+    """A text that names no delayed message."""
 
 
 class RecordTooLarge(RecordError, ValueError):

@@ -365,7 +365,7 @@ class RecallMessageRequest(_message.Message):
     topic: _builtins.str
     """The topic it was sent to."""
     recall_handle: _builtins.str
-    """From its SentMessage."""
+    """From its SentMessage; whoever packs batches makes it himself (docs/formats.md)."""
     def __init__(
         self,
         *,

@@ -80,7 +80,8 @@ class SendServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RecallMessage(self, request, context):
-        """Takes back a delayed message that was not delivered yet.
+        """Takes back a message with a delivery time that was not delivered yet. Doing so again changes
+        nothing. Messages of a delay level cannot be taken back.
         Errors: MESSAGE_NOT_FOUND, RECEIPT_HANDLE_EXPIRED when it was delivered.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -49,7 +49,8 @@ class SendServiceStub:
     Errors: as AppendRecords, for the call.
     """
     RecallMessage: _grpc.UnaryUnaryMultiCallable[_send_service_pb2.RecallMessageRequest, _send_service_pb2.RecallMessageResponse]
-    """Takes back a delayed message that was not delivered yet.
+    """Takes back a message with a delivery time that was not delivered yet. Doing so again changes
+    nothing. Messages of a delay level cannot be taken back.
     Errors: MESSAGE_NOT_FOUND, RECEIPT_HANDLE_EXPIRED when it was delivered.
     """
 
@@ -74,7 +75,8 @@ class SendServiceAsyncStub(SendServiceStub):
     Errors: as AppendRecords, for the call.
     """
     RecallMessage: _aio.UnaryUnaryMultiCallable[_send_service_pb2.RecallMessageRequest, _send_service_pb2.RecallMessageResponse]  # type: ignore[assignment]
-    """Takes back a delayed message that was not delivered yet.
+    """Takes back a message with a delivery time that was not delivered yet. Doing so again changes
+    nothing. Messages of a delay level cannot be taken back.
     Errors: MESSAGE_NOT_FOUND, RECEIPT_HANDLE_EXPIRED when it was delivered.
     """
 
@@ -114,7 +116,8 @@ class SendServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _send_service_pb2.RecallMessageRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_send_service_pb2.RecallMessageResponse, _abc.Awaitable[_send_service_pb2.RecallMessageResponse]]:
-        """Takes back a delayed message that was not delivered yet.
+        """Takes back a message with a delivery time that was not delivered yet. Doing so again changes
+        nothing. Messages of a delay level cannot be taken back.
         Errors: MESSAGE_NOT_FOUND, RECEIPT_HANDLE_EXPIRED when it was delivered.
         """
 

@@ -131,7 +131,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_TRANSACTION_NOT_FOUND: _ErrorReason.ValueType  # 101
     """No half message is known by this id. NOT_FOUND."""
     ERROR_REASON_RECEIPT_HANDLE_EXPIRED: _ErrorReason.ValueType  # 102
-    """The receipt handle is stale or was settled; `receipt_handle`. FAILED_PRECONDITION."""
+    """The receipt handle is stale or was settled; `receipt_handle`. Of a recall: the message was
+    delivered; `unique_id`. FAILED_PRECONDITION.
+    """
     ERROR_REASON_BROKER_NAME_TAKEN: _ErrorReason.ValueType  # 120
     """Another live broker bears this name and id; `cluster`, `broker`, `address`. ALREADY_EXISTS."""
     ERROR_REASON_BROKER_NOT_REGISTERED: _ErrorReason.ValueType  # 121
@@ -306,7 +308,9 @@ ERROR_REASON_TRANSACTION_DECIDED: ErrorReason.ValueType  # 100
 ERROR_REASON_TRANSACTION_NOT_FOUND: ErrorReason.ValueType  # 101
 """No half message is known by this id. NOT_FOUND."""
 ERROR_REASON_RECEIPT_HANDLE_EXPIRED: ErrorReason.ValueType  # 102
-"""The receipt handle is stale or was settled; `receipt_handle`. FAILED_PRECONDITION."""
+"""The receipt handle is stale or was settled; `receipt_handle`. Of a recall: the message was
+delivered; `unique_id`. FAILED_PRECONDITION.
+"""
 ERROR_REASON_BROKER_NAME_TAKEN: ErrorReason.ValueType  # 120
 """Another live broker bears this name and id; `cluster`, `broker`, `address`. ALREADY_EXISTS."""
 ERROR_REASON_BROKER_NOT_REGISTERED: ErrorReason.ValueType  # 121

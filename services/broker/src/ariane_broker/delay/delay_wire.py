@@ -33,11 +33,17 @@ def delay_of(messages: Sequence[Message]) -> Delay | None:
         raise message_illegal(0, "it has a delay level, and a delivery time")
     if not timed:
         return DelayLevel(level) if level else None
-    times = [
-        # Rounded up: a message is not delivered early.
-        milliseconds_of(message.delivery_time, f"messages[{position}].delivery_time")
-        + bool(message.delivery_time.nanos % _NANOS_OF_MS)
-        for position, message in enumerate(messages)
-    ]
+    times = [delivery_time_ms(message, position) for position, message in enumerate(messages)]
+    return DeliveryTimes(np.array(times, np.int64))
+
+
+def delivery_time_ms(message: Message, position: int) -> int:
+    """When a message is to be delivered, rounded up: it is not delivered early.
+
+    Raises:
+        ServiceError: FIELD_INVALID.
+    """
+    field = f"messages[{position}].delivery_time"
+    time_ms = milliseconds_of(message.delivery_time, field)
     # A time that has passed is as good as any other that has.
-    return DeliveryTimes(np.maximum(np.array(times, np.int64), 1))
+    return max(1, time_ms + bool(message.delivery_time.nanos % _NANOS_OF_MS))

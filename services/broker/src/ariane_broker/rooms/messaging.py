@@ -10,6 +10,7 @@ from typing import Final
 
 from ariane_broker.append import AppendRecords, AppendWatch
 from ariane_broker.broker_drain import BrokerDrain
+from ariane_broker.delay.recall import Recall
 from ariane_broker.errors import STORAGE_RULES
 from ariane_broker.message_query import MessageQuery
 from ariane_broker.plain_send import SendMessages
@@ -44,6 +45,7 @@ class MessagingRoom:
     query: MessageQuery
     drain: BrokerDrain
     topics_for_send: TopicsForSend
+    recall: Recall
 
 
 def messaging_room(
@@ -108,4 +110,13 @@ def messaging_room(
         ),
         drain=BrokerDrain(append_records, naming.announcement, naming.registration.announce),
         topics_for_send=topics_for_send,
+        recall=Recall(
+            store,
+            store,
+            store,
+            delaying.timer_queue,
+            broker_name=settings.broker_name,
+            is_draining=lambda: append_records.draining,
+            wait_flushed=storing.group_flush.wait if settings.flush_mode == "sync" else None,
+        ),
     )

@@ -83,6 +83,7 @@ def rpc_services(
             messaging.append_records,
             messaging.send_messages,
             transacting.half_send,
+            messaging.recall,
             broker_name=broker_name,
             store_host=lambda: storing.store.store_host,
         ),

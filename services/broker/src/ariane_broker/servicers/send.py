@@ -1,5 +1,5 @@
 """``SendService``: takes messages."""
-# ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
+# ruff: noqa: N802 - methods and their arguments are named by the contract.
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.broker.v1.send_service_pb2_grpc import SendServiceServicer
 from ariane.common.v1.message_pb2 import StoredPosition
 from ariane_broker.append import AppendRecords
+from ariane_broker.delay.delay_wire import delivery_time_ms
+from ariane_broker.delay.recall import Recall
 from ariane_broker.peer_address import peer_host, peer_text
 from ariane_broker.plain_send import PlainSent, SendMessages
 from ariane_broker.record_wire import LEVELS, append_response, batches_of, sequence_of
@@ -19,7 +21,8 @@ from ariane_broker.transactions.half_send import HalfSend, are_half_messages
 from ariane_broker.wire_time import time_of
 from ariane_record.layout import Host
 from ariane_record.message_id import encode_offset_message_id
-from ariane_servicekit import feature_not_available, field_invalid
+from ariane_record.recall_handle import RecallHandle
+from ariane_servicekit import field_invalid
 
 
 class SendServicer(SendServiceServicer):
@@ -30,6 +33,7 @@ class SendServicer(SendServiceServicer):
         append_records: AppendRecords,
         send_messages: SendMessages,
         half_send: HalfSend,
+        recall: Recall,
         *,
         broker_name: str,
         store_host: Callable[[], Host],
@@ -40,12 +44,14 @@ class SendServicer(SendServiceServicer):
             append_records: For packed batches.
             send_messages: For plain messages.
             half_send: For half messages.
+            recall: Takes delayed messages back.
             broker_name: As it stands in answers.
             store_host: As it stands in message ids, once the store is open.
         """
         self._append_records = append_records
         self._send_messages = send_messages
         self._half_send = half_send
+        self._recall = recall
         self._broker_name = broker_name
         self._store_host = store_host
 
@@ -72,7 +78,7 @@ class SendServicer(SendServiceServicer):
             sequence_of(request.sequence) if request.HasField("sequence") else None,
         )
         return send_pb.SendMessagesResponse(
-            messages=self._sent_messages(sent, peer_text(peer)),
+            messages=self._sent_messages(sent, request, peer_text(peer)),
             acknowledged_level=LEVELS[sent.level],
             duplicate=sent.duplicate,
         )
@@ -80,8 +86,11 @@ class SendServicer(SendServiceServicer):
     async def RecallMessage(
         self, request: send_pb.RecallMessageRequest, context: aio.ServicerContext[Any, Any]
     ) -> send_pb.RecallMessageResponse:
-        """Refuse: nothing is delayed yet."""
-        raise feature_not_available("recalling a delayed message")
+        """Take a delayed message back."""
+        unique_id = await self._recall.recall(
+            request.topic, request.recall_handle, peer_host(context.peer())
+        )
+        return send_pb.RecallMessageResponse(unique_id=unique_id)
 
     async def _send_half(
         self, request: send_pb.SendMessagesRequest, queue_id: int | None, peer: str
@@ -115,7 +124,9 @@ class SendServicer(SendServiceServicer):
             duplicate=sent.duplicate,
         )
 
-    def _sent_messages(self, sent: PlainSent, producer_address: str) -> list[send_pb.SentMessage]:
+    def _sent_messages(
+        self, sent: PlainSent, request: send_pb.SendMessagesRequest, producer_address: str
+    ) -> list[send_pb.SentMessage]:
         appended = sent.appended
         store_time = time_of(appended.store_timestamp_ms)
         offsets = appended.commit_log_offsets.tolist()
@@ -132,8 +143,19 @@ class SendServicer(SendServiceServicer):
                     producer_address=producer_address,
                     message_id=encode_offset_message_id(store_host, offset),
                 ),
+                recall_handle=self._recall_handle(request, position, unique_id),
             )
             for position, (unique_id, offset) in enumerate(
                 zip(sent.unique_ids, offsets, strict=True)
             )
         ]
+
+    def _recall_handle(
+        self, request: send_pb.SendMessagesRequest, position: int, unique_id: str
+    ) -> str:
+        """What takes a message back; nothing for one that has no delivery time."""
+        message = request.messages[position]
+        if not message.HasField("delivery_time"):
+            return ""
+        time_ms = delivery_time_ms(message, position)
+        return RecallHandle(request.topic, self._broker_name, time_ms, unique_id).encode()

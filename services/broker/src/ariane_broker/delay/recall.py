@@ -1,0 +1,156 @@
+"""Taking a delayed message back before it is delivered.
+
+A note in the timer topic takes the message out, as its delivery would: whichever of the two comes
+first in the log holds. The note has RocketMQ's shape, so that a broker of theirs heeds it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Final, Protocol
+
+import numpy as np
+
+from ariane_broker.delay.delayed_append import AppendLog
+from ariane_broker.delay.parked_queue import ParkedLog, rows_from
+from ariane_broker.delay.timer_queue import TIMER_QUEUE, TimerQueue
+from ariane_broker.errors import broker_draining, message_delivered, message_not_found
+from ariane_record import PropertyName, RecordFields, encode_block
+from ariane_record.errors import RecallHandleIllegal
+from ariane_record.layout import Host
+from ariane_record.recall_handle import RecallHandle, decode_recall_handle
+from ariane_servicekit.errors import field_invalid
+
+_COPIES_MAX: Final = 64
+"""Records of one unique id that are looked at: parked again, sent twice, notes."""
+
+_NOTE_BODY: Final = b"recalled"
+"""RocketMQ's client refuses messages without a body."""
+
+
+class FoundRecords(Protocol):
+    """What is asked of the store."""
+
+    def query_by_key(
+        self, topic: str, key: str, *, begin_ms: int, end_ms: int, max_count: int
+    ) -> list[RecordFields]:
+        """Messages by key or unique id, newest first."""
+        ...
+
+
+class Recall:
+    """Takes delayed messages back."""
+
+    def __init__(
+        self,
+        found: FoundRecords,
+        parked: ParkedLog,
+        log: AppendLog,
+        timer: TimerQueue,
+        *,
+        broker_name: str,
+        is_draining: Callable[[], bool],
+        wait_flushed: Callable[[int], Awaitable[None]] | None,
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            found: Finds parked records.
+            parked: Says where they end.
+            log: Where notes go.
+            timer: Knows which records wait.
+            broker_name: As it stands in handles.
+            is_draining: Whether the broker takes nothing more.
+            wait_flushed: Waits for a commit-log offset to be on the disk; None when nobody does.
+        """
+        self._found = found
+        self._parked = parked
+        self._log = log
+        self._timer = timer
+        self._broker_name = broker_name
+        self._is_draining = is_draining
+        self._wait_flushed = wait_flushed
+
+    async def recall(self, topic: str, handle: str, born_host: Host) -> str:
+        """Take a message back; doing so again changes nothing.
+
+        Args:
+            topic: The topic that it was sent to.
+            handle: From the answer to its send.
+            born_host: Who asks.
+
+        Returns:
+            Its unique id.
+
+        Raises:
+            ServiceError: FIELD_INVALID for a handle that is none, or of another topic or broker;
+                MESSAGE_NOT_FOUND when no such message was parked; RECEIPT_HANDLE_EXPIRED when it
+                was delivered.
+        """
+        if self._is_draining():
+            raise broker_draining()
+        named = self._named(topic, handle)
+        records = self._records(named)
+        messages = [record for record in records if not _is_note(record)]
+        waiting = [record for record in messages if self._timer.is_pending(record.queue_offset)]
+        ends = [self._take_out(record, named, born_host) for record in waiting]
+        if ends and self._wait_flushed is not None:
+            await self._wait_flushed(max(ends))
+        if waiting or len(messages) < len(records):
+            return named.unique_id
+        if messages:
+            raise message_delivered(named.unique_id)
+        raise message_not_found(named.unique_id)
+
+    def _named(self, topic: str, handle: str) -> RecallHandle:
+        try:
+            named = decode_recall_handle(handle)
+        except RecallHandleIllegal as error:
+            raise field_invalid("recall_handle", str(error)) from error
+        if named.topic != topic:
+            raise field_invalid("topic", f"must be that of the handle, {named.topic!r}", topic)
+        if named.broker_name != self._broker_name:
+            rule = f"is of broker {named.broker_name!r}, and this is {self._broker_name!r}"
+            raise field_invalid("recall_handle", rule)
+        return named
+
+    def _records(self, named: RecallHandle) -> list[RecordFields]:
+        """All that the timer topic has of a message: itself, its copies, notes."""
+        records = self._found.query_by_key(
+            TIMER_QUEUE.topic, named.unique_id, begin_ms=0, end_ms=1 << 62, max_count=_COPIES_MAX
+        )
+        said = {
+            PropertyName.REAL_TOPIC: named.topic,
+            PropertyName.UNIQUE_ID: named.unique_id,
+            PropertyName.DELIVERY_TIME_MS: str(named.delivery_time_ms),
+        }
+        return [record for record in records if said.items() <= record.properties.items()]
+
+    def _take_out(self, record: RecordFields, named: RecallHandle, born_host: Host) -> int:
+        """Note that a record is taken out; where the note ends."""
+        kept = (
+            PropertyName.REAL_TOPIC,
+            PropertyName.REAL_QUEUE_ID,
+            PropertyName.DELIVERY_TIME_MS,
+            PropertyName.TIMER_OUT_MS,
+        )
+        properties = {name: record.properties[name] for name in kept if name in record.properties}
+        properties[PropertyName.RECALLED_KEY] = f"{named.topic}+{named.unique_id}"
+        properties[PropertyName.UNIQUE_ID] = named.unique_id
+        note = RecordFields(
+            topic=TIMER_QUEUE.topic,
+            body=_NOTE_BODY,
+            properties=properties,
+            born_timestamp_ms=record.born_timestamp_ms,
+            half_offset=int(rows_from(self._parked, TIMER_QUEUE, record.queue_offset, 1).ends[0]),
+        )
+        times_ms = np.array([named.delivery_time_ms], np.int64)
+        block = replace(encode_block(TIMER_QUEUE.topic, [note]), delivery_times_ms=times_ms)
+        appended = self._log.append_block(block, TIMER_QUEUE.queue_id, born_host=born_host)
+        self._timer.mark(np.array([record.queue_offset, int(appended.first_queue_offset)]))
+        return appended.next_commit_log_offset
+
+
+def _is_note(record: RecordFields) -> bool:
+    return PropertyName.RECALLED_KEY in record.properties

@@ -1,0 +1,54 @@
+"""What takes a delayed message back: a text that its producer can make himself, as in RocketMQ.
+
+::
+
+    base64url("v1 <topic> <broker> <delivery time in ms> <unique id>")
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import Final, NamedTuple
+
+from ariane_record.errors import RecallHandleIllegal
+
+_VERSION: Final = "v1"
+_WORDS: Final = 5
+_HANDLE_LENGTH_MAX: Final = 2048
+
+
+class RecallHandle(NamedTuple):
+    """Names a delayed message.
+
+    Attributes:
+        topic: The topic that it was sent to.
+        broker_name: The broker that keeps it.
+        delivery_time_ms: When it is due, milliseconds since the epoch.
+        unique_id: The id that its producer gave it.
+    """
+
+    topic: str
+    broker_name: str
+    delivery_time_ms: int
+    unique_id: str
+
+    def encode(self) -> str:
+        """The handle as text."""
+        return urlsafe_b64encode(" ".join((_VERSION, *map(str, self))).encode()).decode()
+
+
+def decode_recall_handle(handle: str) -> RecallHandle:
+    """What a handle says.
+
+    Raises:
+        RecallHandleIllegal: It is no handle.
+    """
+    if len(handle) > _HANDLE_LENGTH_MAX:
+        raise RecallHandleIllegal("no recall handle: it is too long")
+    try:
+        said = urlsafe_b64decode(handle).decode().split(" ")
+    except ValueError as error:
+        raise RecallHandleIllegal(f"no recall handle: {error}") from error
+    if len(said) != _WORDS or said[0] != _VERSION or not said[3].isdecimal():
+        raise RecallHandleIllegal("no recall handle, or of a version that is not known here")
+    return RecallHandle(said[1], said[2], int(said[3]), said[4])
