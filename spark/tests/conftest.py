@@ -186,6 +186,7 @@ def connect(cluster: MemoryCluster) -> Callable[[ReadOptions], MemoryCluster]:
 def spark(tmp_path_factory):
     """One JVM for the whole run: two tasks at a time, each tried up to four times."""
     folder = tmp_path_factory.mktemp("spark")
+    (folder / "tmp").mkdir()
     spark = session(
         "tests",
         master="local[2,4]",
@@ -194,7 +195,10 @@ def spark(tmp_path_factory):
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.sql.shuffle.partitions": "2",
             # Tests are over before optimised code would pay.
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.driver.extraJavaOptions": (
+                "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+                f" -Djava.io.tmpdir={folder / 'tmp'}"  # Spark leaves folders there.
+            ),
             # Not UTC, so that a time zone that slips in anywhere is seen.
             "spark.sql.session.timeZone": "America/New_York",
         },
