@@ -180,16 +180,19 @@ class ServiceProcess:
 
 
 class LocalCluster:
-    """Name servers and brokers on 127.0.0.1, on ports that the system chooses.
+    """Name servers, brokers and transaction checkers on 127.0.0.1, by default on any free ports.
 
-    Leaving the block stops brokers, then name servers, in order. When this process dies without
-    leaving it, the children stop all the same (see ``launcher``).
+    Leaving the block stops checkers, then brokers, then name servers, in order. When this process
+    dies without leaving it, the children stop all the same (see ``launcher``).
 
     Args:
-        data_path: Folder for everything: ``broker-a/`` and so on, ``namesrv-0/``, ``logs/``.
+        data_path: Folder for everything: ``broker-a/`` and so on, ``namesrv-0/``,
+            ``txn-checker/``, ``logs/``.
         brokers: How many brokers: broker-a, broker-b and so on.
         name_servers: How many name servers.
         name_server_port: Of the first name server, the others take the next ones; 0: any.
+        checkers: How many transaction checkers; they share one SQLite file.
+        checker_port: Of the first checker, the others take the next ones; 0: any.
         flush_mode: Of the brokers: ``async`` or ``sync``.
         extra_broker_args: Further flags for each broker.
     """
@@ -201,6 +204,8 @@ class LocalCluster:
         brokers: int = 1,
         name_servers: int = 1,
         name_server_port: int = 0,
+        checkers: int = 0,
+        checker_port: int = 0,
         flush_mode: str = "async",
         extra_broker_args: Sequence[str] = (),
     ) -> None:
@@ -215,6 +220,10 @@ class LocalCluster:
             for number in range(name_servers)
         ]
         self.brokers: list[ServiceProcess] = []
+        self.checkers: list[ServiceProcess] = []
+        self._checker_ports = [
+            checker_port + number if checker_port else 0 for number in range(checkers)
+        ]
         self._broker_names = [f"broker-{letter}" for letter in string.ascii_lowercase[:brokers]]
         self._broker_flags = ("--flush-mode", flush_mode, *extra_broker_args)
         self._thread: _LoopThread | None = None
@@ -227,7 +236,7 @@ class LocalCluster:
     @property
     def processes(self) -> Sequence[ServiceProcess]:
         """All processes in the order in which they are stopped."""
-        return (*self.brokers, *self.name_server_processes)
+        return (*self.checkers, *self.brokers, *self.name_server_processes)
 
     async def start(self) -> None:
         """Start all and wait until all are ready; stops what it started when one fails.
@@ -239,14 +248,17 @@ class LocalCluster:
             await _all(process.start() for process in self.name_server_processes)
             # Only now the name servers' ports are known.
             self.brokers = [self._broker(name) for name in self._broker_names]
-            await _all(broker.start() for broker in self.brokers)
+            self.checkers = [
+                self._checker(number, port) for number, port in enumerate(self._checker_ports)
+            ]
+            await _all(process.start() for process in (*self.brokers, *self.checkers))
         except BaseException:
             await self.stop()
             raise
 
     async def stop(self) -> dict[str, int]:
         """Stop all that run, in order; return the exit statuses by name. Repeating is harmless."""
-        for group in (self.brokers, self.name_server_processes):
+        for group in (self.checkers, self.brokers, self.name_server_processes):
             await _all(process.stop() for process in group if process.running)
         ended = ((process.name, process) for process in self.processes if process.started)
         return {name: process.exit_status or 0 for name, process in ended}
@@ -308,6 +320,17 @@ class LocalCluster:
             *("--name-servers", self.name_servers),
             *("--broker-name", name, "--cluster-name", CLUSTER_NAME),
             *self._broker_flags,
+        )
+
+    def _checker(self, number: int, port: int) -> ServiceProcess:
+        name = f"txn-checker-{number}"
+        log_path = self.data_path / "logs" / f"{name}.log"
+        arguments = (
+            *("--name-servers", self.name_servers),
+            *("--data-path", str(self.data_path / "txn-checker")),
+        )
+        return ServiceProcess(
+            name, "ariane_txn_checker", arguments, log_path, Address("127.0.0.1", port)
         )
 
     def _process(

@@ -15,6 +15,11 @@ DEFAULT_NAME_SERVERS = "127.0.0.1:9876"
 
 NAME_SERVERS_VARIABLE = "ARIANE_NAME_SERVERS"
 
+DEFAULT_CHECKER = "127.0.0.1:9880"
+"""Where its transaction checker listens."""
+
+CHECKER_VARIABLE = "ARIANE_TXN_CHECKER"
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Result = TypeVar("_Result")
 
@@ -29,6 +34,20 @@ def name_servers_option(command: _Command) -> _Command:
         show_envvar=True,
         metavar="HOST:PORT,...",
         help="Where to ask for the cluster.",
+    )
+    return option(command)
+
+
+def checker_option(command: _Command) -> _Command:
+    """Give a command the option ``--checker`` and the argument `checker`."""
+    option = click.option(
+        "--checker",
+        default=DEFAULT_CHECKER,
+        envvar=CHECKER_VARIABLE,
+        show_default=True,
+        show_envvar=True,
+        metavar="HOST:PORT",
+        help="Any transaction checker; all of one database answer alike.",
     )
     return option(command)
 

@@ -13,7 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ariane_admin.connection import DEFAULT_NAME_SERVERS, NAME_SERVERS_VARIABLE
+from ariane_admin.connection import (
+    CHECKER_VARIABLE,
+    DEFAULT_CHECKER,
+    DEFAULT_NAME_SERVERS,
+    NAME_SERVERS_VARIABLE,
+)
 
 _PYTHON_EXAMPLE = """{python} -c '
 from ariane_sdk.sync import Message, Producer
@@ -27,6 +32,9 @@ class DevGuide:
     """A cluster that runs."""
 
     name_servers: str
+    checker: str
+    """Where the transaction checker is."""
+
     services: tuple[tuple[str, str, int], ...]
     """Name, address and process id."""
 
@@ -45,6 +53,8 @@ class DevGuide:
             if self.name_servers == DEFAULT_NAME_SERVERS
             else [f"export {NAME_SERVERS_VARIABLE}={self.name_servers}"]
         )
+        if self.checker != DEFAULT_CHECKER:
+            first.append(f"export {CHECKER_VARIABLE}={self.checker}")
         return [
             *first,
             f"{ariane} topic create hello",
@@ -74,6 +84,7 @@ class DevGuide:
         return {
             "event": "ready",
             "name_servers": self.name_servers,
+            "checker": self.checker,
             "services": [
                 {"name": name, "address": address, "pid": pid}
                 for name, address, pid in self.services

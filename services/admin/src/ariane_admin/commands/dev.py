@@ -20,6 +20,8 @@ from ariane_servicekit.processes import LocalCluster, ServiceProcess
 
 _BROKERS_MAX = 26
 _PORT_MAX = 65_535
+_NAME_SERVER_PORT = 9876
+_CHECKER_PORT = 9880
 
 _ERROR_CHARACTERS_MAX = 600
 """Of a longer error, which has the end of a log in it, begin and end are shown."""
@@ -51,7 +53,7 @@ _BROKER_FLAGS = (
 @click.option(
     "--name-server-port",
     type=click.IntRange(0, _PORT_MAX),
-    default=9876,
+    default=_NAME_SERVER_PORT,
     show_default=True,
     help="Port of the name server; 0 takes any that is free.",
 )
@@ -65,7 +67,7 @@ def dev(
     exit_after_ready: bool,
     output: Output,
 ) -> None:
-    """Run a name server and brokers on this machine until Ctrl-C.
+    """Run a name server, brokers and a transaction checker on this machine until Ctrl-C.
 
     \b
     Examples:
@@ -79,6 +81,9 @@ def dev(
                     store_path,
                     brokers=brokers,
                     name_server_port=name_server_port,
+                    checkers=1,
+                    # Beside a second cluster the usual port is taken.
+                    checker_port=_CHECKER_PORT if name_server_port == _NAME_SERVER_PORT else 0,
                     extra_broker_args=_BROKER_FLAGS,
                 ),
                 output,
@@ -108,6 +113,7 @@ async def _run(
     try:
         guide = DevGuide(
             name_servers=cluster.name_servers,
+            checker=cluster.checkers[0].address,
             services=tuple((each.name, each.address, each.pid) for each in cluster.processes),
             store_path=cluster.data_path,
             temporary=temporary,

@@ -32,7 +32,7 @@ from ariane.transaction.v1.checked_transaction_service_pb2_grpc import (
 )
 from ariane_admin.cluster_doors import CALL_SECONDS_MAX, PAGE_SIZE, answer_of
 from ariane_admin.confirmation import confirm, yes_option
-from ariane_admin.connection import run_async
+from ariane_admin.connection import checker_option, run_async
 from ariane_admin.output import Output, Row, output_option
 from ariane_admin.times import moment_text
 
@@ -41,33 +41,15 @@ if TYPE_CHECKING:
         CheckedTransactionServiceAsyncStub,
     )
 
-DEFAULT_CHECKER: Final = "127.0.0.1:9880"
-CHECKER_VARIABLE: Final = "ARIANE_TXN_CHECKER"
-
 _COLUMNS: Final = ("transaction_id", "topic", "group", "broker", "state", "checks", "stored")
 _CHECK_COLUMNS: Final = ("check", "asked", "answer", "client_id", "failure_reason")
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 _EntryT = TypeVar("_EntryT")
 
 
 class _PagedRequest(Protocol):
     page_size: int
     page_token: str
-
-
-def checker_option(command: _Command) -> _Command:
-    """Give a command the option ``--checker`` and the argument `checker`."""
-    option = click.option(
-        "--checker",
-        default=DEFAULT_CHECKER,
-        envvar=CHECKER_VARIABLE,
-        show_default=True,
-        show_envvar=True,
-        metavar="HOST:PORT",
-        help="Any transaction checker; all of one database answer alike.",
-    )
-    return option(command)
 
 
 @click.group()
