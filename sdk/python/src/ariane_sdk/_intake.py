@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 from ariane_record.errors import RecordError
 from ariane_sdk._body_packing import BodyPacking
 from ariane_sdk._clock import Clock
+from ariane_sdk._delay import AT_ONCE, check_delay, delay_kind, is_delayed
 from ariane_sdk._latency import BrokerLatencies
 from ariane_sdk._limits import (
     check_body_size,
@@ -43,11 +44,13 @@ class Share(NamedTuple):
         lane: Their topic.
         queue: Their queue, or nothing when any will do.
         positions: Which of the messages.
+        delay_kind: Their kind of delay.
     """
 
     lane: TopicLane
     queue: MessageQueue | None
     positions: list[int]
+    delay_kind: int
 
 
 class Travel(NamedTuple):
@@ -208,7 +211,7 @@ class Intake:
         queue = None
         if message.message_group or wish is not NO_WISH:
             queue = lane.pinned_queue(message, wish)
-        batch = self._open_batch(lane, queue, len(message.body))
+        batch = self._open_batch(lane, queue, len(message.body), delay_kind(message))
         body, system_flag = message.body, 0
         if len(body) >= self._packing.size_bytes_min:
             body, system_flag = self._packing.packed(body)
@@ -237,17 +240,23 @@ class Intake:
             self._tags_seen.add(checked_tag(message.tag))
         if message.properties:
             check_property_names(message)
+        if is_delayed(message):
+            check_delay(message)
         if isinstance(message.keys, str):
             raise MessageIllegal(f"keys {message.keys!r}: a tuple of texts is expected, not a text")
 
     def _open_batch(
-        self, lane: TopicLane, queue: MessageQueue | None, body_bytes: int
+        self, lane: TopicLane, queue: MessageQueue | None, body_bytes: int, kind: int
     ) -> SendBatch:
         """The batch that takes a message of this size for this queue.
 
         It is up to the caller to have it travel once it has its first message.
         """
-        batch = lane.open_unpinned if queue is None else lane.open_pinned.get(queue)
+        batch: SendBatch | None
+        if kind != AT_ONCE:
+            batch = lane.open_delayed.get((queue, kind))
+        else:
+            batch = lane.open_unpinned if queue is None else lane.open_pinned.get(queue)
         if batch is not None and self._fits(batch, body_bytes):
             return batch
         batch = SendBatch(
@@ -255,8 +264,11 @@ class Intake:
             choose_other=lane.next_queue if queue is None else None,
             body_bytes_max=self._settings.body_bytes_max,
             sequenced=self._settings.idempotent,
+            delay_kind=kind,
         )
-        if queue is None:
+        if kind != AT_ONCE:
+            lane.open_delayed[queue, kind] = batch
+        elif queue is None:
             lane.open_unpinned = batch
         else:
             lane.open_pinned[queue] = batch
@@ -287,7 +299,7 @@ class Intake:
                 await self._route_wait.wait_for(lane, grouped=topic in grouped)
             except ArianeError as error:
                 refused[topic] = error
-        shares: dict[str | MessageQueue, Share] = {}
+        shares: dict[tuple[str | MessageQueue, int], Share] = {}
         for position, message in enumerate(messages):
             topic = message.topic
             queue = None
@@ -301,10 +313,11 @@ class Intake:
                 except ArianeError as error:
                     outcomes[position] = error
                     continue
-            key = queue or topic
+            kind = delay_kind(message)
+            key = (queue or topic, kind)
             share = shares.get(key)
             if share is None:
-                share = shares[key] = Share(lane, queue, [])
+                share = shares[key] = Share(lane, queue, [], kind)
             share.positions.append(position)
         return list(shares.values())
 
@@ -316,7 +329,7 @@ class Intake:
         travels: list[Travel],
     ) -> None:
         """Encode messages that share a queue; calls leave while later ones are still encoded."""
-        lane, queue, positions = share
+        lane, queue, positions, kind = share
         batch: SendBatch | None = None
         now_ms = self._clock.now_ms()
         for position in positions:
@@ -326,7 +339,7 @@ class Intake:
                 if batch is None or not self._fits(batch, len(message.body)):
                     # A batch is full: let it leave, and let others have their turn.
                     await self._yield_for_room()
-                    batch = self._open_batch(lane, queue, len(message.body))
+                    batch = self._open_batch(lane, queue, len(message.body), kind)
                     travels.append(Travel(batch, batch.next_place, []))
                 body, system_flag = message.body, 0
                 if len(body) >= self._packing.size_bytes_min:

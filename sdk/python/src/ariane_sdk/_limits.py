@@ -51,6 +51,7 @@ RESERVED_PROPERTIES: Final = frozenset(
         "TIMER_DELAY_MS",
         "TIMER_DELAY_SEC",
         "TIMER_DELIVER_MS",
+        "TIMER_DEL_UNIQKEY",
         "TIMER_OUT_MS",
         "TRACE_ON",
         "TRANSACTION_CHECK_TIMES",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from functools import partial
 from itertools import repeat
@@ -48,6 +48,10 @@ class Message:
         message_group: Messages of one group stay in order; nothing means no order.
         properties: The application's own pairs of non-empty text.
         flag: Free for the application, 32 bits, signed.
+        deliver_at: When consumers get it, with a time zone; a time that has passed means now. No
+            more than one of this and the next two, and none with a message group.
+        delay: How long after sending consumers get it.
+        delay_level: The same by the broker's table: 1 (1 s) to 18 (2 h); 0 for at once.
     """
 
     topic: str
@@ -57,6 +61,9 @@ class Message:
     message_group: str = ""
     properties: Mapping[str, str] = field(default_factory=dict)
     flag: int = 0
+    deliver_at: datetime | None = None
+    delay: timedelta | None = None
+    delay_level: int = 0
 
 
 @dataclass(slots=True)
@@ -85,6 +92,9 @@ class SendResult(NamedTuple):
         store_timestamp_ms: When it was stored, by the broker's clock.
         broker_address: The broker, "host:port".
         duplicate: Whether an earlier try had stored it, whose answer was lost.
+        recall_handle: Takes it back before it is delivered (``Producer.recall``): of a message with
+            ``deliver_at`` or ``delay``. Of a delayed message the offsets are those of the place
+            where it waits.
     """
 
     message_queue: MessageQueue
@@ -95,6 +105,7 @@ class SendResult(NamedTuple):
     store_timestamp_ms: int
     broker_address: str
     duplicate: bool = False
+    recall_handle: str = ""
 
     @property
     def message_id(self) -> str:
@@ -120,6 +131,7 @@ def send_results(
     store_timestamp_ms: int,
     broker_address: str,
     duplicate: bool,
+    recall_handles: Iterable[str] | None = None,
 ) -> list[SendResult]:
     """The results of all messages of one stored batch, in their order."""
     columns = zip(
@@ -131,6 +143,7 @@ def send_results(
         repeat(store_timestamp_ms),
         repeat(broker_address),
         repeat(duplicate),
+        repeat("") if recall_handles is None else recall_handles,
     )
     return list(map(_new_send_result, columns))
 

@@ -19,6 +19,7 @@ from ariane_sdk._limits import checked_group
 from ariane_sdk._message import Message, MessageQueue, ReceivedMessage, SendResult
 from ariane_sdk._name_servers import parse_addresses
 from ariane_sdk._own_address import own_ip
+from ariane_sdk._recall_calls import RecallCalls
 from ariane_sdk._reply_inbox import ReplyInbox
 from ariane_sdk._request_reply import Requests, reply_to
 from ariane_sdk._route import Route
@@ -102,6 +103,7 @@ class Producer(TransactionalSends):
         self._intake: Intake
         self._unique_ids: UniqueIdGenerator
         self._columns_intake: ColumnsIntake | None = None
+        self._recall_calls: RecallCalls
         self._reply_inbox: ReplyInbox
         self._requests: Requests
         self._telemetry: Telemetry | None = None
@@ -165,6 +167,9 @@ class Producer(TransactionalSends):
             self._reply_inbox,
             clock=self._clock,
             new_unique_id=self._unique_ids.next_id,
+        )
+        self._recall_calls = RecallCalls(
+            session.connections, session.routes, settings=self._settings, clock=self._clock
         )
         self._transaction_calls = TransactionCalls(
             session.connections,
@@ -329,6 +334,25 @@ class Producer(TransactionalSends):
         if len(results) < len(outcomes):
             raise BatchSendError(outcomes)
         return results
+
+    async def recall(self, recall_handle: str) -> bool:
+        """Take a delayed message back before it is delivered; doing so again changes nothing.
+
+        Args:
+            recall_handle: From the result of its send, in this process or another. Messages with
+                ``deliver_at`` or ``delay`` have one.
+
+        Returns:
+            Whether the message will not be delivered; otherwise it was, or is being so.
+
+        Raises:
+            IllegalArgument: The handle is none.
+            MessageNotFound: The broker has never had such a message, or does not any more.
+            CallError: It could not be asked, and nobody knows.
+        """
+        if not self._accepting:
+            self._refuse()
+        return await self._recall_calls.recall(recall_handle)
 
     async def request(self, message: Message, *, timeout_s: float) -> ReceivedMessage:
         """Send a message, and wait for the reply of whoever consumes it.

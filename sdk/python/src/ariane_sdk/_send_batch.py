@@ -13,7 +13,9 @@ from ariane.broker.v1.send_service_pb2 import AppendBatch, AppendResult
 from ariane_record import BlockEncoder, RecordBlock
 from ariane_record.layout import PROPERTIES_BYTES_MAX, ByteBuffer
 from ariane_record.producer_sequence import stored_sequence, with_sequence
+from ariane_record.recall_handle import RecallHandle
 from ariane_record.withdrawal import take_back
+from ariane_sdk._delay import AT_ONCE, AT_TIMES, delivery_time_ms
 from ariane_sdk._journey import Journey
 from ariane_sdk._message import (
     AcknowledgedLevel,
@@ -29,6 +31,7 @@ RECORD_OVERHEAD_BYTES_MAX: Final = 1024 + PROPERTIES_BYTES_MAX
 """What a record may have beside its body: header, topic, properties."""
 
 KEY_HASH_BYTES: Final = 4
+DELIVERY_TIME_BYTES: Final = 8
 COLUMN_BYTES: Final = 4 + 4 + 1 + KEY_HASH_BYTES
 """Columns of one record beside its keys: size, tag code, number of keys, hash of the unique id."""
 
@@ -54,6 +57,8 @@ class SendBatch:
     __slots__ = (
         "_block",
         "_choose_other",
+        "_delay_kind",
+        "_delivery_times_ms",
         "_done",
         "_encoder",
         "_futures",
@@ -76,6 +81,7 @@ class SendBatch:
         choose_other: Callable[[Callable[[str], bool]], MessageQueue] | None,
         body_bytes_max: int,
         sequenced: bool,
+        delay_kind: int = AT_ONCE,
     ) -> None:
         """Open it.
 
@@ -85,6 +91,7 @@ class SendBatch:
                 welcomes; nothing for a pinned batch.
             body_bytes_max: Bytes that one body may have; the batch takes at least one such.
             sequenced: Whether its journey gets a sequence before each travel.
+            delay_kind: Of all its messages (``_delay``).
         """
         self.topic = queue.topic
         self.queue = queue
@@ -103,6 +110,8 @@ class SendBatch:
         self._key_bytes = 0
         self._unique_ids: list[str] = []
         self._withdrawn: list[int] = []
+        self._delay_kind = delay_kind
+        self._delivery_times_ms: list[int] = []
         self._futures: list[asyncio.Future[SendResult] | None] = []
         self._done: asyncio.Future[None] | None = None
 
@@ -176,6 +185,9 @@ class SendBatch:
         )
         if message.keys:
             self._key_bytes += KEY_HASH_BYTES * len(message.keys)
+        if self._delay_kind == AT_TIMES:
+            self._key_bytes += DELIVERY_TIME_BYTES
+            self._delivery_times_ms.append(delivery_time_ms(message, born_timestamp_ms))
         self._unique_ids.append(unique_id)
         self._futures.append(future)
         return size
@@ -197,6 +209,8 @@ class SendBatch:
             return 0
         del self._futures[position]
         del self._unique_ids[position]
+        if self._delivery_times_ms:
+            del self._delivery_times_ms[position]
         # Places count what was withdrawn too: those of the others stay as they are.
         place = position
         for withdrawn in self._withdrawn:
@@ -227,6 +241,10 @@ class SendBatch:
         wire.records_crc32 = block.crc32
         if block.record_crcs is not None:
             wire.record_crc32s = block.record_crcs.astype("<u4", copy=False).tobytes()
+        if self._delay_kind > AT_ONCE:
+            wire.delay_level = self._delay_kind
+        elif self._delivery_times_ms:
+            wire.delivery_times_ms = np.array(self._delivery_times_ms, "<i8").tobytes()
         wire.records = bytes(block.records)
 
     def _sealed(self) -> RecordBlock:
@@ -281,12 +299,23 @@ class SendBatch:
             store_timestamp_ms=timestamp_ms(result.store_time),
             broker_address=broker_address,
             duplicate=result.duplicate,
+            recall_handles=self._recall_handles(),
         )
         self.outcomes = results
         for future, send_result in zip(self._futures, results, strict=True):
             if future is not None and not future.done():
                 future.set_result(send_result)
         self._finish()
+
+    def _recall_handles(self) -> list[str] | None:
+        """What takes back each of its messages."""
+        if not self._delivery_times_ms:
+            return None
+        broker_name = self.queue.broker_name
+        return [
+            RecallHandle(self.topic, broker_name, time_ms, unique_id).encode()
+            for time_ms, unique_id in zip(self._delivery_times_ms, self._unique_ids, strict=True)
+        ]
 
     def fail(self, cause: CallError) -> None:
         """Tell everybody that it was not acknowledged.

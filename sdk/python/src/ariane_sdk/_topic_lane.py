@@ -55,6 +55,7 @@ class TopicLane:
         route: Where its queues are; nothing until a name server has told.
         open_unpinned: The batch of the messages for no particular queue.
         open_pinned: The batches of those for a particular queue.
+        open_delayed: The batches of delayed messages, by queue (or none) and kind of delay.
         parked: Messages that wait for the route.
         parked_groups: Messages of message groups that wait for the order of queues.
         route_task: Asks for the route.
@@ -68,6 +69,7 @@ class TopicLane:
         "_latencies",
         "_sticky",
         "_sticky_first",
+        "open_delayed",
         "open_pinned",
         "open_unpinned",
         "order_task",
@@ -94,6 +96,7 @@ class TopicLane:
         self.route: Route | None = None
         self.open_unpinned: SendBatch | None = None
         self.open_pinned: dict[MessageQueue, SendBatch] = {}
+        self.open_delayed: dict[tuple[MessageQueue | None, int], SendBatch] = {}
         self.parked: list[ParkedMessage] = []
         self.parked_groups: list[ParkedMessage] = []
         self.route_task: asyncio.Task[None] | None = None

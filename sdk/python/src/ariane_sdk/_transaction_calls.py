@@ -19,6 +19,7 @@ from ariane.common.v1 import message_pb2
 from ariane_sdk._broker_calls import answer_of
 from ariane_sdk._clock import Clock
 from ariane_sdk._connections import Connections
+from ariane_sdk._delay import is_delayed
 from ariane_sdk._intake import Intake
 from ariane_sdk._limits import (
     check_body_size,
@@ -33,7 +34,13 @@ from ariane_sdk._settings import ProducerSettings
 from ariane_sdk._status import ROUTING_REASONS
 from ariane_sdk._topic_lane import QueueWish
 from ariane_sdk._transaction import HalfMessage, TransactionOutcome
-from ariane_sdk.errors import CallError, IllegalArgument, SendError, ServiceUnavailable
+from ariane_sdk.errors import (
+    CallError,
+    IllegalArgument,
+    MessageIllegal,
+    SendError,
+    ServiceUnavailable,
+)
 
 IMMUNITY_PROPERTY: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 
@@ -244,6 +251,8 @@ class TransactionCalls:
     def _to_wire(self, message: Message, immunity_s: int | None) -> message_pb2.Message:
         checked_topic(message.topic)
         check_property_names(message)
+        if is_delayed(message):
+            raise MessageIllegal("a half message cannot be delayed")
         if message.tag:
             checked_tag(message.tag)
         body = bytes(message.body)

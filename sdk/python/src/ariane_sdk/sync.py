@@ -140,6 +140,7 @@ class Producer(ClosingClient[_producer.Producer]):
 
     send = blocking(_producer.Producer.send)
     send_one_way = blocking(_producer.Producer.send_one_way)
+    recall = blocking(_producer.Producer.recall)
     request = blocking(_producer.Producer.request)
     reply = blocking(_producer.Producer.reply)
     send_batch = blocking(_producer.Producer.send_batch)

@@ -1,0 +1,61 @@
+"""When a message is to be delivered, as its sender says it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from ariane_sdk._message import Message
+from ariane_sdk.errors import MessageIllegal
+
+AT_ONCE: Final = 0
+AT_TIMES: Final = -1
+"""Beside delay levels, of which 1 is the first: a batch is of one kind."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+def is_delayed(message: Message) -> bool:
+    """Whether a message is to be delivered later."""
+    return (
+        message.deliver_at is not None
+        or message.delay is not None
+        or message.delay_level != AT_ONCE
+    )
+
+
+def check_delay(message: Message) -> None:
+    """Refuse a delay that cannot be.
+
+    Raises:
+        MessageIllegal: Says why.
+    """
+    ways = (message.deliver_at is not None) + (message.delay is not None)
+    if ways + (message.delay_level != AT_ONCE) > 1:
+        raise MessageIllegal("a message has one of deliver_at, delay and delay_level")
+    if message.delay_level < AT_ONCE:
+        raise MessageIllegal(f"delay level {message.delay_level}: 1 is the first")
+    if message.message_group:
+        raise MessageIllegal("a message of a message group stays in order: it cannot be delayed")
+    if message.deliver_at is not None and message.deliver_at.tzinfo is None:
+        raise MessageIllegal(f"{message.deliver_at!r} has no time zone")
+
+
+def delay_kind(message: Message) -> int:
+    """Which batches a message may be in: a delay level, or one of the two constants."""
+    return message.delay_level or (AT_TIMES if is_delayed(message) else AT_ONCE)
+
+
+def delivery_time_ms(message: Message, now_ms: int) -> int:
+    """When a message with a time is due, rounded up, in milliseconds since the epoch.
+
+    Args:
+        message: The message.
+        now_ms: When its delay begins.
+    """
+    if message.delay is not None:
+        return max(1, now_ms - (-message.delay // _MILLISECOND))
+    if message.deliver_at is None:
+        raise AssertionError("a message of another kind")
+    return max(1, -((_EPOCH - message.deliver_at) // _MILLISECOND))

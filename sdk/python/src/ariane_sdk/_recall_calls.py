@@ -1,0 +1,84 @@
+"""Taking delayed messages back: a call to the broker that keeps the message."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ariane.broker.v1.send_service_pb2 import RecallMessageRequest
+from ariane_record.errors import RecallHandleIllegal
+from ariane_record.recall_handle import RecallHandle, decode_recall_handle
+from ariane_sdk._broker_calls import answer_of
+from ariane_sdk._clock import Clock
+from ariane_sdk._connections import Connections
+from ariane_sdk._routes import Routes
+from ariane_sdk._settings import ProducerSettings
+from ariane_sdk.errors import CallError, IllegalArgument, ServiceUnavailable
+
+DELIVERED_REASON: Final = "RECEIPT_HANDLE_EXPIRED"
+
+
+class RecallCalls:
+    """Takes messages back."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        routes: Routes,
+        *,
+        settings: ProducerSettings,
+        clock: Clock,
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            connections: Where channels come from.
+            routes: Where brokers are.
+            settings: How long a call may take, and all of them.
+            clock: Paces repeats.
+        """
+        self._connections = connections
+        self._routes = routes
+        self._settings = settings
+        self._clock = clock
+
+    async def recall(self, handle: str) -> bool:
+        """Take a message back, and repeat that while it may help: it may be said twice.
+
+        Returns:
+            Whether it will not be delivered; otherwise it was.
+
+        Raises:
+            IllegalArgument: The handle is none.
+            CallError: As ``Producer.recall``.
+        """
+        try:
+            named = decode_recall_handle(handle)
+        except RecallHandleIllegal as error:
+            raise IllegalArgument(str(error)) from error
+        deadline_s = self._clock.monotonic_s() + self._settings.send_timeout_s
+        delay_s = self._settings.repeat_delay_s_min
+        while True:
+            try:
+                await self._call(named, handle)
+            except CallError as error:
+                if error.reason == DELIVERED_REASON:
+                    return False
+                left_s = deadline_s - self._clock.monotonic_s()
+                if left_s <= 0 or not (error.retriable or error.outcome_unknown):
+                    raise
+                await self._clock.sleep(min(max(delay_s, error.retry_after_s), left_s))
+                delay_s = min(delay_s * 2, self._settings.repeat_delay_s_max)
+            else:
+                return True
+
+    async def _call(self, named: RecallHandle, handle: str) -> None:
+        broker = (await self._routes.get_for_send(named.topic)).broker(named.broker_name)
+        if broker is None or not broker.primary_address:
+            raise ServiceUnavailable(
+                f"broker {named.broker_name} does not carry {named.topic!r} now", retriable=True
+            )
+        request = RecallMessageRequest(topic=named.topic, recall_handle=handle)
+        call = self._connections.send(broker.primary_address).RecallMessage(
+            request, timeout=self._settings.call_timeout_s
+        )
+        await answer_of(call, f"broker {named.broker_name} at {broker.primary_address}")

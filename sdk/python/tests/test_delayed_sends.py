@@ -1,0 +1,164 @@
+"""Delayed messages against a real broker: times, spans, levels, taking back."""
+
+import asyncio
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from ariane_record.recall_handle import RecallHandle, decode_recall_handle
+from ariane_sdk import ClusterClient, Message, Producer, ProducerSettings, QueueReader
+from ariane_sdk import sync as ariane_sync
+from ariane_sdk._delay import delivery_time_ms
+from ariane_sdk.errors import (
+    ArianeError,
+    BatchSendError,
+    IllegalArgument,
+    MessageIllegal,
+    MessageNotFound,
+)
+
+
+@pytest.fixture
+async def topic(cluster):
+    name = f"orders-{uuid.uuid4().hex[:8]}"
+    async with ClusterClient(cluster.name_servers) as client:
+        await client.create_topic(name, queue_count=2)
+    return name
+
+
+@pytest.fixture
+async def arrived(cluster, topic):
+    """The messages of the topic, once there are so many, in the order of their storing."""
+
+    async def wait(count, topic=topic):
+        async with QueueReader(cluster.name_servers) as reader, asyncio.timeout(15):
+            while True:
+                found = []
+                for queue, (begin, end) in (await reader.bounds(topic)).items():
+                    async for columns in reader.read_range(queue, begin, end):
+                        found += map(columns.message, range(len(columns)))
+                if len(found) >= count:
+                    return sorted(found, key=lambda message: message.store_timestamp_ms)
+                await asyncio.sleep(0.05)
+
+    return wait
+
+
+@pytest.fixture(params=[True, False], ids=["idempotent", "repeating"])
+async def producer(cluster, request):
+    settings = ProducerSettings(idempotent=request.param)
+    async with Producer(cluster.name_servers, settings=settings) as producer:
+        yield producer
+
+
+def now():
+    return datetime.now(UTC)
+
+
+async def test_each_way_to_say_it(producer, topic, arrived):
+    begin = now()
+    results = await asyncio.gather(
+        producer.send(Message(topic, b"level", delay_level=1, tag="x")),
+        producer.send(Message(topic, b"span", delay=timedelta(milliseconds=500))),
+        producer.send(Message(topic, b"time", deliver_at=begin + timedelta(milliseconds=200))),
+        producer.send(Message(topic, b"at once", keys=("k",))),
+        producer.send(Message(topic, b"past", deliver_at=begin - timedelta(days=9))),
+    )
+    found = await arrived(5)
+    assert {message.body for message in found[:2]} == {b"at once", b"past"}
+    assert [message.body for message in found[2:]] == [b"time", b"span", b"level"]
+    ids = {message.body: message.unique_id for message in found}
+    bodies = (b"level", b"span", b"time", b"at once", b"past")
+    assert [result.unique_id for result in results] == [ids[body] for body in bodies]
+    assert [bool(result.recall_handle) for result in results] == [False, True, True, False, True]
+    late = found[2].store_timestamp_ms - begin.timestamp() * 1000 - 200
+    assert 0 <= late < 1000
+
+
+async def test_batches_of_all_kinds_at_once(producer, topic, arrived):
+    messages = []
+    for number in range(300):
+        delay = (None, timedelta(milliseconds=number), timedelta(0))[number % 3]
+        messages.append(Message(topic, b"%d" % number, delay=delay))
+    messages += [Message(topic, b"l%d" % number, delay_level=1) for number in range(50)]
+    results = await producer.send_batch(messages)
+    found = await arrived(350)
+    assert sorted(message.body for message in found) == sorted(m.body for m in messages)
+    ids = {message.unique_id: message.body for message in found}
+    assert [ids[result.unique_id] for result in results] == [m.body for m in messages]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"delay": timedelta(1), "delay_level": 1},
+        {"delay": timedelta(1), "deliver_at": datetime(2100, 1, 1, tzinfo=UTC)},
+        {"delay_level": -1},
+        {"delay": timedelta(1), "message_group": "g"},
+        {"deliver_at": datetime(2100, 1, 1)},  # noqa: DTZ001 - the point of it.
+    ],
+)
+async def test_delays_that_cannot_be(producer, topic, fields):
+    with pytest.raises(MessageIllegal):
+        await producer.send(Message(topic, b"a", **fields))
+    with pytest.raises(BatchSendError):
+        await producer.send_batch([Message(topic, b"a", **fields)])
+
+
+async def test_too_far_ahead_is_told(producer, topic):
+    with pytest.raises(ArianeError, match="40 days") as raised:
+        await producer.send(Message(topic, b"a", delay=timedelta(days=41)))
+    assert raised.value.reason == "DELIVERY_TIME_TOO_LATE"
+    assert not raised.value.outcome_unknown
+
+
+async def test_a_recalled_message_does_not_come(producer, topic, arrived):
+    soon = timedelta(milliseconds=900)
+    gone, _ = await producer.send_batch(
+        [Message(topic, b"gone", delay=soon), Message(topic, b"kept", delay=soon)]
+    )
+    assert await producer.recall(gone.recall_handle)
+    assert await producer.recall(gone.recall_handle)
+    assert [message.body for message in await arrived(1)] == [b"kept"]
+    await asyncio.sleep(0.2)
+    assert len(await arrived(1)) == 1
+
+
+async def test_a_recall_that_comes_too_late_says_so(producer, topic, arrived):
+    result = await producer.send(Message(topic, b"a", delay=timedelta(0)))
+    await arrived(1)
+    assert not await producer.recall(result.recall_handle)
+
+
+async def test_handles_that_name_nothing(producer, topic):
+    with pytest.raises(IllegalArgument):
+        await producer.recall("nothing")
+    result = await producer.send(Message(topic, b"a", delay=timedelta(minutes=5)))
+    named = decode_recall_handle(result.recall_handle)
+    with pytest.raises(MessageNotFound):
+        await producer.recall(RecallHandle(*named[:3], "other").encode())
+
+
+def test_the_sync_twin(cluster):
+    topic = f"orders-{uuid.uuid4().hex[:8]}"
+    with ariane_sync.ClusterClient(cluster.name_servers) as client:
+        client.create_topic(topic, queue_count=1)
+    with ariane_sync.Producer(cluster.name_servers) as producer:
+        result = producer.send(Message(topic, b"a", delay=timedelta(minutes=5)))
+        assert producer.recall(result.recall_handle)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"deliver_at": datetime(1970, 1, 1, 0, 0, 1, 1, tzinfo=UTC)}, 1001),
+        ({"deliver_at": datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)}, 1000),
+        ({"deliver_at": datetime(1969, 1, 1, tzinfo=UTC)}, 1),
+        ({"delay": timedelta(microseconds=1)}, 5001),
+        ({"delay": timedelta(milliseconds=7)}, 5007),
+        ({"delay": timedelta(days=-900)}, 1),
+    ],
+)
+def test_times_are_rounded_up(fields, expected):
+    assert delivery_time_ms(Message("orders", b"", **fields), 5000) == expected
