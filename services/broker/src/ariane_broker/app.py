@@ -89,6 +89,7 @@ def compose_from(outside: Outside) -> BrokerLife:
         log_states=storing.log_states,
         loops=(
             delaying.delivery_loop.loop,
+            delaying.aged_records.loop,
             Loop(
                 "expire-clients",
                 forget_silent_clients,

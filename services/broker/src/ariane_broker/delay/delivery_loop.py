@@ -11,15 +11,9 @@ from ariane_broker.delay.delivery import Delivery
 from ariane_broker.delay.level_queues import LevelQueues
 from ariane_broker.delay.parked_queue import ParkedRows
 from ariane_broker.delay.reparking import Reparking
-from ariane_broker.delay.timer_queue import TimerQueue
+from ariane_broker.delay.timer_queue import SLICE_BYTES, SLICE_COUNT, TimerQueue
 from ariane_servicekit import Clock, Loop, get_logger
 from ariane_storage.errors import StoreFull, StorePoisoned
-
-SLICE_COUNT: Final = 256
-"""Messages that are delivered in one go: some milliseconds of the loop."""
-
-SLICE_BYTES: Final = 4 << 20
-"""Bytes of them, however few they are."""
 
 TIME_MS_MIN: Final = 1_000_000_000_000
 """An entry with less, the year 2001, has no time but the hash of a tag, or is a note."""

@@ -19,7 +19,13 @@ import numpy as np
 
 from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.delay.delivered_origins import delivered_origins
-from ariane_broker.delay.parked_queue import ParkedLog, ParkedRows, mark_origins, rows_from
+from ariane_broker.delay.parked_queue import (
+    ParkedLog,
+    ParkedRows,
+    mark_origins,
+    needed_from,
+    rows_from,
+)
 from ariane_broker.delay.queue_progress import QueueProgress
 from ariane_record.names import DELAY_TOPIC
 from ariane_storage.fields import Int64s
@@ -77,6 +83,15 @@ class LevelQueues:
             for level, progress in self._progress.items()
         ]
         return min((int(rows.due_ms[0]) for rows in queues if len(rows)), default=None)
+
+    @property
+    def needed_from(self) -> int | None:
+        """The commit-log offset of the oldest record that waits; None when none does."""
+        found = (
+            needed_from(self._log, queue_of(level), progress.begin)
+            for level, progress in self._progress.items()
+        )
+        return min((place for place in found if place is not None), default=None)
 
     @property
     def levels(self) -> range:

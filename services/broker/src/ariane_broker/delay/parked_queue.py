@@ -116,3 +116,9 @@ def mark_origins(log: ParkedLog, queue: QueueKey, progress: QueueProgress, origi
         places[places == len(origins)] = 0
         progress.mark(rows.queue_offsets[origins[places] == rows.ends])
         queue_offset = int(rows.queue_offsets[-1]) + 1
+
+
+def needed_from(log: ParkedLog, queue: QueueKey, begin: int) -> int | None:
+    """The commit-log offset of the oldest record of a queue that waits; None when none does."""
+    rows = rows_from(log, queue, begin, 1)
+    return int(rows.commit_log_offsets[0]) if len(rows) and rows.sizes[0] else None

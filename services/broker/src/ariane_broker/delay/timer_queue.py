@@ -28,6 +28,7 @@ from ariane_broker.delay.parked_queue import (
     ParkedLog,
     ParkedRows,
     mark_origins,
+    needed_from,
     rows_from,
 )
 from ariane_broker.delay.queue_progress import QueueProgress
@@ -38,6 +39,12 @@ from ariane_storage.scan import Stretch
 
 FILE_NAME: Final = "config/timerProgress.json"
 TIMER_QUEUE: Final = QueueKey(TIMER_TOPIC, 0)
+
+SLICE_COUNT: Final = 256
+"""Messages that are moved in one go: some milliseconds of the loop."""
+
+SLICE_BYTES: Final = 4 << 20
+"""Bytes of them, however few they are."""
 
 WINDOW_MS: Final = 60_000
 WINDOW_COUNT_MAX: Final = 1 << 19
@@ -90,6 +97,11 @@ class TimerQueue:
         return self._progress.begin
 
     @property
+    def needed_from(self) -> int | None:
+        """The commit-log offset of the oldest record that waits; None when none does."""
+        return needed_from(self._log, TIMER_QUEUE, self._progress.begin)
+
+    @property
     def window_count(self) -> int:
         """Records in memory."""
         return len(self._window)
@@ -101,6 +113,22 @@ class TimerQueue:
     def pending(self, rows: ParkedRows) -> ParkedRows:
         """Those of some records that wait."""
         return rows.take(self._progress.pending(rows.queue_offsets))
+
+    def waiting_long(self, queue_offset: int, count: int) -> tuple[int, ParkedRows]:
+        """Records that wait and are not due soon.
+
+        Args:
+            queue_offset: Where to start.
+            count: How many entries to look at.
+
+        Returns:
+            The queue offset behind the last one that was looked at, 0 when there is none; and them.
+        """
+        rows = rows_from(self._log, TIMER_QUEUE, queue_offset, count)
+        if not len(rows):
+            return 0, rows
+        late = rows.due_ms > self._now_ms() + WINDOW_MS
+        return int(rows.queue_offsets[-1]) + 1, self.pending(rows.take(late))
 
     # Serving.
 

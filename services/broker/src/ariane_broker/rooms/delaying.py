@@ -12,6 +12,7 @@ import numpy as np
 from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.delay import level_queues
 from ariane_broker.delay import timer_queue as timer
+from ariane_broker.delay.aged_records import AgedRecords
 from ariane_broker.delay.delayed_append import DelayedAppend
 from ariane_broker.delay.delivery import Delivery
 from ariane_broker.delay.delivery_loop import DeliveryLoop
@@ -32,6 +33,7 @@ from ariane_storage.config import DELAY_LEVELS_MS
 from ariane_storage.state_file import StateFile
 from ariane_storage.store_files import StoreFiles
 
+HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 86_400_000
 
 
@@ -43,6 +45,7 @@ class DelayingRoom:
     delivery: Delivery
     delivery_loop: DeliveryLoop
     timer_queue: TimerQueue
+    aged_records: AgedRecords
 
 
 def delaying_room(outside: Outside, state: StateRoom, storing: StoringRoom) -> DelayingRoom:
@@ -50,6 +53,8 @@ def delaying_room(outside: Outside, state: StateRoom, storing: StoringRoom) -> D
     settings, clock, store = outside.settings, outside.clock, storing.store
     levels = LevelQueues(store, level_count=DELAY_LEVEL_COUNT, now_ms=clock.now_ms)
     timer_queue = TimerQueue(store, now_ms=clock.now_ms)
+    store.keep_needed(lambda: levels.needed_from)
+    store.keep_needed(lambda: timer_queue.needed_from)
     root = StoreFiles(settings.store_path).root
     for state_machine, name in ((levels, level_queues.FILE_NAME), (timer_queue, timer.FILE_NAME)):
         storing.log_states.keep(state_machine, StateFile(root / name, outside.disk), name)
@@ -84,6 +89,13 @@ def delaying_room(outside: Outside, state: StateRoom, storing: StoringRoom) -> D
     delivery_loop = DeliveryLoop(
         levels, timer_queue, delivery, reparking, clock, on_delivered=flush
     )
+    aged_records = AgedRecords(
+        store,
+        timer_queue,
+        reparking,
+        clock,
+        age_ms=round(settings.retention_hours * HOUR_MS / 2),
+    )
     parking = Parking(
         level_count=DELAY_LEVEL_COUNT,
         delay_ms_max=round(settings.delay_days_max * DAY_MS),
@@ -95,6 +107,7 @@ def delaying_room(outside: Outside, state: StateRoom, storing: StoringRoom) -> D
         delivery=delivery,
         delivery_loop=delivery_loop,
         timer_queue=timer_queue,
+        aged_records=aged_records,
     )
 
 

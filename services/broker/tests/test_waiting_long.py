@@ -1,0 +1,189 @@
+"""Messages that wait longer than the log is kept, on a real store with a clock that is moved."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ariane_broker.consumer_offsets import QueueKey
+from ariane_broker.delay.aged_records import AgedRecords
+from ariane_broker.delay.delay import DeliveryTimes
+from ariane_broker.delay.delayed_append import DelayedAppend
+from ariane_broker.delay.delivered_origins import delivered_origins
+from ariane_broker.delay.delivery import Delivery
+from ariane_broker.delay.delivery_loop import DeliveryLoop
+from ariane_broker.delay.level_queues import LevelQueues
+from ariane_broker.delay.parked_queue import ParkedRows
+from ariane_broker.delay.parking import Parking
+from ariane_broker.delay.reparking import Reparking
+from ariane_broker.delay.timer_queue import TIMER_QUEUE, TimerQueue
+from ariane_broker.topic_table import TopicConfig
+from ariane_servicekit import ServiceError
+from ariane_storage import Store
+from ariane_storage.testing import FixedClock, block_of, small_config
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+HOST = ("10.1.2.3", 4000)
+
+
+class Delays:
+    """The rooms of delay on one store."""
+
+    def __init__(self, store, clock):
+        self.store, self.clock = store, clock
+        self.levels = LevelQueues(store, level_count=18, now_ms=clock.now_ms)
+        self.timer = TimerQueue(store, now_ms=clock.now_ms)
+        delivery = Delivery(store, store, find_topic=self.topic, on_appended=lambda *_: None)
+        reparking = Reparking(store, store, now_ms=clock.now_ms, on_parked=self.parked)
+        self.delivery = DeliveryLoop(
+            self.levels, self.timer, delivery, reparking, clock, on_delivered=lambda: None
+        )
+        self.aged = AgedRecords(store, self.timer, reparking, clock, age_ms=DAY_MS)
+        parking = Parking(
+            level_count=18,
+            delay_ms_max=40 * DAY_MS,
+            now_ms=clock.now_ms,
+            check_block=lambda block: None,
+        )
+        self.append = DelayedAppend(parking, store, on_parked=self.parked)
+        self.restore()
+
+    def restore(self):
+        for state in (self.levels, self.timer):
+            state.clear()
+            for stretch in self.store.stretches(0):
+                state.replay(stretch)
+            state.keep_topics(lambda topic: True)
+
+    def topic(self, name):
+        return TopicConfig(topic=name, read_queue_count=2, write_queue_count=2)
+
+    def parked(self, parked, appended):
+        first = int(appended.first_queue_offset)
+        self.timer.parked(
+            ParkedRows(
+                np.arange(first, first + appended.count),
+                appended.commit_log_offsets,
+                parked.block.sizes.astype(np.int64),
+                parked.block.delivery_times_ms,
+            )
+        )
+
+    def park(self, bodies, times_ms):
+        block = block_of("orders", bodies, unique_ids=[body.decode() for body in bodies])
+        times = DeliveryTimes(np.array(times_ms, np.int64))
+        self.append.append(self.append.park(block, QueueKey("orders", 1), times), born_host=HOST)
+
+    def fill(self, count=30):
+        for _ in range(count):
+            self.store.append_block(block_of("others", [b"x" * 1000]), 0)
+
+    def retain(self):
+        places = [place for place in (self.levels.needed_from, self.timer.needed_from) if place]
+        return self.store.apply_retention(keep_from=min(places, default=None))
+
+    def delivered(self):
+        read = self.store.read_queue(
+            "orders", 1, self.store.queue_bounds("orders", 1)[0], max_count=99, max_bytes=1 << 20
+        )
+        return read.count
+
+
+@pytest.fixture
+def clock():
+    return FixedClock()
+
+
+@pytest.fixture
+def store(tmp_path, clock):
+    config = replace(
+        small_config(), retention_ms=2 * DAY_MS, disk_clean_ratio=1e-9, delete_batch_max=1000
+    )
+    with Store.open(tmp_path / "store", config, clock=clock) as store:
+        yield store
+
+
+@pytest.fixture
+def delays(store, clock):
+    return Delays(store, clock)
+
+
+async def test_what_waits_holds_back_retention_until_it_is_parked_again(delays, store, clock):
+    delays.fill(3)
+    due = clock.now_ms() + 20 * DAY_MS
+    delays.park([b"a", b"b"], [due, due + 5])
+    delays.fill()
+    clock.advance(3 * DAY_MS)
+    delays.fill()
+    assert delays.retain().min_offset <= delays.timer.needed_from
+    held = store.min_offset
+    await delays.aged.turn()
+    assert delays.aged.reparked_count == 2
+    assert delays.retain().min_offset > held
+    await delays.aged.turn()
+    assert delays.aged.reparked_count == 2, "they are young again"
+    delays.restore()
+    clock.time_ms = due - 1
+    await delays.delivery.turn()
+    assert delays.delivered() == 0
+    clock.time_ms = due + 5
+    await delays.delivery.turn()
+    await delays.delivery.turn()
+    assert delays.delivered() == 2
+    message = store.query_by_key("orders", "a")[0]
+    assert message.born_host == HOST
+    assert message.properties == {"UNIQ_KEY": "a"}
+
+
+async def test_what_is_parked_again_twice_comes_once(delays, store, clock):
+    due = clock.now_ms() + 9 * DAY_MS
+    delays.park([b"a"], [due])
+    for _ in range(4):
+        clock.advance(2 * DAY_MS)
+        await delays.aged.turn()
+        delays.restore()
+    assert delays.aged.reparked_count == 4
+    clock.time_ms = due
+    await delays.delivery.turn()
+    assert delays.delivered() == 1
+    origins = [place for stretch in store.stretches(0) for place in delivered_origins(stretch)]
+    assert len(set(origins)) == len(origins) == 5
+
+
+async def test_entries_of_rocketmq_do_not_say_the_time(delays, store, clock):
+    """Its consume queue has the hash of a tag there; the record says when it is due."""
+    due = clock.now_ms() + DAY_MS
+    block = block_of("orders", [b"a"])
+    times = DeliveryTimes(np.array([due], np.int64))
+    parked = delays.append.park(block, QueueKey("orders", 1), times)
+    wrong = replace(parked.block, delivery_times_ms=np.array([2598919], np.int64))
+    store.append_block(wrong, TIMER_QUEUE.queue_id)
+    delays.restore()
+    await delays.delivery.turn()
+    assert delays.delivered() == 0
+    clock.time_ms = due
+    await delays.delivery.turn()
+    assert delays.delivered() == 1
+
+
+async def test_a_clock_that_is_set_makes_nothing_early_and_nothing_twice(delays, clock):
+    begin = clock.now_ms()
+    delays.park([b"a"], [begin + 1000])
+    clock.advance(-DAY_MS)
+    await delays.delivery.turn()
+    assert delays.delivered() == 0
+    clock.time_ms = begin + 2 * DAY_MS
+    await delays.delivery.turn()
+    assert delays.delivered() == 1
+    clock.time_ms = begin
+    await delays.delivery.turn()
+    delays.restore()
+    await delays.delivery.turn()
+    assert delays.delivered() == 1
+
+
+def test_the_longest_delay_is_that_of_the_settings(delays, clock):
+    delays.park([b"a"], [clock.now_ms() + 40 * DAY_MS])
+    with pytest.raises(ServiceError, match="40 days"):
+        delays.park([b"a"], [clock.now_ms() + 40 * DAY_MS + 1])
