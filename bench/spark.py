@@ -1,0 +1,321 @@
+"""Spark: rows a second read and written, and what a micro-batch costs, beside having no queue.
+
+    .venv/bin/python bench/spark.py [--pairs 5] [--quick]
+
+The limit of a read is a source that yields one record batch again and again that was built before:
+Spark's socket and JVM without brokers, network and decoding. The limit of the sink is one that
+takes the same batches and drops them. All processes share the machine: with two cores, brokers take
+from Spark what they use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from measure import Paired, Row, paired, pairs_of, table_of, write_results
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
+from pyspark.sql.types import StructType
+
+import ariane_spark
+from ariane_sdk.sync import ClusterClient, Producer
+from ariane_servicekit.processes import LocalCluster
+from ariane_spark.cluster import Fetch
+from ariane_spark.columns import Projection, header_schema, message_schema
+from ariane_spark.options import FETCH_BYTES_DEFAULT, RequestPolicy
+from ariane_spark.queue_client import QueueClient
+from ariane_spark.ranges import QueueRange
+
+BODY_BYTES = 1024
+QUEUES = 2
+"""On each of two brokers: as many ranges as two tasks share."""
+
+OVERHEAD_BATCHES = 30
+SOURCE_PARTS = ("latestOffset", "getBatch", "queryPlanning", "addBatch")
+"""What of a micro-batch has to do with its source; the rest is Spark writing its checkpoint."""
+
+SMALL_STORE = ("--segment-bytes", str(256 << 20), "--disk-refuse-ratio", "0.99")
+
+
+@dataclass(frozen=True)
+class Prebuilt:
+    """What a source without a queue yields: one batch so many times in each partition."""
+
+    schema: StructType
+    batch: pa.RecordBatch
+    times: int
+    partitions: int
+
+
+class PrebuiltReader(DataSourceReader):
+    """Reads once."""
+
+    def __init__(self, prebuilt: Prebuilt) -> None:
+        self._prebuilt = prebuilt
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(at) for at in range(self._prebuilt.partitions)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        del partition
+        for _ in range(self._prebuilt.times):
+            yield self._prebuilt.batch
+
+
+class PrebuiltStreamReader(DataSourceStreamReader):
+    """Has something new each time it is asked."""
+
+    def __init__(self, prebuilt: Prebuilt) -> None:
+        self._prebuilt = prebuilt
+
+    def initialOffset(self) -> dict:  # noqa: N802 - Spark's name.
+        return {"at": 0}
+
+    def latestOffset(self, start: dict, limit: ReadLimit) -> dict:  # noqa: N802 - Spark's name.
+        del limit
+        return {"at": start["at"] + 1}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name.
+        return ReadMaxRows(1)
+
+    def partitions(self, start: dict, end: dict) -> list[InputPartition]:
+        del start, end
+        return [InputPartition(at) for at in range(self._prebuilt.partitions)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return PrebuiltReader(self._prebuilt).read(partition)
+
+
+class Dropping(DataSourceArrowWriter):
+    """Takes everything, keeps nothing."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        for _ in iterator:
+            pass
+        return WriterCommitMessage()
+
+    def commit(self, messages: list) -> None:
+        pass
+
+    def abort(self, messages: list) -> None:
+        pass
+
+
+def register(spark: SparkSession, name: str, prebuilt: Prebuilt) -> None:
+    """Make a prebuilt batch readable as a format of this name."""
+
+    class Source(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return name
+
+        def schema(self) -> StructType:
+            return prebuilt.schema
+
+        def reader(self, schema: StructType) -> DataSourceReader:
+            del schema
+            return PrebuiltReader(prebuilt)
+
+        def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+            del schema
+            return PrebuiltStreamReader(prebuilt)
+
+        def writer(self, schema: StructType, overwrite: bool) -> Dropping:
+            del schema, overwrite
+            return Dropping()
+
+    spark.dataSource.register(Source)
+
+
+@contextmanager
+def session(folder: Path) -> Iterator[SparkSession]:
+    """Two tasks at a time; workers find this module by its folder."""
+    paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+    spark = ariane_spark.session(
+        "bench",
+        master="local[2]",
+        settings={
+            "spark.local.dir": str(folder / "local"),
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={folder}",
+        },
+    )
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def drain(frame: DataFrame) -> None:
+    """Read everything, keep nothing."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+class Bench:
+    """A topic full of messages, and what reads it.
+
+    Attributes:
+        count: Messages in the topic.
+    """
+
+    def __init__(self, spark: SparkSession, endpoints: str, count: int, pairs: int) -> None:
+        self._spark = spark
+        self._endpoints = endpoints
+        self._pairs = pairs
+        self.count = count
+        with ClusterClient(endpoints) as client:
+            for topic in ("full", "sink"):
+                client.create_topic(topic, queue_count=QUEUES)
+        body = bytes(range(256)) * (BODY_BYTES // 256)
+        table = pa.table({"body": [body] * 1000, "tag": ["created"] * 1000})
+        with Producer(endpoints) as producer:
+            for _ in range(count // 1000):
+                producer.send_columns("full", table)
+
+    def read(self, name: str, schema: StructType) -> Row:
+        """One read of everything, beside as many rows that were built before."""
+        frame = (
+            self._spark.read.schema(schema)
+            .format("ariane")
+            .options(endpoints=self._endpoints, topic="full", maxPartitions="2")
+        )
+        limit_name = f"prebuilt_{name.rsplit(maxsplit=1)[-1]}"
+        prebuilt = self._prebuilt(schema)
+        register(self._spark, limit_name, prebuilt)
+        seconds = paired(
+            lambda: drain(frame.load()),
+            lambda: drain(self._spark.read.format(limit_name).load()),
+            pairs=self._pairs,
+        )
+        limit_count = prebuilt.batch.num_rows * prebuilt.times * prebuilt.partitions
+        return self._rates(name, seconds, limit_count, "prebuilt batches", goal=0.7)
+
+    def sink(self) -> Row:
+        """Rows of the JVM into a topic, beside a sink that drops them."""
+        register(self._spark, "dropping", self._prebuilt(message_schema()))
+        rows = self._spark.range(0, self.count, numPartitions=2).select(
+            f.lit("x" * BODY_BYTES).alias("body"), f.lit("created").alias("tag")
+        )
+        ours = rows.write.mode("append").format("ariane")
+        ours = ours.options(endpoints=self._endpoints, topic="sink")
+        seconds = paired(
+            ours.save,
+            lambda: rows.write.mode("append").format("dropping").save(),
+            pairs=self._pairs,
+        )
+        return self._rates("sink, 1 KiB", seconds, self.count, "a sink that drops", goal=None)
+
+    def overhead(self, folder: Path) -> Row:
+        """Milliseconds of a small micro-batch, beside the same without a queue."""
+        schema = message_schema()
+        whole = self._prebuilt(schema)
+        register(self._spark, "small", Prebuilt(schema, whole.batch.slice(0, 10), 1, 2))
+        ours = (
+            self._spark.readStream.format("ariane")
+            .options(endpoints=self._endpoints, topic="full", startingOffsets="earliest")
+            .options(maxOffsetsPerTrigger="20", maxPartitions="2")
+        )
+        limit = self._spark.readStream.format("small")
+        measured = []
+        for pair in range(self._pairs):
+            seconds = [
+                self._batch_seconds(reader.load(), folder / f"{pair}-{name}")
+                for name, reader in (("ours", ours), ("limit", limit))
+            ]
+            measured.append((seconds[0], seconds[1]))
+        found = pairs_of(measured)
+        return Row(
+            "micro-batch of 20, no checkpoint", found.seconds * 1000, "ms", "without a queue",
+            found.limit_seconds * 1000, found.ratio, found.ratio_min, found.ratio_max, found.pairs,
+            extra={"more ms": (found.seconds - found.limit_seconds) * 1000},
+        )  # fmt: skip
+
+    def _batch_seconds(self, frame: DataFrame, checkpoint: Path) -> float:
+        """Median seconds of a micro-batch but for its checkpoint, the first few left out."""
+        writer = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
+        query = writer.trigger(processingTime="0 seconds").start()
+        try:
+            while not (last := query.lastProgress) or last["batchId"] < OVERHEAD_BATCHES:
+                if query.exception() is not None:
+                    raise RuntimeError(str(query.exception()))
+            durations = [dict(p["durationMs"]) for p in query.recentProgress[5:]]
+        finally:
+            query.stop()
+        spent = [sum(found.get(part, 0) for part in SOURCE_PARTS) for found in durations]
+        return statistics.median(spent) / 1000
+
+    def _prebuilt(self, schema: StructType) -> Prebuilt:
+        """One chunk of the topic as the connector builds it, often enough to be all of it."""
+        client = QueueClient(self._endpoints, RequestPolicy())
+        queue, kept = max(client.bounds(["full"]).items(), key=lambda found: found[1].latest)
+        projection = Projection.of(schema)
+        fetch = Fetch(projection.detail, FETCH_BYTES_DEFAULT)
+        chunk = next(client.read_range(QueueRange(queue, kept.earliest, kept.latest), fetch))
+        batch = projection.batch(chunk.records, queue)
+        times = max(1, round(self.count / 2 / batch.num_rows))
+        return Prebuilt(schema, batch, times, 2)
+
+    def _rates(
+        self, name: str, seconds: Paired, limit_count: int, against: str, goal: float | None
+    ) -> Row:
+        """Rows a second; the limit may have moved a few more or fewer."""
+        part = self.count / limit_count
+        return Row(
+            name, self.count / seconds.seconds, "rows/s", against,
+            limit_count / seconds.limit_seconds, seconds.ratio * part, seconds.ratio_min * part,
+            seconds.ratio_max * part, seconds.pairs, goal,
+        )  # fmt: skip
+
+
+def rows(*, pairs: int, quick: bool) -> list[Row]:
+    """All rows of this benchmark."""
+    count = 20_000 if quick else 300_000
+    with tempfile.TemporaryDirectory(prefix="ariane-bench-") as name:
+        folder = Path(name)
+        with (
+            LocalCluster(folder / "cluster", brokers=2, extra_broker_args=SMALL_STORE) as cluster,
+            session(folder) as spark,
+        ):
+            bench = Bench(spark, cluster.name_servers, count, pairs)
+            measured: list[Callable[[], Row]] = [
+                lambda: bench.read("batch read, 1 KiB, all", message_schema()),
+                lambda: bench.read("batch read, headers", header_schema()),
+                lambda: bench.read("batch read, body", message_schema(["body"])),
+                bench.sink,
+                lambda: bench.overhead(folder / "checkpoints"),
+            ]
+            return [measure() for measure in measured]
+
+
+def main() -> None:
+    """Measure, print and keep."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pairs", type=int, default=5, help="pairs of runs (default 5)")
+    parser.add_argument("--quick", action="store_true", help="few messages, nothing kept")
+    arguments = parser.parse_args()
+    measured = rows(pairs=arguments.pairs, quick=arguments.quick)
+    print(table_of(measured))
+    if not arguments.quick:
+        print(f"\nkept in {write_results('spark', measured)}")
+
+
+if __name__ == "__main__":
+    main()
