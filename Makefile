@@ -11,6 +11,8 @@ STAMP := .venv/.stamp
 PYTEST_ARGS ?=
 # Goes to the soak, such as SOAK_ARGS="--minutes 60 --seed 7".
 SOAK_ARGS ?=
+# Goes to bench-peers, such as PEERS_ARGS="--only kafka --pairs 9".
+PEERS_ARGS ?=
 
 .PHONY: help
 help: ## List the verbs
@@ -50,6 +52,10 @@ docs: $(STAMP) ## Write the pages of docs/ that are made from the code
 .PHONY: bench
 bench: $(STAMP) ## Measure ourselves, as ratios to what the machine can do
 	@$(BIN)/python bench/run.py
+
+.PHONY: bench-peers
+bench-peers: $(STAMP) ## Measure ourselves beside RocketMQ, Kafka and others; QUICK=1 in minutes
+	@$(BIN)/python bench/peers $(if $(QUICK),--quick) $(PEERS_ARGS)
 
 .PHONY: integration
 integration: $(STAMP) ## All tests, with the slow ones over real processes

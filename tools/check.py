@@ -43,8 +43,8 @@ class Verdict:
     output: str
 
 
-PROGRAMS: Final = ("flight_demo", "message_soak")
-"""Packages below integration/, which nobody installs."""
+PROGRAMS: Final = ("flight_demo", "message_soak", "peer_bench")
+"""Packages below integration/ and bench/, which nobody installs."""
 
 
 def steps() -> list[Step]:

@@ -1,0 +1,174 @@
+"""Our own client as a driver: ``ariane_driver.py NAME_SERVERS CALLS_IN_FLIGHT``."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count as counter
+from typing import Any
+
+import pyarrow as pa
+from driver_loop import (
+    SILENCE_S_MAX,
+    Arrivals,
+    bodies_of,
+    load_batches,
+    load_bodies,
+    nothing,
+    run_workers,
+    serve,
+)
+
+from ariane_sdk import (
+    ClusterClient,
+    Message,
+    Producer,
+    ProducerSettings,
+    PullConsumer,
+    PushConsumer,
+    ReceivedMessage,
+)
+from ariane_sdk.errors import ArianeError, BatchSendError, ColumnsSendError
+
+QUEUE_COUNT = 4
+ROWS_OF_TABLE = 16_384
+
+
+class ArianeDriver:
+    """Answers what is asked, by clients of ours."""
+
+    def __init__(self, name_servers: str, cluster: ClusterClient, producer: Producer) -> None:
+        self._name_servers = name_servers
+        self._cluster = cluster
+        self._producer = producer
+        self._group_numbers = counter(1)
+        self._table = pa.table({"body": pa.array([], pa.binary())})
+
+    async def prepare_produce(self, load: Mapping[str, Any]) -> dict[str, Any]:
+        """Make the topic, the bodies and the route."""
+        await self._cluster.create_topic(load["topic"], queue_count=QUEUE_COUNT, exists_ok=True)
+        pool = bodies_of(load["body_bytes"])
+        await self._producer.route(load["topic"])
+        if load["shape"] == "columns":
+            self._table = pa.table({"body": pa.array(pool * (ROWS_OF_TABLE // len(pool)))})
+        return {}
+
+    async def produce(self, load: Mapping[str, Any]) -> dict[str, Any]:
+        """Send in the shape that is asked for."""
+        topic = load["topic"]
+
+        async def send_one(body: bytes) -> int:
+            try:
+                await self._producer.send(Message(topic, body))
+            except ArianeError:
+                return 1
+            return 0
+
+        async def send_batch(bodies: list[bytes]) -> int:
+            try:
+                await self._producer.send_batch([Message(topic, body) for body in bodies])
+            except BatchSendError as error:
+                return sum(isinstance(outcome, ArianeError) for outcome in error.outcomes)
+            return 0
+
+        if load["shape"] == "singles":
+            return await run_workers(load_bodies(load), load["in_flight"], send_one)
+        if load["shape"] == "batches":
+            return await run_workers(load_batches(load), load["in_flight"], send_batch)
+        return await self._produce_columns(load)
+
+    async def _produce_columns(self, load: Mapping[str, Any]) -> dict[str, Any]:
+        tables = self._tables_of(load["count"])
+        sent = failures = 0
+
+        async def send_tables() -> None:
+            nonlocal sent, failures
+            for table in tables:
+                try:
+                    places = await self._producer.send_columns(load["topic"], table)
+                except ColumnsSendError:
+                    failures += len(table)
+                else:
+                    sent += len(places)
+
+        begin = time.perf_counter()
+        await asyncio.gather(*(send_tables() for _ in range(load["in_flight"])))
+        return {"count": sent, "seconds": time.perf_counter() - begin, "failures": failures}
+
+    def _tables_of(self, row_count: int) -> Iterator[pa.Table]:
+        for first in range(0, row_count, ROWS_OF_TABLE):
+            yield self._table.slice(0, min(ROWS_OF_TABLE, row_count - first))
+
+    async def consume(self, load: Mapping[str, Any]) -> dict[str, Any]:
+        """Consume from the earliest message, by a new group."""
+        group = f"bench-{next(self._group_numbers)}-{load['topic']}"
+        if load["shape"] == "chunks":
+            return await self._consume_columns(group, load)
+        arrivals = Arrivals(load["count"])
+
+        async def listen(messages: Sequence[ReceivedMessage]) -> None:
+            arrivals.take([message.body for message in messages])
+
+        async with PushConsumer(
+            self._name_servers,
+            group=group,
+            subscriptions={load["topic"]: "*"},
+            listener=listen,
+            start="earliest",
+        ):
+            await arrivals.wait()
+        return arrivals.answer()
+
+    async def _consume_columns(self, group: str, load: Mapping[str, Any]) -> dict[str, Any]:
+        batches: list[pa.RecordBatch] = []
+        come = 0
+        begin = end = 0.0
+        async with PullConsumer(
+            self._name_servers,
+            group=group,
+            subscriptions={load["topic"]: "*"},
+            start="earliest",
+            column_names=["queueOffset", "body"],
+        ) as consumer:
+            arriving = consumer.columns()
+            try:
+                while come < load["count"]:
+                    async with asyncio.timeout(SILENCE_S_MAX):
+                        batch = await anext(arriving)
+                    begin = begin or time.perf_counter()
+                    batches.append(batch)
+                    come += len(batch)
+                    end = time.perf_counter()
+            except TimeoutError:
+                pass
+            finally:
+                await arriving.aclose()
+        arrivals = Arrivals(load["count"])
+        for batch in batches:
+            arrivals.take(batch.column("body").to_pylist())
+        return {**arrivals.answer(), "seconds": max(end - begin, 1e-9)}
+
+
+async def main(name_servers: str, calls_in_flight: str) -> None:
+    """Connect, and answer."""
+    settings = ProducerSettings(calls_in_flight_max=int(calls_in_flight))
+    async with (
+        ClusterClient(name_servers) as cluster,
+        Producer(name_servers, group="bench", settings=settings) as producer,
+    ):
+        driver = ArianeDriver(name_servers, cluster, producer)
+
+        await serve(
+            {
+                "prepare_produce": driver.prepare_produce,
+                "produce": driver.produce,
+                "prepare_consume": nothing,
+                "consume": driver.consume,
+            }
+        )
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

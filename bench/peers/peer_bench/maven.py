@@ -1,0 +1,39 @@
+"""Jars from Maven Central by their coordinates, fetched once."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from typing import Final
+
+from peer_bench.errors import PeerUnavailable
+from peer_bench.places import CACHE_PATH, JAVA_PATH
+
+FETCH_S_MAX: Final = 600
+
+
+def class_path(name: str) -> str:
+    """Fetch what ``java/<name>/pom.xml`` lists; returns a Java class path.
+
+    Raises:
+        PeerUnavailable: There is no Java or Maven here, or a jar cannot be had.
+    """
+    for program in ("java", "mvn"):
+        if shutil.which(program) is None:
+            raise PeerUnavailable(f"{program} is not installed")
+    pom = JAVA_PATH / name / "pom.xml"
+    jars = CACHE_PATH / name
+    marker = jars / "fetched"
+    if not marker.exists() or marker.stat().st_mtime < pom.stat().st_mtime:
+        shutil.rmtree(jars, ignore_errors=True)
+        jars.mkdir(parents=True)
+        command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
+        command += [f"-DoutputDirectory={jars}", "-DincludeScope=runtime"]
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=FETCH_S_MAX, check=False)
+        except subprocess.TimeoutExpired as error:
+            raise PeerUnavailable(f"fetching {name} took longer than {FETCH_S_MAX} s") from error
+        if done.returncode != 0:
+            raise PeerUnavailable(f"{name} cannot be fetched: {done.stdout.decode()[-500:]}")
+        marker.touch()
+    return f"{jars}/*"

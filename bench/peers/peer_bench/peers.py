@@ -1,0 +1,65 @@
+"""Who is measured beside us, what each does for a workload, and what we aim at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from peer_bench.contender import Contender
+from peer_bench.loads import Load, Shape
+
+
+class Target(NamedTuple):
+    """Ratios: what must be reached, and what is aimed at; ``None`` where nobody said."""
+
+    floor: float | None = None
+    goal: float | None = None
+
+
+NOBODY_SAID: Final = Target()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a peer does for one workload of ours.
+
+    Attributes:
+        produced: What we aim at when sending.
+        in_flight: Its threads, tasks or batches at the same time; ours if not given.
+        shape: How it sends, if not as we do.
+        consume: How it consumes afterwards, for the count and the checksum; ``None``: it cannot.
+        consumed: What we aim at when consuming, by our way of doing it. A way that is not here is
+            not compared with this peer.
+    """
+
+    produced: Target = NOBODY_SAID
+    in_flight: int | None = None
+    shape: Shape | None = None
+    consume: Shape | None = "listener"
+    consumed: Mapping[Shape, Target] = field(default_factory=dict)
+
+    def load_from(self, ours: Load) -> Load:
+        """The load as the peer does it."""
+        return replace(
+            ours, in_flight=self.in_flight or ours.in_flight, shape=self.shape or ours.shape
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Somebody beside us.
+
+    Attributes:
+        key: Its name in code and on the command line.
+        running: Runs it in a folder; raises ``PeerUnavailable`` when it cannot be had here.
+        parts: What it does, by the workload's key.
+        warm_up_s: Seconds of work before anything counts; a Java tool needs 20.
+    """
+
+    key: str
+    running: Callable[[Path], AbstractContextManager[Contender]]
+    parts: Mapping[str, Part]
+    warm_up_s: float = 3.0

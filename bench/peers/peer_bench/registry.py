@@ -1,0 +1,10 @@
+"""All limits and peers, in the order in which they are run."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from peer_bench.contenders import limits, rocketmq
+from peer_bench.peers import Peer
+
+PEERS: Final[tuple[Peer, ...]] = (*limits.PEERS, rocketmq.PEER)

@@ -1,0 +1,171 @@
+"""The result file: one object for each work and each peer, from which tables and pictures are made.
+
+``latest.json`` has the rows. ``latest-runs.json`` has what they were made from: every leg of every
+pair with its CPU time and memory, settings, versions, and who was skipped and why.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+from peer_bench.errors import ResultIllegal
+from peer_bench.places import RESULTS_PATH
+
+ROWS_PATH: Final = RESULTS_PATH / "latest.json"
+RUNS_PATH: Final = RESULTS_PATH / "latest-runs.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One work beside one peer.
+
+    Attributes:
+        work: What was done.
+        ours: Median of our figures.
+        unit: Of both figures.
+        against: Whom, with version.
+        theirs: Median of their figures.
+        ratio: Median of the ratios, pair by pair; above 1 is better for us.
+        ratio_min: The smallest.
+        ratio_max: The largest.
+        pairs: How many pairs.
+        floor: Ratio that must be reached, or ``None``.
+        goal: Ratio that is aimed at, or ``None``.
+        lost: Messages that we lost, altered or did not get acknowledged, in all pairs.
+        when: UTC, ISO 8601.
+        machine: What it was measured on.
+        versions: Of both sides.
+    """
+
+    work: str
+    ours: float
+    unit: str
+    against: str
+    theirs: float
+    ratio: float
+    ratio_min: float
+    ratio_max: float
+    pairs: int
+    floor: float | None
+    goal: float | None
+    lost: int
+    when: str
+    machine: dict[str, str]
+    versions: dict[str, str]
+
+    def check(self) -> None:
+        """Refuse figures that cannot be.
+
+        Raises:
+            ResultIllegal: They cannot.
+        """
+        figures = (self.ours, self.theirs, self.ratio, self.ratio_min, self.ratio_max)
+        if not all(math.isfinite(figure) and figure > 0 for figure in figures):
+            raise ResultIllegal(f"{self.work}: figures are finite and above zero: {figures}")
+        if not self.ratio_min <= self.ratio <= self.ratio_max:
+            raise ResultIllegal(f"{self.work}: a median lies within its range")
+        if self.pairs < 1 or self.lost < 0:
+            raise ResultIllegal(f"{self.work}: {self.pairs} pairs, {self.lost} lost")
+
+
+FIELDS: Final = tuple(field.name for field in fields(Row))
+"""The fields of an object in ``latest.json``, in their order."""
+
+
+def machine() -> dict[str, str]:
+    """What figures are measured on."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {
+        "cores": str(os.cpu_count()),
+        "memory": f"{memory:.0f} GiB",
+        "kernel": platform.release(),
+    }
+
+
+def now() -> str:
+    """The time as it stands in results."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def read_rows(path: Path = ROWS_PATH) -> list[Row]:
+    """The rows that are kept; none without a file.
+
+    Raises:
+        ResultIllegal: The file is not of the agreed shape.
+    """
+    if not path.exists():
+        return []
+    rows = []
+    for kept in json.loads(path.read_text()):
+        if tuple(kept) != FIELDS:
+            raise ResultIllegal(f"{path}: fields are {', '.join(FIELDS)}, not {', '.join(kept)}")
+        row = Row(**kept)
+        row.check()
+        rows.append(row)
+    return rows
+
+
+def keep_rows(rows: Iterable[Row], path: Path = ROWS_PATH) -> list[Row]:
+    """Keep rows: each takes the place of the one of the same work and peer; returns all."""
+    new = {(row.work, _name_of(row.against)): row for row in rows}
+    for row in new.values():
+        row.check()
+    kept = [new.pop((row.work, _name_of(row.against)), row) for row in read_rows(path)]
+    kept.extend(new.values())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps([asdict(row) for row in kept], indent=1) + "\n")
+    return kept
+
+
+def keep_runs(runs: Mapping[str, Mapping[str, Any]], path: Path = RUNS_PATH) -> None:
+    """Keep what rows were made from, by peer; a peer that was run again takes its place."""
+    kept: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    kept.update(runs)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(kept, indent=1) + "\n")
+
+
+def table_of(rows: Sequence[Row]) -> str:
+    """Rows as text for people."""
+    head = ("work", "ours", "unit", "theirs", "ratio", "range", "floor", "goal", "lost", "against")
+    return "\n".join(_line(*cells) for cells in (head, *map(_cells, rows)))
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    return (
+        row.work,
+        f"{row.ours:,.0f}",
+        row.unit,
+        f"{row.theirs:,.0f}",
+        f"{row.ratio:.3g}",
+        f"{row.ratio_min:.3g}-{row.ratio_max:.3g}",
+        _ratio(row.floor),
+        _ratio(row.goal),
+        str(row.lost),
+        row.against,
+    )
+
+
+def _line(work: str, ours: str, unit: str, theirs: str, *more: str) -> str:
+    *ratios, against = more
+    figures = "".join(
+        f"{cell:>{width}}" for cell, width in zip(ratios, (8, 14, 6, 6, 6), strict=True)
+    )
+    return f"{work:<66}{ours:>10} {unit:<6}{theirs:>12}{figures}  {against}"
+
+
+def _ratio(target: float | None) -> str:
+    return "" if target is None else f"{target:g}"
+
+
+def _name_of(against: str) -> str:
+    """A peer's name without its versions."""
+    return " ".join(word for word in against.split() if not word[:1].isdigit())

@@ -1,0 +1,76 @@
+"""Servers of peers as child processes, on loopback, until a context ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from peer_bench.errors import PeerUnavailable
+
+START_S_MAX: Final = 90.0
+STOP_S_MAX: Final = 30.0
+_LOG_CHARACTERS_SHOWN: Final = 1500
+
+
+@contextmanager
+def server(
+    name: str,
+    command: Sequence[str],
+    *,
+    port: int,
+    home: Path,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[int]:
+    """Run a server until the context ends; yields its process id when its port listens.
+
+    Raises:
+        PeerUnavailable: It cannot be started, ended, or did not listen in time.
+    """
+    home.mkdir(parents=True, exist_ok=True)
+    log_path = home / f"{name}.log"
+    with log_path.open("ab") as log:
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=home,
+                env={**os.environ, **(environment or {})},
+                process_group=0,
+            )
+        except OSError as error:
+            raise PeerUnavailable(f"{name} cannot be started: {error}") from error
+    try:
+        _wait_for_port(name, port, process, log_path)
+        yield process.pid
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOP_S_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait_for_port(name: str, port: int, process: subprocess.Popen[bytes], log_path: Path) -> None:
+    deadline = time.monotonic() + START_S_MAX
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            word = f"ended with status {process.returncode}"
+            break
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    else:
+        word = f"did not listen within {START_S_MAX:.0f} s"
+    shown = log_path.read_text(errors="replace")[-_LOG_CHARACTERS_SHOWN:]
+    raise PeerUnavailable(f"{name} {word}: {shown}")
