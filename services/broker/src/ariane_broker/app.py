@@ -1,6 +1,6 @@
 """The parts list of the broker: the one place that composes.
 
-A broker is seven rooms, each built by one function from those before it::
+A broker is eight rooms, each built by one function from those before it::
 
     state        topics, groups, offsets: in memory, and on the disk
     storing      the store, who waits on its disk, who is held until something arrives
@@ -9,6 +9,7 @@ A broker is seven rooms, each built by one function from those before it::
     delaying     messages that are delivered later
     messaging    messages in and out
     transacting  half messages, and what becomes of them
+    retrying     failed messages, brought back later or kept as dead letters
 
 and the services of the contract in front of them (`ariane_broker.rooms`, a file each). Nothing
 here touches disk or network yet.
@@ -24,6 +25,7 @@ from ariane_broker.rooms.delaying import delaying_room
 from ariane_broker.rooms.messaging import messaging_room
 from ariane_broker.rooms.naming import naming_room
 from ariane_broker.rooms.outside import Outside
+from ariane_broker.rooms.retrying import retrying_room
 from ariane_broker.rooms.services import rpc_services
 from ariane_broker.rooms.state import state_room
 from ariane_broker.rooms.storing import storing_room
@@ -57,6 +59,9 @@ def compose_from(outside: Outside) -> BrokerLife:
     delaying = delaying_room(outside, state, storing)
     messaging = messaging_room(outside, state, storing, naming, changing, delaying=delaying)
     transacting = transacting_room(outside, state, storing, changing, messaging)
+    retrying = retrying_room(
+        outside, state, storing, changing, delaying=delaying, messaging=messaging
+    )
 
     async def forget_silent_clients() -> None:
         for client in changing.clients.expire(settings.client_silence_s):
@@ -71,6 +76,7 @@ def compose_from(outside: Outside) -> BrokerLife:
             changing,
             messaging=messaging,
             transacting=transacting,
+            retrying=retrying,
         ),
         store=storing.store,
         state=state.state,

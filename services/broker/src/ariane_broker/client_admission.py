@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from ariane_broker.client_table import (
@@ -15,6 +16,7 @@ from ariane_broker.client_table import (
 from ariane_broker.errors import broker_draining
 from ariane_broker.group_changes import GroupChanges
 from ariane_broker.subscription import wanted_tag_codes
+from ariane_record.names import retry_topic
 from ariane_servicekit import field_invalid
 
 GROUPS_MAX: Final = 1024
@@ -24,15 +26,24 @@ SUBSCRIPTIONS_MAX: Final = 1024
 class ClientAdmission:
     """Checks clients before the table lets them in."""
 
-    def __init__(self, table: ClientTable, groups: GroupChanges) -> None:
+    def __init__(
+        self,
+        table: ClientTable,
+        groups: GroupChanges,
+        *,
+        make_topic: Callable[[str], Awaitable[object]],
+    ) -> None:
         """Take the parts.
 
         Args:
             table: The attached clients.
             groups: Makes groups for their first members.
+            make_topic: Makes the retry topic of a group, so that its members find it before
+                anything fails.
         """
         self._table = table
         self._groups = groups
+        self._make_topic = make_topic
         self.draining = False
 
     async def attach(self, hello: Hello, address: str) -> AttachedClient:
@@ -75,7 +86,7 @@ class ClientAdmission:
                 raise field_invalid("memberships.subscriptions", f"at most {SUBSCRIPTIONS_MAX}")
             for subscription in membership.subscriptions:
                 wanted_tag_codes(subscription.filter)
-            await self._groups.admit(
-                membership.consumer_group,
-                broadcasting=membership.model is ConsumeModel.BROADCASTING,
-            )
+            broadcasting = membership.model is ConsumeModel.BROADCASTING
+            await self._groups.admit(membership.consumer_group, broadcasting=broadcasting)
+            if not broadcasting:
+                await self._make_topic(retry_topic(membership.consumer_group))

@@ -22,6 +22,9 @@ ATTEMPTS_MAX: Final = 1000
 DELAYS_MAX: Final = 100
 CONFLICT_ATTRIBUTE: Final = "subscription.conflict"
 
+_TABLE_SKIPPED: Final = 2
+"""RocketMQ waits for the first repetition as long as the third entry of its table says."""
+
 _FRESH_ENTRY: Final[Mapping[str, Any]] = {
     "attributes": {},
     "brokerId": 0,
@@ -47,7 +50,8 @@ class TableRetry:
     """Delays from a table; the last one repeats.
 
     Attributes:
-        delays_ms: Delay before each try; empty means the default table.
+        delays_ms: Delay before each repetition; empty means those of the delay levels from the
+            third on.
     """
 
     delays_ms: tuple[int, ...] = ()
@@ -98,7 +102,7 @@ class GroupConfig:
         consumer_group: The name.
         consume_enabled: Whether it may consume at all.
         broadcast_enabled: Whether broadcasting is allowed.
-        attempts_max: How often a message is tried before it becomes a dead letter.
+        attempts_max: How often a failed message is tried again before it becomes a dead letter.
         retry_policy: How the delay between tries grows.
         conflict_policy: What happens to a member whose subscription differs.
         version: Grows with each change.
@@ -236,7 +240,8 @@ def _retry_entry(policy: TableRetry | ExponentialRetry) -> dict[str, Any]:
         }
         return {"type": "EXPONENTIAL", "exponentialRetryPolicy": growth}
     if policy.delays_ms:
-        table = {"next": list(policy.delays_ms)}
+        first = policy.delays_ms[:1]
+        table = {"next": [*first * _TABLE_SKIPPED, *policy.delays_ms]}
         return {"type": "CUSTOMIZED", "customizedRetryPolicy": table}
     return {"type": "CUSTOMIZED"}
 
@@ -250,7 +255,8 @@ def _retry_policy(entry: Mapping[str, Any]) -> TableRetry | ExponentialRetry:
             multiplier=float(growth.get("multiplier", 2)),
         )
     table = entry.get("customizedRetryPolicy") or {}
-    return TableRetry(tuple(map(int, table.get("next") or ())))
+    delays_ms = tuple(map(int, table.get("next") or ()))
+    return TableRetry(delays_ms[_TABLE_SKIPPED:] or delays_ms[-1:])
 
 
 def _config(name: str, entry: Mapping[str, Any], newest_version: int) -> GroupConfig:

@@ -94,6 +94,18 @@ class TopicChanges:
                     await self._announce()
         return self._table.find(topic)
 
+    async def create_for_group(self, topic: str) -> TopicConfig:
+        """The retry topic or the dead letters of a group that stands; made unless it stands."""
+        config = self._table.find(topic)
+        if config is None:
+            async with self._lock:
+                config = self._table.find(topic)
+                if config is None:
+                    change = TopicChange(read_queue_count=1, write_queue_count=1)
+                    config = await self._put(self._table.created(topic, change))
+            await self._announce()
+        return config
+
     async def update(self, topic: str, change: TopicChange) -> TopicConfig:
         """Change a topic.
 

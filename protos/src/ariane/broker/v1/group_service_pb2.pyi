@@ -64,7 +64,9 @@ class ConsumerGroup(_message.Message):
     broadcast_enabled: _builtins.bool
     """Whether broadcasting is allowed."""
     attempts_max: _builtins.int
-    """How often a message is tried before it becomes a dead letter, 0 to 1000. Default 16."""
+    """How often a message that failed is tried again before it becomes a dead letter, 0 to 1000.
+    Default 16.
+    """
     subscription_conflict_policy: Global___SubscriptionConflictPolicy.ValueType
     """What happens to a member whose subscription differs from its group's."""
     version: _builtins.int

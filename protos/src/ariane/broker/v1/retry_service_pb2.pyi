@@ -6,6 +6,7 @@ isort:skip_file
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -16,6 +17,34 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _DeadLetterReason:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _DeadLetterReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_DeadLetterReason.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    DEAD_LETTER_REASON_UNSPECIFIED: _DeadLetterReason.ValueType  # 0
+    """Taken as rejected."""
+    DEAD_LETTER_REASON_ATTEMPTS_EXHAUSTED: _DeadLetterReason.ValueType  # 1
+    """It failed as often as its group allows."""
+    DEAD_LETTER_REASON_REJECTED: _DeadLetterReason.ValueType  # 2
+    """Its consumer wants no other try."""
+    DEAD_LETTER_REASON_CONSUMER_DIED: _DeadLetterReason.ValueType  # 3
+    """Its consumers died of it."""
+
+class DeadLetterReason(_DeadLetterReason, metaclass=_DeadLetterReasonEnumTypeWrapper):
+    """Why a message became a dead letter."""
+
+DEAD_LETTER_REASON_UNSPECIFIED: DeadLetterReason.ValueType  # 0
+"""Taken as rejected."""
+DEAD_LETTER_REASON_ATTEMPTS_EXHAUSTED: DeadLetterReason.ValueType  # 1
+"""It failed as often as its group allows."""
+DEAD_LETTER_REASON_REJECTED: DeadLetterReason.ValueType  # 2
+"""Its consumer wants no other try."""
+DEAD_LETTER_REASON_CONSUMER_DIED: DeadLetterReason.ValueType  # 3
+"""Its consumers died of it."""
+Global___DeadLetterReason: _TypeAlias = DeadLetterReason  # noqa: Y015
 
 @_typing.final
 class ReturnMessageRequest(_message.Message):
@@ -31,6 +60,9 @@ class ReturnMessageRequest(_message.Message):
     DEAD_LETTER_FIELD_NUMBER: _builtins.int
     CAUSE_FIELD_NUMBER: _builtins.int
     ATTEMPTS_MAX_FIELD_NUMBER: _builtins.int
+    RETURN_ID_FIELD_NUMBER: _builtins.int
+    LOCAL_ATTEMPTS_FIELD_NUMBER: _builtins.int
+    DEAD_LETTER_REASON_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The group that failed on it."""
     topic: _builtins.str
@@ -45,6 +77,14 @@ class ReturnMessageRequest(_message.Message):
     """Why it failed, for people; at most 1024 bytes are kept."""
     attempts_max: _builtins.int
     """The client's own limit of attempts. 0: the group's."""
+    return_id: _builtins.str
+    """Made by the client for this return, and the same when it is repeated; at most 64 characters."""
+    local_attempts: _builtins.int
+    """Tries that failed since it was read and of which the broker does not know: those in place, and
+    the one that ends here is not among them.
+    """
+    dead_letter_reason: Global___DeadLetterReason.ValueType
+    """Why it becomes a dead letter, where the client wants it to. Absent: rejected."""
     @_builtins.property
     def delay(self) -> _duration_pb2.Duration:
         """The wait before the next try. Absent: by the group's policy."""
@@ -60,10 +100,13 @@ class ReturnMessageRequest(_message.Message):
         dead_letter: _builtins.bool = ...,
         cause: _builtins.str = ...,
         attempts_max: _builtins.int = ...,
+        return_id: _builtins.str = ...,
+        local_attempts: _builtins.int = ...,
+        dead_letter_reason: Global___DeadLetterReason.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["delay", b"delay"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts_max", b"attempts_max", "cause", b"cause", "commit_log_offset", b"commit_log_offset", "consumer_group", b"consumer_group", "dead_letter", b"dead_letter", "delay", b"delay", "queue_id", b"queue_id", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts_max", b"attempts_max", "cause", b"cause", "commit_log_offset", b"commit_log_offset", "consumer_group", b"consumer_group", "dead_letter", b"dead_letter", "dead_letter_reason", b"dead_letter_reason", "delay", b"delay", "local_attempts", b"local_attempts", "queue_id", b"queue_id", "return_id", b"return_id", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -77,19 +120,23 @@ class ReturnMessageResponse(_message.Message):
 
     DEAD_LETTER_FIELD_NUMBER: _builtins.int
     ATTEMPTS_FIELD_NUMBER: _builtins.int
+    DUPLICATE_FIELD_NUMBER: _builtins.int
     dead_letter: _builtins.bool
     """Whether it became a dead letter."""
     attempts: _builtins.int
     """How often it has been tried."""
+    duplicate: _builtins.bool
+    """Whether it had been taken back before, and nothing was stored now."""
     def __init__(
         self,
         *,
         dead_letter: _builtins.bool = ...,
         attempts: _builtins.int = ...,
+        duplicate: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "dead_letter", b"dead_letter"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "dead_letter", b"dead_letter", "duplicate", b"duplicate"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

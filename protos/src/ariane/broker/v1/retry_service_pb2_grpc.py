@@ -49,7 +49,10 @@ class RetryServiceServicer(object):
     def ReturnMessage(self, request, context):
         """Takes one failed message back. It comes again through the group's retry topic, or becomes a
         dead letter after the group's last attempt.
-        Errors: MESSAGE_NOT_FOUND, GROUP_NOT_FOUND, STORE_FULL.
+        Safe to repeat: a message whose copy still waits for its next try is not stored again, nor is
+        one that comes with the `return_id` of its last return.
+        Errors: MESSAGE_NOT_FOUND, GROUP_NOT_FOUND, TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID,
+        STORE_FULL, FLUSH_UNCONFIRMED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

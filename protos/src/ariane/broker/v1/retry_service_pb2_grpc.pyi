@@ -36,7 +36,10 @@ class RetryServiceStub:
     ReturnMessage: _grpc.UnaryUnaryMultiCallable[_retry_service_pb2.ReturnMessageRequest, _retry_service_pb2.ReturnMessageResponse]
     """Takes one failed message back. It comes again through the group's retry topic, or becomes a
     dead letter after the group's last attempt.
-    Errors: MESSAGE_NOT_FOUND, GROUP_NOT_FOUND, STORE_FULL.
+    Safe to repeat: a message whose copy still waits for its next try is not stored again, nor is
+    one that comes with the `return_id` of its last return.
+    Errors: MESSAGE_NOT_FOUND, GROUP_NOT_FOUND, TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID,
+    STORE_FULL, FLUSH_UNCONFIRMED.
     """
 
 @_typing.type_check_only
@@ -47,7 +50,10 @@ class RetryServiceAsyncStub(RetryServiceStub):
     ReturnMessage: _aio.UnaryUnaryMultiCallable[_retry_service_pb2.ReturnMessageRequest, _retry_service_pb2.ReturnMessageResponse]  # type: ignore[assignment]
     """Takes one failed message back. It comes again through the group's retry topic, or becomes a
     dead letter after the group's last attempt.
-    Errors: MESSAGE_NOT_FOUND, GROUP_NOT_FOUND, STORE_FULL.
+    Safe to repeat: a message whose copy still waits for its next try is not stored again, nor is
+    one that comes with the `return_id` of its last return.
+    Errors: MESSAGE_NOT_FOUND, GROUP_NOT_FOUND, TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID,
+    STORE_FULL, FLUSH_UNCONFIRMED.
     """
 
 class RetryServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -61,7 +67,10 @@ class RetryServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_retry_service_pb2.ReturnMessageResponse, _abc.Awaitable[_retry_service_pb2.ReturnMessageResponse]]:
         """Takes one failed message back. It comes again through the group's retry topic, or becomes a
         dead letter after the group's last attempt.
-        Errors: MESSAGE_NOT_FOUND, GROUP_NOT_FOUND, STORE_FULL.
+        Safe to repeat: a message whose copy still waits for its next try is not stored again, nor is
+        one that comes with the `return_id` of its last return.
+        Errors: MESSAGE_NOT_FOUND, GROUP_NOT_FOUND, TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID,
+        STORE_FULL, FLUSH_UNCONFIRMED.
         """
 
 def add_RetryServiceServicer_to_server(servicer: RetryServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -105,7 +105,9 @@ def changing_room(
         group_changes=group_changes,
         offset_changes=offset_changes,
         clients=clients,
-        client_admission=ClientAdmission(clients, group_changes),
+        client_admission=ClientAdmission(
+            clients, group_changes, make_topic=topic_changes.create_for_group
+        ),
         lookup=lookup,
         questions=ClientQuestions(clients, new_id=lambda: secrets.token_hex(8)),
         conflicts=conflicts,

@@ -8,6 +8,7 @@ from ariane_broker.rooms.changing import ChangingRoom
 from ariane_broker.rooms.messaging import MessagingRoom
 from ariane_broker.rooms.naming import NamingRoom
 from ariane_broker.rooms.outside import Outside
+from ariane_broker.rooms.retrying import RetryingRoom
 from ariane_broker.rooms.state import StateRoom
 from ariane_broker.rooms.storing import StoringRoom
 from ariane_broker.rooms.transacting import TransactingRoom
@@ -18,13 +19,11 @@ from ariane_broker.servicers.group import GroupServicer
 from ariane_broker.servicers.offset import OffsetServicer
 from ariane_broker.servicers.pull import PullServicer
 from ariane_broker.servicers.query import QueryServicer
+from ariane_broker.servicers.retry import RetryServicer
 from ariane_broker.servicers.send import SendServicer
 from ariane_broker.servicers.topic import TopicServicer
 from ariane_broker.servicers.transaction import TransactionServicer
-from ariane_broker.servicers.unavailable import (
-    ReceiveServicer,
-    RetryServicer,
-)
+from ariane_broker.servicers.unavailable import ReceiveServicer
 from ariane_servicekit import (
     RpcService,
 )
@@ -39,6 +38,7 @@ def rpc_services(
     *,
     messaging: MessagingRoom,
     transacting: TransactingRoom,
+    retrying: RetryingRoom,
 ) -> list[RpcService]:
     """The services of the contract, each with what answers for it."""
     settings, broker_name = outside.settings, outside.settings.broker_name
@@ -78,7 +78,7 @@ def rpc_services(
         ),
         "QueryService": QueryServicer(messaging.query, broker_name=broker_name),
         "ReceiveService": ReceiveServicer(),
-        "RetryService": RetryServicer(),
+        "RetryService": RetryServicer(retrying.returns),
         "SendService": SendServicer(
             messaging.append_records,
             messaging.send_messages,

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from ariane.broker.v1.receive_service_pb2_grpc import ReceiveServiceServicer
-from ariane.broker.v1.retry_service_pb2_grpc import RetryServiceServicer
 from ariane_servicekit import feature_not_available
 
 
@@ -27,11 +26,3 @@ class ReceiveServicer(ReceiveServiceServicer):
     def ChangeInvisibleDuration(self, request: Any, context: Any) -> NoReturn:
         """Refuse."""
         raise feature_not_available("changing how long a message is invisible")
-
-
-class RetryServicer(RetryServiceServicer):
-    """Taking failed messages back."""
-
-    def ReturnMessage(self, request: Any, context: Any) -> NoReturn:
-        """Refuse."""
-        raise feature_not_available("returning a failed message")

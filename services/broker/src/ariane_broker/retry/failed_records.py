@@ -1,0 +1,170 @@
+r"""The records of a message that failed: its copy for the next try, and its dead letter.
+
+::
+
+    orders              |message|  fails
+    %RETRY%billing         \---> |copy, attempts 1|  fails
+    %RETRY%billing                  \---> |copy, attempts 2|  fails
+    %DLQ%billing                             \---> |dead letter|
+
+Each names the one before it by commit-log offset, and the first one for good. The names of the
+properties are RocketMQ's where it has one. What a record of another topic says of all this was
+written by its producer, and is not believed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from ariane_broker.delay.parked_records import DELAY_PROPERTIES
+from ariane_record import PropertyName, RecordFields
+from ariane_record.layout import TRANSACTION_MASK
+from ariane_record.message_id import encode_offset_message_id
+from ariane_record.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, retry_topic
+
+CAUSE_BYTES_MAX: Final = 1024
+RETURN_ID_LENGTH_MAX: Final = 64
+
+_OF_RETURNS: Final = frozenset(
+    {
+        PropertyName.RETRY_TOPIC,
+        PropertyName.ORIGIN_MESSAGE_ID,
+        PropertyName.ORIGIN_QUEUE_ID,
+        PropertyName.ORIGIN_QUEUE_OFFSET,
+        PropertyName.RETURNED_OFFSET,
+        PropertyName.RETURN_ID,
+        PropertyName.LAST_ERROR,
+        PropertyName.DEAD_LETTER_TOPIC,
+        PropertyName.DEAD_LETTER_MESSAGE_ID,
+        PropertyName.DEAD_LETTER_REASON,
+    }
+)
+_DROPPED: Final = (
+    _OF_RETURNS
+    | DELAY_PROPERTIES
+    | {PropertyName.HALF_MESSAGE, PropertyName.TRANSACTION_ID, PropertyName.WAIT}
+)
+
+
+class DeadLetterReason(StrEnum):
+    """Why a message became a dead letter."""
+
+    ATTEMPTS_EXHAUSTED = "ATTEMPTS_EXHAUSTED"
+    REJECTED = "REJECTED"
+    CONSUMER_DIED = "CONSUMER_DIED"
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnedRecord:
+    """What a record says of the return that made it.
+
+    Attributes:
+        consumer_group: Who returned the message.
+        failed_offset: Commit-log offset of the record that had failed.
+        return_id: The client's name for the return; perhaps empty.
+        attempts: How often the message had been tried by then.
+        dead_letter: Whether it is a dead letter.
+    """
+
+    consumer_group: str
+    failed_offset: int
+    return_id: str
+    attempts: int
+    dead_letter: bool
+
+
+def retry_copy(
+    failed: RecordFields, consumer_group: str, *, attempts: int, cause: str, return_id: str
+) -> RecordFields:
+    """What comes to the group for another try.
+
+    Args:
+        failed: The record that failed, as stored.
+        consumer_group: Who failed.
+        attempts: How often the message was tried by now.
+        cause: Why it failed, for people.
+        return_id: The client's name for the return.
+    """
+    return _copy(failed, consumer_group, attempts, cause, return_id)
+
+
+def dead_letter(
+    failed: RecordFields,
+    consumer_group: str,
+    reason: DeadLetterReason,
+    *,
+    attempts: int,
+    cause: str,
+    return_id: str,
+) -> RecordFields:
+    """What is kept of a message that is tried no more; arguments as for ``retry_copy``."""
+    copy = _copy(failed, consumer_group, attempts, cause, return_id)
+    copy.properties.update(
+        {
+            PropertyName.DEAD_LETTER_TOPIC: copy.properties[PropertyName.RETRY_TOPIC],
+            PropertyName.DEAD_LETTER_MESSAGE_ID: copy.properties[PropertyName.ORIGIN_MESSAGE_ID],
+            PropertyName.DEAD_LETTER_REASON: reason.value,
+        }
+    )
+    return copy
+
+
+def without_cause(record: RecordFields) -> RecordFields:
+    """A record that leaves out why it failed: it would be too large."""
+    properties = dict(record.properties)
+    properties.pop(PropertyName.LAST_ERROR, None)
+    return replace(record, properties=properties)
+
+
+def returned_record(fields: RecordFields) -> ReturnedRecord | None:
+    """What a record says of the return that made it, parked or not; None if none did."""
+    properties = fields.properties
+    failed_offset = properties.get(PropertyName.RETURNED_OFFSET, "")
+    topic = properties.get(PropertyName.REAL_TOPIC, fields.topic)
+    if not (failed_offset.isascii() and failed_offset.isdecimal()):
+        return None
+    for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
+        if topic.startswith(prefix):
+            return ReturnedRecord(
+                consumer_group=topic.removeprefix(prefix),
+                failed_offset=int(failed_offset),
+                return_id=properties.get(PropertyName.RETURN_ID, ""),
+                attempts=fields.attempts,
+                dead_letter=prefix == DEAD_LETTER_PREFIX,
+            )
+    return None
+
+
+def _copy(
+    failed: RecordFields, consumer_group: str, attempts: int, cause: str, return_id: str
+) -> RecordFields:
+    said = failed.properties if failed.topic == retry_topic(consumer_group) else {}
+    message_id = encode_offset_message_id(failed.store_host, failed.commit_log_offset)
+    own = {
+        PropertyName.RETRY_TOPIC: said.get(PropertyName.RETRY_TOPIC, failed.topic),
+        PropertyName.ORIGIN_MESSAGE_ID: said.get(PropertyName.ORIGIN_MESSAGE_ID, message_id),
+        PropertyName.ORIGIN_QUEUE_ID: said.get(PropertyName.ORIGIN_QUEUE_ID, str(failed.queue_id)),
+        PropertyName.ORIGIN_QUEUE_OFFSET: said.get(
+            PropertyName.ORIGIN_QUEUE_OFFSET, str(failed.queue_offset)
+        ),
+        PropertyName.RETURNED_OFFSET: str(failed.commit_log_offset),
+        PropertyName.RETURN_ID: return_id,
+        PropertyName.LAST_ERROR: _printable(cause),
+    }
+    kept = {name: value for name, value in failed.properties.items() if name not in _DROPPED}
+    return replace(
+        failed,
+        properties={name: value for name, value in own.items() if value} | kept,
+        # A committed message is committed once; its copies are ordinary ones.
+        system_flag=failed.system_flag & ~TRANSACTION_MASK,
+        attempts=attempts,
+        half_offset=0,
+    )
+
+
+def _printable(cause: str) -> str:
+    """The beginning of a text, without what a property cannot carry."""
+    spaced = "".join(sign if sign.isprintable() else " " for sign in cause[:CAUSE_BYTES_MAX])
+    return spaced.encode(errors="replace")[:CAUSE_BYTES_MAX].decode(errors="ignore").strip()

@@ -1,0 +1,198 @@
+"""Which messages were returned lately: a state over the log, so that none is taken back twice.
+
+A return may come again: its answer was lost, or the consumer ended before it stored its offset. As
+long as the copy waits for its time, nothing more is needed than that copy. Later the message may
+have been done with and read once more, by an operator's wish: then another return is another one,
+unless it has the return id of the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import astuple, dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_broker.retry.failed_records import returned_record
+from ariane_record import PropertyName, RecordFields, decode_record
+from ariane_record.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from ariane_storage.config import DELAY_LEVELS_MS
+from ariane_storage.fields import FieldColumn, Int64s
+from ariane_storage.scan import Stretch
+
+FILE_NAME: Final = "config/returnedMessages.json"
+RETURN_COUNT_MAX: Final = 50_000
+"""Returns that are remembered; the oldest is forgotten first."""
+
+_VERSION: Final = 1
+_PARKED: Final = f"{PropertyName.REAL_TOPIC}\x01{RETRY_PREFIX}".encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """What became of a return.
+
+    Attributes:
+        return_id: The client's name for it; perhaps empty.
+        attempts: How often the message had been tried.
+        dead_letter: Whether it became a dead letter.
+        due_ms: When it comes again.
+        commit_log_offset: Of the record that was stored.
+    """
+
+    return_id: str
+    attempts: int
+    dead_letter: bool
+    due_ms: int
+    commit_log_offset: int
+
+
+class ReturnTable:
+    """The last returns, by group and commit-log offset of the record that failed.
+
+    Attributes:
+        name: What is kept here, for the log of the process.
+        change_count: Grows with every change.
+        matters_since_ms: All that the log has may matter.
+    """
+
+    name: Final = "returned messages"
+    matters_since_ms: Final = None
+
+    def __init__(
+        self, *, now_ms: Callable[[], int], return_count_max: int = RETURN_COUNT_MAX
+    ) -> None:
+        """Know of none.
+
+        Args:
+            now_ms: Milliseconds since the epoch.
+            return_count_max: How many are remembered.
+        """
+        self._now_ms = now_ms
+        self._return_count_max = return_count_max
+        # The oldest first.
+        self._returns: dict[tuple[str, int], Returned] = {}
+        self.change_count = 0
+
+    def duplicate_of(
+        self, consumer_group: str, failed_offset: int, return_id: str
+    ) -> Returned | None:
+        """The return that another one repeats, or None."""
+        known = self._returns.get((consumer_group, failed_offset))
+        if known is None:
+            return None
+        waits = known.dead_letter or self._now_ms() < known.due_ms
+        repeated = bool(return_id) and return_id == known.return_id
+        return known if waits or repeated else None
+
+    def remember(self, consumer_group: str, failed_offset: int, returned: Returned) -> None:
+        """A message was taken back."""
+        key = (consumer_group, failed_offset)
+        self._returns.pop(key, None)
+        self._returns[key] = returned
+        while len(self._returns) > self._return_count_max:
+            del self._returns[next(iter(self._returns))]
+        self.change_count += 1
+
+    # As a state over the log.
+
+    def replay(self, stretch: Stretch) -> None:
+        """Take over what a stretch of the log says of returns."""
+        places = stretch.places
+        wanted = _starts_with(places.buffer, places.topic_starts, places.ends, RETRY_PREFIX)
+        wanted |= _starts_with(places.buffer, places.topic_starts, places.ends, DEAD_LETTER_PREFIX)
+        wanted |= _starts_with(
+            places.buffer, places.properties_starts, places.ends, _PARKED.decode()
+        )
+        rows = np.flatnonzero(wanted)
+        spans = zip(places.starts[rows].tolist(), places.ends[rows].tolist(), strict=True)
+        for start, end in spans:
+            self.restore(decode_record(places.buffer[start:end], verify=False))
+
+    def restore(self, fields: RecordFields) -> None:
+        """Take over one record, in the order of the log."""
+        said = returned_record(fields)
+        if said is None:
+            return
+        due_ms = _due_ms(fields)
+        known = self._returns.get((said.consumer_group, said.failed_offset))
+        if known is not None and not due_ms and not said.dead_letter:
+            return  # The parked copy said so before it was delivered.
+        returned = Returned(
+            said.return_id, said.attempts, said.dead_letter, due_ms, fields.commit_log_offset
+        )
+        self.remember(said.consumer_group, said.failed_offset, returned)
+
+    def keep_topics(self, is_known_topic: Callable[[str], bool]) -> None:
+        """Nothing: a return of a topic that is gone does not come again."""
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._returns.clear()
+
+    def document(self, commit_log_offset: int) -> dict[str, Any]:
+        """Everything as JSON.
+
+        Args:
+            commit_log_offset: The end of the log now: what is behind it is read from the log.
+        """
+        return {
+            "version": _VERSION,
+            "commitLogOffset": commit_log_offset,
+            "returns": [[*key, *astuple(returned)] for key, returned in self._returns.items()],
+        }
+
+    def load(self, document: Mapping[str, Any], /) -> int:
+        """Take over a document.
+
+        Returns:
+            Its commit-log offset.
+
+        Raises:
+            ValueError: It is none of ours.
+        """
+        if document["version"] != _VERSION:
+            raise ValueError(f"version {document['version']} is not known here")
+        self._returns = {
+            (str(group), int(failed_offset)): Returned(
+                str(return_id), int(attempts), bool(dead), int(due_ms), int(place)
+            )
+            for group, failed_offset, return_id, attempts, dead, due_ms, place in (
+                document["returns"]
+            )
+        }
+        return int(document["commitLogOffset"])
+
+
+def _due_ms(fields: RecordFields) -> int:
+    """When a copy comes again, as it says while it is parked; else it is there."""
+    time_ms = fields.properties.get(PropertyName.DELIVERY_TIME_MS, "")
+    if time_ms.isdecimal():
+        return int(time_ms)
+    level = fields.properties.get(PropertyName.DELAY_LEVEL, "")
+    if level.isdecimal() and 1 <= int(level) <= len(DELAY_LEVELS_MS):
+        return fields.store_timestamp_ms + DELAY_LEVELS_MS[int(level) - 1]
+    return 0
+
+
+def _starts_with(
+    buffer: memoryview, starts: Int64s, ends: Int64s, prefix: str
+) -> NDArray[np.bool_]:
+    """Where a text begins with a prefix: bool[count].
+
+    Args:
+        buffer: Where the texts lie.
+        starts: Of each text.
+        ends: Of the record of each, which it does not reach beyond.
+        prefix: ASCII.
+    """
+    wanted = prefix.encode()
+    found: NDArray[np.bool_] = ends - starts >= len(wanted)
+    rows = np.flatnonzero(found)
+    if len(rows):
+        kind = f"V{len(wanted)}"
+        begins = FieldColumn(buffer, kind, starts[rows], stride=0).get()
+        found[rows] = begins == np.frombuffer(wanted, kind)
+    return found

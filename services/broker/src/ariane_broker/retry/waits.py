@@ -1,0 +1,49 @@
+"""How long a failed message waits for its next try: by the policy of its group."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from ariane_broker.consumer_groups import ExponentialRetry, TableRetry
+from ariane_broker.delay.delay import Delay, DelayLevel, DeliveryTimes
+
+FIRST_LEVEL: Final = 3
+"""The delay level of the first repetition: 10 s."""
+
+
+def wait_ms(policy: TableRetry | ExponentialRetry, attempts: int) -> int | None:
+    """The wait before the next try; None where it is that of a delay level.
+
+    Args:
+        policy: Of the group.
+        attempts: Tries before the one that failed now.
+    """
+    if isinstance(policy, ExponentialRetry):
+        try:
+            grown = policy.initial_ms * policy.multiplier**attempts
+        except OverflowError:
+            return policy.max_ms
+        return round(min(grown, policy.max_ms))
+    if not policy.delays_ms:
+        return None
+    return policy.delays_ms[min(attempts, len(policy.delays_ms) - 1)]
+
+
+def delay_of_try(
+    wait: int | None, attempts: int, *, now_ms: int, delay_ms_max: int, level_count: int
+) -> Delay:
+    """When the next try is due.
+
+    Args:
+        wait: Milliseconds; None waits as long as the delay level of the try.
+        attempts: Tries before the one that failed now.
+        now_ms: Milliseconds since the epoch.
+        delay_ms_max: The longest wait that the broker offers.
+        level_count: How many delay levels there are.
+    """
+    if wait is None:
+        return DelayLevel(min(FIRST_LEVEL + attempts, level_count))
+    due_ms = now_ms + min(wait, delay_ms_max)
+    return DeliveryTimes(np.array([due_ms], np.int64))

@@ -1,0 +1,61 @@
+"""The retrying room: failed messages, brought back later or kept as dead letters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ariane_broker.append import AppendWatch
+from ariane_broker.retry.return_table import FILE_NAME, ReturnTable
+from ariane_broker.retry.returning import MessageReturns, ReturnLimits
+from ariane_broker.rooms.changing import ChangingRoom
+from ariane_broker.rooms.delaying import DAY_MS, DelayingRoom
+from ariane_broker.rooms.messaging import MessagingRoom
+from ariane_broker.rooms.outside import Outside
+from ariane_broker.rooms.state import StateRoom
+from ariane_broker.rooms.storing import StoringRoom
+from ariane_broker.transactions.writing import TransactionLog
+from ariane_storage.state_file import StateFile
+from ariane_storage.store_files import StoreFiles
+
+
+@dataclass(frozen=True, slots=True)
+class RetryingRoom:
+    """Failed messages, brought back later or kept as dead letters."""
+
+    returns: MessageReturns
+
+
+def retrying_room(
+    outside: Outside,
+    state: StateRoom,
+    storing: StoringRoom,
+    changing: ChangingRoom,
+    *,
+    delaying: DelayingRoom,
+    messaging: MessagingRoom,
+) -> RetryingRoom:
+    """Failed messages, brought back later or kept as dead letters."""
+    settings, clock = outside.settings, outside.clock
+    table = ReturnTable(now_ms=clock.now_ms)
+    snapshot = StoreFiles(settings.store_path).root / FILE_NAME
+    storing.log_states.keep(table, StateFile(snapshot, outside.disk), FILE_NAME)
+    watch = AppendWatch(
+        arrivals=storing.arrivals,
+        statistics=storing.statistics,
+        on_growth=storing.keeping.appended,
+        monotonic=clock.monotonic,
+    )
+    flush_wait = storing.group_flush if settings.flush_mode == "sync" else None
+    returns = MessageReturns(
+        TransactionLog(storing.store, watch, flush_wait=flush_wait),
+        watch,
+        delaying.delayed_append,
+        table,
+        topics=state.topics,
+        groups=state.groups,
+        limits=ReturnLimits(delay_ms_max=round(settings.delay_days_max * DAY_MS)),
+        make_topic=changing.topic_changes.create_for_group,
+        is_draining=lambda: messaging.append_records.draining,
+        now_ms=clock.now_ms,
+    )
+    return RetryingRoom(returns)

@@ -1,0 +1,76 @@
+"""``RetryService``: takes failed messages back."""
+# ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from grpc import aio
+
+from ariane.broker.v1 import retry_service_pb2 as retry_pb
+from ariane.broker.v1.retry_service_pb2_grpc import RetryServiceServicer
+from ariane_broker.retry.failed_records import RETURN_ID_LENGTH_MAX, DeadLetterReason
+from ariane_broker.retry.returning import Failure, MessageReturns
+from ariane_broker.wire_time import seconds_of
+from ariane_servicekit.errors import field_invalid
+
+_COUNT_MAX: Final = 1_000_000
+_REASONS: Final = {
+    retry_pb.DEAD_LETTER_REASON_UNSPECIFIED: DeadLetterReason.REJECTED,
+    retry_pb.DEAD_LETTER_REASON_ATTEMPTS_EXHAUSTED: DeadLetterReason.ATTEMPTS_EXHAUSTED,
+    retry_pb.DEAD_LETTER_REASON_REJECTED: DeadLetterReason.REJECTED,
+    retry_pb.DEAD_LETTER_REASON_CONSUMER_DIED: DeadLetterReason.CONSUMER_DIED,
+}
+
+
+class RetryServicer(RetryServiceServicer):
+    """Translates returns."""
+
+    def __init__(self, returns: MessageReturns) -> None:
+        """Take the parts.
+
+        Args:
+            returns: Takes failed messages back.
+        """
+        self._returns = returns
+
+    async def ReturnMessage(
+        self,
+        request: retry_pb.ReturnMessageRequest,
+        context: aio.ServicerContext[Any, Any],
+    ) -> retry_pb.ReturnMessageResponse:
+        """Take a failed message back."""
+        returned, duplicate = await self._returns.take_back(_failure(request))
+        return retry_pb.ReturnMessageResponse(
+            dead_letter=returned.dead_letter, attempts=returned.attempts, duplicate=duplicate
+        )
+
+
+def _failure(request: retry_pb.ReturnMessageRequest) -> Failure:
+    """What a request says.
+
+    Raises:
+        ServiceError: FIELD_INVALID.
+    """
+    for field in ("attempts_max", "local_attempts"):
+        count = getattr(request, field)
+        if not 0 <= count <= _COUNT_MAX:
+            raise field_invalid(field, f"must be 0 to {_COUNT_MAX}", count)
+    return_id = request.return_id
+    if len(return_id) > RETURN_ID_LENGTH_MAX or not return_id.isprintable():
+        rule = f"must be at most {RETURN_ID_LENGTH_MAX} printable characters"
+        raise field_invalid("return_id", rule)
+    reason = _REASONS.get(request.dead_letter_reason, DeadLetterReason.REJECTED)
+    wait_ms = round(seconds_of(request.delay, "delay") * 1000)
+    return Failure(
+        consumer_group=request.consumer_group,
+        topic=request.topic,
+        queue_id=request.queue_id,
+        commit_log_offset=request.commit_log_offset,
+        wait_ms=wait_ms if request.HasField("delay") else None,
+        reason=reason if request.dead_letter else None,
+        cause=request.cause,
+        attempts_max=request.attempts_max,
+        local_attempts=request.local_attempts,
+        return_id=return_id,
+    )
