@@ -14,12 +14,13 @@ README = Path(__file__).parent.parent / "README.md"
 SNIPPETS = [
     block
     for block in re.findall(r"```python\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
-    if "ProducerSettings(" in block or "producer.request(" in block
+    if re.search(r"ProducerSettings\(|producer\.request\(|producer\.recall\(", block)
 ]
+PRINTED = {"request(": "b'HELLO'\n", "recall(": "taken back\n"}
 
 
 def test_there_are_snippets():
-    assert len(SNIPPETS) == 3
+    assert len(SNIPPETS) == 4
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=range(len(SNIPPETS)))
@@ -35,4 +36,4 @@ async def test_a_snippet_runs(cluster, snippet, capsys):
         await FunctionType(code, names)()
 
     printed = capsys.readouterr().out
-    assert printed == ("b'HELLO'\n" if "request(" in snippet else "")
+    assert printed == "".join(text for call, text in PRINTED.items() if call in snippet)
