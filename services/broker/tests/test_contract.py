@@ -5,7 +5,6 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from ariane.broker.v1 import broker_service_pb2 as broker_pb
 from ariane.broker.v1 import receive_service_pb2 as receive_pb
-from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
 from ariane.common.v1 import process_service_pb2 as process_pb
 from ariane.common.v1.process_service_pb2_grpc import ProcessServiceStub
 from ariane_broker.settings import BrokerSettings
@@ -64,10 +63,6 @@ EMPTY_ROOMS = (
     ("receives", "ReceiveMessages", receive_pb.ReceiveMessagesRequest()),
     ("receives", "AckMessages", receive_pb.AckMessagesRequest()),
     ("receives", "ChangeInvisibleDuration", receive_pb.ChangeInvisibleDurationRequest()),
-    ("transactions", "StageBatchRecords", transaction_pb.StageBatchRecordsRequest()),
-    ("transactions", "CommitBatch", transaction_pb.CommitBatchRequest()),
-    ("transactions", "AbortBatch", transaction_pb.AbortBatchRequest()),
-    ("transactions", "GetBatchProgress", transaction_pb.GetBatchProgressRequest()),
 )
 
 

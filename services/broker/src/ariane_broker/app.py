@@ -115,6 +115,7 @@ def compose_from(outside: Outside) -> BrokerLife:
                 clock=clock,
             ),
             transacting.upkeep,
+            *transacting.batch_loops,
         ),
         threads=outside.threads,
         grace_seconds=settings.grace_s,

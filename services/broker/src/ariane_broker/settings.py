@@ -198,6 +198,13 @@ class BrokerSettings(ServiceSettings):
         description="Half messages that may wait for an outcome at a time, about 1 KiB of memory "
         "each; more are refused until some have ended.",
     )
+    batch_expiry_s: float = Field(
+        7 * 86_400,
+        ge=60,
+        description="Seconds that records of a batch transaction wait for its commit after the "
+        "last of them was staged; then they are dropped. Days, because the one who commits may be "
+        "down for a weekend. The log is kept for as long.",
+    )
     transaction_outcomes_max: int = Field(
         20_000,
         ge=0,

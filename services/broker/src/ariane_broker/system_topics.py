@@ -1,6 +1,7 @@
 """The topics that the system makes for itself when a broker starts for the first time.
 
-They are those of RocketMQ that rooms of this broker use or will use. RocketMQ also makes topics
+They are those of RocketMQ that rooms of this broker use or will use, and two of our own for batch
+transactions. RocketMQ also makes topics
 named after the cluster and the broker; those names are not reserved by any rule, so they are left
 to users.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from ariane_broker.topic_table import Permission, TopicConfig
+from ariane_broker.transactions.batch_records import BATCH_TOPIC, STAGE_TOPIC
 from ariane_record.names import (
     CHECKS_EXHAUSTED_TOPIC,
     DELAY_TOPIC,
@@ -31,10 +33,12 @@ def system_topics(*, auto_create_topics: bool, default_queue_count: int) -> list
         default_queue_count: Queues of the template.
     """
     topics = [
+        _topic(BATCH_TOPIC, 1),
         _topic(CHECKS_EXHAUSTED_TOPIC, 1),
         _topic(DELAY_TOPIC, DELAY_LEVEL_COUNT),
         _topic(HALF_TOPIC, 1),
         _topic(OP_TOPIC, 1),
+        _topic(STAGE_TOPIC, 1),
         _topic(TIMER_TOPIC, 1),
     ]
     if auto_create_topics:

@@ -47,6 +47,14 @@ class TopicsForSend:
         """The topic, or None when it is not known here."""
         return self._topics.find(topic)
 
+    def check_block(self, block: RecordBlock) -> None:
+        """See that a block could be appended.
+
+        Raises:
+            BlockRejected: It is broken.
+        """
+        self._check_block(block)
+
     async def find_or_create(self, topic: str, queue_id: int, block: RecordBlock) -> TopicConfig:
         """The topic; made if it is missing, may be made, and would then take the block.
 

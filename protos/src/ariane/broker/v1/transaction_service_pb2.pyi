@@ -355,6 +355,7 @@ class StageBatchRecordsRequest(_message.Message):
     KEY_HASHES_FIELD_NUMBER: _builtins.int
     RECORDS_CRC32_FIELD_NUMBER: _builtins.int
     QUEUE_IDS_FIELD_NUMBER: _builtins.int
+    RECORD_COUNT_BEFORE_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
     query_id: _builtins.str
     """The query."""
@@ -378,6 +379,10 @@ class StageBatchRecordsRequest(_message.Message):
     """CRC-32 of `records`: a bit pattern, hence fixed32."""
     queue_ids: _builtins.bytes
     """The queue that each record will go to: n x int32, little-endian."""
+    record_count_before: _builtins.int
+    """How many records this attempt had staged before. A call that comes again after a lost answer is
+    known by it, and staged once. Absent: every arrival is staged.
+    """
     records: _builtins.bytes
     """The records. Last, so that a reader meets the columns before the block."""
     def __init__(
@@ -394,13 +399,16 @@ class StageBatchRecordsRequest(_message.Message):
         key_hashes: _builtins.bytes = ...,
         records_crc32: _builtins.int = ...,
         queue_ids: _builtins.bytes = ...,
+        record_count_before: _builtins.int | None = ...,
         records: _builtins.bytes = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_record_count_before", b"_record_count_before", "record_count_before", b"record_count_before"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_token", b"attempt_token", "batch_id", b"batch_id", "key_counts", b"key_counts", "key_hashes", b"key_hashes", "partition_id", b"partition_id", "query_id", b"query_id", "queue_ids", b"queue_ids", "record_sizes", b"record_sizes", "records", b"records", "records_crc32", b"records_crc32", "tag_codes", b"tag_codes", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_record_count_before", b"_record_count_before", "attempt_token", b"attempt_token", "batch_id", b"batch_id", "key_counts", b"key_counts", "key_hashes", b"key_hashes", "partition_id", b"partition_id", "query_id", b"query_id", "queue_ids", b"queue_ids", "record_count_before", b"record_count_before", "record_sizes", b"record_sizes", "records", b"records", "records_crc32", b"records_crc32", "tag_codes", b"tag_codes", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__record_count_before: _TypeAlias = _typing.Literal["record_count_before"]  # noqa: Y015
+    _WhichOneofArgType__record_count_before: _TypeAlias = _typing.Literal["_record_count_before", b"_record_count_before"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__record_count_before) -> _WhichOneofReturnType__record_count_before | None: ...
 
 Global___StageBatchRecordsRequest: _TypeAlias = StageBatchRecordsRequest  # noqa: Y015
 
@@ -475,7 +483,9 @@ class BatchAttempt(_message.Message):
     record_count: _builtins.int
     """How many records it staged."""
     checksum: _builtins.int
-    """CRC-32 over the CRC-32s of its blocks in order: a bit pattern, hence fixed32."""
+    """CRC-32 over the CRC-32s of its blocks in order, each as 4 bytes, little-endian; 0 without
+    records. A bit pattern, hence fixed32.
+    """
     def __init__(
         self,
         *,

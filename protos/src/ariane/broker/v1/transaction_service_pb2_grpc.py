@@ -118,7 +118,8 @@ class TransactionServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def StageBatchRecords(self, request, context):
-        """Stages records of one task of a batch transaction: stored, visible to nobody.
+        """Stages records of one task of a batch transaction: stored, visible to nobody. They wait for days
+        (the broker's batch_expiry_s), or until a later batch of the query is committed.
         Errors: as SendService.AppendRecords; TRANSACTION_DECIDED when the batch is committed already.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -126,9 +127,11 @@ class TransactionServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def CommitBatch(self, request, context):
-        """Makes the named attempts of a batch visible, all or none. Idempotent: a batch that is
-        committed already is answered with success when counts and checksums agree.
-        Errors: TRANSACTION_NOT_FOUND, TRANSACTION_DECIDED when they do not agree.
+        """Makes the named attempts of a batch visible, all or none, in the order of their partitions, and
+        drops all others. Idempotent: a batch that is committed already is answered with success, the
+        last one of its query only when counts and checksums agree. Answers when all is visible.
+        Errors: TRANSACTION_NOT_FOUND for an attempt that did not stage what it should have,
+        TRANSACTION_DECIDED when they do not agree, TOPIC_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -54,13 +54,16 @@ class TransactionServiceStub:
     Errors: TRANSACTION_NOT_FOUND, TRANSACTION_DECIDED with the outcome that stands.
     """
     StageBatchRecords: _grpc.UnaryUnaryMultiCallable[_transaction_service_pb2.StageBatchRecordsRequest, _transaction_service_pb2.StageBatchRecordsResponse]
-    """Stages records of one task of a batch transaction: stored, visible to nobody.
+    """Stages records of one task of a batch transaction: stored, visible to nobody. They wait for days
+    (the broker's batch_expiry_s), or until a later batch of the query is committed.
     Errors: as SendService.AppendRecords; TRANSACTION_DECIDED when the batch is committed already.
     """
     CommitBatch: _grpc.UnaryUnaryMultiCallable[_transaction_service_pb2.CommitBatchRequest, _transaction_service_pb2.CommitBatchResponse]
-    """Makes the named attempts of a batch visible, all or none. Idempotent: a batch that is
-    committed already is answered with success when counts and checksums agree.
-    Errors: TRANSACTION_NOT_FOUND, TRANSACTION_DECIDED when they do not agree.
+    """Makes the named attempts of a batch visible, all or none, in the order of their partitions, and
+    drops all others. Idempotent: a batch that is committed already is answered with success, the
+    last one of its query only when counts and checksums agree. Answers when all is visible.
+    Errors: TRANSACTION_NOT_FOUND for an attempt that did not stage what it should have,
+    TRANSACTION_DECIDED when they do not agree, TOPIC_NOT_FOUND.
     """
     AbortBatch: _grpc.UnaryUnaryMultiCallable[_transaction_service_pb2.AbortBatchRequest, _transaction_service_pb2.AbortBatchResponse]
     """Drops what is staged for a batch. Never undoes a commit: then it does nothing."""
@@ -93,13 +96,16 @@ class TransactionServiceAsyncStub(TransactionServiceStub):
     Errors: TRANSACTION_NOT_FOUND, TRANSACTION_DECIDED with the outcome that stands.
     """
     StageBatchRecords: _aio.UnaryUnaryMultiCallable[_transaction_service_pb2.StageBatchRecordsRequest, _transaction_service_pb2.StageBatchRecordsResponse]  # type: ignore[assignment]
-    """Stages records of one task of a batch transaction: stored, visible to nobody.
+    """Stages records of one task of a batch transaction: stored, visible to nobody. They wait for days
+    (the broker's batch_expiry_s), or until a later batch of the query is committed.
     Errors: as SendService.AppendRecords; TRANSACTION_DECIDED when the batch is committed already.
     """
     CommitBatch: _aio.UnaryUnaryMultiCallable[_transaction_service_pb2.CommitBatchRequest, _transaction_service_pb2.CommitBatchResponse]  # type: ignore[assignment]
-    """Makes the named attempts of a batch visible, all or none. Idempotent: a batch that is
-    committed already is answered with success when counts and checksums agree.
-    Errors: TRANSACTION_NOT_FOUND, TRANSACTION_DECIDED when they do not agree.
+    """Makes the named attempts of a batch visible, all or none, in the order of their partitions, and
+    drops all others. Idempotent: a batch that is committed already is answered with success, the
+    last one of its query only when counts and checksums agree. Answers when all is visible.
+    Errors: TRANSACTION_NOT_FOUND for an attempt that did not stage what it should have,
+    TRANSACTION_DECIDED when they do not agree, TOPIC_NOT_FOUND.
     """
     AbortBatch: _aio.UnaryUnaryMultiCallable[_transaction_service_pb2.AbortBatchRequest, _transaction_service_pb2.AbortBatchResponse]  # type: ignore[assignment]
     """Drops what is staged for a batch. Never undoes a commit: then it does nothing."""
@@ -159,7 +165,8 @@ class TransactionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _transaction_service_pb2.StageBatchRecordsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_transaction_service_pb2.StageBatchRecordsResponse, _abc.Awaitable[_transaction_service_pb2.StageBatchRecordsResponse]]:
-        """Stages records of one task of a batch transaction: stored, visible to nobody.
+        """Stages records of one task of a batch transaction: stored, visible to nobody. They wait for days
+        (the broker's batch_expiry_s), or until a later batch of the query is committed.
         Errors: as SendService.AppendRecords; TRANSACTION_DECIDED when the batch is committed already.
         """
 
@@ -169,9 +176,11 @@ class TransactionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _transaction_service_pb2.CommitBatchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_transaction_service_pb2.CommitBatchResponse, _abc.Awaitable[_transaction_service_pb2.CommitBatchResponse]]:
-        """Makes the named attempts of a batch visible, all or none. Idempotent: a batch that is
-        committed already is answered with success when counts and checksums agree.
-        Errors: TRANSACTION_NOT_FOUND, TRANSACTION_DECIDED when they do not agree.
+        """Makes the named attempts of a batch visible, all or none, in the order of their partitions, and
+        drops all others. Idempotent: a batch that is committed already is answered with success, the
+        last one of its query only when counts and checksums agree. Answers when all is visible.
+        Errors: TRANSACTION_NOT_FOUND for an attempt that did not stage what it should have,
+        TRANSACTION_DECIDED when they do not agree, TOPIC_NOT_FOUND.
         """
 
     @_abc_1.abstractmethod

@@ -89,7 +89,11 @@ def rpc_services(
         ),
         "TopicService": TopicServicer(state.topics, changing.topic_changes, changing.lookup),
         "TransactionService": TransactionServicer(
-            transacting.ends, transacting.checks, transacting.list, broker_name=broker_name
+            transacting.ends,
+            transacting.checks,
+            transacting.list,
+            transacting.batch_commits,
+            broker_name=broker_name,
         ),
     }
     return [rpc_service(name, servicer) for name, servicer in servicers.items()]

@@ -13,6 +13,10 @@ from ariane_broker.rooms.messaging import PLAIN_CALL_BYTES_MAX, MessagingRoom
 from ariane_broker.rooms.outside import Outside
 from ariane_broker.rooms.state import StateRoom
 from ariane_broker.rooms.storing import StoringRoom
+from ariane_broker.transactions.batch_commits import BatchCommits
+from ariane_broker.transactions.batch_publication import BatchPublication
+from ariane_broker.transactions.batch_table import BatchTable
+from ariane_broker.transactions.batch_upkeep import BatchUpkeep
 from ariane_broker.transactions.checking import TransactionChecks
 from ariane_broker.transactions.ending import TransactionEnds
 from ariane_broker.transactions.half_list import HalfList
@@ -38,6 +42,8 @@ class TransactingRoom:
     checks: TransactionChecks
     list: HalfList
     upkeep: Loop
+    batch_commits: BatchCommits
+    batch_loops: tuple[Loop, Loop]
 
 
 def transacting_room(
@@ -89,10 +95,51 @@ def transacting_room(
         is_pressed=lambda: storing.keeping.disk_used_ratio >= settings.disk_force_ratio,
         segment_bytes=settings.segment_bytes,
     )
+    commits, loops = _batches(outside, state, storing, messaging, log=log)
     return TransactingRoom(
         half_send=half_send,
         ends=ends,
         checks=TransactionChecks(log, ends, changing.clients),
         list=HalfList(store, table, clock.now_ms),
         upkeep=Loop("transactions", upkeep.turn, interval_s=UPKEEP_SECONDS, clock=clock),
+        batch_commits=commits,
+        batch_loops=loops,
     )
+
+
+def _batches(
+    outside: Outside,
+    state: StateRoom,
+    storing: StoringRoom,
+    messaging: MessagingRoom,
+    *,
+    log: TransactionLog,
+) -> tuple[BatchCommits, tuple[Loop, Loop]]:
+    """Batch transactions."""
+    settings, clock, store = outside.settings, outside.clock, storing.store
+    table = BatchTable()
+    snapshot = StoreFiles(settings.store_path).config / "batchTransactions.json"
+    file = StateFile(snapshot, outside.disk)
+    storing.log_states.keep(table, file, "config/batchTransactions.json")
+    store.keep_needed(lambda: table.needed_from)
+    publication = BatchPublication(log, table, state.topics.find, clock)
+    commits = BatchCommits(
+        log,
+        table,
+        messaging.topics_for_send,
+        publication,
+        now_ms=clock.now_ms,
+        body_bytes_max=settings.message_bytes_max,
+        is_draining=lambda: messaging.append_records.draining,
+    )
+    upkeep = BatchUpkeep(
+        store,
+        log,
+        table,
+        commits,
+        now_ms=clock.now_ms,
+        expiry_ms=round(settings.batch_expiry_s * 1000),
+        retention_ms=settings.retention_hours * 3_600_000,
+    )
+    loop = Loop("batches", upkeep.turn, interval_s=UPKEEP_SECONDS, clock=clock)
+    return commits, (publication.loop, loop)

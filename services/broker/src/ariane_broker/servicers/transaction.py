@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 from grpc import aio
 
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceServicer
+from ariane_broker.peer_address import peer_host
 from ariane_broker.record_wire import LEVELS
 from ariane_broker.stored_message import position_of
+from ariane_broker.transactions.batch_commits import BatchCommits
+from ariane_broker.transactions.batch_records import BatchKey, NamedAttempt
 from ariane_broker.transactions.checking import TransactionChecks
 from ariane_broker.transactions.ending import TransactionEnds
 from ariane_broker.transactions.half_list import HalfList
@@ -21,7 +24,6 @@ from ariane_broker.transactions.transaction_wire import (
     outcome_of,
 )
 from ariane_broker.wire_time import seconds_of, time_of
-from ariane_servicekit import feature_not_available
 
 
 class TransactionServicer(TransactionServiceServicer):
@@ -32,6 +34,7 @@ class TransactionServicer(TransactionServiceServicer):
         ends: TransactionEnds,
         checks: TransactionChecks,
         half_list: HalfList,
+        batches: BatchCommits,
         *,
         broker_name: str,
     ) -> None:
@@ -41,11 +44,13 @@ class TransactionServicer(TransactionServiceServicer):
             ends: Ends transactions.
             checks: Asks producers about them.
             half_list: Lists those without an outcome.
+            batches: Stages, commits and aborts batches.
             broker_name: As it stands in answers.
         """
         self._ends = ends
         self._checks = checks
         self._half_list = half_list
+        self._batches = batches
         self._broker_name = broker_name
 
     async def EndTransaction(
@@ -108,18 +113,43 @@ class TransactionServicer(TransactionServiceServicer):
         duplicate = await self._ends.park(request.transaction_id, request.check_count)
         return transaction_pb.ParkTransactionResponse(duplicate=duplicate)
 
-    def StageBatchRecords(self, request: Any, context: Any) -> NoReturn:
-        """Refuse."""
-        raise feature_not_available("batch transactions")
+    async def StageBatchRecords(
+        self,
+        request: transaction_pb.StageBatchRecordsRequest,
+        context: aio.ServicerContext[Any, Any],
+    ) -> transaction_pb.StageBatchRecordsResponse:
+        """Stage records of one attempt."""
+        count = await self._batches.stage(request, peer_host(context.peer()))
+        return transaction_pb.StageBatchRecordsResponse(record_count=count)
 
-    def CommitBatch(self, request: Any, context: Any) -> NoReturn:
-        """Refuse."""
-        raise feature_not_available("batch transactions")
+    async def CommitBatch(
+        self, request: transaction_pb.CommitBatchRequest, context: aio.ServicerContext[Any, Any]
+    ) -> transaction_pb.CommitBatchResponse:
+        """Make the named attempts visible."""
+        attempts = [
+            NamedAttempt(each.partition_id, each.attempt_token, each.record_count, each.checksum)
+            for each in request.attempts
+        ]
+        committed = await self._batches.commit(
+            BatchKey(request.query_id, request.batch_id), attempts
+        )
+        return transaction_pb.CommitBatchResponse(
+            duplicate=committed.duplicate, record_count=committed.record_count
+        )
 
-    def AbortBatch(self, request: Any, context: Any) -> NoReturn:
-        """Refuse."""
-        raise feature_not_available("batch transactions")
+    async def AbortBatch(
+        self, request: transaction_pb.AbortBatchRequest, context: aio.ServicerContext[Any, Any]
+    ) -> transaction_pb.AbortBatchResponse:
+        """Drop what is staged."""
+        committed = await self._batches.abort(BatchKey(request.query_id, request.batch_id))
+        return transaction_pb.AbortBatchResponse(committed=committed)
 
-    def GetBatchProgress(self, request: Any, context: Any) -> NoReturn:
-        """Refuse."""
-        raise feature_not_available("batch transactions")
+    async def GetBatchProgress(
+        self,
+        request: transaction_pb.GetBatchProgressRequest,
+        context: aio.ServicerContext[Any, Any],
+    ) -> transaction_pb.GetBatchProgressResponse:
+        """Tell the last committed batch."""
+        return transaction_pb.GetBatchProgressResponse(
+            batch_id=self._batches.progress_of(request.query_id)
+        )
