@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 
 from ariane.broker.v1.client_service_pb2 import AttachResponse, Membership
 from ariane_sdk._agreement import check_agreement
-from ariane_sdk._allocation import AllocationStrategy
+from ariane_sdk._allocation import AllocationStrategy, Averaging
 from ariane_sdk._attachment import Attachment
 from ariane_sdk._client_id import new_client_id
 from ariane_sdk._clock import Clock
@@ -55,6 +55,22 @@ def checked_model(model: Model) -> Model:
     if model not in ("clustering", "broadcasting"):
         raise IllegalArgument(f'model {model!r}: "clustering" or "broadcasting"')
     return model
+
+
+def checked_strategy(strategy: AllocationStrategy | None) -> AllocationStrategy:
+    """Return a strategy if it is one; averaging for nothing.
+
+    Raises:
+        IllegalArgument: It is none.
+    """
+    if strategy is None:
+        return Averaging()
+    divides = getattr(strategy, "allocate", None) or getattr(strategy, "allocate_among", None)
+    if not callable(divides) or not isinstance(getattr(strategy, "name", None), str):
+        raise IllegalArgument(
+            f"strategy {strategy!r:.100}: an object such as Averaging() is expected"
+        )
+    return strategy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -463,6 +479,10 @@ def filters_of(subscriptions: Mapping[str, str]) -> dict[str, TagFilter]:
     Raises:
         IllegalArgument: A topic or an expression is none.
     """
+    if not isinstance(subscriptions, Mapping):
+        raise IllegalArgument(
+            f'subscriptions {subscriptions!r:.100}: a dict such as {{"orders": "*"}} is expected'
+        )
     return {
         checked_topic(topic): TagFilter.parse(expression)
         for topic, expression in subscriptions.items()

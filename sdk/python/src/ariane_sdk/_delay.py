@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from ariane_sdk._message import Message
+from ariane_sdk._message_types import check_types
 from ariane_sdk.errors import MessageIllegal
 
 AT_ONCE: Final = 0
@@ -31,6 +32,7 @@ def check_delay(message: Message) -> None:
     Raises:
         MessageIllegal: Says why.
     """
+    check_types(message)
     ways = (message.deliver_at is not None) + (message.delay is not None)
     if ways + (message.delay_level != AT_ONCE) > 1:
         raise MessageIllegal("a message has one of deliver_at, delay and delay_level")

@@ -21,6 +21,7 @@ from ariane_sdk._limits import (
     refusal_of,
 )
 from ariane_sdk._message import Message, MessageQueue, SendResult
+from ariane_sdk._message_types import TYPE_ERRORS, check_types
 from ariane_sdk._route import Route
 from ariane_sdk._route_wait import RouteWait
 from ariane_sdk._routes import Routes
@@ -122,8 +123,7 @@ class Intake:
             TopicRefused: No broker takes messages for the topic.
         """
         future: asyncio.Future[SendResult] = self._loop.create_future()
-        lane = self._lanes.get(message.topic) or self._new_lane(message.topic)
-        self._place_or_park(lane, message, wish, future)
+        self._place_or_park(message, wish, future)
         return future
 
     def take_one_way(self, message: Message, wish: QueueWish) -> None:
@@ -133,8 +133,7 @@ class Intake:
             IllegalArgument: Message or wish break a rule.
             TopicRefused: No broker takes messages for the topic.
         """
-        lane = self._lanes.get(message.topic) or self._new_lane(message.topic)
-        self._place_or_park(lane, message, wish, None)
+        self._place_or_park(message, wish, None)
 
     def withdraw(self, topic: str, future: asyncio.Future[SendResult]) -> bool:
         """Take back a message of ``take`` whose future is no longer waited for.
@@ -157,9 +156,18 @@ class Intake:
         outcomes: dict[int, Outcome] = {}
         travels: list[Travel] = []
         async with AsyncExitStack() as turns:
-            for share in await self._shares(messages, outcomes, turns):
+            try:
+                shares = await self._shares(messages, outcomes, turns)
+            except TYPE_ERRORS:
+                # Nothing was sent yet.
+                for message in messages:
+                    check_types(message)
+                raise
+            for share in shares:
                 await self._encode(messages, share, outcomes, travels)
         for batch, first, positions in travels:
+            if not positions:
+                continue  # All were refused: it may never travel.
             await batch.wait_settled()
             batch_outcomes = batch.outcomes_of(first, len(positions))
             outcomes.update(zip(positions, batch_outcomes, strict=True))
@@ -187,17 +195,18 @@ class Intake:
         await self._route_wait.wait_for_all(self._lanes.values())
 
     def _place_or_park(
-        self,
-        lane: TopicLane,
-        message: Message,
-        wish: QueueWish,
-        future: asyncio.Future[SendResult] | None,
+        self, message: Message, wish: QueueWish, future: asyncio.Future[SendResult] | None
     ) -> None:
-        if self._route_wait.must_wait(lane, message, wish):
-            self._check(message)
-            self._route_wait.park(lane, message, wish, future)
-        else:
-            self._place(lane, message, wish, future)
+        try:
+            lane = self._lanes.get(message.topic) or self._new_lane(message.topic)
+            if self._route_wait.must_wait(lane, message, wish):
+                self._check(message)
+                self._route_wait.park(lane, message, wish, future)
+            else:
+                self._put(lane, message, wish, future)
+        except TYPE_ERRORS:
+            check_types(message)
+            raise
 
     def _place(
         self,
@@ -206,7 +215,20 @@ class Intake:
         wish: QueueWish,
         future: asyncio.Future[SendResult] | None,
     ) -> None:
-        """Put a message into the open batch of its queue."""
+        """Put a message that was parked into the open batch of its queue."""
+        try:
+            self._put(lane, message, wish, future)
+        except TYPE_ERRORS:
+            check_types(message)
+            raise
+
+    def _put(
+        self,
+        lane: TopicLane,
+        message: Message,
+        wish: QueueWish,
+        future: asyncio.Future[SendResult] | None,
+    ) -> None:
         self._check(message)
         queue = None
         if message.message_group or wish is not NO_WISH:
@@ -347,10 +369,8 @@ class Intake:
                 size_bytes = batch.add(
                     message, self._new_unique_id(), now_ms, None, body=body, system_flag=system_flag
                 )
-            except RecordError as error:
-                outcomes[position] = refusal_of(error)
-            except ArianeError as error:
-                outcomes[position] = error
+            except (RecordError, ArianeError, *TYPE_ERRORS) as error:
+                outcomes[position] = _refusal_of(message, error)
             else:
                 self._buffer.size_bytes += size_bytes
                 travels[-1].positions.append(position)
@@ -378,3 +398,20 @@ class Intake:
         lane = self._lanes.get(route.topic)
         if lane is not None and lane.route_task is None:
             lane.follow(route)
+
+
+def _refusal_of(message: Message, error: Exception) -> ArianeError:
+    """Why a message of many is not sent.
+
+    Raises:
+        Exception: The error itself, when it is not the message's fault.
+    """
+    if isinstance(error, RecordError):
+        return refusal_of(error)
+    if isinstance(error, ArianeError):
+        return error
+    try:
+        check_types(message)
+    except MessageIllegal as refusal:
+        return refusal
+    raise error

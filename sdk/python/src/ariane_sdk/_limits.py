@@ -73,6 +73,8 @@ def checked_topic(name: str) -> str:
     Raises:
         NameIllegal: Says which rule it breaks.
     """
+    if not isinstance(name, str):
+        raise NameIllegal(f"topic {name!r:.100}: a text is expected")
     try:
         return check_topic_name(name)
     except IllegalName as error:
@@ -85,6 +87,8 @@ def checked_group(name: str) -> str:
     Raises:
         NameIllegal: Says which rule it breaks.
     """
+    if not isinstance(name, str):
+        raise NameIllegal(f"group {name!r:.100}: a text is expected", reason="GROUP_NAME_ILLEGAL")
     try:
         return check_group_name(name)
     except IllegalName as error:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import reduce
 from random import Random
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from grpc.aio import AioRpcError
 
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceAsyncStub
 
 
+PORT_MAX: Final = 0xFFFF
+
+
 class _Answer(Protocol):
     @property
     def warming_up(self) -> bool: ...
@@ -48,10 +51,12 @@ def parse_addresses(text: str) -> tuple[str, ...]:
     Raises:
         IllegalArgument: There is none, or one has no port.
     """
+    if not isinstance(text, str):
+        raise IllegalArgument(f'name servers {text!r:.100}: "host:port,host:port" is expected')
     addresses = tuple(part.strip() for part in text.replace(";", ",").split(",") if part.strip())
     for address in addresses:
         host, _, port = address.rpartition(":")
-        if not host or not port.isdigit():
+        if not host or not port.isdecimal() or int(port) > PORT_MAX:
             raise IllegalArgument(f'name server {address!r}: "host:port" is expected')
     if not addresses:
         raise IllegalArgument("at least one name server is needed, as in 127.0.0.1:9876")

@@ -16,7 +16,7 @@ from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from ariane_sdk._allocation import AllocationStrategy, Averaging
+from ariane_sdk._allocation import AllocationStrategy
 from ariane_sdk._clock import Clock, SystemClock, new_random
 from ariane_sdk._columns_out import columns_wanted
 from ariane_sdk._consumer_life import (
@@ -24,6 +24,7 @@ from ariane_sdk._consumer_life import (
     ConsumerPlan,
     Model,
     checked_model,
+    checked_strategy,
     filters_of,
 )
 from ariane_sdk._limits import checked_group, checked_topic
@@ -107,7 +108,7 @@ class PullConsumer:
             filters=filters_of(subscriptions or {}),
             start=checked_start(start),
             model=checked_model(model),
-            strategy=strategy or Averaging(),
+            strategy=checked_strategy(strategy),
             settings=settings or ConsumerSettings(),
             clock=clock or SystemClock(),
             random=random or new_random(),

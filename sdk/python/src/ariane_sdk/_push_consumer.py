@@ -7,13 +7,14 @@ from random import Random
 from types import TracebackType
 from typing import Self
 
-from ariane_sdk._allocation import AllocationStrategy, Averaging
+from ariane_sdk._allocation import AllocationStrategy
 from ariane_sdk._clock import Clock, SystemClock, new_random
 from ariane_sdk._consumer_life import (
     ConsumerLife,
     ConsumerPlan,
     Model,
     checked_model,
+    checked_strategy,
     filters_of,
 )
 from ariane_sdk._limits import checked_group
@@ -93,8 +94,11 @@ class PushConsumer:
         """
         if not subscriptions:
             raise IllegalArgument("at least one subscription is needed")
-        if batch_size < 1:
-            raise IllegalArgument("batch_size is at least 1")
+        if not callable(listener):
+            raise IllegalArgument(f"listener {listener!r:.100}: a function is expected")
+        count: object = batch_size
+        if not isinstance(count, int) or count < 1:
+            raise IllegalArgument(f"batch_size {batch_size!r:.100}: an integer, at least 1")
         settings = settings or ConsumerSettings()
         if settings.queue_concurrency < 1:
             raise IllegalArgument("queue_concurrency is at least 1")
@@ -106,7 +110,7 @@ class PushConsumer:
             filters=filters_of(subscriptions),
             start=checked_start(start),
             model=checked_model(model),
-            strategy=strategy or Averaging(),
+            strategy=checked_strategy(strategy),
             settings=settings,
             clock=clock or SystemClock(),
             random=random or new_random(),

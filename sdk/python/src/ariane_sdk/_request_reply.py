@@ -21,6 +21,7 @@ from ariane_record.layout import ByteBuffer
 from ariane_sdk._clock import Clock
 from ariane_sdk._limits import check_property_names
 from ariane_sdk._message import Message, ReceivedMessage, SendResult, SystemMessage
+from ariane_sdk._message_types import check_types
 from ariane_sdk._reply_inbox import CORRELATION_ID, ReplyInbox
 from ariane_sdk._routes import Routes
 from ariane_sdk.errors import IllegalArgument, RequestTimeout
@@ -104,6 +105,7 @@ class Requests:
             SendError: The request was not acknowledged.
             ArianeError: As the producer's ``send``.
         """
+        check_types(message)
         check_property_names(message)
         deadline_s = self._clock.monotonic_s() + timeout_s
         try:

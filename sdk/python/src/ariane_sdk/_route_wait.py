@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
 from ariane_sdk._clock import Clock
+from ariane_sdk._log import logger
 from ariane_sdk._message import Message, SendResult
 from ariane_sdk._routes import Routes
 from ariane_sdk._send_buffer import SendBuffer
@@ -154,9 +155,11 @@ class RouteWait:
                 continue
             try:
                 place(lane, message, wish, future)
-            except ArianeError as error:
+            except Exception as error:  # noqa: BLE001 - a selector may raise anything.
                 if future is not None:
                     future.set_exception(error)
+                elif not isinstance(error, ArianeError):
+                    logger.warning("a message of %s is not sent", lane.topic, exc_info=True)
 
 
 def _may_pass(error: CallError) -> bool:

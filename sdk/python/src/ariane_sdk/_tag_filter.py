@@ -35,6 +35,8 @@ class TagFilter:
         Raises:
             FilterIllegal: A tag is missing between separators, or "*" stands among tags.
         """
+        if not isinstance(expression, str):
+            raise FilterIllegal(f"subscription expression {expression!r:.100}: a text is expected")
         if expression.strip() in ("", ALL_TAGS):
             return cls(frozenset())
         tags = [tag.strip() for tag in expression.split(TAG_SEPARATOR)]

@@ -1,0 +1,109 @@
+"""What is no message, no name and no number is refused by name, and harms nothing else."""
+
+import asyncio
+from datetime import datetime
+
+import pytest
+
+from ariane_sdk import Message, Producer, PullConsumer, PushConsumer, errors
+
+WRONG = {
+    "body": [None, "text", 5, [1]],
+    "topic": [None, 5],
+    "tag": [None, 5],
+    "keys": [None, 5, (1, 2), "text"],
+    "message_group": [5],
+    "properties": [{"a": 1}, [1], {1: "a"}],
+    "flag": ["x", None, 1 << 31, 1.5],
+    "deliver_at": ["soon", 5],
+    "delay": ["soon", 5],
+    "delay_level": ["soon", None],
+}
+
+
+def _messages():
+    for name, values in WRONG.items():
+        for value in values:
+            yield name, Message(**({"topic": "orders", "body": b"x"} | {name: value}))
+    yield "Message", None
+    yield "Message", b"x"
+
+
+@pytest.mark.parametrize(("name", "message"), list(_messages()))
+async def test_a_message_of_wrong_types_is_refused_by_name(world, name, message):
+    good = Message("orders", b"good")
+    async with Producer(world.name_servers) as producer, asyncio.timeout(20):
+        await producer.send(good)
+        with pytest.raises(errors.IllegalArgument, match=name):
+            await producer.send(message)
+        with pytest.raises(errors.IllegalArgument, match=name):
+            producer.send_nowait(message)
+        with pytest.raises(errors.IllegalArgument, match=name):
+            await producer.send_one_way(message)
+        with pytest.raises(errors.ArianeError, match=name):
+            await producer.send_batch([good, message])
+        await producer.send(good)
+
+    assert set(world.brokers["broker-a"].bodies) == {b"good"}
+
+
+@pytest.mark.parametrize(
+    "fields", [{"message_group": "\ud800"}, {"properties": {"KEYS": "a"}}, {"tag": "a||b"}]
+)
+async def test_a_batch_of_nothing_but_illegal_messages_ends(world, fields):
+    async with Producer(world.name_servers) as producer, asyncio.timeout(20):
+        await producer.send(Message("orders", b"good"))
+        with pytest.raises(errors.BatchSendError) as caught:
+            await producer.send_batch([Message("orders", b"x", **fields)])
+
+    assert isinstance(caught.value.outcomes[0], errors.MessageIllegal)
+
+
+OPTIONS = {"group": "g", "subscriptions": {"orders": "*"}, "listener": print}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"group": None},
+        {"group": 5},
+        {"subscriptions": ["t"]},
+        {"subscriptions": "t"},
+        {"subscriptions": {"t": 5}},
+        {"listener": None},
+        {"listener": "print"},
+        {"batch_size": "x"},
+        {"batch_size": None},
+        {"batch_size": 1.5},
+        {"strategy": "averaging"},
+        {"start": 5},
+        {"start": datetime},
+        {"model": ["clustering"]},
+    ],
+)
+def test_a_consumer_of_wrong_types_is_refused(wrong):
+    with pytest.raises(errors.IllegalArgument, match=next(iter(wrong)).rstrip("s")):
+        PushConsumer("127.0.0.1:1", **(OPTIONS | wrong))
+
+
+@pytest.mark.parametrize("addresses", [None, 5, ["127.0.0.1:1"], b"127.0.0.1:1", "h:70000"])
+@pytest.mark.parametrize("client", [Producer, PullConsumer])
+def test_addresses_of_wrong_types_are_refused(client, addresses):
+    arguments = {} if client is Producer else {"group": "g"}
+    with pytest.raises(errors.IllegalArgument, match="name server"):
+        client(addresses, **arguments)
+
+
+async def test_a_selector_that_fails_before_the_route_is_known_fails_its_message_only(world):
+    def fail(_queues, _message):
+        raise ZeroDivisionError
+
+    async with Producer(world.name_servers) as producer, asyncio.timeout(20):
+        wrong = producer.send_nowait(Message("orders", b"wrong"), selector=fail)
+        await producer.send_one_way(Message("orders", b"unheard"), selector=fail)
+        right = producer.send_nowait(Message("orders", b"right"))
+        with pytest.raises(ZeroDivisionError):
+            await wrong
+        await right
+
+    assert world.brokers["broker-a"].bodies == [b"right"]
