@@ -463,6 +463,51 @@ async def test_stop_delivers_nothing_new(topic, producer, make_consumer):
     assert len(book.messages) == 1
 
 
+async def test_a_stop_that_is_cancelled_goes_on_and_may_be_waited_for_again(
+    cluster, topic, producer, make_consumer
+):
+    started, finish = asyncio.Event(), asyncio.Event()
+
+    async def listen(_messages):
+        started.set()
+        await finish.wait()
+
+    sent = await producer.send(Message(topic, b"x"))
+    consumer = make_consumer(listen, group="impatient")
+    await consumer.start()
+    await started.wait()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(consumer.stop(), 0.1)
+    finish.set()
+    async with asyncio.timeout(20):
+        await consumer.stop()
+
+    async with QueueReader(cluster.name_servers) as reader:
+        assert (await reader.stored_offsets("impatient", topic))[sent.message_queue] == 1
+    async with ClusterClient(cluster.name_servers) as client:
+        assert not await client.list_members("impatient")
+
+
+async def test_a_cancellation_inside_the_listener_is_a_failure_like_others(
+    topic, producer, make_consumer
+):
+    book = Book()
+    failures = iter(range(2))
+
+    async def listen(messages):
+        if next(failures, None) is not None:
+            lost = asyncio.create_task(asyncio.sleep(30))
+            lost.cancel()
+            await lost
+        await book(messages)
+
+    await producer.send_batch([Message(topic, b"x", message_group="g") for _ in range(3)])
+    async with make_consumer(listen, group="broken", batch_size=1):
+        await book.wait(3)
+
+    assert len(book.messages) == 3
+
+
 async def test_nobody_to_ask_is_an_error_at_once():
     consumer = PushConsumer(
         "127.0.0.1:1", group="lost", subscriptions={"nowhere": "*"}, listener=print

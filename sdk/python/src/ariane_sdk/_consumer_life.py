@@ -135,6 +135,7 @@ class ConsumerLife:
         self._fork_guard = ForkGuard()
         self._started = False
         self._stopping = False
+        self._stop_task: asyncio.Task[None] | None = None
         self._offset_file: OffsetFile | None = None
         self._attachments: dict[str, Attachment] = {}
         self._claims: frozenset[MessageQueue] = frozenset()
@@ -259,13 +260,18 @@ class ConsumerLife:
         await self.owned.wait_acquired()
 
     async def stop(self) -> None:
-        """Finish what is in work, store offsets, leave the group, and disconnect."""
+        """Finish what is in work, store offsets, leave the group, and disconnect.
+
+        Cancelling ends the wait only: a member that stopped half way would keep its queues.
+        """
         if not self._started:
             return
-        if self._stopping:
-            await self.stopped.wait()
-            return
-        self._stopping = True
+        if self._stop_task is None:
+            self._stopping = True
+            self._stop_task = start_task(self._stop(), "stop-consumer")
+        await asyncio.shield(self._stop_task)
+
+    async def _stop(self) -> None:
         self.on_end()
         self.owned.deliver_nothing_new()
         for task in self._tasks:

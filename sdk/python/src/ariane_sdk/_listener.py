@@ -31,14 +31,31 @@ class ListenerCalls:
             threads: How many.
         """
         self._pool: ThreadPoolExecutor | None = None
-        self.deliver: Deliver
+        self._call: Deliver
         if _is_coroutine_function(listener):
-            # Called without a wrapper: it costs nothing for each batch.
-            self.deliver = listener  # type: ignore[assignment]
+            self._call = listener  # type: ignore[assignment]
         else:
             self._plain = listener
             self._pool = ThreadPoolExecutor(threads, thread_name_prefix="ariane-listener")
-            self.deliver = self._deliver_in_thread
+            self._call = self._deliver_in_thread
+
+    async def deliver(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Have the listener work on messages.
+
+        A cancellation that comes out of the listener, where nobody cancelled this call, is a
+        failure like others: a task that the listener waited for was cancelled.
+
+        Raises:
+            RuntimeError: That happened.
+            Exception: Whatever the listener raises.
+        """
+        try:
+            await self._call(messages)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise RuntimeError("what the listener waited for was cancelled") from error
 
     async def _deliver_in_thread(self, messages: Sequence[ReceivedMessage]) -> None:
         run = copy_context().run
