@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import inspect, select, text
+from sqlalchemy import create_engine, inspect, select, text
 
 from ariane_servicekit import SystemClock
 from ariane_txn_checker.database import (
@@ -112,6 +112,17 @@ async def test_an_unreachable_database_is_told_without_its_password():
     assert "me:***@127.0.0.1" in str(refused.value)
     assert "secret" not in str(refused.value)
     database.close()
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_connections_that_the_server_dropped_are_made_anew(database, lease, half):
+    with database.reading() as connection:
+        pid = connection.scalar(text("SELECT pg_backend_pid()"))
+    killer = create_engine(database._engine.url)
+    with killer.connect() as connection:
+        connection.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": pid})
+    killer.dispose()
+    assert SurveyStore(database).take_in(lease, stretch(half())) == 1
 
 
 # --- leases ---
