@@ -4,5 +4,15 @@ from ariane_sdk.sql._inbox import Inbox
 from ariane_sdk.sql._offset_inbox import OffsetInbox
 from ariane_sdk.sql._seen_keys import LatestKeys, SeenKeys
 from ariane_sdk.sql._tables import METADATA, create_tables
+from ariane_sdk.sql._transaction_outcomes import AsyncTransactionOutcomes, TransactionOutcomes
 
-__all__ = ["METADATA", "Inbox", "LatestKeys", "OffsetInbox", "SeenKeys", "create_tables"]
+__all__ = [
+    "METADATA",
+    "AsyncTransactionOutcomes",
+    "Inbox",
+    "LatestKeys",
+    "OffsetInbox",
+    "SeenKeys",
+    "TransactionOutcomes",
+    "create_tables",
+]

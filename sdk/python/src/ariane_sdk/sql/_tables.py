@@ -4,6 +4,7 @@
 
     ariane_inbox          consumer | message_key | taken_at          one row for each message taken
     ariane_inbox_offset   consumer | topic | broker_name | queue_id | next_queue_offset | updated_at
+    ariane_transaction_outcome   transaction_id | outcome | decided_at
 
 Give ``METADATA`` to Alembic's ``target_metadata`` beside your own, or call ``create_tables``.
 """
@@ -53,6 +54,15 @@ INBOX_OFFSET: Final = Table(
     Column("queue_id", Integer, primary_key=True, autoincrement=False),
     Column("next_queue_offset", BigInteger, nullable=False),
     Column("updated_at", DateTime(timezone=True), nullable=False),
+)
+
+TRANSACTION_OUTCOME: Final = Table(
+    "ariane_transaction_outcome",
+    METADATA,
+    Column("transaction_id", String(KEY_LENGTH_MAX), primary_key=True),
+    Column("outcome", String(8), nullable=False),
+    Column("decided_at", DateTime(timezone=True), nullable=False),
+    Index(None, "decided_at"),
 )
 
 
