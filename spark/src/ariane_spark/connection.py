@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 from ariane_sdk import ProducerSettings
 from ariane_sdk.sync import Producer
 from ariane_spark.cluster import Cluster
+from ariane_spark.kept_memory import keep_freed_memory
 from ariane_spark.options import ReadOptions, WriteOptions
 from ariane_spark.queue_client import QueueClient
 
@@ -50,6 +51,7 @@ def _once(use: str, key: Hashable, make: Callable[[], _ConnectionT]) -> _Connect
     """What was made for this use in this process; a forked child makes its own."""
     place = (os.getpid(), use, key)
     if place not in _kept:
+        keep_freed_memory()
         _kept[place] = make()
     connection: _ConnectionT = _kept[place]
     return connection

@@ -1,0 +1,32 @@
+"""Keeping memory that was freed, for the next chunk.
+
+A chunk of a range is a megabyte and lives for milliseconds. The allocator of glibc hands blocks of
+that size back to the system and asks for them anew, and the system clears every page of them again:
+measured, that is a fifth of what receiving a chunk costs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Final
+
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
+"""Numbers of glibc's ``mallopt``."""
+
+_SETTINGS: Final = {
+    _MMAP_THRESHOLD: 32 << 20,  # The largest that glibc takes.
+    _TRIM_THRESHOLD: 128 << 20,
+    _TOP_PAD: 8 << 20,
+}
+
+
+def keep_freed_memory() -> bool:
+    """Have this process keep up to 128 MiB that it freed.
+
+    Returns:
+        Whether its allocator takes such wishes; one that is not glibc's does not.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        return False
+    return all([mallopt(name, value) for name, value in _SETTINGS.items()])  # noqa: C419 - all.
