@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from peer_bench.contenders import limits, rocketmq
+from peer_bench.contenders import kafka, kafka_clients, limits, rocketmq
 from peer_bench.peers import Peer
 
-PEERS: Final[tuple[Peer, ...]] = (*limits.PEERS, rocketmq.PEER)
+PEERS: Final[tuple[Peer, ...]] = (
+    *limits.PEERS,
+    rocketmq.PEER,
+    kafka.PEER,
+    kafka_clients.CONFLUENT,
+    kafka_clients.AIOKAFKA,
+)

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from peer_bench.contender import Contender
+from peer_bench.errors import DriverFailed
 from peer_bench.loads import Leg, Load, Shape
 from peer_bench.pairs import compare
 from peer_bench.peers import Part, Peer, Target
@@ -102,7 +103,7 @@ class Duel:
         for _ in range(self._pairs):
             mine = load.on(self._new_topic())
             other = part.load_from(load).on(self._new_topic())
-            our_leg, their_leg = self._ours.produce(mine), self._theirs.produce(other)
+            our_leg, their_leg = self._produce(self._ours, mine), self._produce(self._theirs, other)
             sent.pairs.append((our_leg, their_leg))
             sent.lost += our_leg.failures + (load.count - our_leg.count - our_leg.failures)
             for shape, measured in consumed.items():
@@ -121,13 +122,22 @@ class Duel:
 
     def _send_and_check(self, contender: Contender, load: Load, consume: Shape | None) -> None:
         load = load.on(self._new_topic())
-        contender.produce(load)
+        self._produce(contender, load)
         if consume is not None:
             self._consume(contender, load, consume)
 
     @staticmethod
+    def _produce(contender: Contender, load: Load) -> Leg:
+        leg = contender.produce(load)
+        if not leg.count:
+            raise DriverFailed(f"{contender.name} sent nothing of {load}")
+        return leg
+
+    @staticmethod
     def _consume(contender: Contender, load: Load, shape: Shape) -> Leg:
         leg = contender.consume(Load(shape, load.topic, load.count, load.body_bytes))
+        if not leg.count:
+            raise DriverFailed(f"{contender.name} consumed nothing of {load}")
         if leg.lost:
             print(f"  {contender.name} lost or altered {leg.lost} of {load.count} in {load.topic}")
         return leg

@@ -1,0 +1,62 @@
+"""Apache Kafka by its Python clients: confluent-kafka, which is librdkafka, and aiokafka."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from peer_bench.contender import DriverContender
+from peer_bench.contenders.kafka_server import HEAP, PARTITIONS, VERSION, kafka_server
+from peer_bench.drivers import Driver
+from peer_bench.peers import Part, Peer, Target
+from peer_bench.places import DRIVERS_PATH
+from peer_bench.python_clients import client_python, client_versions
+
+
+@contextmanager
+def running(data_path: Path, *, client: str, linger_ms: int) -> Iterator[DriverContender]:
+    """Run Kafka and one client, in a folder of their own.
+
+    Raises:
+        PeerUnavailable: They cannot be had or started here.
+    """
+    python = client_python()
+    with kafka_server(data_path) as (address, pid):
+        name = client.partition("-")[0]
+        command = [python, str(DRIVERS_PATH / f"{name}_driver.py"), address]
+        with Driver(client, command, data_path / "driver.log") as driver:
+            yield DriverContender(
+                f"{client} to Kafka {VERSION}",
+                driver,
+                [pid],
+                settings={
+                    "flush": "async",
+                    "partitions": PARTITIONS,
+                    "acks": "all",
+                    "batch.size": 1_000_000,
+                    "linger.ms": linger_ms,
+                    "server heap": HEAP,
+                },
+                versions={"kafka": VERSION, **client_versions(client)},
+            )
+
+
+CONFLUENT: Final = Peer(
+    key="confluent",
+    running=partial(running, client="confluent-kafka", linger_ms=5),
+    warm_up_s=10.0,
+    parts={"batches": Part(Target(0.8, 1.5), consumed={"listener": Target()})},
+)
+AIOKAFKA: Final = Peer(
+    key="aiokafka",
+    running=partial(running, client="aiokafka", linger_ms=0),
+    warm_up_s=10.0,
+    parts={
+        "batches": Part(Target(2.0, 4.0), consumed={"listener": Target(1.3, 2.0)}),
+        "singles-64": Part(Target(1.0, 1.6)),
+        "singles-1": Part(Target(0.5, 1.0)),
+    },
+)
