@@ -80,6 +80,7 @@ class OwnedQueues:
         self._clock = clock
         self._wanted: set[MessageQueue] = set()
         self._acquiring: set[MessageQueue] = set()
+        self._forget_count = 0
         self._works: dict[MessageQueue, OwnedQueue] = {}
         self._releases: dict[MessageQueue, asyncio.Task[None]] = {}
         self._acquisitions: set[asyncio.Task[None]] = set()
@@ -157,6 +158,7 @@ class OwnedQueues:
 
     def forget(self, topic: str) -> None:
         """Drop the queues of a topic without storing offsets: those were set anew elsewhere."""
+        self._forget_count += 1
         for queue in [queue for queue in self._works if queue.topic == topic]:
             self._give_up(queue, store=False)
 
@@ -257,17 +259,20 @@ class OwnedQueues:
         self, broker_name: str, queues: Sequence[MessageQueue], handover_s: float
     ) -> None:
         """Find out where to begin, and begin."""
+        unknown: set[MessageQueue] = set()
         try:
             await self._clock.sleep(handover_s)
             releases = [self._releases[queue] for queue in queues if queue in self._releases]
             await asyncio.gather(*releases, return_exceptions=True)
-            while wanted := [q for q in queues if q in self._wanted and q not in self._works]:
+            while missing := self._missing(queues, unknown):
                 try:
-                    if await self._begin(broker_name, wanted):
-                        return
+                    # What was given up meanwhile is begun again when that is over.
+                    ready = [queue for queue in missing if queue not in self._releases]
+                    unknown.update(await self._begin(broker_name, ready))
                 except CallError as error:
-                    logger.info("%d queues are taken over later: %s", len(wanted), error)
-                await self._clock.sleep(ACQUIRE_RETRY_S)
+                    logger.info("%d queues are taken over later: %s", len(missing), error)
+                if self._missing(queues, unknown):
+                    await self._clock.sleep(ACQUIRE_RETRY_S)
         finally:
             # What was locked on the way and is not wanted any longer.
             owned = self._works.keys() | self._releases.keys()
@@ -275,11 +280,29 @@ class OwnedQueues:
             self._acquiring.difference_update(queues)
             if not self._acquiring:
                 self._acquired.set()
+            if self._missing(queues, unknown):
+                # It was wanted again while it was given back: nobody else would take it over.
+                self._on_lost()
 
-    async def _begin(self, broker_name: str, queues: Sequence[MessageQueue]) -> bool:
-        """Whether all queues are owned now; some may be locked by other members yet."""
+    def _missing(
+        self, queues: Iterable[MessageQueue], unknown: Collection[MessageQueue]
+    ) -> list[MessageQueue]:
+        """Those that are wanted, not owned, and not unknown to their broker."""
+        left = self._wanted - self._works.keys() - set(unknown)
+        return [queue for queue in queues if queue in left]
+
+    async def _begin(
+        self, broker_name: str, queues: Sequence[MessageQueue]
+    ) -> Collection[MessageQueue]:
+        """Own queues; some may be locked by other members yet.
+
+        Returns:
+            Queues that the broker does not know.
+        """
+        if not queues:
+            return ()
         broker = self._broker(broker_name, queues[0].topic)
-        wanted_count = len(queues)
+        forgotten = self._forget_count
         if self._locks is not None:
             queues = await self._locks.acquire(broker, queues)
         start = {queue: self._start_of(queue) for queue in queues}
@@ -288,10 +311,12 @@ class OwnedQueues:
         if first:
             # "The next to come" means from now on, also for a successor of this process.
             await self._keeping.store(broker, first)
+        if forgotten != self._forget_count:
+            return ()  # These offsets may be those from before a reset.
         for queue, begin_offset in offsets.items():
             if queue in self._wanted and queue not in self._works:
                 self._start_work(queue, begin_offset)
-        return len(queues) == wanted_count
+        return set(queues) - offsets.keys()
 
     def _start_of(self, queue: MessageQueue) -> StartPosition:
         """Where to begin in a queue that the group has never consumed.
