@@ -62,6 +62,7 @@ def numbers_of(frame):
     return Counter(int(bytes(row.body)) for row in frame.select("body").collect())
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_an_archive_holds_every_message_once_in_few_files(
     spark, new_topic, publish, plan, tmp_path
@@ -97,6 +98,7 @@ def test_an_archive_holds_every_message_once_in_few_files(
         assert len(list(folder.glob("*.parquet"))) <= last + 2
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_span_of_time_is_replayed_from_the_queue_or_the_archive(
     spark, local_cluster, new_topic, publish, plan, reading

@@ -16,7 +16,11 @@ CELL = re.compile(r"^```python\n(.*?)^```\n(?:```text\n(.*?)^```\n)?", re.MULTIL
 def test_every_cell_prints_what_stands_below_it(spark, local_cluster, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}
-    cells = CELL.findall(PAGE.replace("127.0.0.1:9876", local_cluster.name_servers))
+    page = PAGE.replace("127.0.0.1:9876", local_cluster.name_servers)
+    # Relative paths are Spark's, which stands where its Java process was started.
+    page = page.replace('"archive"', f'"{tmp_path}/archive"')
+    page = page.replace('"checkpoints/', f'"{tmp_path}/checkpoints/')
+    cells = CELL.findall(page)
     assert len(cells) == 10
 
     for code, expected in cells:
