@@ -16,6 +16,7 @@ PAGE_PATH = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 _TITLES = {
     "append": "Append",
     "columns": "Columns in and out",
+    "delay": "Delay",
     "latency": "From sender to listener",
     "store": "Reading, finding, recovering, many queues",
 }

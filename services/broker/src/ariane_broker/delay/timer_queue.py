@@ -40,7 +40,7 @@ from ariane_storage.scan import Stretch
 FILE_NAME: Final = "config/timerProgress.json"
 TIMER_QUEUE: Final = QueueKey(TIMER_TOPIC, 0)
 
-SLICE_COUNT: Final = 256
+SLICE_COUNT: Final = 512
 """Messages that are moved in one go: some milliseconds of the loop."""
 
 SLICE_BYTES: Final = 4 << 20
