@@ -46,7 +46,7 @@ how long to wait, `BadRequest` which field was wrong. Reasons are only ever adde
 The Python client raises them as [exceptions](../sdk/python/README.md#errors) with the attributes
 `reason`, `retriable`, `outcome_unknown`, `retry_after_s` and `metadata`; the command line ends with
 [a status](command-line.md) that says as much. Reasons of rooms that are still empty (replication,
-filters, transactions, most of administration) stand in the contract and are sent by nobody yet.
+filters, most of administration) stand in the contract and are sent by nobody yet.
 
 What gRPC itself refuses bears no ErrorInfo: `RESOURCE_EXHAUSTED` for a request beyond
 `receive_bytes_max` or metadata beyond `metadata_bytes_max`, `UNAVAILABLE` for a connection that

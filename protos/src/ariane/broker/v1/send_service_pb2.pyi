@@ -94,8 +94,8 @@ class AppendBatch(_message.Message):
     instead of one by one, and the fields that it owns must be zero. May be absent.
     """
     delay_level: _builtins.int
-    """Delivers all records after the delay of a level, from 1 (1 s) to 18 (2 h): they wait in a system
-    topic until then, and the result says where there. 0: at once.
+    """Delivers all records after the delay of a level, from 1 (1 s) to 18 (2 h): they wait in a
+    system topic until then, and the result says where there. 0: at once.
     """
     delivery_times_ms: _builtins.bytes
     """Delivers each record at a time of its own, in milliseconds since the epoch: n x int64. One that

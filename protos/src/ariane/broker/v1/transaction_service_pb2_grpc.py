@@ -118,8 +118,8 @@ class TransactionServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def StageBatchRecords(self, request, context):
-        """Stages records of one task of a batch transaction: stored, visible to nobody. They wait for days
-        (the broker's batch_expiry_s), or until a later batch of the query is committed.
+        """Stages records of one task of a batch transaction: stored, visible to nobody. They wait for
+        days (the broker's batch_expiry_s), or until a later batch of the query is committed.
         Errors: as SendService.AppendRecords; TRANSACTION_DECIDED when the batch is committed already.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -54,8 +54,8 @@ class TransactionServiceStub:
     Errors: TRANSACTION_NOT_FOUND, TRANSACTION_DECIDED with the outcome that stands.
     """
     StageBatchRecords: _grpc.UnaryUnaryMultiCallable[_transaction_service_pb2.StageBatchRecordsRequest, _transaction_service_pb2.StageBatchRecordsResponse]
-    """Stages records of one task of a batch transaction: stored, visible to nobody. They wait for days
-    (the broker's batch_expiry_s), or until a later batch of the query is committed.
+    """Stages records of one task of a batch transaction: stored, visible to nobody. They wait for
+    days (the broker's batch_expiry_s), or until a later batch of the query is committed.
     Errors: as SendService.AppendRecords; TRANSACTION_DECIDED when the batch is committed already.
     """
     CommitBatch: _grpc.UnaryUnaryMultiCallable[_transaction_service_pb2.CommitBatchRequest, _transaction_service_pb2.CommitBatchResponse]
@@ -96,8 +96,8 @@ class TransactionServiceAsyncStub(TransactionServiceStub):
     Errors: TRANSACTION_NOT_FOUND, TRANSACTION_DECIDED with the outcome that stands.
     """
     StageBatchRecords: _aio.UnaryUnaryMultiCallable[_transaction_service_pb2.StageBatchRecordsRequest, _transaction_service_pb2.StageBatchRecordsResponse]  # type: ignore[assignment]
-    """Stages records of one task of a batch transaction: stored, visible to nobody. They wait for days
-    (the broker's batch_expiry_s), or until a later batch of the query is committed.
+    """Stages records of one task of a batch transaction: stored, visible to nobody. They wait for
+    days (the broker's batch_expiry_s), or until a later batch of the query is committed.
     Errors: as SendService.AppendRecords; TRANSACTION_DECIDED when the batch is committed already.
     """
     CommitBatch: _aio.UnaryUnaryMultiCallable[_transaction_service_pb2.CommitBatchRequest, _transaction_service_pb2.CommitBatchResponse]  # type: ignore[assignment]
@@ -165,8 +165,8 @@ class TransactionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _transaction_service_pb2.StageBatchRecordsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_transaction_service_pb2.StageBatchRecordsResponse, _abc.Awaitable[_transaction_service_pb2.StageBatchRecordsResponse]]:
-        """Stages records of one task of a batch transaction: stored, visible to nobody. They wait for days
-        (the broker's batch_expiry_s), or until a later batch of the query is committed.
+        """Stages records of one task of a batch transaction: stored, visible to nobody. They wait for
+        days (the broker's batch_expiry_s), or until a later batch of the query is committed.
         Errors: as SendService.AppendRecords; TRANSACTION_DECIDED when the batch is committed already.
         """
 

@@ -76,9 +76,8 @@ def messaging_room(
         body_bytes_max=settings.message_bytes_max,
         service_error=service_error,
     )
-    unique_ids = UniqueIdGenerator(
-        clock.now_ms, ip="127.0.0.1", pid=os.getpid(), origin=secrets.randbits(32)
-    )
+    origin = secrets.randbits(32)
+    unique_ids = UniqueIdGenerator(clock.now_ms, ip="127.0.0.1", pid=os.getpid(), origin=origin)
     send_messages = SendMessages(
         append_records,
         topics_for_send,

@@ -20,13 +20,14 @@ from ariane_broker.transactions.batch_records import (
     stage_of,
 )
 from ariane_broker.transactions.log_rows import is_committed, is_of_topic, records_where
-from ariane_record import RecordFields, SystemFlag
-from ariane_record.layout import IPV6_EXTRA_BYTES
-from ariane_storage.fields import FIELD_STARTS, FieldColumn, Int64s
-from ariane_storage.record_places import RecordPlaces
+from ariane_record import RecordFields
+from ariane_record.layout import HEADER_BYTES
+from ariane_storage.fields import FIELD_STARTS, FieldColumn
 from ariane_storage.scan import Stretch
 
 VERSION: Final = 1
+
+_HALF_OFFSET_BEFORE_BODY: Final = HEADER_BYTES - FIELD_STARTS["half_offset"]
 
 
 @dataclass(slots=True)
@@ -249,7 +250,7 @@ class BatchTable:
             return
         part = stretch.places.rows(first, behind)
         ordinary = ~is_committed(Stretch(stretch.segment, part))
-        spots = part.starts + part.born_shift + _store_shift(part) + FIELD_STARTS["half_offset"]
+        spots = part.body_starts - _HALF_OFFSET_BEFORE_BODY
         named = FieldColumn(part.buffer, ">i8", spots, 0).get().astype(np.int64)
         queue_ids = part.front("queue_id")
         for publication in self.publications.values():
@@ -257,10 +258,3 @@ class BatchTable:
                 of_stage = queue_ids[ordinary & (named == name_of_stage(stage))]
                 for queue_id, count in zip(*np.unique(of_stage, return_counts=True), strict=True):
                     self.published(publication.batch, stage, int(queue_id), int(count))
-
-
-def _store_shift(places: RecordPlaces) -> Int64s:
-    """Bytes that an IPv6 store host moves the fields behind it."""
-    wide = (places.front("system_flag") & SystemFlag.STORE_HOST_IPV6) != 0
-    shift: Int64s = wide * np.int64(IPV6_EXTRA_BYTES)
-    return shift
