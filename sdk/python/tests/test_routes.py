@@ -240,3 +240,36 @@ async def test_a_template_gives_way_also_to_a_route_that_is_not_complete(world, 
 
 def test_routes_are_refreshed_as_often_as_documented():
     assert _routes.REFRESH_INTERVAL_S == 30.0
+
+
+async def test_a_broker_that_was_away_when_its_route_was_learnt_is_found_soon(
+    two_brokers, make_session, monkeypatch
+):
+    monkeypatch.setattr(_routes, "YOUNG_LOOK_S", 0.02)
+    addresses = {name: broker.address for name, broker in two_brokers.brokers.items()}
+    two_brokers.name_server.set_route("orders", {"broker-a": addresses["broker-a"]})
+    session = make_session(two_brokers.name_servers)
+    await session.routes.get("orders")
+    found = asyncio.Event()
+    session.routes.on_change(lambda _: found.set())
+    session.routes.confirm("orders")
+    two_brokers.name_server.set_route("orders", addresses)
+
+    async with asyncio.timeout(10):
+        await found.wait()
+    await session.close()
+
+
+async def test_a_young_route_is_looked_at_a_few_times_only(world, make_session, monkeypatch):
+    monkeypatch.setattr(_routes, "YOUNG_LOOK_S", 0.001)
+    monkeypatch.setattr(_routes, "REFRESH_INTERVAL_S", 0.03)
+    session = make_session(world.name_servers)
+    await session.routes.get("orders")
+    session.routes.confirm("orders")
+    session.routes.confirm("orders")
+    async with asyncio.timeout(10):
+        while session.routes.young:  # noqa: ASYNC110 - there is nothing to be told by.
+            await asyncio.sleep(0.01)
+
+    assert len(world.name_server.asked) == 1 + 5
+    await session.close()

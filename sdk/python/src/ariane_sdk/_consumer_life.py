@@ -333,6 +333,8 @@ class ConsumerLife:
         except RouteNotFound as error:
             logger.warning("group %s waits for topic %s: %s", self.plan.group, topic, error)
             self.session.routes.watch(topic)
+        else:
+            self.session.routes.confirm(topic)
 
     def _known_routes(self) -> Sequence[Route]:
         routes = map(self.session.routes.cached, self.plan.filters)

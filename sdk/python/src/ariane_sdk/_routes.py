@@ -23,6 +23,9 @@ REFRESH_INTERVAL_S: Final = 30.0
 WATCH_INTERVAL_S_MIN: Final = 1.0
 """When a route that does not exist yet is looked for first; the time doubles each time."""
 
+YOUNG_LOOK_S: Final = 1.0
+"""When a route that was just learnt is looked at again first; the time doubles each time."""
+
 REFRESH_GAP_S_MIN: Final = 0.2
 """Routing errors come in swarms: one refresh of a topic in this time serves them all."""
 
@@ -48,6 +51,7 @@ class Routes:
         self._asked_s: dict[str, float] = {}
         self._fetches: dict[str, asyncio.Task[Route]] = {}
         self._watches: dict[str, asyncio.Task[None]] = {}
+        self._confirmations: dict[str, asyncio.Task[None]] = {}
         self._doubts = RouteDoubts(self._look, clock, random)
         self._listeners: list[Callable[[Route], None]] = []
         self._loop_task: asyncio.Task[None] | None = None
@@ -62,6 +66,7 @@ class Routes:
         await self._doubts.close()
         tasks = [
             *self._watches.values(),
+            *self._confirmations.values(),
             *self._fetches.values(),
             *filter(None, (self._loop_task,)),
         ]
@@ -126,6 +131,23 @@ class Routes:
             watch = start_task(self._look_for(topic), f"watch-{topic}")
             self._watches[topic] = watch
             watch.add_done_callback(lambda _: self._watches.pop(topic, None))
+
+    def confirm(self, topic: str) -> None:
+        """Look a few times more at a route that was just learnt.
+
+        A broker that was restarting then is not in it, and who never knew it does not miss it.
+        Members of a group that see different routes divide its queues differently, so that some
+        belong to nobody until all see the same.
+        """
+        if topic not in self._confirmations:
+            task = start_task(self._look_while_young(topic), f"confirm-{topic}")
+            self._confirmations[topic] = task
+            task.add_done_callback(lambda _: self._confirmations.pop(topic, None))
+
+    @property
+    def young(self) -> bool:
+        """Whether a route is being confirmed."""
+        return bool(self._confirmations)
 
     def doubt(self, topic: str) -> None:
         """Ask again in the background, because the route may be out of date; paced."""
@@ -228,6 +250,13 @@ class Routes:
                 listener(route)
         return route
 
+    async def _look_while_young(self, topic: str) -> None:
+        delay_s = YOUNG_LOOK_S
+        while delay_s < REFRESH_INTERVAL_S:
+            await self._clock.sleep(delay_s)
+            await self._look(topic)
+            delay_s *= 2
+
     async def _look_for(self, topic: str) -> None:
         delay_s = WATCH_INTERVAL_S_MIN
         while True:
@@ -238,6 +267,8 @@ class Routes:
                 logger.debug("topic %s has no route yet: %s", topic, error)
                 delay_s = min(2 * delay_s, REFRESH_INTERVAL_S)
             else:
+                # Brokers get a new topic one after the other.
+                self.confirm(topic)
                 return
 
     async def _refresh_all(self) -> None:
