@@ -10,10 +10,10 @@ import os
 from collections.abc import Callable, Hashable
 from typing import Any, Final, TypeVar
 
+from ariane_record.kept_memory import keep_freed_memory
 from ariane_sdk import ProducerSettings
 from ariane_sdk.sync import Producer
 from ariane_spark.cluster import Cluster
-from ariane_spark.kept_memory import keep_freed_memory
 from ariane_spark.options import ReadOptions, WriteOptions
 from ariane_spark.queue_client import QueueClient
 

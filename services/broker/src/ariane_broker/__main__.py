@@ -7,11 +7,13 @@ import sys
 
 from ariane_broker.app import compose
 from ariane_broker.settings import BrokerSettings
+from ariane_record.kept_memory import keep_freed_memory
 from ariane_servicekit import main as run_service
 
 
 def main() -> int:
     """Run a broker until it is asked to stop; return the exit status."""
+    keep_freed_memory()
     return run_service(BrokerSettings, compose, sys.argv[1:], os.environ)
 
 

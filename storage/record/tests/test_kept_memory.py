@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from ariane_spark.kept_memory import keep_freed_memory
+from ariane_record.kept_memory import keep_freed_memory
 
 FAULTS = """
 import resource, sys
-from ariane_spark.kept_memory import keep_freed_memory
+from ariane_record.kept_memory import keep_freed_memory
 if sys.argv[1] == "kept":
     assert keep_freed_memory()
 
