@@ -170,9 +170,10 @@ async def test_from_the_sender_to_the_listener(cluster, seen, plain):
         result = await producer.send(Message(topic, b"x"))
     async with PushConsumer(
         cluster.name_servers,
-        group="traced",
+        group=f"traced-{topic}",
         subscriptions={topic: "*"},
         listener=hear if plain else listen,
+        ordered=True,
         start="earliest",
         settings=seen.consumer,
     ):
@@ -197,7 +198,7 @@ async def test_from_the_sender_to_the_listener(cluster, seen, plain):
         "messaging.operation.type": "process",
         "messaging.destination.name": topic,
         "messaging.destination.partition.id": sent.attributes["messaging.destination.partition.id"],
-        "messaging.consumer.group.name": "traced",
+        "messaging.consumer.group.name": f"traced-{topic}",
         "messaging.message.id": result.unique_id,
         "messaging.message.body.size": 1,
     }

@@ -22,6 +22,7 @@ from ariane.broker.v1.group_service_pb2 import (
 )
 from ariane.common.v1.subscription_pb2 import FILTER_KIND_TAG, FILTER_KIND_UNSPECIFIED
 from ariane.namesrv.v1.route_pb2 import BrokerLiveness
+from ariane_record.names import retry_topic
 from ariane_sdk._broker_calls import answer_of, peer_name
 from ariane_sdk._log import logger
 from ariane_sdk._route import PRIMARY_ID, BrokerRoute
@@ -101,6 +102,7 @@ def _meaning(membership: Membership) -> tuple[object, ...]:
     filters: Mapping[str, object] = {
         subscription.topic: _filter_meaning(subscription.filter.kind, subscription.filter.text)
         for subscription in membership.subscriptions
+        if subscription.topic != retry_topic(membership.consumer_group)
     }
     broadcasting = membership.model == CONSUME_MODEL_BROADCASTING
     return broadcasting, membership.ordered, membership.strategy, filters

@@ -12,6 +12,7 @@ from ariane.broker.v1.group_service_pb2_grpc import GroupServiceStub
 from ariane.broker.v1.offset_service_pb2_grpc import OffsetServiceStub
 from ariane.broker.v1.pull_service_pb2_grpc import PullServiceStub
 from ariane.broker.v1.query_service_pb2_grpc import QueryServiceStub
+from ariane.broker.v1.retry_service_pb2_grpc import RetryServiceStub
 from ariane.broker.v1.send_service_pb2_grpc import SendServiceStub
 from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceStub
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ariane.broker.v1.offset_service_pb2_grpc import OffsetServiceAsyncStub
     from ariane.broker.v1.pull_service_pb2_grpc import PullServiceAsyncStub
     from ariane.broker.v1.query_service_pb2_grpc import QueryServiceAsyncStub
+    from ariane.broker.v1.retry_service_pb2_grpc import RetryServiceAsyncStub
     from ariane.broker.v1.send_service_pb2_grpc import SendServiceAsyncStub
     from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceAsyncStub
     from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceAsyncStub
@@ -115,6 +117,10 @@ class Connections:
     def transactions(self, address: str) -> TransactionServiceAsyncStub:
         """The transaction service of a broker."""
         return TransactionServiceStub(self.channel(address))
+
+    def retries(self, address: str) -> RetryServiceAsyncStub:
+        """The retry service of a broker."""
+        return RetryServiceStub(self.channel(address))
 
     def groups(self, address: str) -> GroupServiceAsyncStub:
         """The group service of a broker."""

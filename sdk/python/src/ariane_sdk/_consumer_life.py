@@ -9,6 +9,7 @@ from random import Random
 from typing import Final, Literal, TypeAlias
 
 from ariane.broker.v1.client_service_pb2 import AttachResponse, Membership
+from ariane_record.names import retry_topic
 from ariane_sdk._agreement import check_agreement
 from ariane_sdk._allocation import AllocationStrategy, Averaging
 from ariane_sdk._attachment import Attachment
@@ -318,11 +319,16 @@ class ConsumerLife:
         return self._offset_file
 
     async def _join(self) -> None:
-        await asyncio.gather(*map(self._learn_route, self.plan.filters))
+        returning = retry_topic(self.plan.group)
+        wanted = [topic for topic in self.plan.filters if topic != returning]
+        await asyncio.gather(*map(self._learn_route, wanted))
         routes = self._known_routes()
         self._attach(routes)
         if routes:
             await self._wait_attached()
+        if returning in self.plan.filters:
+            # Brokers make it when the first member of a group attaches.
+            await self._learn_route(returning)
         await check_agreement(
             self.session, self.client_id, self._membership(), self._attachments.keys()
         )

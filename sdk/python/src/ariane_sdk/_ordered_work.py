@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from ariane_sdk._failed_messages import FailedMessages, failed_messages
 from ariane_sdk._listener import Deliver
 from ariane_sdk._log import logger
-from ariane_sdk._message import MessageQueue
+from ariane_sdk._message import MessageQueue, ReceivedMessage
+from ariane_sdk._message_returns import EXHAUSTED, REJECTED, MessageReturns
 from ariane_sdk._queue_locks import QueueLocks
 from ariane_sdk._queue_work import QueueWork
 from ariane_sdk._settings import ConsumerSettings
@@ -17,8 +18,9 @@ from ariane_sdk._window import Delivery
 class OrderedQueueWork(QueueWork):
     """Delivers the messages of one queue strictly one batch after the other.
 
-    A batch whose listener fails suspends the queue for a while and comes again, for as long as it
-    takes. Nothing is handed out without the lock.
+    Messages that the listener fails on suspend the queue for a while and come again, with all that
+    is behind them, until the group allows no more. Then they come one by one, and those that still
+    fail become dead letters. Nothing is handed out without the lock.
     """
 
     def __init__(
@@ -31,6 +33,7 @@ class OrderedQueueWork(QueueWork):
         settings: ConsumerSettings,
         on_room: Callable[[], None],
         locks: QueueLocks,
+        returns: MessageReturns,
     ) -> None:
         """Own a locked queue from now on.
 
@@ -42,6 +45,7 @@ class OrderedQueueWork(QueueWork):
             settings: How the consumer behaves.
             on_room: Called when the queue may be pulled again.
             locks: Knows whether the queue may be consumed.
+            returns: Makes dead letters, and knows when.
         """
         super().__init__(
             queue,
@@ -50,32 +54,68 @@ class OrderedQueueWork(QueueWork):
             batch_size=batch_size,
             settings=settings,
             on_room=on_room,
+            returns=returns,
         )
         self._locks = locks
+        self._dead_letters = returns
 
     async def _deliver_until_done(self, delivery: Delivery) -> bool:
         """Whether the listener is done with it; otherwise the queue was given up, or lost."""
-        suspend_s = self._settings.suspend_s
+        left, tries, singly = delivery.messages, 0, False
         while self._locks.holds(self.queue):
-            try:
-                await self._deliver(delivery.messages)
-            except Exception:  # noqa: BLE001 - whatever a listener raises means "not done".
-                logger.warning(
-                    "the listener failed with %d messages of %s from %d on; suspended for %.1f s",
-                    len(delivery.messages),
-                    self.queue,
-                    delivery.begin_offset,
-                    suspend_s,
-                    exc_info=True,
-                )
-            else:
+            exhausted = await self._is_exhausted(tries)
+            # Whose fault it is comes out one by one.
+            singly = singly or exhausted
+            batch = left[:1] if singly else left
+            failed = await self._deliver_once(batch)
+            done = len(batch) if failed is None else batch.index(failed.messages[0])
+            if done:
+                left, tries = left[done:], 0
+            if failed is not None:
+                hopeless = failed.rejected or (exhausted and not done)
+                if hopeless and await self._give_up_on(left[0], failed, tries):
+                    left, tries = left[1:], 0
+                elif await self._given_up_within(self._settings.suspend_s):
+                    return False
+                else:
+                    tries += 1
+            if not left:
                 return True
-            try:
-                async with asyncio.timeout(suspend_s):
-                    await self._released.wait()
-            except TimeoutError:
-                continue
-            return False
         # Who renews locks finds out too, and has the queue given up.
         logger.warning("%s is not consumed any longer: its lock is not good", self.queue)
         return False
+
+    async def _deliver_once(self, batch: Sequence[ReceivedMessage]) -> FailedMessages | None:
+        """What failed; nothing when all is done."""
+        try:
+            await self._deliver(batch)
+        except Exception as error:  # noqa: BLE001 - whatever a listener raises means "not done".
+            failed = failed_messages(batch, error)
+            logger.warning(
+                "the listener failed with messages of %s from %d on; suspended for %.1f s",
+                self.queue,
+                failed.messages[0].queue_offset,
+                self._settings.suspend_s,
+                exc_info=True,
+            )
+            return failed
+        return None
+
+    async def _is_exhausted(self, tries: int) -> bool:
+        """Whether the next try is the last one, after so many."""
+        if not tries:
+            return False
+        attempts_max = await self._dead_letters.attempts_max(self.queue)
+        return attempts_max is not None and tries >= attempts_max
+
+    async def _give_up_on(
+        self, message: ReceivedMessage, failed: FailedMessages, tries: int
+    ) -> bool:
+        """Whether a message is among the dead letters now."""
+        return not await self._dead_letters.send_back(
+            FailedMessages([message], failed.cause),
+            self.queue,
+            return_id=self._return_id,
+            local_attempts=tries,
+            reason=REJECTED if failed.rejected else EXHAUSTED,
+        )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+from ariane_record.names import retry_topic
 from ariane_sdk._clock import Clock
 from ariane_sdk._log import logger
 from ariane_sdk._message import MessageQueue
@@ -322,8 +323,10 @@ class OwnedQueues:
         """Where to begin in a queue that the group has never consumed.
 
         "The next to come" is as of the start of this consumer: in a queue that is found later,
-        messages may have come meanwhile.
+        messages may have come meanwhile. What comes back to the group was the group's before.
         """
+        if queue.topic == retry_topic(self._group):
+            return "earliest"
         if self._start == "latest" and queue not in self._first_queues.get(queue.topic, ()):
             return self._born
         return self._start

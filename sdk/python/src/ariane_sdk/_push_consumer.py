@@ -7,6 +7,7 @@ from random import Random
 from types import TracebackType
 from typing import Self
 
+from ariane_record.names import retry_topic
 from ariane_sdk._allocation import AllocationStrategy
 from ariane_sdk._clock import Clock, SystemClock, new_random
 from ariane_sdk._consumer_life import (
@@ -20,11 +21,14 @@ from ariane_sdk._consumer_life import (
 from ariane_sdk._limits import checked_group
 from ariane_sdk._listener import Listener, ListenerCalls
 from ariane_sdk._message import MessageQueue
+from ariane_sdk._message_returns import MessageReturns
 from ariane_sdk._name_servers import parse_addresses
 from ariane_sdk._ordered_work import OrderedQueueWork
 from ariane_sdk._queue_work import QueueWork
+from ariane_sdk._route import BrokerRoute
 from ariane_sdk._settings import ConsumerSettings
 from ariane_sdk._start_position import StartPosition, checked_start
+from ariane_sdk._tag_filter import TagFilter
 from ariane_sdk._telemetry import traced_listener
 from ariane_sdk.errors import IllegalArgument
 
@@ -33,9 +37,11 @@ class PushConsumer:
     """A member of a consumer group. The members share the queues of their topics.
 
     The listener gets messages of one queue at a time, in the order of the queue; several queues
-    are in work at once. When it returns, the messages are done; when it raises, the same messages
-    come again after a growing delay, and the rest of that queue waits. (Retry topics, which let the
-    rest go on, come with a later version.)
+    are in work at once. When it returns, the messages are done. When it raises, they go back to
+    their broker and come again after a delay that grows, while the rest of the queue goes on; a
+    listener that is done with some raises ``errors.MessagesFailed`` with the others. After 16
+    repetitions (a setting of the group) a message becomes a dead letter. With ``ordered=True`` the
+    queue waits instead, and with "broadcasting" the messages are tried again here for ever.
 
     Every message is delivered at least once. Some come twice when members come or go, when a
     process ends without ``stop``, or a broker loses its last seconds.
@@ -100,6 +106,9 @@ class PushConsumer:
         if not isinstance(count, int) or count < 1:
             raise IllegalArgument(f"batch_size {batch_size!r:.100}: an integer, at least 1")
         settings = settings or ConsumerSettings()
+        filters = filters_of(subscriptions)
+        if model == "clustering" and not ordered:
+            filters[retry_topic(checked_group(group))] = TagFilter.parse("*")
         if settings.queue_concurrency < 1:
             raise IllegalArgument("queue_concurrency is at least 1")
         if ordered and (settings.queue_concurrency > 1 or model == "broadcasting"):
@@ -107,7 +116,7 @@ class PushConsumer:
         self._plan = ConsumerPlan(
             addresses=parse_addresses(name_servers),
             group=checked_group(group),
-            filters=filters_of(subscriptions),
+            filters=filters,
             start=checked_start(start),
             model=checked_model(model),
             strategy=checked_strategy(strategy),
@@ -133,8 +142,9 @@ class PushConsumer:
 
     @property
     def assignment(self) -> frozenset[MessageQueue]:
-        """The queues that this member has now."""
-        return self._life.assignment
+        """The queues that this member has now, without those of the group's retry topic."""
+        returning = retry_topic(self.group)
+        return frozenset(queue for queue in self._life.assignment if queue.topic != returning)
 
     async def start(self) -> None:
         """Attach to the brokers of all topics, and begin to consume.
@@ -155,6 +165,13 @@ class PushConsumer:
         )
         calls = ListenerCalls(listener, threads=settings.listener_threads)
         self._listener_calls = calls
+        returns = MessageReturns(
+            lambda: self._life.session.connections,
+            group=self.group,
+            broker_of=self._broker_of,
+            settings=settings,
+            random=self._plan.random,
+        )
 
         def make_work(
             queue: MessageQueue, begin_offset: int, on_room: Callable[[], None]
@@ -168,6 +185,7 @@ class PushConsumer:
                     settings=settings,
                     on_room=on_room,
                     locks=self._life.locks,
+                    returns=returns,
                 )
             return QueueWork(
                 queue,
@@ -176,6 +194,7 @@ class PushConsumer:
                 batch_size=self._batch_size,
                 settings=settings,
                 on_room=on_room,
+                returns=returns if self._plan.model == "clustering" else None,
             )
 
         try:
@@ -183,6 +202,9 @@ class PushConsumer:
         except BaseException:
             calls.close()
             raise
+
+    def _broker_of(self, queue: MessageQueue) -> BrokerRoute:
+        return self._life.owned.broker_of(queue)
 
     async def stop(self) -> None:
         """Finish what the listener has, store offsets, leave the group, and disconnect."""

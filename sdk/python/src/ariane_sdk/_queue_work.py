@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
+from ariane_record.names import RETRY_PREFIX
+from ariane_sdk._failed_messages import FailedMessages, failed_messages, restore_topics
 from ariane_sdk._listener import Deliver
 from ariane_sdk._log import logger
-from ariane_sdk._message import MessageQueue
+from ariane_sdk._message import MessageQueue, ReceivedMessage
+from ariane_sdk._message_returns import REJECTED, MessageReturns
 from ariane_sdk._settings import ConsumerSettings
 from ariane_sdk._tasks import start_task
 from ariane_sdk._window import Delivery, QueueWindow
@@ -20,9 +23,10 @@ TURN_MESSAGES: Final = 256
 class QueueWork:
     """Delivers the messages of one queue: one batch after the other, or several at once.
 
-    A batch whose listener fails is delivered again, after a delay that grows. One at a time, what
-    is behind it in the queue waits; several at a time, the others go on until the span of what is
-    unfinished reaches its limit.
+    Messages that the listener fails on are sent back to their broker and come again through the
+    group's retry topic; the rest goes on. Those that cannot be sent back are delivered again, after
+    a delay that grows. One at a time, what is behind them in the queue waits; several at a time,
+    the others go on until the span of what is unfinished reaches its limit.
 
     Attributes:
         queue: The queue.
@@ -40,6 +44,7 @@ class QueueWork:
         batch_size: int,
         settings: ConsumerSettings,
         on_room: Callable[[], None],
+        returns: MessageReturns | None = None,
     ) -> None:
         """Own a queue from now on.
 
@@ -50,6 +55,7 @@ class QueueWork:
             batch_size: Messages in one delivery, at most.
             settings: How the consumer behaves.
             on_room: Called when the queue may be pulled again.
+            returns: Sends failed messages back; nothing where they are tried again here.
         """
         self.queue = queue
         self.window = QueueWindow(begin_offset)
@@ -59,6 +65,9 @@ class QueueWork:
         self._batch_size = batch_size
         self._settings = settings
         self._on_room = on_room
+        self._returns = returns
+        self._return_id = "" if returns is None else returns.new_return_id()
+        self._comes_back = queue.topic.startswith(RETRY_PREFIX)
         self._arrived = asyncio.Event()
         self._released = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -141,25 +150,50 @@ class QueueWork:
 
     async def _deliver_until_done(self, delivery: Delivery) -> bool:
         """Whether the listener is done with it; otherwise the queue was given up meanwhile."""
+        if self._comes_back:
+            restore_topics(delivery.messages)
         delay_s = self._settings.redelivery_delay_s_min
+        left, tries = delivery.messages, 0
         while True:
             try:
-                await self._deliver(delivery.messages)
-            except Exception:  # noqa: BLE001 - whatever a listener raises means "not done".
+                await self._deliver(left)
+            except Exception as error:  # noqa: BLE001 - whatever a listener raises means "not done".
+                failed = failed_messages(left, error)
                 logger.warning(
-                    "the listener failed with %d messages of %s from %d on; again in %.1f s",
-                    len(delivery.messages),
+                    "the listener failed with %d of %d messages of %s from %d on",
+                    len(failed.messages),
+                    len(left),
                     self.queue,
                     delivery.begin_offset,
-                    delay_s,
                     exc_info=True,
                 )
             else:
                 return True
-            try:
-                async with asyncio.timeout(delay_s):
-                    await self._released.wait()
-            except TimeoutError:
-                delay_s = min(2 * delay_s, self._settings.redelivery_delay_s_max)
-            else:
+            left = await self._send_back(failed, tries)
+            tries += 1
+            if not left:
+                return True
+            if await self._given_up_within(delay_s):
                 return False
+            delay_s = min(2 * delay_s, self._settings.redelivery_delay_s_max)
+
+    async def _send_back(self, failed: FailedMessages, tries: int) -> Sequence[ReceivedMessage]:
+        """Those that are still to be delivered here."""
+        if self._returns is None:
+            return failed.messages
+        return await self._returns.send_back(
+            failed,
+            self.queue,
+            return_id=self._return_id,
+            local_attempts=tries,
+            reason=REJECTED if failed.rejected else None,
+        )
+
+    async def _given_up_within(self, delay_s: float) -> bool:
+        """Wait a while; whether the queue was given up meanwhile."""
+        try:
+            async with asyncio.timeout(delay_s):
+                await self._released.wait()
+        except TimeoutError:
+            return False
+        return True

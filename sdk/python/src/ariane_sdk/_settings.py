@@ -97,9 +97,11 @@ class ConsumerSettings:
             of a queue come in order; with more, the offset that is stored is the smallest that is
             unfinished.
         listener_threads: Threads for a listener that is a plain function.
-        redelivery_delay_s_min: Delay before a batch is delivered again after its listener failed;
-            it doubles each time.
+        redelivery_delay_s_min: Delay before messages are delivered again whose listener failed, and
+            that could not be sent back to their broker; it doubles each time.
         redelivery_delay_s_max: Upper bound of that delay.
+        attempts_max: How often a message that failed is tried again before it becomes a dead
+            letter; 0 leaves that to the group.
         suspend_s: How long a queue that is consumed in order waits before a batch comes again whose
             listener failed.
         lock_renew_interval_s: How often the locks of queues that are consumed in order are renewed.
@@ -131,6 +133,7 @@ class ConsumerSettings:
     listener_threads: int = 20
     redelivery_delay_s_min: float = 1.0
     redelivery_delay_s_max: float = 60.0
+    attempts_max: int = 0
     suspend_s: float = 1.0
     lock_renew_interval_s: float = 20.0
     lock_life_s: float = 30.0

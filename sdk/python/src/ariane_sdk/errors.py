@@ -6,6 +6,7 @@
     +-- ClientNotRunning            used before it was started, or after it was closed
     +-- ClientForked                made in a parent process
     +-- SendBufferFull              `send_nowait` found no room
+    +-- MessagesFailed              raised by a listener: which of its messages are not done
     +-- OffsetFileDamaged           the offsets of a broadcasting consumer cannot be read
     +-- OffsetFileInUse             another consumer uses that file
     +-- IllegalArgument (ValueError)
@@ -48,14 +49,14 @@ as a failure, and a retry after it may store a message twice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ariane_sdk._message import MessageQueue, SendResult
+    from ariane_sdk._message import MessageQueue, ReceivedMessage, SendResult
 
 _NO_METADATA: Mapping[str, str] = MappingProxyType({})
 
@@ -123,6 +124,31 @@ class SendBufferFull(ArianeError):
     """``send_nowait`` found no room; ``wait_for_room`` waits for some."""
 
     reason = "SEND_BUFFER_FULL"
+
+
+class MessagesFailed(ArianeError):
+    """Raised by a listener that is done with some of its messages only.
+
+    Attributes:
+        messages: Those that failed; the others are done.
+        rejected: Whether another try is of no use: they become dead letters at once.
+    """
+
+    reason = "MESSAGES_FAILED"
+
+    def __init__(
+        self, messages: Iterable[ReceivedMessage], cause: str = "", *, rejected: bool = False
+    ) -> None:
+        """Name them.
+
+        Args:
+            messages: Those that failed, out of what the listener got.
+            cause: Why, for people; kept with the message.
+            rejected: See the class.
+        """
+        super().__init__(cause)
+        self.messages = tuple(messages)
+        self.rejected = rejected
 
 
 class OffsetFileDamaged(ArianeError):

@@ -66,9 +66,14 @@ class Membership:
         return ""
 
     def wanted(self) -> dict[str, object]:
-        """What is wanted of each topic, in a form in which the same is equal."""
+        """What is wanted of each topic, in a form in which the same is equal.
+
+        Without the group's retry topic: its messages are those that some member wanted before.
+        """
         return {
-            subscription.topic: subscription.filter.meaning() for subscription in self.subscriptions
+            subscription.topic: subscription.filter.meaning()
+            for subscription in self.subscriptions
+            if subscription.topic != retry_topic(self.consumer_group)
         }
 
 

@@ -12,6 +12,7 @@ from ariane_broker.range_pull import RangeLog
 from ariane_broker.readable_topics import readable_topic
 from ariane_broker.topic_table import TopicConfig, TopicTable
 from ariane_record.columns import decode_columns
+from ariane_record.names import RETRY_PREFIX
 from ariane_storage.time_lookup import TimeBoundary
 
 _QUEUES_PER_TURN: Final = 64
@@ -66,7 +67,7 @@ class QueueLookup:
         Raises:
             ServiceError: TOPIC_NOT_FOUND, TOPIC_RESERVED or TOPIC_NOT_READABLE.
         """
-        config = readable_topic(self._topics, topic)
+        config = self._known_topic(topic)
         kept = []
         for queue_id in range(config.read_queue_count):
             kept.append(self._kept(topic, queue_id))
@@ -79,7 +80,7 @@ class QueueLookup:
         Raises:
             ServiceError: TOPIC_NOT_FOUND, TOPIC_RESERVED or TOPIC_NOT_READABLE.
         """
-        config = readable_topic(self._topics, topic)
+        config = self._known_topic(topic)
         found = []
         for queue_id in range(config.read_queue_count):
             found.append((queue_id, self.offset_from(topic, queue_id, timestamp_ms)))
@@ -105,6 +106,15 @@ class QueueLookup:
     def store_timestamp_ms(self, topic: str, queue_id: int, queue_offset: int) -> int | None:
         """When the message at a queue offset or the next sound one was stored; None at the end."""
         return self._stored(topic, queue_id, queue_offset)[0]
+
+    def _known_topic(self, topic: str) -> TopicConfig:
+        """The topic; where the messages of a retry topic lie is for everybody to know.
+
+        Raises:
+            ServiceError: As ``readable_topic``.
+        """
+        consumer_group = topic.removeprefix(RETRY_PREFIX) if topic.startswith(RETRY_PREFIX) else ""
+        return readable_topic(self._topics, topic, consumer_group)
 
     def _kept(self, topic: str, queue_id: int) -> KeptQueue:
         begin, end = self._log.queue_bounds(topic, queue_id)

@@ -1,0 +1,175 @@
+"""Sending failed messages back to their brokers: for another try later, or as dead letters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from time import monotonic
+from typing import Final, NamedTuple
+
+from ariane.broker.v1.group_service_pb2 import GetConsumerGroupRequest
+from ariane.broker.v1.retry_service_pb2 import (
+    DEAD_LETTER_REASON_ATTEMPTS_EXHAUSTED,
+    DEAD_LETTER_REASON_REJECTED,
+    DEAD_LETTER_REASON_UNSPECIFIED,
+    DeadLetterReason,
+    ReturnMessageRequest,
+)
+from ariane_sdk._broker_calls import answer_of, peer_name, read_address
+from ariane_sdk._connections import Connections
+from ariane_sdk._failed_messages import FailedMessages
+from ariane_sdk._log import logger
+from ariane_sdk._message import MessageQueue, ReceivedMessage
+from ariane_sdk._route import BrokerRoute
+from ariane_sdk._settings import ConsumerSettings
+from ariane_sdk.errors import ArianeError, CallError
+
+CALLS_MAX: Final = 64
+"""Messages that are sent back at once."""
+
+TRIES: Final = 3
+GROUP_LIFE_S: Final = 10.0
+"""How long the settings of the group are relied on."""
+
+CAUSE_LENGTH_MAX: Final = 1024
+
+REJECTED: Final = DEAD_LETTER_REASON_REJECTED
+EXHAUSTED: Final = DEAD_LETTER_REASON_ATTEMPTS_EXHAUSTED
+
+
+class _KnownCount(NamedTuple):
+    """What a broker said of the group, and how long that is relied on."""
+
+    attempts_max: int
+    until_s: float
+
+
+class MessageReturns:
+    """Sends messages back that a listener failed on."""
+
+    def __init__(
+        self,
+        connections: Callable[[], Connections],
+        *,
+        group: str,
+        broker_of: Callable[[MessageQueue], BrokerRoute],
+        settings: ConsumerSettings,
+        random: Random,
+    ) -> None:
+        """Send nothing yet.
+
+        Args:
+            connections: Where channels come from, once the consumer runs.
+            group: The consumer group.
+            broker_of: The broker of a queue.
+            settings: How the consumer behaves.
+            random: Names returns.
+        """
+        self._connections = connections
+        self._group = group
+        self._broker_of = broker_of
+        self._settings = settings
+        self._random = random
+        self._calls = asyncio.Semaphore(CALLS_MAX)
+        self._attempts_max: dict[str, _KnownCount] = {}
+
+    def new_return_id(self) -> str:
+        """A name for the returns of one ownership of a queue, by which a repetition is known."""
+        return f"{self._random.getrandbits(96):024x}"
+
+    async def send_back(
+        self,
+        failed: FailedMessages,
+        queue: MessageQueue,
+        *,
+        return_id: str,
+        local_attempts: int,
+        reason: DeadLetterReason.ValueType | None = None,
+    ) -> list[ReceivedMessage]:
+        """Send messages of one queue back.
+
+        Args:
+            failed: What the listener said.
+            queue: The queue that they came from.
+            return_id: Names the returns of this ownership of the queue.
+            local_attempts: Tries before this one that nobody was told of.
+            reason: Why they become dead letters; nothing when they are tried again.
+
+        Returns:
+            Those that could not be sent back.
+        """
+        outcomes = await asyncio.gather(
+            *(
+                self._send_one(
+                    ReturnMessageRequest(
+                        consumer_group=self._group,
+                        topic=queue.topic,
+                        queue_id=queue.queue_id,
+                        commit_log_offset=message.commit_log_offset,
+                        cause=failed.cause[:CAUSE_LENGTH_MAX],
+                        attempts_max=self._settings.attempts_max,
+                        return_id=return_id,
+                        local_attempts=local_attempts,
+                        dead_letter=reason is not None,
+                        dead_letter_reason=reason or DEAD_LETTER_REASON_UNSPECIFIED,
+                    ),
+                    queue,
+                )
+                for message in failed.messages
+            )
+        )
+        return [
+            message for message, sent in zip(failed.messages, outcomes, strict=True) if not sent
+        ]
+
+    async def attempts_max(self, queue: MessageQueue) -> int | None:
+        """How often the group tries a message again; nothing when nobody tells now."""
+        if self._settings.attempts_max:
+            return self._settings.attempts_max
+        known = self._attempts_max.get(queue.broker_name)
+        if known is not None and known.until_s > monotonic():
+            return known.attempts_max
+        try:
+            broker = self._broker_of(queue)
+            stub = self._connections().groups(read_address(broker))
+            call = stub.GetConsumerGroup(
+                GetConsumerGroupRequest(consumer_group=self._group),
+                timeout=self._settings.call_timeout_s,
+            )
+            count = (await answer_of(call, peer_name(broker))).group.attempts_max
+        except ArianeError as error:
+            logger.info("nobody tells how often group %s tries again: %s", self._group, error)
+            return None
+        self._attempts_max[queue.broker_name] = _KnownCount(count, monotonic() + GROUP_LIFE_S)
+        return count
+
+    async def _send_one(self, request: ReturnMessageRequest, queue: MessageQueue) -> bool:
+        """Whether it was taken back."""
+        async with self._calls:
+            for tries in range(1, TRIES + 1):
+                try:
+                    broker = self._broker_of(queue)
+                    stub = self._connections().retries(read_address(broker))
+                    call = stub.ReturnMessage(request, timeout=self._settings.call_timeout_s)
+                    await answer_of(call, peer_name(broker))
+                except CallError as error:
+                    if error.retriable and tries < TRIES:
+                        await asyncio.sleep(self._settings.redelivery_delay_s_min * tries)
+                        continue
+                    _log_failure(queue, request, error)
+                    return False
+                except ArianeError as error:
+                    _log_failure(queue, request, error)
+                    return False
+                return True
+        return False
+
+
+def _log_failure(queue: MessageQueue, request: ReturnMessageRequest, error: ArianeError) -> None:
+    logger.warning(
+        "a message of %s, commit-log offset %d, cannot be sent back and is tried again here: %s",
+        queue,
+        request.commit_log_offset,
+        error,
+    )
