@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from peer_bench.contenders import kafka, kafka_clients, limits, rocketmq
+from peer_bench.contenders import kafka, kafka_clients, limits, nats, redis, rocketmq
 from peer_bench.peers import Peer
 
 PEERS: Final[tuple[Peer, ...]] = (
@@ -13,4 +13,6 @@ PEERS: Final[tuple[Peer, ...]] = (
     kafka.PEER,
     kafka_clients.CONFLUENT,
     kafka_clients.AIOKAFKA,
+    nats.PEER,
+    redis.PEER,
 )

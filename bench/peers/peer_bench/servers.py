@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -17,6 +18,38 @@ from peer_bench.errors import PeerUnavailable
 START_S_MAX: Final = 90.0
 STOP_S_MAX: Final = 30.0
 _LOG_CHARACTERS_SHOWN: Final = 1500
+
+
+def version_said(command: Sequence[str], environment: Mapping[str, str] | None = None) -> str:
+    """The first thing like a version in what a program says when it is asked for it.
+
+    Raises:
+        PeerUnavailable: It cannot be started, or says nothing of the kind.
+    """
+    try:
+        done = subprocess.run(
+            command,
+            env={**os.environ, **(environment or {})},
+            capture_output=True,
+            text=True,
+            timeout=START_S_MAX,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise PeerUnavailable(f"{command[0]} cannot be started: {error}") from error
+    return version_in(done.stdout + done.stderr)
+
+
+def version_in(out: str) -> str:
+    """The first thing like a version in what a program said.
+
+    Raises:
+        PeerUnavailable: There is none.
+    """
+    found = re.search(r"\d+\.\d+(\.\d+)*", out)
+    if found is None:
+        raise PeerUnavailable(f"no version in what it said: {out[-500:]}")
+    return found.group()
 
 
 @contextmanager

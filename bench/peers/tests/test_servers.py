@@ -1,0 +1,34 @@
+import os
+import sys
+
+import pytest
+from peer_bench.errors import PeerUnavailable
+from peer_bench.places import free_port
+from peer_bench.servers import server, version_in
+
+
+def test_versions_are_found_in_what_programs_say():
+    said = "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64"
+    assert version_in(said) == "7.0.15"
+    assert version_in("nats-server: v2.15.2") == "2.15.2"
+    with pytest.raises(PeerUnavailable, match="no version"):
+        version_in("usage: redis")
+
+
+def test_a_server_is_there_when_it_listens_and_gone_afterwards(tmp_path):
+    port = free_port()
+    code = f"import socket, time; s = socket.create_server(('127.0.0.1', {port})); time.sleep(60)"
+    with server("queue", [sys.executable, "-c", code], port=port, home=tmp_path) as pid:
+        assert (tmp_path / "queue.log").exists()
+        os.kill(pid, 0)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_server_that_ends_or_is_not_there_is_unavailable(tmp_path):
+    for command in ([sys.executable, "-c", "print('no disk'); exit(3)"], ["/no/such/program"]):
+        with (
+            pytest.raises(PeerUnavailable, match=r"ended with status 3: no disk|cannot be started"),
+            server("queue", command, port=free_port(), home=tmp_path),
+        ):
+            raise AssertionError("it does not run")
