@@ -127,6 +127,8 @@ def test_files_roll_and_are_searched_newest_first():
     index = new_index(disk)
     add(index, ["a", "b"] * 50, 0)
     assert found(index, "a") == list(range(98, -1, -2))
+    index.settle()
+    assert found(index, "a") == list(range(98, -1, -2))
     names = disk.names(Path("/index"))
     assert names == sorted(names)
     assert len(names) == 4
@@ -149,6 +151,7 @@ def test_names_grow_even_if_the_clock_goes_back():
     index.settle()
     clock.advance(-10_000)
     add(index, ["a"] * 5, 29)
+    index.settle()
     assert found(index, "a") == list(range(33, -1, -1))
     assert disk.names(Path("/index"))[0] == f"{FixedClock().time_ms:017d}"
 
@@ -157,6 +160,10 @@ def test_times_limit_the_search():
     index = new_index(FaultyDisk())
     for number in range(40):
         add(index, ["a"], number, timestamp=10_000 * number)
+        if number == 15:
+            index.settle()
+    assert found(index, "a", 100_000, 200_000) == list(range(20, 9, -1))
+    index.settle()
     assert found(index, "a", 100_000, 200_000) == list(range(20, 9, -1))
 
 
@@ -178,7 +185,9 @@ def test_a_full_disk_leaves_the_keys_waiting():
     with pytest.raises(StoreFull, match="index file"):
         index.settle()
     assert index.pending_keys == 11
+    assert found(index, "a") == list(range(39, -1, -1))
     disk.space_bytes = None
+    index.settle()
     assert found(index, "a") == list(range(39, -1, -1))
     assert index.pending_keys == 0
 

@@ -209,10 +209,10 @@ def test_a_roll_allocates_nothing_that_was_prepared(bench, monkeypatch):
     store.close()
 
 
-@pytest.mark.parametrize("who", ["query", "append"])
-def test_a_full_index_file_that_cannot_be_flushed_poisons_the_store(bench, monkeypatch, who):
+@pytest.mark.parametrize("who", ["keeper", "checkpoint", "append"])
+def test_a_full_index_file_that_cannot_be_flushed_poisons_the_store(bench, who):
     """Whoever files the keys: a flush that failed is never tried again into a success."""
-    monkeypatch.setattr("ariane_storage.appender.PENDING_KEYS_MAX", 10)
+    bench.config = replace(bench.config, index_backlog_keys=10)
     store = bench.open()
     keys = [(f"K{number}",) for number in range(bench.config.index_items - 1)]
     store.append_block(block_of("flights", [b"x"] * len(keys), keys=keys), 0)
@@ -220,12 +220,16 @@ def test_a_full_index_file_that_cannot_be_flushed_poisons_the_store(bench, monke
     store.append_block(block_of("flights", [b"y"] * 20, keys=[("more",)] * 20), 0)
     bench.disk.flush_fails_at = bench.disk.flushes + 1
     steps = {
-        "query": lambda: store.query_by_key("flights", "more"),
+        "keeper": store.file_keys,
+        "checkpoint": store.flush_derived,
         "append": lambda: store.append_block(block_of("flights", [b"z"]), 0),
     }
     with pytest.raises(StorePoisoned):
         steps[who]()
     assert store.is_poisoned
+    with pytest.raises(StorePoisoned):
+        store.file_keys()
+    assert len(store.query_by_key("flights", "more")) == 20
     store.close()
     store = bench.reopen_after_kill()
     assert len(store.query_by_key("flights", "more")) == 20

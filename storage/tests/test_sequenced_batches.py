@@ -97,6 +97,22 @@ def test_a_batch_that_power_loss_left_in_part_goes(bench, read_all, lost_record)
     store.close()
 
 
+def test_the_keys_before_a_batch_that_goes_stay(bench):
+    store = bench.open()
+    store.append_block(batch_of(0, [b"flushed"] * 2), 0)
+    store.flush_derived()
+    store.append_block(batch_of(2, [b"whole"] * 2), 0)
+    torn = store.append_block(batch_of(4, [b"torn"] * 4), 0)
+    bench.disk = bench.disk.kill()
+    for offset in torn.commit_log_offsets[1:].tolist():
+        bench.disk.flip_bit(bench.segment_path(0), offset + 50, 0)
+    store = bench.open()
+    assert store.max_offset == torn.first_commit_log_offset
+    found = [message.body for message in store.query_by_key("flights", "k")]
+    assert found == [b"whole"] * 2 + [b"flushed"] * 2
+    store.close()
+
+
 def test_a_whole_batch_stays(bench, read_all):
     store = bench.open()
     store.append_block(batch_of(0, [b"1", b"2"]), 0)

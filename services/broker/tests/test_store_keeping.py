@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 import ariane_broker
-from ariane_broker.store_keeping import StoreKeeping
+from ariane_broker.store_keeping import FILING_STEP_KEYS, StoreKeeping
 from ariane_servicekit import SystemClock
 from ariane_storage.errors import StoreFull, StorePoisoned
 from ariane_storage.retention import RetentionReport
@@ -22,7 +22,9 @@ class ScriptedStore:
     """Does what it is told and counts its turns."""
 
     def __init__(self):
-        self.turns = {"flush": 0, "prepare": 0}
+        self.turns = {"flush": 0, "prepare": 0, "file": 0}
+        self.waiting_keys = 0
+        self.file_error = None
         self.error = None
         self.append_refusal = ""
         self.prepare_error = None
@@ -34,6 +36,12 @@ class ScriptedStore:
         self.turns["flush"] += 1
         if self.error is not None:
             raise self.error
+
+    def file_keys(self):
+        self.turns["file"] += 1
+        if self.file_error is not None:
+            raise self.file_error
+        self.waiting_keys = 0
 
     def prepare_next_segment(self):
         self.turns["prepare"] += 1
@@ -117,6 +125,29 @@ async def test_a_full_disk_is_told_once_although_flushes_go_well(store, keeping)
             await keeping._prepare()
             await keeping._flush()
     assert len(events(lines, "store_full")) == 1
+
+
+async def test_keys_that_wait_are_filed_beside_the_loop(store, keeping):
+    await keeping._file_keys()
+    assert store.turns["file"] == 0  # Nothing waits: no hop to another thread.
+    keeping.start()
+    store.waiting_keys = FILING_STEP_KEYS - 1
+    keeping.appended(1)
+    assert not keeping._filing._woken.is_set()
+    store.waiting_keys = FILING_STEP_KEYS
+    keeping.appended(2)
+    assert keeping._filing._woken.is_set()
+    async with asyncio.timeout(10):
+        while store.waiting_keys:  # noqa: ASYNC110 - another thread
+            await asyncio.sleep(0.001)
+    assert store.turns["file"] >= 1
+
+
+async def test_a_disk_that_fails_while_keys_are_filed_ends_the_broker(store, keeping):
+    store.waiting_keys = 1
+    store.file_error = StorePoisoned(OSError("no"))
+    await keeping._file_keys()
+    assert keeping.failures == [store.file_error]
 
 
 async def test_a_store_without_room_is_not_writable(store, keeping):

@@ -16,7 +16,6 @@ from ariane_storage.dispatch import delay_of
 from ariane_storage.errors import StoreFull
 from ariane_storage.few_records import FewRecords
 from ariane_storage.fields import Int64s
-from ariane_storage.index import PENDING_KEYS_MAX
 from ariane_storage.parts import StoreParts
 from ariane_storage.wide_records import WideRecords
 
@@ -40,9 +39,9 @@ class Appender:
         stamp = max(parts.clock.now_ms(), parts.store_timestamp_ms)
         owned = OwnedFields(queue_id, 0, 0, born_host, config.store_host, stamp)
         records = self._checked(block, owned)
-        if parts.index.pending_keys > PENDING_KEYS_MAX:
+        if parts.index.pending_keys > config.index_backlog_keys:
             # Before anything is written: this may find the disk full.
-            parts.guard.watch(parts.index.settle)
+            parts.guard.watch(parts.index.file_some)
         queue = parts.queues.find_or_make(block.topic, queue_id)
         size = records.size_bytes
         segment, position = parts.guard.watch(lambda: parts.log.reserve(size))

@@ -55,6 +55,8 @@ class StoreConfig:
             ``FlushMode.ASYNC``.
         files_open_max: Consume-queue files that are kept open.
         scan_entries_max: Consume-queue entries that one filtered read looks at.
+        index_backlog_keys: Keys that may wait to be filed in the index, 20 bytes each: an append
+            that finds more of them files some first. More where a thread files them beside.
         delay_levels_ms: Delay of each level of the delay topic, level 1 first.
         retention_ms: Age at which a segment may be deleted.
         delete_at_hour: Hour of the day, local time, in which old segments are deleted.
@@ -79,6 +81,7 @@ class StoreConfig:
     prefault_bytes: int = 32 << 20
     files_open_max: int = 256
     scan_entries_max: int = 800
+    index_backlog_keys: int = 1 << 13
     delay_levels_ms: tuple[int, ...] = DELAY_LEVELS_MS
     retention_ms: int = 72 * _HOUR_MS
     delete_at_hour: int = 4
@@ -96,7 +99,7 @@ class StoreConfig:
         positive = (
             *(self.segment_bytes, self.consume_queue_file_entries, self.index_slots),
             *(self.index_items, self.record_bytes_max, self.files_open_max),
-            *(self.scan_entries_max, self.delete_batch_max),
+            *(self.scan_entries_max, self.index_backlog_keys, self.delete_batch_max),
         )
         if min(positive) <= 0:
             raise ValueError("sizes and counts of a store are positive")

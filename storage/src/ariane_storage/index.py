@@ -1,7 +1,8 @@
 """The index of a store: all its index files, from the oldest to the one that is filled now.
 
-Keys wait in memory until there are enough of them to be worth a step of numpy, or until somebody
-asks. What waits is lost with the process, like everything derived, and recovery brings it back.
+Keys wait in memory until somebody files them: a thread beside, by ``settle``, or the appender once
+too many wait. Queries find them there too. What waits is lost with the process, like everything
+derived, and recovery brings it back.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from ariane_storage.disk import Disk, is_exhausted
 from ariane_storage.errors import StoreFormatError, StoreFull
 from ariane_storage.fields import Int64s
 from ariane_storage.index_file import IndexFile, index_file_bytes
+from ariane_storage.waiting_keys import Keys, WaitingKeys
 
 _STAMP_DIGITS: Final = 17
-_Keys = tuple[NDArray[np.int32], Int64s, Int64s]
 PENDING_KEYS_MAX: Final = 1 << 13
-"""Keys that may wait; an appender that finds more of them files them first."""
+"""Keys that may wait where no thread files them beside."""
+_FILED_AT_ONCE: Final = 1 << 14
+"""Enough for a step of numpy to be cheap, few enough for an appender to do in between."""
 
 
 class Index:
@@ -47,10 +50,9 @@ class Index:
         self._items = items
         self._writable = writable
         self._files: list[IndexFile] = []
-        self._pending: list[_Keys] = []
-        self._pending_lock = threading.Lock()
-        self.pending_keys = 0
-        self._lock = threading.Lock()
+        self._waiting = WaitingKeys()
+        # Held by who files, also while a file is flushed or allocated; queries never wait for it.
+        self._filing = threading.Lock()
 
     def load(self) -> None:
         """Map the files that are there.
@@ -72,6 +74,11 @@ class Index:
         """Items in all files; keys that wait are not among them."""
         return sum(file.item_count for file in self._files)
 
+    @property
+    def pending_keys(self) -> int:
+        """Keys that wait."""
+        return self._waiting.count
+
     def add(
         self, key_hashes: NDArray[np.int32], commit_log_offsets: Int64s, timestamps: Int64s
     ) -> None:
@@ -82,48 +89,45 @@ class Index:
             commit_log_offsets: Of the record of each key, ascending.
             timestamps: Store timestamp of each, in milliseconds.
         """
-        with self._pending_lock:
-            self._pending.append((key_hashes, commit_log_offsets, timestamps))
-            self.pending_keys += len(key_hashes)
+        # A copy of the hashes: they may be a view of a whole request, which must not wait too.
+        hashes = np.array(key_hashes, np.int32)
+        self._waiting.add(Keys(hashes, commit_log_offsets, timestamps))
 
     def settle(self) -> None:
         """File all keys that wait.
 
         Raises:
             StoreFull: No space for another index file; the keys go on waiting.
+            OSError: The disk failed.
         """
-        with self._lock:
-            self._settle()
+        # Not more than wait now: appends beside must not keep this at it for ever.
+        left = self._waiting.count
+        while left > 0:
+            filed = self.file_some()
+            left = left - filed if filed else 0
 
-    def _settle(self) -> None:
-        waiting = self._take_pending()
-        if not waiting:
-            return
-        hashes, offsets, timestamps = (
-            np.concatenate(columns).astype(np.int64) for columns in zip(*waiting, strict=True)
-        )
-        begin = 0
-        try:
-            while begin < len(hashes):
+    def file_some(self) -> int:
+        """File some of the keys that wait, as many as a step of numpy does best.
+
+        Returns:
+            How many there were; 0 when none wait.
+
+        Raises:
+            StoreFull: No space for another index file; the keys go on waiting.
+            OSError: The disk failed.
+        """
+        with self._filing:
+            keys = self._waiting.oldest(_FILED_AT_ONCE)
+            if keys is None:
+                return 0
+            begin = 0
+            while begin < len(keys):
                 file = self._file_with_room()
-                end = min(begin + file.room, len(hashes))
-                file.insert(hashes[begin:end], offsets[begin:end], timestamps[begin:end])
-                begin = end
-        finally:
-            if begin < len(hashes):
-                rest = slice(begin, None)
-                self._put_back(hashes[rest].astype(np.int32), offsets[rest], timestamps[rest])
-
-    def _take_pending(self) -> list[_Keys]:
-        # Appends must not wait while keys are filed: they only ever wait for this.
-        with self._pending_lock:
-            waiting, self._pending, self.pending_keys = self._pending, [], 0
-        return waiting
-
-    def _put_back(self, *keys: *_Keys) -> None:
-        with self._pending_lock:
-            self._pending.insert(0, keys)
-            self.pending_keys += len(keys[0])
+                part = keys.part(begin, begin + file.room)
+                file.insert(part.hashes.astype(np.int64), part.commit_log_offsets, part.timestamps)
+                self._waiting.drop(len(part))
+                begin += len(part)
+            return len(keys)
 
     def _file_with_room(self) -> IndexFile:
         previous = self._files[-1] if self._files else None
@@ -146,7 +150,8 @@ class Index:
             raise StoreFull(self._folder.parent, reason) from error
         if previous is not None:
             file.preset(previous)
-        self._files.append(file)
+        # Replaced, not changed: a query may be going through them.
+        self._files = [*self._files, file]
         return file
 
     def find(self, topic: str, key: str, *, begin_ms: int, end_ms: int) -> Iterator[int]:
@@ -159,23 +164,24 @@ class Index:
             key: A key or a unique id.
             begin_ms: Earliest store timestamp.
             end_ms: Latest store timestamp.
-
-        Raises:
-            StoreFull: Keys that wait could not be filed.
         """
-        self.settle()
         wanted = key_hash(topic, key)
-        for file in reversed(tuple(self._files)):
+        # In this order: what is filed meanwhile is found twice, rather than not at all.
+        waiting = self._waiting.find(wanted, begin_ms=begin_ms, end_ms=end_ms)
+        files = self._files
+        yield from waiting
+        beside = set(waiting)
+        for file in reversed(files):
             if file.item_count and file.begin_timestamp - 1000 <= end_ms:
                 if file.end_timestamp + 1000 < begin_ms:
                     return
                 for commit_log_offset, timestamp in file.find(wanted):
-                    if begin_ms - 1000 <= timestamp <= end_ms:
+                    if begin_ms - 1000 <= timestamp <= end_ms and commit_log_offset not in beside:
                         yield commit_log_offset
 
     def offsets(self) -> Iterator[Int64s]:
         """Commit-log offsets of all items, file by file."""
-        for file in tuple(self._files):
+        for file in self._files:
             yield file.offsets()
 
     def flush(self, commit_log_end: int) -> int:
@@ -193,18 +199,17 @@ class Index:
             OSError: The disk failed.
             StoreFull: No space for another index file.
         """
-        with self._lock:
-            self._settle()
-            files = tuple(self._files)
-        # Not under the lock: neither queries nor appends that file their keys wait for the disk.
+        self.settle()
+        files = self._files
+        # Not as one who files: appends that have to file their keys do not wait for the disk.
         if files:
             files[-1].flush()
         return sum(file.count_below(commit_log_end) for file in files)
 
     def keep_below(self, commit_log_end: int) -> None:
         """Forget items of records at or above an offset, after a crash or a cut of the log."""
-        with self._lock:
-            self._take_pending()
+        with self._filing:
+            self._waiting.keep_below(commit_log_end)
             while self._files:
                 newest = self._files[-1]
                 newest.keep_below(commit_log_end)
@@ -216,7 +221,7 @@ class Index:
 
     def remove_below(self, commit_log_begin: int) -> None:
         """Delete files all of whose records are gone from the log; never the newest."""
-        with self._lock:
+        with self._filing:
             while len(self._files) > 1 and self._files[0].end_offset < commit_log_begin:
                 self._remove(self._files[0])
                 self._files = self._files[1:]
@@ -233,11 +238,11 @@ class Index:
 
     def close(self) -> None:
         """Let go of all memory."""
-        with self._lock:
+        with self._filing:
             for file in self._files:
                 file.close()
             self._files = []
-            self._take_pending()
+            self._waiting.clear()
 
 
 def load_or_discard(index: Index) -> bool:

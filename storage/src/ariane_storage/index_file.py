@@ -115,7 +115,7 @@ class IndexFile:
         self._write_header()
 
     def insert(self, key_hashes: Int64s, commit_log_offsets: Int64s, timestamps: Int64s) -> None:
-        """Add items, no more than there is room for.
+        """Add items, no more than there is room for. One thread; others may look for items.
 
         Args:
             key_hashes: One for each item, not negative.
@@ -145,10 +145,11 @@ class IndexFile:
         seconds = (timestamps - self.begin_timestamp) // 1000
         items["seconds"] = np.clip(seconds, 0, _SECONDS_MAX)
         items["previous"] = previous
-        last_of_slot = np.roll(first_of_slot, -1)
-        self._slots[sorted_slots[last_of_slot]] = numbers[order[last_of_slot]]
-        self._slots_used += int(np.count_nonzero(in_slots == 0))
+        # In this order: whoever looks beside must not meet a slot that leads beyond the items.
         self._next_item += count
+        last_of_slot = np.roll(first_of_slot, -1)
+        self._slots[sorted_slots[last_of_slot]] = numbers[order[last_of_slot]].astype(">i4")
+        self._slots_used += int(np.count_nonzero(in_slots == 0))
         self.end_timestamp = int(timestamps[-1])
         self.end_offset = int(commit_log_offsets[-1])
         self._write_header()

@@ -144,6 +144,13 @@ class Keeper:
             self.flush_derived()
         return count
 
+    def file_keys(self) -> None:
+        """File keys that wait in the index; see ``Store.file_keys``."""
+        parts = self._parts
+        parts.guard.check()
+        # A full index file is flushed on the way: a failure of that is one like any other.
+        parts.guard.watch(parts.index.settle)
+
     def prepare_next_segment(self) -> None:
         """Make ready what appends will need; see ``Store.prepare_next_segment``."""
         parts = self._parts

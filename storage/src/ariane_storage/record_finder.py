@@ -74,8 +74,6 @@ class RecordFinder:
     ) -> list[RecordFields]:
         """Messages of a key, newest first; see ``Store.query_by_key``."""
         self._parts.check_open()
-        # A full index file is flushed on the way: a failure of that is one like any other.
-        self._parts.guard.watch(self._parts.index.settle)
         deleted_end = self._parts.deleted_topics.end_of(topic)
         found: list[RecordFields] = []
         seen: set[int] = set()

@@ -2,7 +2,8 @@
 
 This is the facade; what is behind it is put together in ``opening``. Appends, reads and queries
 belong to one thread, the broker's loop, and are short. ``flush``, ``flush_derived``, ``flush_due``,
-``prepare_next_segment`` and ``apply_retention`` may run on others.
+``file_keys``, ``prepare_next_segment`` and ``apply_retention`` may run on others; nothing needs a
+thread beside to be right.
 """
 
 from __future__ import annotations
@@ -289,10 +290,6 @@ class Store:
             begin_ms: Earliest store timestamp, inclusive.
             end_ms: Latest store timestamp, inclusive.
             max_count: Messages at most.
-
-        Raises:
-            StoreFull: Keys that wait could not be filed for lack of space.
-            StorePoisoned: They could not be filed because the disk failed.
         """
         return self._finder.by_key(
             topic, key, begin_ms=begin_ms, end_ms=end_ms, max_count=max_count
@@ -364,6 +361,24 @@ class Store:
             StoreFull: No space for derived files; nothing is lost.
         """
         self._keeper.flush_due()
+
+    @property
+    def waiting_keys(self) -> int:
+        """Keys of records that are not filed in the index yet; queries find them all the same."""
+        return self._parts.index.pending_keys
+
+    def file_keys(self) -> None:
+        """File the keys that wait in the index. Any thread.
+
+        Call it often beside appends: it keeps this off them, and the time that the disk takes when
+        an index file is full. Without it an append that finds more keys waiting than
+        ``StoreConfig.index_backlog_keys`` files some first, and so does every ``flush_derived``.
+
+        Raises:
+            StoreFull: No space for another index file; the keys go on waiting.
+            StorePoisoned: The disk failed.
+        """
+        self._keeper.file_keys()
 
     def prepare_next_segment(self) -> None:
         """Allocate the next segment and make the coming bytes of memory ready. Any thread.

@@ -168,6 +168,15 @@ class OwnedStore:
         """Flush what is due; any thread."""
         self._opened.flush_due()
 
+    @property
+    def waiting_keys(self) -> int:
+        """Keys that are not filed in the index yet."""
+        return self._opened.waiting_keys
+
+    def file_keys(self) -> None:
+        """File the keys that wait in the index; any thread."""
+        self._opened.file_keys()
+
     def prepare_next_segment(self) -> None:
         """Make room ready for coming appends; any thread."""
         self._opened.prepare_next_segment()

@@ -1,4 +1,4 @@
-"""What the store needs besides appends and reads: flushes that are due, room ahead, retention.
+"""What the store needs besides appends and reads: flushes, keys filed, room ahead, retention.
 
 All of it waits on the disk and runs in the keeper thread, except retention, which changes consume
 queues and therefore runs on the loop.
@@ -23,6 +23,15 @@ PREPARE_SECONDS_MAX: Final = 1.0
 PREPARE_STEP_BYTES: Final = 8 << 20
 """Room ahead of the writer is made ready again whenever it has used up this much."""
 
+FILING_TICK_SECONDS: Final = 0.1
+FILING_STEP_KEYS: Final = 1 << 16
+"""Keys are filed at once when so many wait: fewer are not worth a hop to another thread."""
+
+INDEX_BACKLOG_KEYS: Final = 1 << 20
+"""Keys that may wait, 20 MB of them: seconds of the highest rate, for an index file to be flushed
+and the next one allocated meanwhile. Beyond, an append files some itself, and so the backlog never
+grows without end."""
+
 RETENTION_SECONDS: Final = 10.0
 
 _log = get_logger(__name__)
@@ -33,6 +42,15 @@ class KeptStore(Protocol):
 
     def flush_due(self) -> None:
         """Flush what is due; any thread."""
+        ...
+
+    @property
+    def waiting_keys(self) -> int:
+        """Keys that are not filed in the index yet."""
+        ...
+
+    def file_keys(self) -> None:
+        """File the keys that wait in the index; any thread."""
         ...
 
     def prepare_next_segment(self) -> None:
@@ -98,6 +116,9 @@ class StoreKeeping:
         self._known_damage: frozenset[Damage] | None = None
         self.last_retention: RetentionReport | None = None
         self._flushing = Loop("flush-due", self._flush, interval_s=flush_tick_seconds, clock=clock)
+        self._filing = Loop(
+            "file-keys", self._file_keys, interval_s=FILING_TICK_SECONDS, clock=clock
+        )
         self._preparing = Loop(
             "prepare-segment", self._prepare, interval_s=PREPARE_SECONDS_MAX, clock=clock
         )
@@ -109,6 +130,7 @@ class StoreKeeping:
         """Start all loops; the store is open."""
         self._known_damage = frozenset(self._store.damage)
         self._flushing.start()
+        self._filing.start()
         self._preparing.start(at_once=True)
         self._retention.start(at_once=True)
 
@@ -116,6 +138,7 @@ class StoreKeeping:
         """Stop all loops; what runs in the keeper thread ends by itself."""
         await self._retention.stop()
         await self._preparing.stop()
+        await self._filing.stop()
         await self._flushing.stop()
         if self._known_damage is not None:
             self._tell_damage()
@@ -139,11 +162,17 @@ class StoreKeeping:
         if next_commit_log_offset - self._prepared_offset >= PREPARE_STEP_BYTES:
             self._prepared_offset = next_commit_log_offset
             self._preparing.wake()
+        if self._store.waiting_keys >= FILING_STEP_KEYS:
+            self._filing.wake()
 
     async def _flush(self) -> None:
         self._tell_damage()
         if await self._in_keeper("flush", self._store.flush_due):
             self._on_flushed()
+
+    async def _file_keys(self) -> None:
+        if self._store.waiting_keys:
+            await self._in_keeper("file keys", self._store.file_keys)
 
     async def _prepare(self) -> None:
         await self._in_keeper("prepare", self._store.prepare_next_segment)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from ariane_broker.arrivals import Arrivals
@@ -15,7 +15,7 @@ from ariane_broker.recovery_progress import RecoveryProgress
 from ariane_broker.rooms.outside import Outside
 from ariane_broker.settings import BrokerSettings
 from ariane_broker.statistics import BrokerStatistics
-from ariane_broker.store_keeping import FLUSH_TICK_SECONDS, StoreKeeping
+from ariane_broker.store_keeping import FLUSH_TICK_SECONDS, INDEX_BACKLOG_KEYS, StoreKeeping
 from ariane_record.layout import Host
 from ariane_servicekit import (
     ExitStatus,
@@ -99,7 +99,7 @@ def storing_room(outside: Outside) -> StoringRoom:
 def _open_store(settings: BrokerSettings, disk: Disk, host: Host) -> Store:
     return Store.open(
         settings.store_path,
-        settings.store_config(host),
+        replace(settings.store_config(host), index_backlog_keys=INDEX_BACKLOG_KEYS),
         disk=disk,
         progress=RecoveryProgress(),
     )
