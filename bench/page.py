@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import peers_page
 from measure import RESULTS_PATH
 
 PAGE_PATH = Path(__file__).parents[1] / "docs" / "benchmarks.md"
@@ -22,8 +23,8 @@ _TITLES = {
 }
 _FRONT = """# Benchmarks
 
-Written by `make bench` from `bench/results/`; do not edit. How it is measured, and how to read it:
-[bench/README.md](../bench/README.md).
+Written by `make bench` and `make bench-peers` from `bench/results/`; do not edit. How it is
+measured, and how to read it: [bench/README.md](../bench/README.md).
 
 A figure says something only beside its limit of the same run. "Of limit" is the fraction of the
 limit's speed that we reach, pair by pair: the median, and the range in parentheses.
@@ -32,11 +33,13 @@ limit's speed that we reach, pair by pair: the median, and the range in parenthe
 
 def write_page() -> Path:
     """Write the page from all results that are kept; returns its path."""
-    parts = [_FRONT]
+    parts = [_FRONT, peers_page.section()]
     for path in sorted(RESULTS_PATH.glob("*.json")):
+        if path in {peers_page.ROWS_PATH, peers_page.RUNS_PATH}:
+            continue
         kept = json.loads(path.read_text())
         parts.append("\n".join(_section(_TITLES.get(path.stem, path.stem.capitalize()), kept)))
-    PAGE_PATH.write_text("\n\n".join(part.strip() for part in parts) + "\n")
+    PAGE_PATH.write_text("\n\n".join(part.strip() for part in parts if part) + "\n")
     return PAGE_PATH
 
 

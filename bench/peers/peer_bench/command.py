@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 import traceback
@@ -14,6 +16,7 @@ from typing import Any
 from peer_bench.contenders import ours
 from peer_bench.errors import BenchError, PeerUnavailable
 from peer_bench.peers import Peer
+from peer_bench.places import ROOT
 from peer_bench.registry import PEERS
 from peer_bench.results import ROWS_PATH, Row, keep_rows, keep_runs, machine, now, table_of
 from peer_bench.run import Duel
@@ -22,6 +25,7 @@ from peer_bench.workloads import WORKLOADS
 PAIRS = 5
 PAIRS_QUICK = 2
 WARM_UP_S_QUICK = 2.0
+PAGE_PATH = ROOT / "bench" / "page.py"
 FREE_BYTES_MIN = 20 << 30
 
 
@@ -44,6 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # After each peer: what was measured is kept, whatever becomes of the next.
             keep_rows(new_rows)
             keep_runs({peer.key: runs})
+            subprocess.run([sys.executable, str(PAGE_PATH)], check=True)
     print(table_of(rows))
     print(f"\n{time.monotonic() - begin:.0f} s", "" if asked.dry else f"; kept in {ROWS_PATH}")
     return 1 if failed or any(row.lost for row in rows) else 0
