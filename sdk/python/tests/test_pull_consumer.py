@@ -343,3 +343,26 @@ async def test_nonsense_is_refused(make_consumer):
         await consumer.poll(0)
     assert consumer.assignment == consumer.paused == frozenset()
     await consumer.close()
+
+
+@pytest.mark.parametrize("wrong", [-1, 1 << 63, "7", None, 1.5])
+async def test_no_offset_is_refused_and_harms_nothing(make_consumer, one_queue, wrong):
+    async with make_consumer(group="strict", auto_commit=False) as consumer:
+        await poll_all(consumer, 10)
+        with pytest.raises(errors.IllegalArgument):
+            await consumer.commit({one_queue: wrong})
+        with pytest.raises(errors.IllegalArgument):
+            await consumer.seek(one_queue, wrong)
+        await consumer.commit()
+
+        assert await consumer.committed(one_queue) == 10
+
+
+@pytest.mark.parametrize("wrong", [("no-broker", 0), ("broker-a", 99), ("broker-a", -1)])
+async def test_who_is_assigned_what_is_not_there_is_told(cluster, topic, one_queue, wrong):
+    consumer = PullConsumer(cluster.name_servers, group="by-hand", start="earliest")
+    async with consumer, asyncio.timeout(20):
+        with pytest.raises(errors.QueueNotFound, match=f"{wrong[0]}#{wrong[1]}"):
+            await consumer.assign([one_queue, MessageQueue(topic, *wrong)])
+        await consumer.assign([one_queue])
+        await poll_all(consumer, 10)

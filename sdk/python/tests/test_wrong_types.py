@@ -5,7 +5,15 @@ from datetime import datetime
 
 import pytest
 
-from ariane_sdk import Message, Producer, PullConsumer, PushConsumer, errors
+from ariane_sdk import (
+    ConsumerSettings,
+    Message,
+    Producer,
+    ProducerSettings,
+    PullConsumer,
+    PushConsumer,
+    errors,
+)
 
 WRONG = {
     "body": [None, "text", 5, [1]],
@@ -92,6 +100,29 @@ def test_addresses_of_wrong_types_are_refused(client, addresses):
     arguments = {} if client is Producer else {"group": "g"}
     with pytest.raises(errors.IllegalArgument, match="name server"):
         client(addresses, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "wrong"),
+    [
+        (ProducerSettings, "call_timeout_s", -1),
+        (ProducerSettings, "call_timeout_s", None),
+        (ProducerSettings, "send_timeout_s", float("nan")),
+        (ProducerSettings, "calls_in_flight_max", 0),
+        (ProducerSettings, "batch_bytes_max", 1.5),
+        (ProducerSettings, "queue_choice", "fastest"),
+        (ProducerSettings, "compression", "lz4"),
+        (ConsumerSettings, "queue_message_count_max", -1),
+        (ConsumerSettings, "queue_message_count_max", 0),
+        (ConsumerSettings, "pull_bytes_max", True),
+        (ConsumerSettings, "offset_store_interval_s", 0.0),
+        (ConsumerSettings, "hold_s", "x"),
+        (ConsumerSettings, "hold_s", 31),
+    ],
+)
+def test_settings_that_nobody_can_live_with_are_refused(kind, name, wrong):
+    with pytest.raises(errors.IllegalArgument, match=name):
+        kind(**{name: wrong})
 
 
 async def test_a_selector_that_fails_before_the_route_is_known_fails_its_message_only(world):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Final, Literal, TypeAlias
@@ -36,6 +36,7 @@ from ariane_sdk.errors import (
     CallError,
     ClientNotRunning,
     IllegalArgument,
+    QueueNotFound,
     RouteNotFound,
     ServiceUnavailable,
 )
@@ -251,14 +252,27 @@ class ConsumerLife:
 
         Raises:
             RouteNotFound: No live broker carries a topic.
+            QueueNotFound: No broker that lives has such a queue to read.
             NameServersUnreachable: None answered.
         """
         wanted = set(queues)
-        topics = {queue.topic for queue in wanted}
-        await asyncio.gather(*map(self.session.routes.get, topics))
+        await self._check_queues(wanted)
         self.owned.change_to(wanted, handover_s=0.0)
         self._assigned.set()
         await self.owned.wait_acquired()
+
+    async def _check_queues(self, queues: Collection[MessageQueue]) -> None:
+        """See that queues are there; a route that is out of date is asked for again."""
+        routes = self.session.routes
+        known: set[MessageQueue] = set()
+        topics = {queue.topic for queue in queues}
+        for ask in (routes.get, routes.refresh):
+            for route in await asyncio.gather(*map(ask, topics)):
+                known.update(route.read_queues)
+            topics = {queue.topic for queue in queues if queue not in known}
+        if topics:
+            missing = ", ".join(str(queue) for queue in queues if queue not in known)
+            raise QueueNotFound(f"no broker that lives has {missing} to read", retriable=True)
 
     async def stop(self) -> None:
         """Finish what is in work, store offsets, leave the group, and disconnect.

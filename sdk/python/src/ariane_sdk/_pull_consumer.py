@@ -46,6 +46,9 @@ POLL_COUNT_DEFAULT: Final = 500
 POLL_TIMEOUT_S: Final = 5.0
 """As RocketMQ's pull consumer waits."""
 
+QUEUE_OFFSET_END: Final = 1 << 63
+"""Queue offsets are 64 bits, signed."""
+
 
 class PullConsumer:
     """Fetches messages when the application wants them.
@@ -195,6 +198,7 @@ class PullConsumer:
             ClientNotRunning: It does not run.
             IllegalArgument: The consumer has subscriptions, or a topic or expression is none.
             RouteNotFound: No live broker carries a topic.
+            QueueNotFound: No broker that lives has such a queue to read.
             CallError: A broker did not tell where to begin.
         """
         self._life.check_running()
@@ -313,9 +317,7 @@ class PullConsumer:
         """
         polled = self._queue(queue)
         if isinstance(to, int):
-            if to < 0:
-                raise IllegalArgument(f"queue offset {to} is below 0")
-            queue_offset = to
+            queue_offset = _checked_offset(to)
         else:
             broker = self._life.owned.broker_of(queue)
             queue_offset = await offset_of(self._life.session.calls, broker, queue, to)
@@ -352,7 +354,7 @@ class PullConsumer:
 
         Raises:
             ClientNotRunning: It does not run.
-            IllegalArgument: A queue is not assigned to this consumer.
+            IllegalArgument: A queue is not assigned to this consumer, or an offset is none.
             CallError: A broker did not store them.
         """
         self._life.check_running()
@@ -460,7 +462,10 @@ class PullConsumer:
             return
         # A queue that is being given up is still this consumer's to commit.
         in_hand = {polled.queue: polled for polled in self._in_hand}
-        known = [(in_hand.get(q) or self._queue(q), offset) for q, offset in offsets.items()]
+        known = [
+            (in_hand.get(queue) or self._queue(queue), _checked_offset(queue_offset))
+            for queue, queue_offset in offsets.items()
+        ]
         for polled, queue_offset in known:
             polled.count_as_done(queue_offset)
             if queue_offset >= polled.position:
@@ -477,3 +482,14 @@ class PullConsumer:
         if not isinstance(polled, PolledQueue):
             raise IllegalArgument(f"{queue} is not assigned to this consumer")
         return polled
+
+
+def _checked_offset(queue_offset: object) -> int:
+    """Return a queue offset if it is one.
+
+    Raises:
+        IllegalArgument: It is none.
+    """
+    if not isinstance(queue_offset, int) or not 0 <= queue_offset < QUEUE_OFFSET_END:
+        raise IllegalArgument(f"queue offset {queue_offset!r:.100}: an integer from 0 on")
+    return queue_offset

@@ -2,16 +2,46 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Collection
+from dataclasses import Field, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ariane_record.compression import Compression
 from ariane_sdk._limits import BODY_BYTES_MAX
+from ariane_sdk.errors import IllegalArgument
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
+
+
+HOLD_S_MAX: Final = 30.0
+"""Brokers hold no pull for longer."""
+
+_POSITIVE: Final = frozenset(
+    {
+        "batch_bytes_max",
+        "buffered_bytes_max",
+        "call_timeout_s",
+        "calls_in_flight_max",
+        "listener_threads",
+        "lock_life_s",
+        "lock_renew_interval_s",
+        "offset_store_interval_s",
+        "pull_bytes_max",
+        "pull_record_count_max",
+        "queue_bytes_max",
+        "queue_concurrency",
+        "queue_message_count_max",
+        "queue_span_max",
+        "rebalance_interval_s",
+        "request_bytes_max",
+        "send_timeout_s",
+    }
+)
+"""With 0 of them nothing would be done, or something all the time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +101,22 @@ class ProducerSettings:
     buffered_bytes_max: int = 64 << 20
     tracer_provider: TracerProvider | None = None
     meter_provider: MeterProvider | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no producer can live with.
+
+        Raises:
+            IllegalArgument: Names the setting.
+        """
+        _check_numbers(self, fields(self))
+        if self.queue_choice not in ("round_robin", "least_latency"):
+            raise IllegalArgument(
+                f'queue_choice {self.queue_choice!r}: "round_robin" or "least_latency"'
+            )
+        if not isinstance(self.compression, Compression):
+            raise IllegalArgument(
+                f"compression {self.compression!r}: one of Compression, such as Compression.LZ4"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,3 +190,29 @@ class ConsumerSettings:
     local_offsets_path: Path | None = None
     tracer_provider: TracerProvider | None = None
     meter_provider: MeterProvider | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no consumer can live with.
+
+        Raises:
+            IllegalArgument: Names the setting.
+        """
+        _check_numbers(self, fields(self))
+        if self.hold_s > HOLD_S_MAX:
+            raise IllegalArgument(
+                f"hold_s {self.hold_s}: brokers hold for {HOLD_S_MAX:g} s at most"
+            )
+
+
+def _check_numbers(settings: object, numbers: Collection[Field[Any]]) -> None:
+    for number in numbers:
+        name, kind = number.name, type(number.default)
+        if kind not in (int, float):
+            continue
+        value: object = getattr(settings, name)
+        wanted = int if kind is int else (int, float)
+        if not isinstance(value, wanted) or isinstance(value, bool):
+            raise IllegalArgument(f"{name} {value!r:.100}: a number is expected")
+        if math.isnan(value) or value < 0 or (value == 0 and name in _POSITIVE):
+            least = "above 0" if name in _POSITIVE else "0 or more"
+            raise IllegalArgument(f"{name} {value}: {least} is expected")
