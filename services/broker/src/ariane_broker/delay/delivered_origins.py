@@ -4,6 +4,10 @@ Whatever takes a parked record out of its queue (the message delivered, the note
 recalled, its copy further behind in the log) says in its header where that record ended: in the
 field that has the offset of the half message in the record of a transaction. A producer cannot
 forge it, as the broker refuses records of producers in which it is not zero.
+
+Records of transactions say something else there, and none of it is a mark: committed messages,
+which have their flag; those of the topics below; and messages of a batch, which name a place inside
+a record, where none ends.
 """
 
 from __future__ import annotations
@@ -13,12 +17,12 @@ from typing import Final
 import numpy as np
 
 from ariane_record.layout import TRANSACTION_MASK
-from ariane_record.names import HALF_TOPIC, OP_TOPIC
+from ariane_record.names import CHECKS_EXHAUSTED_TOPIC, HALF_TOPIC, OP_TOPIC
 from ariane_storage.fields import FieldColumn, Int64s
 from ariane_storage.scan import Stretch
 
 _HALF_OFFSET_BEFORE_BODY: Final = 12
-_OF_TRANSACTIONS: Final = frozenset({HALF_TOPIC.encode(), OP_TOPIC.encode()})
+_OF_TRANSACTIONS: Final = frozenset(map(str.encode, (CHECKS_EXHAUSTED_TOPIC, HALF_TOPIC, OP_TOPIC)))
 
 
 def delivered_origins(stretch: Stretch) -> Int64s:
