@@ -118,3 +118,16 @@ async def test_an_outbox_wakes_its_reader():
     assert not task.done()
     outbox.put(HeartbeatHeard())
     assert await task == HeartbeatHeard()
+
+
+def test_who_was_forgotten_meanwhile_joins_nothing_any_more(table, clock):
+    frozen = attach(table, "a", "g")
+    clock.advance(121)
+    assert table.expire(120) == [frozen]
+
+    # Its last heartbeat was on its way.
+    table.change_memberships(frozen, (Membership(consumer_group="g", zone="z"),))
+
+    assert table.members("g") == []
+    attach(table, "a", "g")
+    assert [member.client_id for member in table.members("g")] == ["a"]

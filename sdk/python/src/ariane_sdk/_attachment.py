@@ -100,6 +100,7 @@ class Attachment:
         self._connections = connections
         self._client_id = client_id
         self._memberships = [] if membership is None else [membership]
+        self._memberships_said = self._memberships
         self._producer_groups = producer_groups
         self._settings = settings
         self._clock = clock
@@ -123,8 +124,12 @@ class Attachment:
         """Say something else of the consumer's part in its group."""
         self._memberships = [membership]
         if self.attached:
-            heartbeat = ClientHeartbeat(memberships=[membership], memberships_changed=True)
-            self._outgoing.put_nowait(AttachRequest(heartbeat=heartbeat))
+            self._say_memberships()
+
+    def _say_memberships(self) -> None:
+        self._memberships_said = self._memberships
+        heartbeat = ClientHeartbeat(memberships=self._memberships, memberships_changed=True)
+        self._outgoing.put_nowait(AttachRequest(heartbeat=heartbeat))
 
     def say(self, request: AttachRequest) -> None:
         """Tell the broker something; dropped while the client is not attached."""
@@ -161,6 +166,11 @@ class Attachment:
                     return
                 failure_count = 0 if self.attached else failure_count + 1
                 logger.info("not attached to broker %s: %s", self.broker_name, error)
+            except Exception:  # noqa: BLE001 - a loop that dies would take the membership with it.
+                failure_count += 1
+                logger.exception(
+                    "the stream to broker %s failed, and is made anew", self.broker_name
+                )
             finally:
                 self._attached.clear()
                 self._tried.set()
@@ -185,6 +195,7 @@ class Attachment:
             logger.info("broker %s ended the stream: %s", self.broker_name, code)
 
     async def _requests(self) -> AsyncIterator[AttachRequest]:
+        self._memberships_said = self._memberships
         hello = ClientHello(
             client_id=self._client_id,
             language="python",
@@ -211,6 +222,9 @@ class Attachment:
                 self._heartbeat_interval_s = min(wanted_s, HEARTBEAT_INTERVAL_S)
             self.error = None
             self._attached.set()
+            if self._memberships_said is not self._memberships:
+                # They changed after the hello; the broker would not hear of it otherwise.
+                self._say_memberships()
             if self._tried.is_set():
                 self._on_turn()
             self._tried.set()

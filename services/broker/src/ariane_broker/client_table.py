@@ -333,11 +333,13 @@ class ClientTable:
     def change_memberships(
         self, client: AttachedClient, memberships: tuple[Membership, ...]
     ) -> None:
-        """Replace a client's part in all groups.
+        """Replace a client's part in all groups; nothing if it was detached meanwhile.
 
         Raises:
             ServiceError: SUBSCRIPTION_CONFLICT. Then nothing has changed.
         """
+        if self._clients.get(client.client_id) is not client:
+            return
         self._check_agreement(client.client_id, client.address, memberships)
         self._join(client, memberships)
 
