@@ -2,6 +2,8 @@
 
 from ariane_sdk.sql._inbox import Inbox
 from ariane_sdk.sql._offset_inbox import OffsetInbox
+from ariane_sdk.sql._outbox import Outbox, OutboxLag
+from ariane_sdk.sql._outbox_relay import OutboxRelay
 from ariane_sdk.sql._seen_keys import LatestKeys, SeenKeys
 from ariane_sdk.sql._tables import METADATA, create_tables
 from ariane_sdk.sql._transaction_outcomes import AsyncTransactionOutcomes, TransactionOutcomes
@@ -12,6 +14,9 @@ __all__ = [
     "Inbox",
     "LatestKeys",
     "OffsetInbox",
+    "Outbox",
+    "OutboxLag",
+    "OutboxRelay",
     "SeenKeys",
     "TransactionOutcomes",
     "create_tables",

@@ -1,0 +1,219 @@
+"""The outbox: messages are rows of the business transaction, and are sent after its commit.
+
+::
+
+    begin                                             the application's own transaction
+      whatever the application changes
+      insert into ariane_outbox ...                   Outbox.add
+    commit                                            both or neither
+
+    relay:  waiting rows -> broker -> sent_at         OutboxRelay, in this process or another
+
+The application needs no broker to go on; messages come as soon as there is one. The pattern is
+Richardson's transactional outbox with a polling publisher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final, NamedTuple
+from uuid import uuid4
+from zlib import crc32
+
+from sqlalchemy import delete, func, insert, select
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import Session
+
+from ariane_record.errors import RecordError
+from ariane_sdk._clock import utc_now
+from ariane_sdk._delay import is_delayed
+from ariane_sdk._limits import (
+    BODY_BYTES_MAX,
+    check_body_size,
+    check_property_names,
+    checked_tag,
+    checked_topic,
+    refusal_of,
+)
+from ariane_sdk._message import Message, MessageQueue
+from ariane_sdk._message_types import check_types
+from ariane_sdk._send_batch import SendBatch
+from ariane_sdk.errors import IllegalArgument, MessageIllegal
+from ariane_sdk.sql._outbox_tables import OUTBOX, OUTBOX_LENGTH_MAX
+
+PARTITIONS: Final = 8
+PARTITIONS_MAX: Final = 256
+
+
+class OutboxLag(NamedTuple):
+    """How far the relays are behind.
+
+    Attributes:
+        waiting_count: Messages that were written and not sent.
+        oldest_s: Age of the oldest of them, in seconds; 0 when there is none.
+    """
+
+    waiting_count: int
+    oldest_s: float
+
+
+class Outbox:
+    """Writes messages into the application's own transaction.
+
+    Example::
+
+        outbox = Outbox("orders")
+
+        with sessions.begin() as session:
+            session.add(order)
+            outbox.add(session, Message("orders", b"...", message_group=f"customer-{customer}"))
+
+    Messages of one message group are sent in the order in which their transactions wrote them, as
+    far as these came one after the other; two at once that write to one group have no order.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        partitions: int = PARTITIONS,
+        body_bytes_max: int = BODY_BYTES_MAX,
+        now: Callable[[], datetime] | None = None,
+        new_unique_id: Callable[[], str] | None = None,
+    ) -> None:
+        """Nothing is asked of a database yet.
+
+        Args:
+            name: Tells outboxes in one database apart.
+            partitions: Shares of the outbox, each sent by one relay at a time. Let it become empty
+                before the number is changed: groups move to other shares.
+            body_bytes_max: The largest body that brokers take.
+            now: Tells the time, in UTC; for tests.
+            new_unique_id: Names messages; for tests.
+
+        Raises:
+            IllegalArgument: The name is empty or longer than 120 characters, or the number is not
+                1 to 256.
+        """
+        if not 0 < len(name) <= OUTBOX_LENGTH_MAX:
+            raise IllegalArgument(
+                f"an outbox needs a name of 1 to {OUTBOX_LENGTH_MAX} characters, not {name!r}"
+            )
+        if not 1 <= partitions <= PARTITIONS_MAX:
+            raise IllegalArgument(f"1 to {PARTITIONS_MAX} partitions, not {partitions}")
+        self.name = name
+        self.partitions = partitions
+        self.body_bytes_max = body_bytes_max
+        self._now = now or utc_now
+        self._new_unique_id = new_unique_id or _random_id
+
+    def add(self, session: Session, *messages: Message) -> list[str]:
+        """Have messages be sent if, and only if, this session's transaction commits.
+
+        Args:
+            session: The session in whose transaction the application's changes are.
+            messages: In the order in which they are to be sent. No delayed ones.
+
+        Returns:
+            Their unique ids: consumers see them, and an inbox goes by them.
+
+        Raises:
+            MessageIllegal: A message breaks a rule; nothing was written.
+        """
+        rows = [self._row(message) for message in messages]
+        if rows:
+            session.execute(insert(OUTBOX), rows)
+        return [str(row["unique_id"]) for row in rows]
+
+    async def add_async(self, session: AsyncSession, *messages: Message) -> list[str]:
+        """``add`` for an asynchronous session."""
+        return await session.run_sync(lambda plain: self.add(plain, *messages))
+
+    def lag(self, session: Session) -> OutboxLag:
+        """How far the relays are behind; for a gauge, or a check of health."""
+        count, oldest = session.execute(
+            select(func.count(), func.min(OUTBOX.c.written_at)).where(
+                OUTBOX.c.outbox == self.name, OUTBOX.c.sent_at.is_(None)
+            )
+        ).one()
+        if oldest is None:
+            return OutboxLag(0, 0.0)
+        now = self._now()
+        if oldest.tzinfo is None:
+            oldest = oldest.replace(tzinfo=now.tzinfo)
+        return OutboxLag(count, max(0.0, (now - oldest).total_seconds()))
+
+    async def lag_async(self, session: AsyncSession) -> OutboxLag:
+        """``lag`` for an asynchronous session."""
+        return await session.run_sync(self.lag)
+
+    def purge(self, session: Session, *, before: datetime, count_max: int = 10_000) -> int:
+        """Delete messages that were sent long ago; those that wait stay.
+
+        Args:
+            session: A session; the caller commits.
+            before: Those sent before this time go.
+            count_max: At most so many in one transaction; call again while it returns as many.
+
+        Returns:
+            How many were deleted.
+        """
+        old = (
+            select(OUTBOX.c.row_id)
+            .where(OUTBOX.c.outbox == self.name, OUTBOX.c.sent_at < before)
+            .order_by(OUTBOX.c.sent_at)
+            .limit(count_max)
+        )
+        gone = delete(OUTBOX).where(OUTBOX.c.row_id.in_(old)).returning(OUTBOX.c.row_id)
+        return len(session.scalars(gone).all())
+
+    async def purge_async(
+        self, session: AsyncSession, *, before: datetime, count_max: int = 10_000
+    ) -> int:
+        """``purge`` for an asynchronous session."""
+        return await session.run_sync(
+            lambda plain: self.purge(plain, before=before, count_max=count_max)
+        )
+
+    def _row(self, message: Message) -> dict[str, object]:
+        unique_id = self._new_unique_id()
+        self._check(message, unique_id)
+        return {
+            "outbox": self.name,
+            "partition": crc32((message.message_group or unique_id).encode()) % self.partitions,
+            "topic": message.topic,
+            "message_group": message.message_group,
+            "tag": message.tag,
+            "message_keys": list(message.keys),
+            "properties": dict(message.properties),
+            "flag": message.flag,
+            "body": bytes(message.body),
+            "body_bytes": len(message.body),
+            "unique_id": unique_id,
+            "written_at": self._now(),
+        }
+
+    def _check(self, message: Message, unique_id: str) -> None:
+        """Refuse now what could not be sent later: nobody would hear of it then."""
+        check_types(message)
+        checked_topic(message.topic)
+        checked_tag(message.tag)
+        check_body_size(len(message.body), self.body_bytes_max)
+        check_property_names(message)
+        if is_delayed(message):
+            raise MessageIllegal("an outbox takes no delayed messages")
+        trial = SendBatch(
+            MessageQueue(message.topic, "", 0),
+            choose_other=None,
+            body_bytes_max=len(message.body),
+            sequenced=True,
+        )
+        try:
+            trial.add(message, unique_id, 0, None, body=message.body)
+        except RecordError as error:
+            raise refusal_of(error) from error
+
+
+def _random_id() -> str:
+    return uuid4().hex.upper()

@@ -1,0 +1,238 @@
+"""The relay: brings what waits in an outbox to brokers. Any number may run; each works for all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from random import Random
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
+from sqlalchemy.orm import Session, sessionmaker
+
+from ariane_sdk import _session
+from ariane_sdk._clock import Clock, SystemClock, new_random, utc_now
+from ariane_sdk._log import logger
+from ariane_sdk._name_servers import parse_addresses
+from ariane_sdk._tasks import start_task
+from ariane_sdk.errors import ClientNotRunning, IllegalArgument
+from ariane_sdk.sql._outbox import Outbox
+from ariane_sdk.sql._outbox_rows import Lease, LeaseLost, OutboxRows
+from ariane_sdk.sql._outbox_sends import OutboxSends
+from ariane_sdk.sql._outbox_share import Pace, PartitionShare
+
+PRODUCER_ID_MAX: Final = (1 << 63) - 1
+FAILURE_PAUSE_S: Final = 0.5
+CLAIM_GAP_S: Final = 0.02
+CLAIM_PAUSE_S: Final = 1.0
+LOOKS_PER_LEASE: Final = 5
+"""How often during a lease a relay looks for partitions that nobody has."""
+
+Result = TypeVar("Result")
+
+
+class OutboxRelay:
+    """Sends the messages of an outbox, each partition by one relay at a time.
+
+    Run it in each process of the application, or in processes of its own: when one dies, others
+    take over its partitions after ``lease_s``. Nothing is lost, groups keep their order, and what
+    the dead one may have sent is sent again so that brokers know it. The exception: a broker
+    forgets after an hour (``producer_expiry_s``) what it has stored for whom. If no relay runs for
+    so long after one died in the middle of a call, that call may be stored twice, under the same
+    unique ids.
+
+    Example::
+
+        async with OutboxRelay(outbox, sessions, "127.0.0.1:9876"):
+            ...                                      # or: await OutboxRelay(...).run()
+    """
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        sessions: sessionmaker[Session] | async_sessionmaker[AsyncSession],
+        name_servers: str,
+        *,
+        lease_s: float = 15.0,
+        poll_s: float = 0.5,
+        call_timeout_s: float = 3.0,
+        batch_rows_max: int = 500,
+        batch_bytes_max: int = 1 << 20,
+        repeat_delay_s_max: float = 10.0,
+        clock: Clock | None = None,
+        random: Random | None = None,
+        now: Callable[[], datetime] | None = None,
+    ) -> None:
+        """Set up; nothing is asked of anybody before ``start``.
+
+        Args:
+            outbox: What it sends from.
+            sessions: Makes its sessions; plain ones are used in threads.
+            name_servers: "host:port" of each name server, separated by commas.
+            lease_s: After how long others take over from a relay that died. The clocks of relays
+                may differ by a part of it: more costs repeats, and nothing else.
+            poll_s: How often it looks when nothing waits.
+            call_timeout_s: How long one call to a broker may take.
+            batch_rows_max: Messages of one batch.
+            batch_bytes_max: Bytes of their bodies; a single larger one goes alone.
+            repeat_delay_s_max: How long to wait at most before another try.
+            clock: For tests.
+            random: For tests.
+            now: Tells the time, in UTC; for tests.
+
+        Raises:
+            IllegalArgument: An address is none, or a lease is shorter than two calls.
+        """
+        if lease_s < 2 * call_timeout_s:
+            raise IllegalArgument(
+                f"a lease of {lease_s:g} s is shorter than two calls of {call_timeout_s:g} s"
+            )
+        self._outbox = outbox
+        self._sessions = sessions
+        self._addresses = parse_addresses(name_servers)
+        self._lease_s = lease_s
+        self._call_timeout_s = call_timeout_s
+        self._clock = clock or SystemClock()
+        self._random = random or new_random()
+        self._pace = Pace(
+            poll_s=poll_s,
+            batch_rows_max=batch_rows_max,
+            batch_bytes_max=batch_bytes_max,
+            repeat_delay_s_min=0.05,
+            repeat_delay_s_max=repeat_delay_s_max,
+            hold_s=lease_s / 3,
+        )
+        self._owner = f"{self._random.getrandbits(128):032x}"
+        self._rows = OutboxRows(outbox.name, lease_s=lease_s, now=now or utc_now)
+        self._session: _session.Session | None = None
+        self._sends: OutboxSends
+        self._claims: asyncio.Task[None] | None = None
+        self._shares: dict[Lease, asyncio.Task[None]] = {}
+        self._wanted = asyncio.Event()
+        self._closing = asyncio.Event()
+
+    async def start(self) -> None:
+        """Begin to send. A relay that was closed is not started again.
+
+        Raises:
+            ClientNotRunning: It was started before.
+            SQLAlchemyError: The database does not answer, or lacks the tables.
+        """
+        if self._session is not None:
+            raise ClientNotRunning("a relay is started once; make another one")
+        producer_ids = [
+            self._random.randint(1, PRODUCER_ID_MAX) for _ in range(self._outbox.partitions)
+        ]
+        await self._transact(lambda session: self._rows.make_partitions(session, producer_ids))
+        self._session = _session.Session(
+            self._addresses, timeout_s=self._call_timeout_s, clock=self._clock, random=self._random
+        )
+        self._session.routes.start()
+        self._sends = OutboxSends(
+            self._session, timeout_s=self._call_timeout_s, random=self._random
+        )
+        self._claims = start_task(self._claim_free_ones(), "outbox-claims")
+
+    async def close(self) -> None:
+        """End the rounds that have begun, and leave the partitions to others."""
+        self._closing.set()
+        self.notify()
+        if self._session is None:
+            return
+        if self._claims is not None:
+            # Not cancelled: a driver that is interrupted may leave its transaction open.
+            await asyncio.gather(self._claims, return_exceptions=True)
+        await asyncio.gather(*self._shares.values(), return_exceptions=True)
+        await self._session.close()
+
+    async def run(self) -> None:
+        """Send until cancelled; for a process that does nothing else."""
+        async with self:
+            await asyncio.Event().wait()
+
+    def notify(self) -> None:
+        """Say, on the relay's loop, that something was committed: it looks at once."""
+        self._wanted.set()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def _claim_free_ones(self) -> None:
+        """Take partitions that nobody has; one at a time, so that relays share them."""
+        pause_s = self._lease_s / LOOKS_PER_LEASE
+        while not self._closing.is_set():
+            self._shares = {lease: task for lease, task in self._shares.items() if not task.done()}
+            try:
+                lease = await self._transact(lambda session: self._rows.claim(session, self._owner))
+            except Exception as error:  # noqa: BLE001 - the database may be back soon.
+                logger.warning("outbox %s cannot be leased now: %s", self._outbox.name, error)
+                lease = None
+            if lease is not None:
+                name = f"outbox-{self._outbox.name}-{lease.partition}"
+                self._shares[lease] = start_task(self._send_share(lease), name)
+            await self._pause(min(pause_s, CLAIM_GAP_S if lease is not None else CLAIM_PAUSE_S))
+
+    async def _send_share(self, lease: Lease) -> None:
+        share = PartitionShare(
+            lease, self._rows, self._sends, self._transact, pace=self._pace, clock=self._clock
+        )
+        loaded = False
+        while not self._closing.is_set():
+            try:
+                if not loaded:
+                    await share.load()
+                    loaded = True
+                if not await share.round():
+                    await self._rest()
+            except LeaseLost:
+                logger.warning(
+                    "outbox %s: another relay has partition %d", self._outbox.name, lease.partition
+                )
+                return
+            except Exception as error:  # noqa: BLE001 - a share that dies would send no more.
+                logger.warning("outbox %s: another try after: %s", self._outbox.name, error)
+                # What a failed transaction did is not known: look.
+                loaded = False
+                await self._pause(FAILURE_PAUSE_S)
+        with suppress(LeaseLost, SQLAlchemyError):
+            await self._transact(lambda session: self._rows.release(session, lease))
+
+    async def _rest(self) -> None:
+        """Wait until something is there perhaps."""
+        if self._closing.is_set():
+            return
+        self._wanted.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._pace.poll_s):
+                await self._wanted.wait()
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, but not longer than until the end."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._closing.wait()
+
+    async def _transact(self, step: Callable[[Session], Result]) -> Result:
+        sessions = self._sessions
+        if isinstance(sessions, async_sessionmaker):
+            async with sessions.begin() as session:
+                return await session.run_sync(step)
+        return await asyncio.to_thread(_transact, sessions, step)
+
+
+def _transact(sessions: sessionmaker[Session], step: Callable[[Session], Result]) -> Result:
+    with sessions.begin() as session:
+        return step(session)

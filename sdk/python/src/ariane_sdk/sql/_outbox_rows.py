@@ -1,0 +1,275 @@
+"""What relays do in the database: leases on partitions, and batches that are written down first.
+
+Whoever holds the lease of a partition is the only one to choose what is sent next from it: each of
+its transactions first moves its lease on, and fails when that is gone. A relay that was frozen can
+do no more than send a batch again that is written down: brokers know its numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import ColumnElement, Row, Table, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import Session
+
+from ariane_sdk._message import Message, MessageQueue
+from ariane_sdk.errors import IllegalArgument
+from ariane_sdk.sql._outbox_tables import OUTBOX, OUTBOX_PARTITION, OUTBOX_STREAM
+
+_LEASE = OUTBOX_PARTITION.c
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_STREAM_KEY = ("outbox", "partition", "topic", "broker_name", "queue_id")
+
+
+class LeaseLost(Exception):
+    """Another relay has the partition."""
+
+
+class Lease(NamedTuple):
+    """The right to send from a partition.
+
+    Attributes:
+        partition: The partition.
+        owner: The relay.
+        lease_epoch: Grows with each change of hands.
+        producer_id: Of the partition, for ever.
+    """
+
+    partition: int
+    owner: str
+    lease_epoch: int
+    producer_id: int
+
+
+class WaitingRow(NamedTuple):
+    """A message that waits, without its body."""
+
+    row_id: int
+    topic: str
+    message_group: str
+    body_bytes: int
+
+
+class StreamPlace(NamedTuple):
+    """Where a partition stands in a queue.
+
+    Attributes:
+        epoch: Of its numbers.
+        next_sequence: The number of the first message of ``pending_rows``, or of the next batch.
+        pending_rows: The batch that may be on its way; its rows, in order.
+    """
+
+    epoch: int
+    next_sequence: int
+    pending_rows: tuple[int, ...] = ()
+
+
+class OutboxRow(NamedTuple):
+    """A message of the outbox, as it is sent every time.
+
+    Attributes:
+        message: The message.
+        unique_id: Its id.
+        born_timestamp_ms: When it was written.
+    """
+
+    message: Message
+    unique_id: str
+    born_timestamp_ms: int
+
+
+class OutboxRows:
+    """The rows of one outbox, as relays see them. Each method is a part of one transaction."""
+
+    def __init__(self, outbox: str, *, lease_s: float, now: Callable[[], datetime]) -> None:
+        """Take the parts.
+
+        Args:
+            outbox: Its name.
+            lease_s: How long a lease holds without being moved on.
+            now: Tells the time, in UTC.
+        """
+        self._outbox = outbox
+        self._lease = timedelta(seconds=lease_s)
+        self._now = now
+
+    def make_partitions(self, session: Session, producer_ids: Sequence[int]) -> None:
+        """Make the rows of partitions that have none, free to be leased.
+
+        Args:
+            session: A session.
+            producer_ids: For each partition the one that it gets if it is new.
+        """
+        rows = [
+            {
+                "outbox": self._outbox,
+                "partition": partition,
+                "producer_id": producer_id,
+                "owner": "",
+                "lease_epoch": 0,
+                "lease_until": self._now() - self._lease,
+            }
+            for partition, producer_id in enumerate(producer_ids)
+        ]
+        insert = _insert(session, OUTBOX_PARTITION).values(rows)
+        session.execute(insert.on_conflict_do_nothing())
+
+    def claim(self, session: Session, owner: str) -> Lease | None:
+        """Take the lease of a partition that nobody has; None when there is none."""
+        now = self._now()
+        free = session.execute(
+            select(_LEASE.partition, _LEASE.lease_epoch, _LEASE.producer_id)
+            .where(_LEASE.outbox == self._outbox, _LEASE.lease_until <= now)
+            .order_by(_LEASE.lease_until)
+            .limit(1)
+            .with_for_update(skip_locked=True)
+        ).one_or_none()
+        if free is None:
+            return None
+        lease = Lease(free.partition, owner, free.lease_epoch + 1, free.producer_id)
+        # SQLite locks no rows: there the epoch tells whether another one was faster.
+        taken = session.scalars(
+            update(OUTBOX_PARTITION)
+            .where(
+                _LEASE.outbox == self._outbox,
+                _LEASE.partition == lease.partition,
+                _LEASE.lease_epoch == free.lease_epoch,
+            )
+            .values(owner=owner, lease_epoch=lease.lease_epoch, lease_until=now + self._lease)
+            .returning(_LEASE.partition)
+        ).all()
+        return lease if taken else None
+
+    def hold(self, session: Session, lease: Lease) -> None:
+        """Move the lease on, and keep others from taking it until the transaction ends.
+
+        Raises:
+            LeaseLost: It is gone.
+        """
+        self._move_lease(session, lease, self._now() + self._lease)
+
+    def release(self, session: Session, lease: Lease) -> None:
+        """Give the partition to whoever wants it.
+
+        Raises:
+            LeaseLost: It is gone.
+        """
+        self._move_lease(session, lease, self._now())
+
+    def streams(self, session: Session, lease: Lease) -> dict[MessageQueue, StreamPlace]:
+        """Where the partition stands in each queue."""
+        found = session.execute(select(OUTBOX_STREAM).where(*self._of(OUTBOX_STREAM, lease)))
+        return {
+            MessageQueue(row.topic, row.broker_name, row.queue_id): StreamPlace(
+                row.epoch, row.next_sequence, tuple(row.pending_rows)
+            )
+            for row in found
+        }
+
+    def waiting(
+        self, session: Session, lease: Lease, *, without: Collection[int], count_max: int
+    ) -> list[WaitingRow]:
+        """The messages that wait longest, in order.
+
+        Args:
+            session: A session.
+            lease: Of the partition.
+            without: Rows that are on their way.
+            count_max: At most so many.
+        """
+        rows = OUTBOX.c
+        found = session.execute(
+            select(rows.row_id, rows.topic, rows.message_group, rows.body_bytes)
+            .where(*self._of(OUTBOX, lease), rows.sent_at.is_(None), rows.row_id.not_in(without))
+            .order_by(rows.row_id)
+            .limit(count_max)
+        )
+        return [WaitingRow(*row) for row in found]
+
+    def write_streams(
+        self, session: Session, lease: Lease, streams: Iterable[tuple[MessageQueue, StreamPlace]]
+    ) -> None:
+        """Write down where the partition stands in some queues, and what it sends next.
+
+        Raises:
+            LeaseLost: Another relay has the partition; nothing was written.
+        """
+        self.hold(session, lease)
+        rows = [
+            {
+                "outbox": self._outbox,
+                "partition": lease.partition,
+                **queue._asdict(),
+                "epoch": place.epoch,
+                "next_sequence": place.next_sequence,
+                "pending_rows": list(place.pending_rows),
+            }
+            for queue, place in streams
+        ]
+        if rows:
+            insert = _insert(session, OUTBOX_STREAM).values(rows)
+            changed = {
+                name: insert.excluded[name] for name in ("epoch", "next_sequence", "pending_rows")
+            }
+            session.execute(
+                insert.on_conflict_do_update(index_elements=list(_STREAM_KEY), set_=changed)
+            )
+
+    def load(self, session: Session, row_ids: Sequence[int]) -> list[OutboxRow]:
+        """Messages with their bodies, in the order of their rows."""
+        found = session.execute(
+            select(OUTBOX).where(OUTBOX.c.row_id.in_(row_ids)).order_by(OUTBOX.c.row_id)
+        )
+        return [_outbox_row(row) for row in found]
+
+    def mark_sent(self, session: Session, row_ids: Sequence[int]) -> None:
+        """They are stored by a broker."""
+        session.execute(
+            update(OUTBOX).where(OUTBOX.c.row_id.in_(row_ids)).values(sent_at=self._now())
+        )
+
+    def _move_lease(self, session: Session, lease: Lease, until: datetime) -> None:
+        held = session.scalars(
+            update(OUTBOX_PARTITION)
+            .where(
+                *self._of(OUTBOX_PARTITION, lease),
+                _LEASE.owner == lease.owner,
+                _LEASE.lease_epoch == lease.lease_epoch,
+            )
+            .values(lease_until=until)
+            .returning(_LEASE.partition)
+        ).all()
+        if not held:
+            raise LeaseLost(f"partition {lease.partition} of outbox {self._outbox!r}")
+
+    def _of(self, table: Table, lease: Lease) -> tuple[ColumnElement[bool], ...]:
+        return table.c.outbox == self._outbox, table.c.partition == lease.partition
+
+
+def _outbox_row(row: Row[Any]) -> OutboxRow:
+    message = Message(
+        row.topic,
+        row.body,
+        tag=row.tag,
+        keys=tuple(row.message_keys),
+        message_group=row.message_group,
+        properties=row.properties,
+        flag=row.flag,
+    )
+    written_at: datetime = row.written_at
+    if written_at.tzinfo is None:  # SQLite keeps no time zone; it is UTC.
+        written_at = written_at.replace(tzinfo=UTC)
+    return OutboxRow(message, row.unique_id, (written_at - _EPOCH) // _MILLISECOND)
+
+
+def _insert(session: Session, table: Table) -> postgresql.Insert | sqlite.Insert:
+    dialect = session.get_bind().dialect.name
+    if dialect == "postgresql":
+        return postgresql.insert(table)
+    if dialect == "sqlite":
+        return sqlite.insert(table)
+    raise IllegalArgument(f"the outbox knows PostgreSQL and SQLite, not {dialect}")

@@ -1,0 +1,159 @@
+"""Batches of an outbox on their way: one call each, under numbers that were written down before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from enum import Enum
+from random import Random
+from typing import Final, NamedTuple
+
+from ariane.broker.v1.send_service_pb2 import AppendRecordsRequest
+from ariane_record import ProducerSequence
+from ariane_sdk._broker_calls import answer_of
+from ariane_sdk._message import Message, MessageQueue
+from ariane_sdk._send_batch import SendBatch
+from ariane_sdk._session import Session
+from ariane_sdk._status import error_from_status
+from ariane_sdk._topic_lane import NO_WISH, TopicLane
+from ariane_sdk.errors import ArianeError, CallError, ServiceUnavailable, TopicRefused
+from ariane_sdk.sql._outbox_rows import OutboxRow
+
+SEQUENCE_GAP: Final = "SEQUENCE_GAP"
+SEQUENCE_PASSED: Final = "SEQUENCE_PASSED"
+PRODUCER_FENCED: Final = "PRODUCER_FENCED"
+
+
+class Verdict(Enum):
+    """What became of a batch."""
+
+    STORED = "stored"
+    """Now, or by an earlier try."""
+
+    REFUSED = "refused"
+    """Surely not stored: its messages may go another way."""
+
+    UNKNOWN = "unknown"
+    """Perhaps stored: to be sent again as it is."""
+
+    RENUMBER = "renumber"
+    """The broker does not know these numbers: the stream begins anew with a larger epoch."""
+
+
+class Outcome(NamedTuple):
+    """What became of a batch, and why.
+
+    Attributes:
+        verdict: What.
+        error: Why, unless it is stored.
+    """
+
+    verdict: Verdict
+    error: CallError | None = None
+
+
+class OutboxSends:
+    """Chooses queues, and makes calls."""
+
+    def __init__(self, session: Session, *, timeout_s: float, random: Random) -> None:
+        """Take the parts.
+
+        Args:
+            session: Connections and routes.
+            timeout_s: How long one call may take.
+            random: Where rounds through queues begin.
+        """
+        self._session = session
+        self._timeout_s = timeout_s
+        self._random = random
+        self._lanes: dict[str, TopicLane] = {}
+
+    async def learn_routes(self, topics: Collection[str]) -> dict[str, ArianeError]:
+        """Get to know where topics are; why some are nowhere."""
+        refused: dict[str, ArianeError] = {}
+        for topic in topics:
+            try:
+                route = await self._session.routes.get_for_send(topic)
+                if route.groups_wait:
+                    route = await self._session.routes.settle_groups(topic)
+            except ArianeError as error:
+                refused[topic] = error
+                continue
+            lane = self._lanes.get(topic)
+            if lane is None:
+                first = self._random.getrandbits(16)
+                lane = self._lanes[topic] = TopicLane(topic, sticky_first=first)
+            if lane.route != route:
+                lane.follow(route)
+        return refused
+
+    def group_queue(self, topic: str, message_group: str) -> MessageQueue | None:
+        """The queue of a message group; None while nobody can tell."""
+        try:
+            return self._lanes[topic].pinned_queue(
+                Message(topic, b"", message_group=message_group), NO_WISH
+            )
+        except ArianeError:
+            return None
+
+    def next_queue(
+        self, topic: str, is_free: Callable[[MessageQueue], bool]
+    ) -> MessageQueue | None:
+        """The next queue for messages that any will do for; None when none is free."""
+        lane = self._lanes[topic]
+        tries = len(lane.route.write_queues) if lane.route is not None else 0
+        for _ in range(tries):
+            try:
+                queue = lane.next_queue(lambda _broker_name: True)
+            except TopicRefused:
+                return None
+            if is_free(queue):
+                return queue
+        return None
+
+    async def send(
+        self, queue: MessageQueue, sequence: ProducerSequence, rows: Sequence[OutboxRow]
+    ) -> Outcome:
+        """Make one call with one batch. The same rows always make the same bytes."""
+        try:
+            return await self._send(queue, sequence, rows)
+        except CallError as error:
+            routes = self._session.routes
+            routes.doubt(queue.topic)
+            return Outcome(_verdict(error, sequence, len(rows)), error)
+
+    async def _send(
+        self, queue: MessageQueue, sequence: ProducerSequence, rows: Sequence[OutboxRow]
+    ) -> Outcome:
+        route = await self._session.routes.get_for_send(queue.topic)
+        broker = route.broker(queue.broker_name)
+        if broker is None or not broker.primary_address:
+            raise ServiceUnavailable(f"nobody knows where broker {queue.broker_name} is")
+        request = AppendRecordsRequest()
+        _batch(queue, sequence, rows).to_wire(request.batches.add())
+        peer = f"broker {queue.broker_name} at {broker.primary_address}"
+        call = self._session.connections.send(broker.primary_address).AppendRecords(
+            request, timeout=self._timeout_s
+        )
+        (result,) = (await answer_of(call, peer)).results
+        if result.HasField("error"):
+            raise error_from_status(result.error, peer=peer)
+        return Outcome(Verdict.STORED)
+
+
+def _batch(queue: MessageQueue, sequence: ProducerSequence, rows: Sequence[OutboxRow]) -> SendBatch:
+    largest = max(len(row.message.body) for row in rows)
+    batch = SendBatch(queue, choose_other=None, body_bytes_max=largest, sequenced=True)
+    batch.journey.sequence = sequence
+    for row in rows:
+        batch.add(row.message, row.unique_id, row.born_timestamp_ms, None, body=row.message.body)
+    return batch
+
+
+def _verdict(error: CallError, sequence: ProducerSequence, count: int) -> Verdict:
+    if error.reason == SEQUENCE_PASSED:
+        # Nothing but what was written down is ever sent under these numbers.
+        passed = int(error.metadata.get("expected", 0)) >= sequence.first_sequence + count
+        return Verdict.STORED if passed else Verdict.RENUMBER
+    if error.reason in {SEQUENCE_GAP, PRODUCER_FENCED}:
+        return Verdict.RENUMBER
+    return Verdict.UNKNOWN if error.outcome_unknown else Verdict.REFUSED
