@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,7 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from peer_bench.contenders import ours
 from peer_bench.errors import BenchError, PeerUnavailable
 from peer_bench.peers import Peer
 from peer_bench.places import ROOT
@@ -25,6 +25,8 @@ from peer_bench.workloads import WORKLOADS
 PAIRS = 5
 PAIRS_QUICK = 2
 WARM_UP_S_QUICK = 2.0
+QUICK_S_MAX = 240.0
+"""After so long a quick run begins with no other peer."""
 PAGE_PATH = ROOT / "bench" / "page.py"
 FREE_BYTES_MIN = 20 << 30
 
@@ -32,6 +34,8 @@ FREE_BYTES_MIN = 20 << 30
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and keep; returns the exit status."""
     asked = _parser().parse_args(arguments)
+    # Whoever ends this process ends the servers of peers too: contexts are left in order.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     chosen = [peer for peer in PEERS if not asked.only or peer.key in asked.only]
     if shutil.disk_usage(tempfile.gettempdir()).free < FREE_BYTES_MIN:
         print(f"less than {FREE_BYTES_MIN >> 30} GiB are free in {tempfile.gettempdir()}")
@@ -41,7 +45,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     failed = False
     begin = time.monotonic()
     for peer in chosen:
-        new_rows, runs = run_peer(peer, asked.work, pairs=pairs, quick=asked.quick)
+        if asked.quick and time.monotonic() - begin > QUICK_S_MAX:
+            runs = {"when": now(), "skipped": "no time was left in a quick run"}
+            new_rows: list[Row] = []
+            print(f"{peer.key} ...\n  skipped: {runs['skipped']}")
+        else:
+            new_rows, runs = run_peer(peer, asked.work, pairs=pairs, quick=asked.quick)
         failed = failed or "failed" in runs
         rows.extend(new_rows)
         if not asked.dry:
@@ -65,7 +74,7 @@ def run_peer(
         with (
             tempfile.TemporaryDirectory(prefix="ariane-peers-") as folder,
             peer.running(Path(folder) / peer.key) as theirs,
-            ours.running(Path(folder) / "ours") as us,
+            peer.ours(Path(folder) / "ours") as us,
         ):
             runs["contenders"] = {
                 side.name: {"settings": side.settings, "versions": side.versions}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from peer_bench.contender import Contender
+from peer_bench.contenders import ours
 from peer_bench.loads import Load, Shape
 
 
@@ -33,6 +34,8 @@ class Part:
         consume: How it consumes afterwards, for the count and the checksum; ``None``: it cannot.
         consumed: What we aim at when consuming, by our way of doing it. A way that is not here is
             not compared with this peer.
+        share: Of the workload's messages, for both sides, where a peer would take minutes.
+        title: The work's name, if this peer makes it another.
     """
 
     produced: Target = NOBODY_SAID
@@ -40,6 +43,8 @@ class Part:
     shape: Shape | None = None
     consume: Shape | None = "listener"
     consumed: Mapping[Shape, Target] = field(default_factory=dict)
+    share: float = 1.0
+    title: str = ""
 
     def load_from(self, ours: Load) -> Load:
         """The load as the peer does it."""
@@ -56,10 +61,12 @@ class Peer:
         key: Its name in code and on the command line.
         running: Runs it in a folder; raises ``PeerUnavailable`` when it cannot be had here.
         parts: What it does, by the workload's key.
+        ours: Runs us, if not by default.
         warm_up_s: Seconds of work before anything counts; a Java tool needs 20.
     """
 
     key: str
     running: Callable[[Path], AbstractContextManager[Contender]]
     parts: Mapping[str, Part]
+    ours: Callable[[Path], AbstractContextManager[Contender]] = ours.running
     warm_up_s: float = 3.0

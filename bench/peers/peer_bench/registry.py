@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from typing import Final
 
-from peer_bench.contenders import kafka, kafka_clients, limits, nats, redis, rocketmq
+from peer_bench.contenders import (
+    kafka,
+    kafka_clients,
+    limits,
+    nats,
+    ourselves,
+    rabbitmq,
+    redis,
+    rocketmq,
+)
 from peer_bench.peers import Peer
 
 PEERS: Final[tuple[Peer, ...]] = (
     *limits.PEERS,
+    ourselves.SYNC_FLUSH,
     rocketmq.PEER,
     kafka.PEER,
     kafka_clients.CONFLUENT,
     kafka_clients.AIOKAFKA,
     nats.PEER,
+    rabbitmq.PEER,
     redis.PEER,
 )

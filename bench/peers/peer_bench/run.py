@@ -79,7 +79,7 @@ class Duel:
     def warm_up(self, workload: Workload, seconds: float) -> None:
         """Keep both busy with a workload for so many seconds each; nothing of it counts."""
         part = self._peer.parts[workload.key]
-        load = workload.load_of(quick=True)
+        load = self._load_of(workload, quick=True)
         for contender, asked, consume in (
             (self._ours, load, self._our_check(workload, part)),
             (self._theirs, part.load_from(load), part.consume),
@@ -93,8 +93,8 @@ class Duel:
     def measure(self, workload: Workload) -> list[Measured]:
         """Run the pairs of one workload; what was sent first, then what was consumed."""
         part = self._peer.parts[workload.key]
-        load = workload.load_of(quick=self._quick)
-        sent = Measured(workload.title, part.produced)
+        load = self._load_of(workload, quick=self._quick)
+        sent = Measured(part.title or workload.title, part.produced)
         consumed = {
             shape: Measured(title, part.consumed[shape])
             for shape, title in workload.consuming.items()
@@ -119,6 +119,10 @@ class Duel:
                 if part.consume is not None:
                     self._consume(self._theirs, other, part.consume)
         return [sent, *consumed.values()]
+
+    def _load_of(self, workload: Workload, *, quick: bool) -> Load:
+        load = workload.load_of(quick=quick)
+        return load.of(round(load.count * self._peer.parts[workload.key].share))
 
     def _send_and_check(self, contender: Contender, load: Load, consume: Shape | None) -> None:
         load = load.on(self._new_topic())

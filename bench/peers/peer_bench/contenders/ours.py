@@ -21,7 +21,11 @@ _LIBRARIES = ("grpcio", "numpy", "pyarrow", "protobuf")
 
 @contextmanager
 def running(
-    data_path: Path, *, calls_in_flight: int = CALLS_IN_FLIGHT, flush_mode: str = "async"
+    data_path: Path,
+    *,
+    calls_in_flight: int = CALLS_IN_FLIGHT,
+    flush_mode: str = "async",
+    name: str = NAME,
 ) -> Iterator[DriverContender]:
     """Run it in a folder that is its own."""
     with LocalCluster(data_path, flush_mode=flush_mode) as cluster:
@@ -29,7 +33,7 @@ def running(
         command += [cluster.name_servers, str(calls_in_flight)]
         with Driver(NAME, command, data_path / "driver.log") as driver:
             yield DriverContender(
-                NAME,
+                name,
                 driver,
                 [process.pid for process in cluster.processes],
                 settings={

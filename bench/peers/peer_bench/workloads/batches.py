@@ -11,7 +11,7 @@ WORKLOAD: Final = Workload(
     key="batches",
     title="explicit batches of 1,000 objects, 1 KiB",
     load=Load("batches", "", 400_000, 1024, in_flight=8, batch=1000),
-    count_quick=100_000,
+    count_quick=50_000,
     consuming={
         "listener": "catch-up consuming, a listener call per batch of up to 32, 1 KiB",
         "chunks": "catch-up consuming, columns, 1 KiB",
