@@ -92,6 +92,17 @@ def test_a_group_goes_on_where_it_was(ariane, lines):
     assert ariane(*member, "--count", "1") == "three\n"
 
 
+def test_tags_are_named_one_by_one_or_as_an_expression(ariane, lines):
+    ariane("topic", "create", "tagged", "--queues", "1")
+    for tag in ("red", "green", "blue"):
+        ariane("produce", "tagged", lines(tag), "--tag", tag)
+    read = ("consume", "tagged", "--from", "earliest", "--no-follow")
+    for wanted in (("--tag", "red", "--tag", "blue"), ("--tag", "red || blue")):
+        assert ariane(*read, *wanted) == "red\nblue\n"
+    for wrong in ("", "*", "red||"):
+        assert "tag" in ariane(*read, "--tag", wrong, status=ExitStatus.USAGE)
+
+
 def test_a_time_to_begin_needs_a_zone(ariane):
     for wrong in ("yesterday", "2026-01-31T10:00:00"):
         err = ariane("consume", "work", "--from", wrong, status=ExitStatus.USAGE)

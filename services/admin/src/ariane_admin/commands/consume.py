@@ -18,6 +18,16 @@ from ariane_sdk import PushConsumer, QueueReader, ReceivedMessage
 _LISTENER_BATCH = 32
 
 
+def _tags(
+    _context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]
+) -> tuple[str, ...]:
+    """The tags of all options, each of which may be an expression like those of subscriptions."""
+    tags = [tag.strip() for value in values for tag in value.split("||")]
+    if "" in tags or "*" in tags:
+        raise click.BadParameter("one tag, or some joined by '||'; without --tag, all messages")
+    return tuple(tags)
+
+
 class _Enough(Exception):
     """No more messages are wanted: a message that is refused so stays unconsumed."""
 
@@ -30,20 +40,19 @@ class _Lines:
         self._tags = frozenset(tags)
         self._left = count
         self.enough = asyncio.Event()
+        self.stopping = asyncio.Event()
 
     async def listen(self, messages: Sequence[ReceivedMessage]) -> None:
         """Write `messages`: the listener of a consumer."""
         for message in messages:
+            if self.enough.is_set():
+                # A failure before the consumer stops would be a try of the group.
+                await self.stopping.wait()
+                raise _Enough
             self.write(message)
 
     def write(self, message: ReceivedMessage) -> None:
-        """Write one message if it is wanted.
-
-        Raises:
-            _Enough: There were as many as wanted before.
-        """
-        if self.enough.is_set():
-            raise _Enough
+        """Write one message if it is wanted."""
         if self._tags and message.tag not in self._tags:
             return
         if self._output.for_programs:
@@ -67,7 +76,13 @@ class _Lines:
     help="Where to begin: a time is 2026-01-31T10:00:00Z. With --group, where it never was.",
 )
 @click.option("--count", type=click.IntRange(1), help="Stop after so many messages.")
-@click.option("--tag", "tags", multiple=True, help="Only messages with this tag; may be repeated.")
+@click.option(
+    "--tag",
+    "tags",
+    multiple=True,
+    callback=_tags,
+    help="Only messages with this tag; may be repeated.",
+)
 @click.option(
     "--no-follow", is_flag=True, help="Stop at the end of what is stored. Not with --group."
 )
@@ -137,3 +152,7 @@ async def _as_member(consumer: PushConsumer, lines: _Lines) -> None:
         finally:
             stopped.cancel()
             enough.cancel()
+            stop = asyncio.create_task(consumer.stop())
+            await asyncio.sleep(0)
+            lines.stopping.set()
+            await stop
