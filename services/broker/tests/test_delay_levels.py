@@ -10,9 +10,11 @@ import pytest
 
 from ariane.broker.v1 import topic_service_pb2 as topic_pb
 from ariane.common.v1.message_pb2 import MessageType
+from ariane_broker.delay.level_table import level_waits_ms
+from ariane_broker.settings import BrokerSettings
 from ariane_record.columns import decode_columns
 from ariane_record.names import DELAY_TOPIC
-from ariane_storage.config import StoreConfig
+from ariane_storage.config import DELAY_LEVELS_MS, StoreConfig
 from ariane_storage.store import Store
 
 
@@ -201,3 +203,40 @@ async def test_large_slices_come_complete_and_in_order(broker):
                 bodies += await broker.bodies("orders", queue_id, len(bodies))
                 await asyncio.sleep(0.01)
             assert list(map(int, bodies)) == [n for n in range(3000) if n // 500 % 2 == queue_id]
+
+
+async def test_levels_wait_as_the_settings_say(running):
+    async with running(delay_levels="1s 1h") as broker:
+        await broker.create_topic("orders")
+        begin = time.time()
+        await park(broker, [b"a"], level=1)
+        await park(broker, [b"above"], level=3)
+        assert [message.body for message in await arrived(broker, 1)] == [b"a"]
+        assert time.time() - begin >= 1
+        await nothing_more(broker, 1)
+
+
+async def test_what_waits_is_delivered_when_its_level_is_gone(running):
+    async with running(delay_levels="1h 1s 2s") as broker:
+        await broker.create_topic("orders")
+        await park(broker, [b"second"], level=2)
+        await park(broker, [b"third"], level=3)
+    async with running(delay_levels="1h") as broker:
+        await park(broker, [b"first"], level=2)
+        found = await nothing_more(broker, 2)
+        assert [message.body for message in found] == [b"second", b"third"]
+    async with running(delay_levels="1h") as broker:
+        await nothing_more(broker, 2)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "5", "1s 0m", "1s,2s", "1s 9999999d", "1w", " ".join(["1s"] * 65)]
+)
+def test_tables_of_levels_that_cannot_be(text, settings_for):
+    with pytest.raises(ValueError, match="delay_levels"):
+        settings_for(delay_levels=text)
+
+
+def test_a_table_of_levels_is_read_in_all_units():
+    assert level_waits_ms("1s 10m 2h 1d") == (1000, 600_000, 7_200_000, 86_400_000)
+    assert level_waits_ms(BrokerSettings.model_fields["delay_levels"].default) == DELAY_LEVELS_MS

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from ariane_broker.delay.level_table import level_waits_ms
 from ariane_broker.topic_table import QUEUE_COUNT_MAX
 from ariane_record.names import GROUP_NAME_LENGTH_MAX
 from ariane_servicekit import AddressList, ListenAddress, ServiceSettings
@@ -185,6 +186,13 @@ class BrokerSettings(ServiceSettings):
         "crash the log is read from the last one on.",
     )
 
+    delay_levels: str = Field(
+        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
+        description="Waits of the delay levels, level 1 first, in units of s, m, h or d: "
+        "RocketMQ's messageDelayLevel, and its default. Failed messages wait by them too, from "
+        "level 3 on. Change it when nothing waits: what waits keeps its time, unless recovery "
+        "files it anew, and holds up what comes after it in its level.",
+    )
     delay_days_max: float = Field(
         40,
         gt=0,
@@ -211,6 +219,12 @@ class BrokerSettings(ServiceSettings):
         description="Outcomes of transactions that are kept in memory. Older ones are looked up in "
         "the log, as long as it keeps their op records.",
     )
+
+    @field_validator("delay_levels")
+    @classmethod
+    def _say_waits(cls, text: str) -> str:
+        level_waits_ms(text)
+        return text
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
@@ -251,4 +265,10 @@ class BrokerSettings(ServiceSettings):
             disk_clean_ratio=self.disk_clean_ratio,
             disk_force_ratio=self.disk_force_ratio,
             disk_refuse_ratio=self.disk_refuse_ratio,
+            delay_levels_ms=self.delay_levels_ms,
         )
+
+    @property
+    def delay_levels_ms(self) -> tuple[int, ...]:
+        """How long each delay level waits, level 1 first."""
+        return level_waits_ms(self.delay_levels)

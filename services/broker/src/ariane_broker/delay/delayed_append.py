@@ -22,20 +22,31 @@ class AppendLog(Protocol):
 
 
 class DelayedAppend:
-    """Appends records that are to be delivered later."""
+    """Appends records that are to be delivered later.
+
+    Attributes:
+        levels_ms: How long each delay level waits, level 1 first.
+    """
 
     def __init__(
-        self, parking: Parking, log: AppendLog, *, on_parked: Callable[[Parked, Appended], None]
+        self,
+        parking: Parking,
+        log: AppendLog,
+        *,
+        levels_ms: tuple[int, ...],
+        on_parked: Callable[[Parked, Appended], None],
     ) -> None:
         """Take the parts.
 
         Args:
             parking: Makes parked records.
             log: The store.
+            levels_ms: See the class.
             on_parked: Is told of them: whoever delivers them.
         """
         self._parking = parking
         self._log = log
+        self.levels_ms = levels_ms
         self._on_parked = on_parked
 
     def park(

@@ -5,6 +5,8 @@ messages are delivered. RocketMQ keeps just that, in ``config/delayOffset.json``
 
     {"offsetTable": {"1": 120, "2": 7}, "commitLogOffset": 52428800, "marks": {}, ...}
 
+A level whose wait the table of levels does not say any more is delivered nevertheless.
+
 Ours says besides which part of the log it knows of. What was delivered after that follows from the
 log, so that a broker that is killed delivers nothing twice. RocketMQ skips what it does not know,
 and begins with those offsets; a file that RocketMQ has written is believed in the same way.
@@ -19,6 +21,7 @@ import numpy as np
 
 from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.delay.delivered_origins import delivered_origins
+from ariane_broker.delay.level_table import LEVEL_COUNT_MAX
 from ariane_broker.delay.parked_queue import (
     ParkedLog,
     ParkedRows,
@@ -51,7 +54,7 @@ class LevelQueues:
 
         Args:
             log: The store.
-            level_count: How many levels there are.
+            level_count: How many levels there are now; others may have messages that wait.
             now_ms: Milliseconds since the epoch.
         """
         self._log = log
@@ -94,9 +97,9 @@ class LevelQueues:
         return min((place for place in found if place is not None), default=None)
 
     @property
-    def levels(self) -> range:
-        """All levels."""
-        return range(1, self._level_count + 1)
+    def levels(self) -> list[int]:
+        """All levels: those that there are now, and those that may have messages from before."""
+        return sorted(self._progress)
 
     def mark(self, level: int, queue_offsets: Int64s) -> None:
         """Records of a level are delivered, or will never be."""
@@ -113,13 +116,17 @@ class LevelQueues:
         """All is replayed: see which records of the queues were delivered."""
         origins = np.unique(np.concatenate([np.empty(0, np.int64), *self._origins]))
         self._origins.clear()
+        for level in range(self._level_count + 1, LEVEL_COUNT_MAX + 1):
+            begin, end = self._log.queue_bounds(*queue_of(level))
+            if begin < end:
+                self._progress.setdefault(level, QueueProgress())
         for level, progress in self._progress.items():
             mark_origins(self._log, queue_of(level), progress, origins)
         self.change_count += 1
 
     def clear(self) -> None:
         """Know of nothing delivered."""
-        self._progress = {level: QueueProgress() for level in self.levels}
+        self._progress = self._fresh()
         self._origins.clear()
 
     def document(self, commit_log_offset: int) -> dict[str, Any]:
@@ -149,9 +156,9 @@ class LevelQueues:
         Raises:
             ValueError: It is none of either.
         """
-        progress = {level: QueueProgress() for level in self.levels}
+        progress = self._fresh()
         for level, queue_offset in document["offsetTable"].items():
-            if int(level) in progress:
+            if 1 <= int(level) <= LEVEL_COUNT_MAX:
                 progress[int(level)] = QueueProgress(max(0, int(queue_offset)))
         for level, (begin, count, encoded) in document.get("marks", {}).items():
             queue = QueueProgress.decoded(begin, count, encoded)
@@ -159,6 +166,9 @@ class LevelQueues:
                 progress[int(level)] = queue
         self._progress = progress
         return int(document.get("commitLogOffset", 0))
+
+    def _fresh(self) -> dict[int, QueueProgress]:
+        return {level: QueueProgress() for level in range(1, self._level_count + 1)}
 
 
 def queue_of(level: int) -> QueueKey:

@@ -62,15 +62,21 @@ class ReturnTable:
     matters_since_ms: Final = None
 
     def __init__(
-        self, *, now_ms: Callable[[], int], return_count_max: int = RETURN_COUNT_MAX
+        self,
+        *,
+        now_ms: Callable[[], int],
+        delay_levels_ms: tuple[int, ...] = DELAY_LEVELS_MS,
+        return_count_max: int = RETURN_COUNT_MAX,
     ) -> None:
         """Know of none.
 
         Args:
             now_ms: Milliseconds since the epoch.
+            delay_levels_ms: How long each delay level waits, level 1 first.
             return_count_max: How many are remembered.
         """
         self._now_ms = now_ms
+        self._delay_levels_ms = delay_levels_ms
         self._return_count_max = return_count_max
         # The oldest first.
         self._returns: dict[tuple[str, int], Returned] = {}
@@ -116,7 +122,7 @@ class ReturnTable:
         said = returned_record(fields)
         if said is None:
             return
-        due_ms = _due_ms(fields)
+        due_ms = _due_ms(fields, self._delay_levels_ms)
         known = self._returns.get((said.consumer_group, said.failed_offset))
         if known is not None and not due_ms and not said.dead_letter:
             return  # The parked copy said so before it was delivered.
@@ -166,14 +172,14 @@ class ReturnTable:
         return int(document["commitLogOffset"])
 
 
-def _due_ms(fields: RecordFields) -> int:
+def _due_ms(fields: RecordFields, delay_levels_ms: tuple[int, ...]) -> int:
     """When a copy comes again, as it says while it is parked; else it is there."""
     time_ms = fields.properties.get(PropertyName.DELIVERY_TIME_MS, "")
     if time_ms.isdecimal():
         return int(time_ms)
     level = fields.properties.get(PropertyName.DELAY_LEVEL, "")
-    if level.isdecimal() and 1 <= int(level) <= len(DELAY_LEVELS_MS):
-        return fields.store_timestamp_ms + DELAY_LEVELS_MS[int(level) - 1]
+    if level.isdecimal() and 1 <= int(level) <= len(delay_levels_ms):
+        return fields.store_timestamp_ms + delay_levels_ms[int(level) - 1]
     return 0
 
 

@@ -28,7 +28,6 @@ from ariane_record import RecordBlock, RecordFields, RecordTooLarge
 from ariane_record.block import encode_block
 from ariane_record.names import dead_letter_topic, retry_topic
 from ariane_storage.append import Appended
-from ariane_storage.config import DELAY_LEVELS_MS
 from ariane_storage.errors import RecordNotFound
 
 
@@ -213,7 +212,7 @@ class MessageReturns:
             tried,
             now_ms=self._now_ms(),
             delay_ms_max=self._limits.delay_ms_max,
-            level_count=len(DELAY_LEVELS_MS),
+            level_count=len(self._delayed.levels_ms),
         )
         parked = self._delayed.park(block, queue, delay)
         begin = self._watch.monotonic()
@@ -222,7 +221,7 @@ class MessageReturns:
         self._watch.on_growth(appended.next_commit_log_offset)
         if isinstance(delay, DeliveryTimes):
             return appended, int(np.min(delay.times_ms))
-        return appended, appended.store_timestamp_ms + DELAY_LEVELS_MS[delay.level - 1]
+        return appended, appended.store_timestamp_ms + self._delayed.levels_ms[delay.level - 1]
 
     async def _promised(self, returned: Returned) -> None:
         end = min(self._log.log.max_offset, returned.commit_log_offset + 1)

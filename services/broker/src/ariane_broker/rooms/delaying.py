@@ -25,11 +25,9 @@ from ariane_broker.rooms.outside import Outside
 from ariane_broker.rooms.state import StateRoom
 from ariane_broker.rooms.storing import StoringRoom
 from ariane_broker.settings import BrokerSettings
-from ariane_broker.system_topics import DELAY_LEVEL_COUNT
 from ariane_record import RecordBlock
 from ariane_storage.append import Appended
 from ariane_storage.block_check import check_block
-from ariane_storage.config import DELAY_LEVELS_MS
 from ariane_storage.state_file import StateFile
 from ariane_storage.store_files import StoreFiles
 
@@ -51,7 +49,8 @@ class DelayingRoom:
 def delaying_room(outside: Outside, state: StateRoom, storing: StoringRoom) -> DelayingRoom:
     """Messages that are delivered later."""
     settings, clock, store = outside.settings, outside.clock, storing.store
-    levels = LevelQueues(store, level_count=DELAY_LEVEL_COUNT, now_ms=clock.now_ms)
+    levels_ms = settings.delay_levels_ms
+    levels = LevelQueues(store, level_count=len(levels_ms), now_ms=clock.now_ms)
     timer_queue = TimerQueue(store, now_ms=clock.now_ms)
     store.keep_needed(lambda: levels.needed_from)
     store.keep_needed(lambda: timer_queue.needed_from)
@@ -70,8 +69,8 @@ def delaying_room(outside: Outside, state: StateRoom, storing: StoringRoom) -> D
     def parked(parked: Parked, appended: Appended) -> None:
         times_ms = parked.block.delivery_times_ms
         if times_ms is None:
-            level_ms = DELAY_LEVELS_MS[parked.queue.queue_id]
-            delivery_loop.parked(appended.store_timestamp_ms + level_ms)
+            wait_ms = levels_ms[parked.queue.queue_id]
+            delivery_loop.parked(appended.store_timestamp_ms + wait_ms)
             return
         first = int(appended.first_queue_offset)
         timer_queue.parked(
@@ -97,13 +96,13 @@ def delaying_room(outside: Outside, state: StateRoom, storing: StoringRoom) -> D
         age_ms=round(settings.retention_hours * HOUR_MS / 2),
     )
     parking = Parking(
-        level_count=DELAY_LEVEL_COUNT,
+        level_count=len(levels_ms),
         delay_ms_max=round(settings.delay_days_max * DAY_MS),
         now_ms=clock.now_ms,
         check_block=block_check(settings),
     )
     return DelayingRoom(
-        delayed_append=DelayedAppend(parking, store, on_parked=parked),
+        delayed_append=DelayedAppend(parking, store, levels_ms=levels_ms, on_parked=parked),
         delivery=delivery,
         delivery_loop=delivery_loop,
         timer_queue=timer_queue,

@@ -36,7 +36,7 @@ def retrying_room(
 ) -> RetryingRoom:
     """Failed messages, brought back later or kept as dead letters."""
     settings, clock = outside.settings, outside.clock
-    table = ReturnTable(now_ms=clock.now_ms)
+    table = ReturnTable(now_ms=clock.now_ms, delay_levels_ms=settings.delay_levels_ms)
     snapshot = StoreFiles(settings.store_path).root / FILE_NAME
     storing.log_states.keep(table, StateFile(snapshot, outside.disk), FILE_NAME)
     watch = AppendWatch(
