@@ -14,6 +14,7 @@ from ariane_sdk._allocation import (
 from ariane_sdk._cluster_client import ClusterClient, GroupMember, LiveBroker, QueueLag
 from ariane_sdk._conflicts import ConflictSide, SubscriptionConflict
 from ariane_sdk._consistent_hash import ConsistentHash
+from ariane_sdk._dead_letters import DeadLetter, DeadLetterFilter, DeadLetters, Redrive
 from ariane_sdk._machine_room import MachineRoom, MachineRoomNearby
 from ariane_sdk._message import (
     AcknowledgedLevel,
@@ -50,6 +51,9 @@ __all__ = [
     "ConflictSide",
     "ConsistentHash",
     "ConsumerSettings",
+    "DeadLetter",
+    "DeadLetterFilter",
+    "DeadLetters",
     "GroupFacts",
     "GroupMember",
     "HalfMessage",
@@ -65,6 +69,7 @@ __all__ = [
     "QueueLag",
     "QueueReader",
     "ReceivedMessage",
+    "Redrive",
     "Route",
     "SendResult",
     "Sticky",

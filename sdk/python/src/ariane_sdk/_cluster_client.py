@@ -12,6 +12,7 @@ from ariane.broker.v1.topic_service_pb2 import CreateTopicRequest, DeleteTopicRe
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_FIFO, MESSAGE_TYPE_UNSPECIFIED
 from ariane.namesrv.v1 import route_pb2
 from ariane_record import is_system_topic
+from ariane_record.names import retry_topic
 from ariane_sdk._broker_calls import answer_of
 from ariane_sdk._conflicts import SubscriptionConflict, conflicts_at
 from ariane_sdk._limits import checked_group, checked_topic
@@ -63,7 +64,7 @@ class GroupMember:
     Attributes:
         client_id: The id under which brokers know it.
         address: Where a broker sees it.
-        subscriptions: By topic, the filter expression.
+        subscriptions: By topic, the filter expression; without the group's retry topic.
     """
 
     client_id: str
@@ -273,6 +274,7 @@ class ClusterClient(StatelessClient):
                 subscriptions = {
                     subscription.topic: subscription.filter.text
                     for subscription in member.membership.subscriptions
+                    if subscription.topic != retry_topic(group)
                 }
                 members[member.client_id] = GroupMember(
                     member.client_id, member.address, subscriptions

@@ -179,7 +179,8 @@ class QueueWork:
 
     async def _send_back(self, failed: FailedMessages, tries: int) -> Sequence[ReceivedMessage]:
         """Those that are still to be delivered here."""
-        if self._returns is None:
+        if self._returns is None or self.released:
+            # Whoever owns the queue next delivers them again.
             return failed.messages
         return await self._returns.send_back(
             failed,

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Self
 from ariane_record.compression import Compression
 from ariane_sdk import (
     _cluster_client,
+    _dead_letters,
     _producer,
     _pull_consumer,
     _push_consumer,
@@ -46,6 +47,7 @@ from ariane_sdk._cluster_client import GroupMember, LiveBroker, QueueLag
 from ariane_sdk._conflicts import ConflictSide, SubscriptionConflict
 from ariane_sdk._consistent_hash import ConsistentHash
 from ariane_sdk._consumer_life import Model
+from ariane_sdk._dead_letters import DeadLetter, DeadLetterFilter, Redrive
 from ariane_sdk._listener import Listener
 from ariane_sdk._machine_room import MachineRoom, MachineRoomNearby
 from ariane_sdk._message import (
@@ -86,6 +88,9 @@ __all__ = [
     "ConflictSide",
     "ConsistentHash",
     "ConsumerSettings",
+    "DeadLetter",
+    "DeadLetterFilter",
+    "DeadLetters",
     "GroupFacts",
     "GroupMember",
     "HalfMessage",
@@ -101,6 +106,7 @@ __all__ = [
     "QueueLag",
     "QueueReader",
     "ReceivedMessage",
+    "Redrive",
     "Route",
     "SendResult",
     "Sticky",
@@ -459,6 +465,17 @@ class QueueReader(ClosingClient[_queue_reader.QueueReader]):
     find_message = blocking(_queue_reader.QueueReader.find_message)
     query_messages = blocking_iterator(_queue_reader.QueueReader.query_messages)
     messages_between = blocking_iterator(_queue_reader.QueueReader.messages_between)
+
+
+class DeadLetters(ClosingClient[_dead_letters.DeadLetters]):
+    """Reads the dead letters of groups, and sends them back."""
+
+    def __init__(self, name_servers: str, *, call_timeout_s: float = CALL_TIMEOUT_S) -> None:
+        """Set up; see ``ariane_sdk.DeadLetters``."""
+        super().__init__(_dead_letters.DeadLetters(name_servers, call_timeout_s=call_timeout_s))
+
+    read = blocking_iterator(_dead_letters.DeadLetters.read)
+    redrive = blocking(_dead_letters.DeadLetters.redrive)
 
 
 class ClusterClient(ClosingClient[_cluster_client.ClusterClient]):

@@ -24,6 +24,7 @@ OWN_ROOMS: Mapping[str, str] = {
     "cluster": "ariane_admin.commands.cluster:cluster",
     "completion": "ariane_admin.commands.completion:completion",
     "consume": "ariane_admin.commands.consume:consume",
+    "dead-letter": "ariane_admin.commands.dead_letter:dead_letter",
     "dev": "ariane_admin.commands.dev:dev",
     "doctor": "ariane_admin.commands.doctor:doctor",
     "group": "ariane_admin.commands.group:group",

@@ -3,9 +3,11 @@
 isort:skip_file
 """
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
@@ -45,6 +47,30 @@ DEAD_LETTER_REASON_REJECTED: DeadLetterReason.ValueType  # 2
 DEAD_LETTER_REASON_CONSUMER_DIED: DeadLetterReason.ValueType  # 3
 """Its consumers died of it."""
 Global___DeadLetterReason: _TypeAlias = DeadLetterReason  # noqa: Y015
+
+class _RedriveTarget:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RedriveTargetEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RedriveTarget.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    REDRIVE_TARGET_UNSPECIFIED: _RedriveTarget.ValueType  # 0
+    """Taken as origin."""
+    REDRIVE_TARGET_ORIGIN: _RedriveTarget.ValueType  # 1
+    """To the topic and queue that they were first read from; every group of the topic gets them."""
+    REDRIVE_TARGET_GROUP: _RedriveTarget.ValueType  # 2
+    """To their own group only, by its retry topic."""
+
+class RedriveTarget(_RedriveTarget, metaclass=_RedriveTargetEnumTypeWrapper):
+    """Where dead letters go."""
+
+REDRIVE_TARGET_UNSPECIFIED: RedriveTarget.ValueType  # 0
+"""Taken as origin."""
+REDRIVE_TARGET_ORIGIN: RedriveTarget.ValueType  # 1
+"""To the topic and queue that they were first read from; every group of the topic gets them."""
+REDRIVE_TARGET_GROUP: RedriveTarget.ValueType  # 2
+"""To their own group only, by its retry topic."""
+Global___RedriveTarget: _TypeAlias = RedriveTarget  # noqa: Y015
 
 @_typing.final
 class ReturnMessageRequest(_message.Message):
@@ -141,3 +167,97 @@ class ReturnMessageResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReturnMessageResponse: _TypeAlias = ReturnMessageResponse  # noqa: Y015
+
+@_typing.final
+class RedriveDeadLettersRequest(_message.Message):
+    """Sends dead letters back."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONSUMER_GROUP_FIELD_NUMBER: _builtins.int
+    QUEUE_ID_FIELD_NUMBER: _builtins.int
+    QUEUE_OFFSETS_FIELD_NUMBER: _builtins.int
+    TARGET_FIELD_NUMBER: _builtins.int
+    consumer_group: _builtins.str
+    """Whose dead letters."""
+    queue_id: _builtins.int
+    """The queue of the dead letters."""
+    target: Global___RedriveTarget.ValueType
+    """Where they go."""
+    @_builtins.property
+    def queue_offsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Which: queue offsets, 1 to 10,000."""
+
+    def __init__(
+        self,
+        *,
+        consumer_group: _builtins.str = ...,
+        queue_id: _builtins.int = ...,
+        queue_offsets: _abc.Iterable[_builtins.int] | None = ...,
+        target: Global___RedriveTarget.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "queue_id", b"queue_id", "queue_offsets", b"queue_offsets", "target", b"target"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RedriveDeadLettersRequest: _TypeAlias = RedriveDeadLettersRequest  # noqa: Y015
+
+@_typing.final
+class RedriveDeadLettersResponse(_message.Message):
+    """Answers a redrive."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REDRIVEN_COUNT_FIELD_NUMBER: _builtins.int
+    DUPLICATE_COUNT_FIELD_NUMBER: _builtins.int
+    FAILURES_FIELD_NUMBER: _builtins.int
+    redriven_count: _builtins.int
+    """How many were sent back now."""
+    duplicate_count: _builtins.int
+    """How many had been sent back before."""
+    @_builtins.property
+    def failures(self) -> _containers.RepeatedCompositeFieldContainer[Global___RedriveFailure]:
+        """Those that were not, and why."""
+
+    def __init__(
+        self,
+        *,
+        redriven_count: _builtins.int = ...,
+        duplicate_count: _builtins.int = ...,
+        failures: _abc.Iterable[Global___RedriveFailure] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duplicate_count", b"duplicate_count", "failures", b"failures", "redriven_count", b"redriven_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RedriveDeadLettersResponse: _TypeAlias = RedriveDeadLettersResponse  # noqa: Y015
+
+@_typing.final
+class RedriveFailure(_message.Message):
+    """A dead letter that was not sent back."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
+    CAUSE_FIELD_NUMBER: _builtins.int
+    queue_offset: _builtins.int
+    """Its queue offset."""
+    cause: _builtins.str
+    """Why, for people."""
+    def __init__(
+        self,
+        *,
+        queue_offset: _builtins.int = ...,
+        cause: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "queue_offset", b"queue_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RedriveFailure: _TypeAlias = RedriveFailure  # noqa: Y015

@@ -40,6 +40,11 @@ class RetryServiceStub(object):
                 request_serializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.ReturnMessageRequest.SerializeToString,
                 response_deserializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.ReturnMessageResponse.FromString,
                 _registered_method=True)
+        self.RedriveDeadLetters = channel.unary_unary(
+                '/ariane.broker.v1.RetryService/RedriveDeadLetters',
+                request_serializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.RedriveDeadLettersRequest.SerializeToString,
+                response_deserializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.RedriveDeadLettersResponse.FromString,
+                _registered_method=True)
 
 
 class RetryServiceServicer(object):
@@ -58,6 +63,16 @@ class RetryServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RedriveDeadLetters(self, request, context):
+        """Sends dead letters of a queue of the group's back to where they came from, each once for good:
+        which were is known by the log, over any death of client and broker. Safe to repeat.
+        Errors: TOPIC_NOT_FOUND when the group has no dead letters here, QUEUE_NOT_FOUND,
+        GROUP_NOT_FOUND, FIELD_INVALID, STORE_FULL, FLUSH_UNCONFIRMED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RetryServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -65,6 +80,11 @@ def add_RetryServiceServicer_to_server(servicer, server):
                     servicer.ReturnMessage,
                     request_deserializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.ReturnMessageRequest.FromString,
                     response_serializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.ReturnMessageResponse.SerializeToString,
+            ),
+            'RedriveDeadLetters': grpc.unary_unary_rpc_method_handler(
+                    servicer.RedriveDeadLetters,
+                    request_deserializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.RedriveDeadLettersRequest.FromString,
+                    response_serializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.RedriveDeadLettersResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -95,6 +115,33 @@ class RetryService(object):
             '/ariane.broker.v1.RetryService/ReturnMessage',
             ariane_dot_broker_dot_v1_dot_retry__service__pb2.ReturnMessageRequest.SerializeToString,
             ariane_dot_broker_dot_v1_dot_retry__service__pb2.ReturnMessageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RedriveDeadLetters(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.broker.v1.RetryService/RedriveDeadLetters',
+            ariane_dot_broker_dot_v1_dot_retry__service__pb2.RedriveDeadLettersRequest.SerializeToString,
+            ariane_dot_broker_dot_v1_dot_retry__service__pb2.RedriveDeadLettersResponse.FromString,
             options,
             channel_credentials,
             insecure,

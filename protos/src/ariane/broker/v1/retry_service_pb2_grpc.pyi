@@ -41,6 +41,12 @@ class RetryServiceStub:
     Errors: MESSAGE_NOT_FOUND, GROUP_NOT_FOUND, TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID,
     STORE_FULL, FLUSH_UNCONFIRMED.
     """
+    RedriveDeadLetters: _grpc.UnaryUnaryMultiCallable[_retry_service_pb2.RedriveDeadLettersRequest, _retry_service_pb2.RedriveDeadLettersResponse]
+    """Sends dead letters of a queue of the group's back to where they came from, each once for good:
+    which were is known by the log, over any death of client and broker. Safe to repeat.
+    Errors: TOPIC_NOT_FOUND when the group has no dead letters here, QUEUE_NOT_FOUND,
+    GROUP_NOT_FOUND, FIELD_INVALID, STORE_FULL, FLUSH_UNCONFIRMED.
+    """
 
 @_typing.type_check_only
 class RetryServiceAsyncStub(RetryServiceStub):
@@ -54,6 +60,12 @@ class RetryServiceAsyncStub(RetryServiceStub):
     one that comes with the `return_id` of its last return.
     Errors: MESSAGE_NOT_FOUND, GROUP_NOT_FOUND, TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID,
     STORE_FULL, FLUSH_UNCONFIRMED.
+    """
+    RedriveDeadLetters: _aio.UnaryUnaryMultiCallable[_retry_service_pb2.RedriveDeadLettersRequest, _retry_service_pb2.RedriveDeadLettersResponse]  # type: ignore[assignment]
+    """Sends dead letters of a queue of the group's back to where they came from, each once for good:
+    which were is known by the log, over any death of client and broker. Safe to repeat.
+    Errors: TOPIC_NOT_FOUND when the group has no dead letters here, QUEUE_NOT_FOUND,
+    GROUP_NOT_FOUND, FIELD_INVALID, STORE_FULL, FLUSH_UNCONFIRMED.
     """
 
 class RetryServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -71,6 +83,18 @@ class RetryServiceServicer(metaclass=_abc_1.ABCMeta):
         one that comes with the `return_id` of its last return.
         Errors: MESSAGE_NOT_FOUND, GROUP_NOT_FOUND, TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID,
         STORE_FULL, FLUSH_UNCONFIRMED.
+        """
+
+    @_abc_1.abstractmethod
+    def RedriveDeadLetters(
+        self,
+        request: _retry_service_pb2.RedriveDeadLettersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_retry_service_pb2.RedriveDeadLettersResponse, _abc.Awaitable[_retry_service_pb2.RedriveDeadLettersResponse]]:
+        """Sends dead letters of a queue of the group's back to where they came from, each once for good:
+        which were is known by the log, over any death of client and broker. Safe to repeat.
+        Errors: TOPIC_NOT_FOUND when the group has no dead letters here, QUEUE_NOT_FOUND,
+        GROUP_NOT_FOUND, FIELD_INVALID, STORE_FULL, FLUSH_UNCONFIRMED.
         """
 
 def add_RetryServiceServicer_to_server(servicer: RetryServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -39,7 +39,14 @@ _OF_RETURNS: Final = frozenset(
         PropertyName.DEAD_LETTER_TOPIC,
         PropertyName.DEAD_LETTER_MESSAGE_ID,
         PropertyName.DEAD_LETTER_REASON,
+        PropertyName.REDRIVEN_FROM,
     }
+)
+_OF_ORIGIN: Final = (
+    PropertyName.RETRY_TOPIC,
+    PropertyName.ORIGIN_MESSAGE_ID,
+    PropertyName.ORIGIN_QUEUE_ID,
+    PropertyName.ORIGIN_QUEUE_OFFSET,
 )
 _DROPPED: Final = (
     _OF_RETURNS
@@ -109,6 +116,25 @@ def dead_letter(
         }
     )
     return copy
+
+
+def redriven_record(letter: RecordFields, *, to_group: bool) -> RecordFields:
+    """What is sent back of a dead letter.
+
+    Args:
+        letter: The dead letter, as stored.
+        to_group: Whether it goes to the group's retry topic, and so must say where it came from.
+    """
+    source = f"{letter.topic}/{letter.queue_id}/{letter.queue_offset}"
+    kept = {name: value for name, value in letter.properties.items() if name not in _DROPPED}
+    origin = {
+        name: letter.properties[name]
+        for name in _OF_ORIGIN
+        if to_group and name in letter.properties
+    }
+    # First: that is how it is found in the log.
+    properties = {PropertyName.REDRIVEN_FROM: source} | origin | kept
+    return replace(letter, properties=properties, attempts=0, half_offset=0)
 
 
 def without_cause(record: RecordFields) -> RecordFields:

@@ -13,13 +13,12 @@ from dataclasses import astuple, dataclass
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ariane_broker.retry.failed_records import returned_record
+from ariane_broker.retry.text_rows import starts_with
 from ariane_record import PropertyName, RecordFields, decode_record
 from ariane_record.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from ariane_storage.config import DELAY_LEVELS_MS
-from ariane_storage.fields import FieldColumn, Int64s
 from ariane_storage.scan import Stretch
 
 FILE_NAME: Final = "config/returnedMessages.json"
@@ -107,9 +106,9 @@ class ReturnTable:
     def replay(self, stretch: Stretch) -> None:
         """Take over what a stretch of the log says of returns."""
         places = stretch.places
-        wanted = _starts_with(places.buffer, places.topic_starts, places.ends, RETRY_PREFIX)
-        wanted |= _starts_with(places.buffer, places.topic_starts, places.ends, DEAD_LETTER_PREFIX)
-        wanted |= _starts_with(
+        wanted = starts_with(places.buffer, places.topic_starts, places.ends, RETRY_PREFIX)
+        wanted |= starts_with(places.buffer, places.topic_starts, places.ends, DEAD_LETTER_PREFIX)
+        wanted |= starts_with(
             places.buffer, places.properties_starts, places.ends, _PARKED.decode()
         )
         rows = np.flatnonzero(wanted)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ariane_broker.append import AppendWatch
-from ariane_broker.retry.return_table import FILE_NAME, ReturnTable
+from ariane_broker.retry import redriven_table, return_table
+from ariane_broker.retry.redriven_table import RedrivenTable
+from ariane_broker.retry.redriving import DeadLetterRedrive
+from ariane_broker.retry.return_table import ReturnTable
 from ariane_broker.retry.returning import MessageReturns, ReturnLimits
 from ariane_broker.rooms.changing import ChangingRoom
 from ariane_broker.rooms.delaying import DAY_MS, DelayingRoom
@@ -23,6 +26,7 @@ class RetryingRoom:
     """Failed messages, brought back later or kept as dead letters."""
 
     returns: MessageReturns
+    redrive: DeadLetterRedrive
 
 
 def retrying_room(
@@ -36,9 +40,14 @@ def retrying_room(
 ) -> RetryingRoom:
     """Failed messages, brought back later or kept as dead letters."""
     settings, clock = outside.settings, outside.clock
-    table = ReturnTable(now_ms=clock.now_ms, delay_levels_ms=settings.delay_levels_ms)
-    snapshot = StoreFiles(settings.store_path).root / FILE_NAME
-    storing.log_states.keep(table, StateFile(snapshot, outside.disk), FILE_NAME)
+    table = ReturnTable(now_ms=clock.now_ms)
+    redriven = RedrivenTable()
+    root = StoreFiles(settings.store_path).root
+    for state_machine, name in (
+        (table, return_table.FILE_NAME),
+        (redriven, redriven_table.FILE_NAME),
+    ):
+        storing.log_states.keep(state_machine, StateFile(root / name, outside.disk), name)
     watch = AppendWatch(
         arrivals=storing.arrivals,
         statistics=storing.statistics,
@@ -46,8 +55,9 @@ def retrying_room(
         monotonic=clock.monotonic,
     )
     flush_wait = storing.group_flush if settings.flush_mode == "sync" else None
+    log = TransactionLog(storing.store, watch, flush_wait=flush_wait)
     returns = MessageReturns(
-        TransactionLog(storing.store, watch, flush_wait=flush_wait),
+        log,
         watch,
         delaying.delayed_append,
         table,
@@ -58,4 +68,13 @@ def retrying_room(
         is_draining=lambda: messaging.append_records.draining,
         now_ms=clock.now_ms,
     )
-    return RetryingRoom(returns)
+    redrive = DeadLetterRedrive(
+        storing.store,
+        log,
+        redriven,
+        topics=state.topics,
+        groups=state.groups,
+        make_topic=changing.topic_changes.create_for_group,
+        is_draining=lambda: messaging.append_records.draining,
+    )
+    return RetryingRoom(returns, redrive)

@@ -78,7 +78,7 @@ def rpc_services(
         ),
         "QueryService": QueryServicer(messaging.query, broker_name=broker_name),
         "ReceiveService": ReceiveServicer(),
-        "RetryService": RetryServicer(retrying.returns),
+        "RetryService": RetryServicer(retrying.returns, retrying.redrive),
         "SendService": SendServicer(
             messaging.append_records,
             messaging.send_messages,

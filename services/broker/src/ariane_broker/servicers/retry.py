@@ -1,4 +1,4 @@
-"""``RetryService``: takes failed messages back."""
+"""``RetryService``: takes failed messages back, and sends dead letters back."""
 # ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from grpc import aio
 from ariane.broker.v1 import retry_service_pb2 as retry_pb
 from ariane.broker.v1.retry_service_pb2_grpc import RetryServiceServicer
 from ariane_broker.retry.failed_records import RETURN_ID_LENGTH_MAX, DeadLetterReason
+from ariane_broker.retry.redriving import DeadLetterRedrive
 from ariane_broker.retry.returning import Failure, MessageReturns
 from ariane_broker.wire_time import seconds_of
 from ariane_servicekit.errors import field_invalid
@@ -26,13 +27,15 @@ _REASONS: Final = {
 class RetryServicer(RetryServiceServicer):
     """Translates returns."""
 
-    def __init__(self, returns: MessageReturns) -> None:
+    def __init__(self, returns: MessageReturns, redrive: DeadLetterRedrive) -> None:
         """Take the parts.
 
         Args:
             returns: Takes failed messages back.
+            redrive: Sends dead letters back.
         """
         self._returns = returns
+        self._redrive = redrive
 
     async def ReturnMessage(
         self,
@@ -43,6 +46,27 @@ class RetryServicer(RetryServiceServicer):
         returned, duplicate = await self._returns.take_back(_failure(request))
         return retry_pb.ReturnMessageResponse(
             dead_letter=returned.dead_letter, attempts=returned.attempts, duplicate=duplicate
+        )
+
+    async def RedriveDeadLetters(
+        self,
+        request: retry_pb.RedriveDeadLettersRequest,
+        context: aio.ServicerContext[Any, Any],
+    ) -> retry_pb.RedriveDeadLettersResponse:
+        """Send dead letters back."""
+        outcome = await self._redrive.redrive(
+            request.consumer_group,
+            request.queue_id,
+            request.queue_offsets,
+            to_group=request.target == retry_pb.REDRIVE_TARGET_GROUP,
+        )
+        return retry_pb.RedriveDeadLettersResponse(
+            redriven_count=outcome.redriven_count,
+            duplicate_count=outcome.duplicate_count,
+            failures=[
+                retry_pb.RedriveFailure(queue_offset=queue_offset, cause=cause)
+                for queue_offset, cause in sorted(outcome.failures.items())
+            ],
         )
 
 

@@ -1,0 +1,257 @@
+"""``ariane dead-letter``: messages that a group has given up, and sending them back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from datetime import datetime
+from itertools import chain
+from typing import Any, Final, TextIO, TypeVar
+
+import click
+
+from ariane_admin.confirmation import confirm, yes_option
+from ariane_admin.connection import name_servers_option, run_async
+from ariane_admin.errors import CommandFailed
+from ariane_admin.exits import ExitStatus
+from ariane_admin.message_lines import as_row
+from ariane_admin.output import Output, Row, output_option
+from ariane_admin.progress import progress
+from ariane_admin.start_position import MomentType
+from ariane_admin.stored_messages import shortened
+from ariane_sdk import DeadLetter, DeadLetterFilter, DeadLetters, Redrive
+
+_COLUMNS: Final = (
+    *("place", "died", "topic", "queue_id", "queue_offset", "attempts", "reason"),
+    *("last_error", "body"),
+)
+_REASONS: Final = ("ATTEMPTS_EXHAUSTED", "REJECTED", "CONSUMER_DIED")
+_FAILURES_SHOWN: Final = 10
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def _filter_options(command: _Command) -> _Command:
+    """Give a command the options that say which dead letters, as one argument `wanted`."""
+    options = (
+        click.option("--topic", default="", help="Only of this topic."),
+        click.option("--key", default="", help="Only with this key or unique id."),
+        click.option(
+            "--reason", type=click.Choice(_REASONS), default=None, help="Only for this reason."
+        ),
+        click.option("--from", "begin", type=MomentType(), help="Only dead at this time or later."),
+        click.option("--until", "end", type=MomentType(), help="Only dead before this time."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@click.group("dead-letter")
+def dead_letter() -> None:
+    """Look at messages that a group has given up, and send them back."""
+
+
+@dead_letter.command("list")
+@click.argument("group")
+@_filter_options
+@click.option(
+    "--count", type=click.IntRange(1), default=100, show_default=True, help="At most so many."
+)
+@name_servers_option
+@output_option
+def list_letters(
+    *, group: str, count: int, name_servers: str, output: Output, **which: Any
+) -> None:
+    """List dead letters of GROUP, the oldest of each queue first.
+
+    \b
+    Examples:
+      ariane dead-letter list billing
+      ariane dead-letter list billing --topic orders --reason REJECTED -o json
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    rows = run_async(_rows(name_servers, group, _wanted(**which), count))
+    output.rows(_COLUMNS, rows if output.for_programs else map(shortened, rows))
+
+
+@dead_letter.command("show")
+@click.argument("group")
+@click.argument("place")
+@name_servers_option
+@output_option
+def show(*, group: str, place: str, name_servers: str, output: Output) -> None:
+    """Show the dead letter of GROUP at PLACE, as `list` names it: BROKER/QUEUE/OFFSET.
+
+    \b
+    Example:
+      ariane dead-letter show billing broker-a/0/17
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    rows = run_async(_rows(name_servers, group, _at(place), 1))
+    if not rows:
+        raise CommandFailed(f"group {group} has no dead letter {place}", ExitStatus.NOT_FOUND)
+    output.record(rows[0])
+
+
+@dead_letter.command("export")
+@click.argument("group")
+@_filter_options
+@click.option(
+    "--to",
+    "file",
+    type=click.File("w", encoding="utf-8", lazy=False),
+    default="-",
+    help="The file; standard output if not given.",
+)
+@name_servers_option
+def export(*, group: str, file: TextIO, name_servers: str, **which: Any) -> None:
+    """Write dead letters of GROUP as lines of JSON, complete.
+
+    \b
+    Example:
+      ariane dead-letter export billing --to billing.jsonl
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+
+    async def write() -> int:
+        count = 0
+        async with (
+            DeadLetters(name_servers) as letters,
+            aclosing(_read(letters, group, _wanted(**which))) as found,
+        ):
+            async for letter in found:
+                file.write(json.dumps(_row(letter), ensure_ascii=False) + "\n")
+                count += 1
+        return count
+
+    count = run_async(write())
+    click.echo(f"{count:,} dead letters written", err=True)
+
+
+@dead_letter.command("redrive")
+@click.argument("group")
+@click.argument("place", required=False)
+@_filter_options
+@click.option(
+    "--to-group",
+    is_flag=True,
+    help="Only to GROUP; otherwise every group of the topic gets them again.",
+)
+@yes_option
+@name_servers_option
+@output_option
+def redrive(
+    *,
+    group: str,
+    place: str | None,
+    to_group: bool,
+    yes: bool,
+    name_servers: str,
+    output: Output,
+    **which: Any,
+) -> None:
+    """Send dead letters of GROUP back to where they came from: one at PLACE, or all that match.
+
+    Each is sent back once for good. Interrupted, say the same again: nothing is sent back twice.
+
+    \b
+    Examples:
+      ariane dead-letter redrive billing broker-a/0/17
+      ariane dead-letter redrive billing --topic orders --from 2026-01-31T10:00:00Z
+      ariane dead-letter redrive billing --to-group --yes
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    if place is not None and any(which.values()):
+        raise click.UsageError("say either PLACE or which dead letters")
+    wanted = _wanted(**which) if place is None else _at(place)
+    what = "the dead letters that match" if any(which.values()) else "all dead letters"
+    if place is None:
+        confirm(f"Send {what} of group {group} back?", yes=yes)
+
+    async def send() -> Redrive:
+        with progress() as tell:
+            async with DeadLetters(name_servers) as letters:
+                return await letters.redrive(
+                    group,
+                    wanted,
+                    to_group=to_group,
+                    on_progress=lambda now: tell(f"{now.redriven_count:,} sent back"),
+                )
+
+    _tell(output, group, run_async(send()))
+
+
+def _tell(output: Output, group: str, done: Redrive) -> None:
+    failures = done.failures or {}
+    causes = [
+        {"place": f"{queue.broker_name}/{queue.queue_id}/{queue_offset}", "cause": cause}
+        for (queue, queue_offset), cause in failures.items()
+    ]
+    row = {
+        "group": group,
+        "redriven": done.redriven_count,
+        "redriven_before": done.duplicate_count,
+        "failures": causes,
+    }
+    output.done(
+        f"{done.redriven_count:,} sent back; {done.duplicate_count:,} had been before; "
+        f"{len(failures):,} could not be.",
+        row,
+    )
+    if failures:
+        shown = [f"{each['place']}: {each['cause']}" for each in causes[:_FAILURES_SHOWN]]
+        raise CommandFailed("; ".join(shown), ExitStatus.FAILED)
+
+
+def _wanted(
+    *, topic: str, key: str, reason: str | None, begin: datetime | None, end: datetime | None
+) -> DeadLetterFilter:
+    return DeadLetterFilter(topic=topic, key=key, reason=reason or "", begin=begin, end=end)
+
+
+def _at(place: str) -> DeadLetterFilter:
+    broker_name, *numbers = place.rsplit("/", 2)
+    if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
+        raise click.UsageError(f"{place!r} is no place: say BROKER/QUEUE/OFFSET")
+    return DeadLetterFilter(
+        broker_name=broker_name, dead_queue_id=int(numbers[0]), dead_queue_offset=int(numbers[1])
+    )
+
+
+async def _rows(name_servers: str, group: str, wanted: DeadLetterFilter, count: int) -> list[Row]:
+    rows: list[Row] = []
+    async with (
+        DeadLetters(name_servers) as letters,
+        aclosing(_read(letters, group, wanted)) as found,
+    ):
+        async for letter in found:
+            rows.append(_row(letter))
+            if len(rows) >= count:
+                break
+    return rows
+
+
+async def _read(
+    letters: DeadLetters, group: str, wanted: DeadLetterFilter
+) -> AsyncGenerator[DeadLetter]:
+    async for letter in letters.read(group, wanted):
+        yield letter
+
+
+def _row(letter: DeadLetter) -> Row:
+    message, queue = letter.message, letter.message_queue
+    place = f"{queue.broker_name}/{queue.queue_id}/{message.queue_offset}"
+    described = as_row(message)
+    first = {
+        "place": place,
+        "died": described["store_time"],
+        "topic": letter.topic,
+        "broker": queue.broker_name,
+        "queue_id": letter.queue_id,
+        "queue_offset": letter.queue_offset,
+        "origin_message_id": letter.origin_message_id,
+        "attempts": message.attempts,
+        "reason": letter.reason,
+        "last_error": letter.last_error,
+    }
+    names = ("unique_id", "tag", "keys", "message_group", "properties", "body", "body_hex")
+    rest = {name: described[name] for name in names if name in described}
+    return dict(chain(first.items(), rest.items()))

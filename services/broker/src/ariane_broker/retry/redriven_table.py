@@ -1,0 +1,113 @@
+"""Which dead letters were sent back: a bit for each, and a state over the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_broker.consumer_offsets import QueueKey
+from ariane_broker.delay.queue_progress import QueueProgress
+from ariane_broker.retry.text_rows import starts_with
+from ariane_record import PropertyName, decode_record
+from ariane_record.names import DEAD_LETTER_PREFIX
+from ariane_storage.fields import Int64s
+from ariane_storage.scan import Stretch
+
+FILE_NAME: Final = "config/redrivenDeadLetters.json"
+
+_VERSION: Final = 1
+_HEAD: Final = f"{PropertyName.REDRIVEN_FROM}\x01{DEAD_LETTER_PREFIX}"
+
+
+class RedrivenTable:
+    """The dead letters of all groups that were sent back, by queue.
+
+    Attributes:
+        name: What is kept here, for the log of the process.
+        change_count: Grows with every change.
+        matters_since_ms: All that the log has may matter.
+    """
+
+    name: Final = "redriven dead letters"
+    matters_since_ms: Final = None
+
+    def __init__(self) -> None:
+        """Know of none."""
+        self._progress: dict[QueueKey, QueueProgress] = {}
+        self.change_count = 0
+
+    def pending(self, queue: QueueKey, queue_offsets: Int64s) -> NDArray[np.bool_]:
+        """Which of the dead letters of a queue were not sent back: bool[count]."""
+        progress = self._progress.get(queue)
+        if progress is None:
+            return np.ones(len(queue_offsets), np.bool_)
+        return progress.pending(queue_offsets)
+
+    def mark(self, queue: QueueKey, queue_offsets: Int64s) -> None:
+        """Dead letters of a queue were sent back."""
+        self._progress.setdefault(queue, QueueProgress()).mark(queue_offsets)
+        self.change_count += 1
+
+    # As a state over the log.
+
+    def replay(self, stretch: Stretch) -> None:
+        """Take over what a stretch of the log says was sent back."""
+        places = stretch.places
+        rows = np.flatnonzero(
+            starts_with(places.buffer, places.properties_starts, places.ends, _HEAD)
+        )
+        found: dict[QueueKey, list[int]] = {}
+        for start, end in zip(
+            places.starts[rows].tolist(), places.ends[rows].tolist(), strict=True
+        ):
+            record = decode_record(places.buffer[start:end], verify=False)
+            source = record.properties[PropertyName.REDRIVEN_FROM].rsplit("/", 2)
+            if len(source) == 3 and source[1].isdecimal() and source[2].isdecimal():
+                found.setdefault(QueueKey(source[0], int(source[1])), []).append(int(source[2]))
+        for queue, queue_offsets in found.items():
+            self.mark(queue, np.array(queue_offsets, np.int64))
+
+    def keep_topics(self, is_known_topic: Callable[[str], bool]) -> None:
+        """Forget what was sent back of topics that do not stand."""
+        for queue in [queue for queue in self._progress if not is_known_topic(queue.topic)]:
+            del self._progress[queue]
+            self.change_count += 1
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._progress.clear()
+
+    def document(self, commit_log_offset: int) -> dict[str, Any]:
+        """Everything as JSON.
+
+        Args:
+            commit_log_offset: The end of the log now: what is behind it is read from the log.
+        """
+        return {
+            "version": _VERSION,
+            "commitLogOffset": commit_log_offset,
+            "queues": [
+                [*queue, progress.begin, progress.mark_count, progress.encoded_marks()]
+                for queue, progress in self._progress.items()
+            ],
+        }
+
+    def load(self, document: Mapping[str, Any], /) -> int:
+        """Take over a document.
+
+        Returns:
+            Its commit-log offset.
+
+        Raises:
+            ValueError: It is none of ours.
+        """
+        if document["version"] != _VERSION:
+            raise ValueError(f"version {document['version']} is not known here")
+        self._progress = {
+            QueueKey(str(topic), int(queue_id)): QueueProgress.decoded(begin, count, encoded)
+            for topic, queue_id, begin, count, encoded in document["queues"]
+        }
+        return int(document["commitLogOffset"])

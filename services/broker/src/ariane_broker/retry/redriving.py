@@ -1,0 +1,222 @@
+"""Sending dead letters back to where they came from, each once.
+
+Whoever dies in between, client or broker: a record that was sent back names its dead letter, and it
+is marked in the turn of the loop that appends it. Who repeats the call sends back what is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Final, Protocol
+
+import numpy as np
+
+from ariane_broker.consumer_groups import ConsumerGroups
+from ariane_broker.consumer_offsets import QueueKey
+from ariane_broker.errors import broker_draining
+from ariane_broker.readable_topics import readable_queue
+from ariane_broker.retry.failed_records import redriven_record
+from ariane_broker.retry.redriven_table import RedrivenTable
+from ariane_broker.topic_table import TopicConfig, TopicTable
+from ariane_broker.transactions.writing import TransactionLog
+from ariane_record import PropertyName, RecordFields
+from ariane_record.block import encode_block
+from ariane_record.columns import decode_columns
+from ariane_record.layout import Host
+from ariane_record.names import dead_letter_topic, retry_topic
+from ariane_servicekit.errors import field_invalid
+from ariane_storage.errors import BlockRejected
+from ariane_storage.fields import Int64s
+from ariane_storage.read import QueueRead
+
+LETTERS_MAX: Final = 10_000
+SLICE_COUNT: Final = 128
+"""Dead letters that are sent back in one go: some milliseconds of the loop."""
+
+SLICE_BYTES: Final = 4 << 20
+
+
+class QueueLog(Protocol):
+    """What is asked of the store."""
+
+    def read_queue(
+        self, topic: str, queue_id: int, queue_offset: int, *, max_count: int, max_bytes: int
+    ) -> QueueRead:
+        """Read messages of a queue, in order."""
+        ...
+
+    def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Oldest queue offset that is kept, and the readable end."""
+        ...
+
+
+@dataclass(slots=True)
+class Redriven:
+    """What became of dead letters.
+
+    Attributes:
+        redriven_count: Sent back now.
+        duplicate_count: Sent back before.
+        failures: Why others were not, by queue offset.
+    """
+
+    redriven_count: int = 0
+    duplicate_count: int = 0
+    failures: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Addressed:
+    """A dead letter and where it goes."""
+
+    letter: RecordFields
+    topic: str
+    queue_id: int
+
+    @property
+    def way(self) -> tuple[str, int, Host]:
+        return self.topic, self.queue_id, self.letter.born_host
+
+
+class DeadLetterRedrive:
+    """Sends dead letters back."""
+
+    def __init__(
+        self,
+        queues: QueueLog,
+        log: TransactionLog,
+        table: RedrivenTable,
+        *,
+        topics: TopicTable,
+        groups: ConsumerGroups,
+        make_topic: Callable[[str], Awaitable[TopicConfig]],
+        is_draining: Callable[[], bool],
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            queues: Where the dead letters are.
+            log: Where they are sent back to.
+            table: Knows which were.
+            topics: The topics of this broker.
+            groups: Its consumer groups.
+            make_topic: Makes a topic of a group, unless it stands.
+            is_draining: Whether the broker takes nothing more.
+        """
+        self._queues = queues
+        self._log = log
+        self._table = table
+        self._topics = topics
+        self._groups = groups
+        self._make_topic = make_topic
+        self._is_draining = is_draining
+
+    async def redrive(
+        self, consumer_group: str, queue_id: int, queue_offsets: Sequence[int], *, to_group: bool
+    ) -> Redriven:
+        """Send dead letters of one queue back.
+
+        Args:
+            consumer_group: Whose.
+            queue_id: The queue of the dead letters.
+            queue_offsets: Which.
+            to_group: Whether they go to the group only, and not to the topic.
+
+        Raises:
+            ServiceError: TOPIC_NOT_FOUND, QUEUE_NOT_FOUND, GROUP_NOT_FOUND, FIELD_INVALID,
+                SERVICE_DRAINING, FLUSH_UNCONFIRMED.
+            StorageError: The store takes nothing more; what was sent back stays so.
+        """
+        if not 1 <= len(queue_offsets) <= LETTERS_MAX:
+            raise field_invalid("queue_offsets", f"must be 1 to {LETTERS_MAX}", len(queue_offsets))
+        queue = QueueKey(dead_letter_topic(consumer_group), queue_id)
+        readable_queue(self._topics, *queue)
+        if to_group:
+            self._groups.get(consumer_group)
+            await self._make_topic(retry_topic(consumer_group))
+        wanted = np.unique(np.array(queue_offsets, np.int64))
+        outcome = Redriven()
+        low, high = self._queues.queue_bounds(*queue)
+        for gone in wanted[(wanted < low) | (wanted >= high)].tolist():
+            outcome.failures[gone] = "no such dead letter is kept"
+        kept = wanted[(wanted >= low) & (wanted < high)]
+        while len(kept):
+            if self._is_draining():
+                raise broker_draining()
+            kept = self._redrive_slice(queue, kept, outcome, to_group=to_group)
+            await asyncio.sleep(0)
+        await self._log.promised(self._log.log.max_offset)
+        return outcome
+
+    def _redrive_slice(
+        self, queue: QueueKey, wanted: Int64s, outcome: Redriven, *, to_group: bool
+    ) -> Int64s:
+        """Send the next ones back, in this turn of the loop; those that are left."""
+        pending = self._table.pending(queue, wanted)
+        outcome.duplicate_count += int((~pending).sum())
+        wanted = wanted[pending]
+        if not len(wanted):
+            return wanted
+        first = int(wanted[0])
+        count = min(SLICE_COUNT, int(wanted[-1]) - first + 1)
+        read = self._queues.read_queue(*queue, first, max_count=count, max_bytes=SLICE_BYTES)
+        behind = max(int(read.next_queue_offset), first + 1)
+        now, left = wanted[wanted < behind], wanted[wanted >= behind]
+        letters = _letters(read, now)
+        for damaged in now[~np.isin(now, list(letters))].tolist():
+            outcome.failures[damaged] = "it is damaged"
+        addressed = self._addressed(letters, outcome, to_group=to_group)
+        for (topic, queue_id, born_host), members in groupby(
+            sorted(addressed, key=lambda each: each.way), key=lambda each: each.way
+        ):
+            self._send(queue, list(members), QueueKey(topic, queue_id), born_host, outcome)
+        return left
+
+    def _addressed(
+        self, letters: dict[int, RecordFields], outcome: Redriven, *, to_group: bool
+    ) -> list[_Addressed]:
+        addressed = []
+        for queue_offset, letter in letters.items():
+            topic = letter.properties.get(PropertyName.DEAD_LETTER_TOPIC, "")
+            origin = letter.properties.get(PropertyName.ORIGIN_QUEUE_ID, "")
+            if to_group:
+                topic = retry_topic(letter.topic.removeprefix(dead_letter_topic("")))
+            config = self._topics.find(topic)
+            if config is None or not config.writable or (config.system and not to_group):
+                outcome.failures[queue_offset] = f"topic {topic!r} takes nothing"
+                continue
+            number = int(origin) if origin.isdecimal() else 0
+            addressed.append(_Addressed(letter, topic, number % max(1, config.write_queue_count)))
+        return addressed
+
+    def _send(
+        self,
+        source: QueueKey,
+        members: list[_Addressed],
+        target: QueueKey,
+        born_host: Host,
+        outcome: Redriven,
+    ) -> None:
+        to_group = target.topic == retry_topic(source.topic.removeprefix(dead_letter_topic("")))
+        queue_offsets = np.array([each.letter.queue_offset for each in members], np.int64)
+        records = [redriven_record(each.letter, to_group=to_group) for each in members]
+        try:
+            self._log.append(encode_block(target.topic, records), target.queue_id, born_host)
+        except BlockRejected as error:
+            outcome.failures |= dict.fromkeys(queue_offsets.tolist(), str(error))
+            return
+        self._table.mark(source, queue_offsets)
+        outcome.redriven_count += len(members)
+
+
+def _letters(read: QueueRead, wanted: Int64s) -> dict[int, RecordFields]:
+    """The dead letters that were read, by queue offset."""
+    if not read.count:
+        return {}
+    columns = decode_columns(b"".join(read.chunks), read.sizes.astype(np.int32))
+    rows = np.flatnonzero(np.isin(columns.queue_offset, wanted)).tolist()
+    found = map(columns.message, rows)
+    return {letter.queue_offset: letter for letter in found}

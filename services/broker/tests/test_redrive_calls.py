@@ -1,0 +1,116 @@
+"""Dead letters that are sent back through the wire: each once, whatever happens in between."""
+
+import asyncio
+import shutil
+
+import numpy as np
+import pytest
+
+from ariane.broker.v1 import group_service_pb2 as group_pb
+from ariane.broker.v1 import retry_service_pb2 as retry_pb
+from ariane.broker.v1 import topic_service_pb2 as topic_pb
+from ariane_record.columns import decode_columns
+
+
+async def messages_of(broker, topic, queue_id=0, group="billing"):
+    found, queue_offset = [], 0
+    while True:
+        (pulled,) = await broker.pull((topic, queue_id, queue_offset), group=group)
+        columns = decode_columns(pulled.records, np.frombuffer(pulled.record_sizes, "<i4"))
+        if not len(columns):
+            return found
+        found += map(columns.message, range(len(columns)))
+        queue_offset = pulled.next_queue_offset
+
+
+async def dead_letters(broker, count, *, topic="orders", queue_id=1, group="billing"):
+    """Make so many dead letters of a queue."""
+    wanted = group_pb.ConsumerGroup(consumer_group=group, consume_enabled=True, attempts_max=0)
+    await broker.groups.CreateConsumerGroup(group_pb.CreateConsumerGroupRequest(group=wanted))
+    await broker.create_topic(topic, queue_id + 1)
+    bodies = [b"%d" % number for number in range(count)]
+    await broker.store(topic, bodies, queue_id, properties={"own": "kept"})
+    for message in await messages_of(broker, topic, queue_id):
+        answer = await broker.retries.ReturnMessage(
+            retry_pb.ReturnMessageRequest(
+                consumer_group=group,
+                topic=topic,
+                queue_id=queue_id,
+                commit_log_offset=message.commit_log_offset,
+                cause="no",
+            )
+        )
+        assert answer.dead_letter
+
+
+def redrive_call(broker, queue_offsets, *, group="billing", queue_id=0, **fields):
+    return broker.retries.RedriveDeadLetters(
+        retry_pb.RedriveDeadLettersRequest(
+            consumer_group=group, queue_id=queue_id, queue_offsets=queue_offsets, **fields
+        )
+    )
+
+
+async def test_dead_letters_go_back_to_where_they_came_from_once(broker):
+    await dead_letters(broker, 300)
+    answer = await redrive_call(broker, [5, 7, 299, 7, 400])
+    assert (answer.redriven_count, answer.duplicate_count) == (3, 0)
+    assert [failure.queue_offset for failure in answer.failures] == [400]
+    answer = await redrive_call(broker, range(300))
+    assert (answer.redriven_count, answer.duplicate_count) == (297, 3)
+    again = await redrive_call(broker, range(300))
+    assert (again.redriven_count, again.duplicate_count) == (0, 300)
+    messages = (await messages_of(broker, "orders", 1))[300:]
+    assert sorted(int(message.body) for message in messages) == list(range(300))
+    assert {message.attempts for message in messages} == {0}
+    assert set(messages[0].properties) == {"UNIQ_KEY", "own", "REDRIVEN_FROM"}
+
+
+async def test_to_the_group_only(broker):
+    await dead_letters(broker, 3)
+    answer = await redrive_call(broker, [1], target=retry_pb.REDRIVE_TARGET_GROUP)
+    assert answer.redriven_count == 1
+    assert len(await messages_of(broker, "orders", 1)) == 3
+    (message,) = await messages_of(broker, "%RETRY%billing")
+    assert (message.body, message.attempts) == (b"1", 0)
+    assert message.properties["RETRY_TOPIC"] == "orders"
+    assert message.properties["ORIGIN_QUEUE_OFFSET"] == "1"
+    assert "DLQ_REASON" not in message.properties
+
+
+async def test_at_once_from_many_sides(broker):
+    await dead_letters(broker, 300)
+    answers = await asyncio.gather(*(redrive_call(broker, range(300)) for _ in range(8)))
+    assert sum(answer.redriven_count for answer in answers) == 300
+    assert len(await messages_of(broker, "orders", 1)) == 600
+
+
+@pytest.mark.parametrize("without_snapshot", [False, True])
+async def test_a_killed_broker_sends_nothing_back_twice(running, tmp_path, without_snapshot):
+    async with running() as broker:
+        await dead_letters(broker, 200)
+        await redrive_call(broker, range(0, 200, 2))
+        shutil.copytree(tmp_path / "store", tmp_path / "copy")
+    async with running():
+        pass  # The clean one has its snapshot.
+    store = tmp_path / ("copy" if without_snapshot else "store")
+    async with running(store_path=store) as broker:
+        answer = await redrive_call(broker, range(200))
+        assert (answer.redriven_count, answer.duplicate_count) == (100, 100)
+        assert len(await messages_of(broker, "orders", 1)) == 400
+
+
+async def test_a_topic_that_is_gone_keeps_its_dead_letters(broker, refused):
+    await dead_letters(broker, 2)
+    await broker.topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic="orders"))
+    answer = await redrive_call(broker, [0, 1])
+    assert (answer.redriven_count, len(answer.failures)) == (0, 2)
+    await broker.create_topic("orders", 1)
+    assert (await redrive_call(broker, [0, 1])).redriven_count == 2
+    assert len(await messages_of(broker, "orders", 0)) == 2
+    for fields, reason in (
+        ({"group": "others"}, "TOPIC_NOT_FOUND"),
+        ({"queue_id": 1}, "QUEUE_NOT_FOUND"),
+    ):
+        assert (await refused(redrive_call(broker, [0], **fields))).reason == reason
+    assert (await refused(redrive_call(broker, []))).reason == "FIELD_INVALID"
