@@ -180,24 +180,3 @@ def _due_ms(fields: RecordFields, delay_levels_ms: tuple[int, ...]) -> int:
     if level.isdecimal() and 1 <= int(level) <= len(delay_levels_ms):
         return fields.store_timestamp_ms + delay_levels_ms[int(level) - 1]
     return 0
-
-
-def _starts_with(
-    buffer: memoryview, starts: Int64s, ends: Int64s, prefix: str
-) -> NDArray[np.bool_]:
-    """Where a text begins with a prefix: bool[count].
-
-    Args:
-        buffer: Where the texts lie.
-        starts: Of each text.
-        ends: Of the record of each, which it does not reach beyond.
-        prefix: ASCII.
-    """
-    wanted = prefix.encode()
-    found: NDArray[np.bool_] = ends - starts >= len(wanted)
-    rows = np.flatnonzero(found)
-    if len(rows):
-        kind = f"V{len(wanted)}"
-        begins = FieldColumn(buffer, kind, starts[rows], stride=0).get()
-        found[rows] = begins == np.frombuffer(wanted, kind)
-    return found

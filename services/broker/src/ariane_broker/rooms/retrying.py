@@ -40,7 +40,7 @@ def retrying_room(
 ) -> RetryingRoom:
     """Failed messages, brought back later or kept as dead letters."""
     settings, clock = outside.settings, outside.clock
-    table = ReturnTable(now_ms=clock.now_ms)
+    table = ReturnTable(now_ms=clock.now_ms, delay_levels_ms=settings.delay_levels_ms)
     redriven = RedrivenTable()
     root = StoreFiles(settings.store_path).root
     for state_machine, name in (
