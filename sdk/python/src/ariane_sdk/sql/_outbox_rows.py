@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Row, Table, select, update
+from sqlalchemy import ColumnElement, Row, Table, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
@@ -120,6 +120,7 @@ class OutboxRows:
 
     def claim(self, session: Session, owner: str) -> Lease | None:
         """Take the lease of a partition that nobody has; None when there is none."""
+        self._end_if_frozen(session)
         now = self._now()
         free = session.execute(
             select(_LEASE.partition, _LEASE.lease_epoch, _LEASE.producer_id)
@@ -150,6 +151,7 @@ class OutboxRows:
         Raises:
             LeaseLost: It is gone.
         """
+        self._end_if_frozen(session)
         self._move_lease(session, lease, self._now() + self._lease)
 
     def release(self, session: Session, lease: Lease) -> None:
@@ -231,6 +233,12 @@ class OutboxRows:
         session.execute(
             update(OUTBOX).where(OUTBOX.c.row_id.in_(row_ids)).values(sent_at=self._now())
         )
+
+    def _end_if_frozen(self, session: Session) -> None:
+        """Let PostgreSQL end the transaction of a relay that stands still, with its row locks."""
+        if session.get_bind().dialect.name == "postgresql":
+            limit_ms = self._lease // _MILLISECOND
+            session.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = {limit_ms}"))
 
     def _move_lease(self, session: Session, lease: Lease, until: datetime) -> None:
         held = session.scalars(
