@@ -138,3 +138,27 @@ async def test_a_selector_that_fails_before_the_route_is_known_fails_its_message
         await right
 
     assert world.brokers["broker-a"].bodies == [b"right"]
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "body", [b"x"]])
+async def test_what_is_no_table_is_refused(world, wrong):
+    async with Producer(world.name_servers) as producer:
+        with pytest.raises(errors.IllegalArgument, match="is no table"):
+            await producer.send_columns("orders", wrong)
+        with pytest.raises(errors.IllegalArgument, match="columns"):
+            await producer.send_columns("orders", {"body": [b"x"]}, columns=["body"])
+
+
+@pytest.mark.parametrize("wrong", ["1", float("nan"), [1]])
+async def test_what_is_no_time_to_wait_is_refused(world, wrong):
+    message = Message("orders", b"x")
+    async with Producer(world.name_servers) as producer:
+        for call in (
+            producer.send(message, timeout_s=wrong),
+            producer.request(message, timeout_s=wrong),
+            producer.send_columns("orders", {"body": [b"x"]}, timeout_s=wrong),
+        ):
+            with pytest.raises(errors.IllegalArgument, match="timeout_s"):
+                await call
+
+    assert world.brokers["broker-a"].bodies == []

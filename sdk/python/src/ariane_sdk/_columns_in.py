@@ -17,7 +17,7 @@ from ariane_record.arrow_texts import lengths_of
 from ariane_record.errors import IllegalColumn
 from ariane_record.message_columns import MessageColumns
 from ariane_sdk._limits import RESERVED_PROPERTIES, checked_tag
-from ariane_sdk.errors import ColumnIllegal, FeatureNotAvailable, MessageIllegal
+from ariane_sdk.errors import ColumnIllegal, FeatureNotAvailable, IllegalArgument, MessageIllegal
 
 USUAL_NAMES: Final[Mapping[str, str]] = {
     "body": "body",
@@ -55,10 +55,16 @@ def table_parts(
         body_bytes_max: Bytes of one body.
 
     Raises:
+        IllegalArgument: It is no table, or these are no names of columns.
         ColumnIllegal: A column or row that cannot become messages.
         FeatureNotAvailable: Delivery times are not available yet.
     """
-    whole = table if isinstance(table, pa.Table) else pa.table(table)
+    if columns is not None and not isinstance(columns, Mapping):
+        raise IllegalArgument(f"columns {columns!r:.100}: a dict such as {{'body': 'payload'}}")
+    try:
+        whole = table if isinstance(table, pa.Table) else pa.table(table)
+    except (TypeError, ValueError) as error:
+        raise IllegalArgument(f"{type(table).__name__} is no table: {error}") from None
     names = _names(whole.schema, columns)
     batches = [batch for batch in whole.select(list(names.values())).to_batches() if len(batch)]
     if not batches:

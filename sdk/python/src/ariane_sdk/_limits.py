@@ -6,6 +6,7 @@ encoder; here is what the format could carry and the system does not want.
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from ariane_record import (
@@ -16,7 +17,13 @@ from ariane_record import (
 )
 from ariane_record.errors import RecordError
 from ariane_sdk._message import Message, SystemMessage
-from ariane_sdk.errors import ArianeError, MessageIllegal, MessageTooLarge, NameIllegal
+from ariane_sdk.errors import (
+    ArianeError,
+    IllegalArgument,
+    MessageIllegal,
+    MessageTooLarge,
+    NameIllegal,
+)
 
 BODY_BYTES_MAX: Final = 4 << 20
 """RocketMQ's limit, and the default of our brokers."""
@@ -108,6 +115,16 @@ def checked_tag(tag: str) -> str:
             f"tag {tag!r}: no '||', not '*', no spaces around it, no control characters"
         )
     return tag
+
+
+def check_timeout(timeout_s: object) -> None:
+    """Refuse a time to wait that is none.
+
+    Raises:
+        IllegalArgument: It is no number.
+    """
+    if not isinstance(timeout_s, int | float) or math.isnan(timeout_s):
+        raise IllegalArgument(f"timeout_s {timeout_s!r:.100}: a number of seconds is expected")
 
 
 def check_body_size(size_bytes: int, limit_bytes: int) -> None:

@@ -15,7 +15,7 @@ from ariane_sdk._clock import Clock, SystemClock, new_random
 from ariane_sdk._fork import ForkGuard
 from ariane_sdk._intake import Intake
 from ariane_sdk._latency import BrokerLatencies, UnavailabilityTable
-from ariane_sdk._limits import checked_group
+from ariane_sdk._limits import check_timeout, checked_group
 from ariane_sdk._message import Message, MessageQueue, ReceivedMessage, SendResult
 from ariane_sdk._name_servers import parse_addresses
 from ariane_sdk._own_address import own_ip
@@ -374,6 +374,8 @@ class Producer(TransactionalSends):
         if not self._accepting:
             self._refuse()
 
+        check_timeout(timeout_s)
+
         async def send(request: Message, left_s: float) -> SendResult:
             return await self._send_within(left_s, request, None, None)
 
@@ -436,6 +438,8 @@ class Producer(TransactionalSends):
         """
         if not self._accepting:
             self._refuse()
+        if timeout_s is not None:
+            check_timeout(timeout_s)
         if self._columns_intake is None:
             # Arrow is an extra, and takes its time to import.
             from ariane_sdk._columns_intake import ColumnsIntake  # noqa: PLC0415 - see above.
@@ -494,6 +498,7 @@ class Producer(TransactionalSends):
         message_queue: MessageQueue | None,
         selector: QueueSelector | None,
     ) -> SendResult:
+        check_timeout(timeout_s)
         future: asyncio.Future[SendResult] | None = None
         try:
             async with asyncio.timeout(timeout_s):
