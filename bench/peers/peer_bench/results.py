@@ -126,9 +126,19 @@ def keep_rows(rows: Iterable[Row], path: Path = ROWS_PATH) -> list[Row]:
 
 
 def keep_runs(runs: Mapping[str, Mapping[str, Any]], path: Path = RUNS_PATH) -> None:
-    """Keep what rows were made from, by peer; a peer that was run again takes its place."""
+    """Keep what rows were made from, by peer; what was run again takes its place.
+
+    Legs of works that were not run again stay, as their rows do; so does everything of a peer that
+    was skipped this time.
+    """
     kept: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    kept.update(runs)
+    for key, run in runs.items():
+        before = kept.get(key, {})
+        if "skipped" in run and "legs" in before:
+            continue
+        works = {leg["work"] for leg in run.get("legs", [])}
+        legs = [leg for leg in before.get("legs", []) if leg["work"] not in works]
+        kept[key] = {**run, "legs": [*legs, *run["legs"]]} if "legs" in run else dict(run)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(kept, indent=1) + "\n")
 

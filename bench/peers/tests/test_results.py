@@ -49,11 +49,16 @@ def test_a_file_of_another_shape_is_refused(tmp_path):
         read_rows(path)
 
 
-def test_runs_are_kept_by_peer(tmp_path):
+def test_runs_are_kept_by_peer_and_work(tmp_path):
     path = tmp_path / "runs.json"
-    keep_runs({"a": {"skipped": "no word"}, "b": {"legs": []}}, path)
-    keep_runs({"a": {"legs": [1]}}, path)
-    assert json.loads(path.read_text()) == {"a": {"legs": [1]}, "b": {"legs": []}}
+    old, new = {"work": "w", "pair": 1}, {"work": "w", "pair": 2}
+    other = {"work": "x", "pair": 1}
+    keep_runs({"a": {"skipped": "no word"}, "b": {"legs": [old, other]}}, path)
+    keep_runs({"a": {"legs": [old]}, "b": {"legs": [new]}}, path)
+    kept = {"a": {"legs": [old]}, "b": {"legs": [other, new]}}
+    assert json.loads(path.read_text()) == kept
+    keep_runs({"b": {"skipped": "no time"}}, path)
+    assert json.loads(path.read_text()) == kept
 
 
 def test_tables_show_targets_where_there_are_any():
