@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
 from ariane_admin.errors import CommandFailed
 from ariane_admin.exits import ExitStatus
 from ariane_sdk import Message, ReceivedMessage
 
-_FIELDS = frozenset({"body", "tag", "keys", "message_group", "properties"})
+_FIELDS = frozenset({"body", "tag", "keys", "message_group", "properties", "deliver_at"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +24,22 @@ class MessageDefaults:
     keys: tuple[str, ...] = ()
     message_group: str = ""
     properties: Mapping[str, str] = field(default_factory=dict)
+    deliver_at: datetime | None = None
+    delay: timedelta | None = None
+    delay_level: int = 0
 
     def from_text(self, line: bytes) -> Message:
         """Return the message whose body is `line`."""
         return Message(
-            self.topic, line, self.tag, self.keys, self.message_group, dict(self.properties)
+            self.topic,
+            line,
+            self.tag,
+            self.keys,
+            self.message_group,
+            dict(self.properties),
+            deliver_at=self.deliver_at,
+            delay=self.delay,
+            delay_level=self.delay_level,
         )
 
     def from_json(self, line: bytes, number: int) -> Message:
@@ -44,6 +56,7 @@ class MessageDefaults:
             if unknown or not isinstance(given.get("body"), str):
                 wrong = f"unknown field {min(unknown)!r}" if unknown else "no text named 'body'"
                 raise _no_message(number, wrong)
+            own_time = _own_time(given)
             return Message(
                 self.topic,
                 given["body"].encode(),
@@ -51,9 +64,26 @@ class MessageDefaults:
                 tuple(given.get("keys", self.keys)),
                 given.get("message_group", self.message_group),
                 {**self.properties, **given.get("properties", {})},
+                deliver_at=own_time or self.deliver_at,
+                delay=None if own_time else self.delay,
+                delay_level=0 if own_time else self.delay_level,
             )
         except (ValueError, TypeError) as error:
             raise _no_message(number, str(error)) from error
+
+
+def _own_time(given: Mapping[str, Any]) -> datetime | None:
+    """When a line wants to be delivered.
+
+    Raises:
+        ValueError: It says no time with a zone.
+    """
+    if "deliver_at" not in given:
+        return None
+    moment = datetime.fromisoformat(given["deliver_at"])
+    if moment.tzinfo is None:
+        raise ValueError("its deliver_at has no zone: say 2026-01-31T10:00:00Z")
+    return moment
 
 
 def as_row(message: ReceivedMessage) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""``ariane message``: finding single messages."""
+"""``ariane message``: finding single messages, and taking back what waits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from ariane_admin.output import Output, output_option
 from ariane_admin.start_position import MomentType
 from ariane_admin.stored_messages import BodyForm, message_row, shortened
 from ariane_admin.times import timestamp_of
-from ariane_sdk import LiveBroker
+from ariane_record.recall_handle import decode_recall_handle
+from ariane_sdk import LiveBroker, Producer
 from ariane_sdk.errors import CallError, TopicNotFound
 
 _COUNT_MAX = 64
@@ -34,7 +35,7 @@ _ABSENT = frozenset({"MESSAGE_NOT_FOUND", "FIELD_INVALID"})
 
 @click.group()
 def message() -> None:
-    """Find single messages."""
+    """Find single messages, and take back what is to be delivered later."""
 
 
 @message.command("show")
@@ -153,6 +154,35 @@ def query(
     output.rows(
         ["store_time", "broker", "queue_id", "queue_offset", "tag", "keys", "message_id", "body"],
         rows if output.for_programs else map(shortened, rows),
+    )
+
+
+@message.command("recall")
+@click.argument("handle")
+@name_servers_option
+@output_option
+def recall(*, handle: str, name_servers: str, output: Output) -> None:
+    """Take back the message of HANDLE before it is delivered.
+
+    The handle is in the result of its send; ariane produce --handles writes it down. Messages of a
+    delay level have none. Doing so again changes nothing.
+
+    \b
+    Examples:
+      ariane message recall djEgb3JkZXJzIGJyb2tlci1hIDE3OTYxMDk2MDAwMDAgMEExQjJD
+      xargs -n 1 ariane message recall < handles.txt
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+
+    async def ask() -> bool:
+        async with Producer(name_servers) as producer:
+            return await producer.recall(handle)
+
+    if not run_async(ask()):
+        raise CommandFailed("it was delivered before", ExitStatus.REFUSED)
+    named = decode_recall_handle(handle)
+    output.done(
+        f"Message {named.unique_id} of {named.topic} will not be delivered.",
+        {"topic": named.topic, "unique_id": named.unique_id, "broker": named.broker_name},
     )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import aclosing
-from typing import BinaryIO
+from datetime import datetime, timedelta
+from typing import BinaryIO, TextIO
 
 import click
 
@@ -15,6 +16,8 @@ from ariane_admin.line_input import iter_lines
 from ariane_admin.message_lines import MessageDefaults
 from ariane_admin.output import Output, output_option
 from ariane_admin.progress import progress
+from ariane_admin.start_position import MomentType
+from ariane_admin.waits import WaitType
 from ariane_sdk import Message, Producer, SendResult
 from ariane_sdk.errors import ArianeError, BatchSendError
 
@@ -38,7 +41,20 @@ from ariane_sdk.errors import ArianeError, BatchSendError
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="What a line is: the body, or an object with body, tag, keys, message_group, properties.",
+    help="What a line is: the body, or an object with body, tag, keys, message_group, properties,"
+    " deliver_at.",
+)
+@click.option("--delay", type=WaitType(), help="Deliver so long after sending, such as 90s, 1h30m.")
+@click.option("--at", "deliver_at", type=MomentType(), help="Deliver at this time.")
+@click.option(
+    "--delay-level",
+    type=click.IntRange(min=1),
+    help="Deliver after the wait of this delay level of the broker's table.",
+)
+@click.option(
+    "--handles",
+    type=click.File("w"),
+    help="Write to this file what recalls each message of a time or delay, a line each.",
 )
 @name_servers_option
 @output_option
@@ -51,26 +67,45 @@ def produce(
     message_group: str,
     properties: tuple[str, ...],
     input_format: str,
+    delay: timedelta | None,
+    deliver_at: datetime | None,
+    delay_level: int | None,
+    handles: TextIO | None,
     name_servers: str,
     output: Output,
 ) -> None:
     """Send each line of SOURCE (standard input by default) to TOPIC.
 
-    Lines are sent as they come, and in one message group they stay in order.
+    Lines are sent as they come, and in one message group they stay in order. They are delivered at
+    once, or later: ariane message recall takes back what waits for its time.
 
     \b
     Examples:
       echo 'first order' | ariane produce orders --tag created --key o-1
       ariane produce orders events.jsonl --input json
+      echo 'pay by now' | ariane produce reminders --delay 90s --handles handles.txt
+      echo 'happy birthday' | ariane produce reminders --at 2026-12-01T08:00:00+01:00
+      echo 'try again' | ariane produce reminders --delay-level 3
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-    defaults = MessageDefaults(topic, tag, keys, message_group, _pairs(properties))
+    if sum(given is not None for given in (delay, deliver_at, delay_level)) > 1:
+        raise click.UsageError("say one of --delay, --at and --delay-level")
+    defaults = MessageDefaults(
+        topic,
+        tag,
+        keys,
+        message_group,
+        _pairs(properties),
+        deliver_at=deliver_at,
+        delay=delay,
+        delay_level=delay_level or 0,
+    )
     make: Callable[[bytes, int], Message] = (
         defaults.from_json
         if input_format == "json"
         else lambda line, _number: defaults.from_text(line)
     )
     with progress() as show:
-        sent = run_async(_send_lines(name_servers, source.fileno(), make, show))
+        sent = run_async(_send_lines(name_servers, source.fileno(), make, show, handles))
     output.done(
         f"Sent {sent:,} {'message' if sent == 1 else 'messages'} to {topic}.",
         {"topic": topic, "sent": sent},
@@ -82,17 +117,27 @@ async def _send_lines(
     file_descriptor: int,
     make: Callable[[bytes, int], Message],
     show: Callable[[str], None],
+    handles: TextIO | None,
 ) -> int:
     sent = 0
     async with Producer(name_servers) as producer, aclosing(iter_lines(file_descriptor)) as chunks:
         async for lines in chunks:
             messages = [make(line, sent + number) for number, line in enumerate(lines, start=1)]
             try:
-                sent += len(await producer.send_batch(messages))
+                results = await producer.send_batch(messages)
+                sent += len(results)
+                _write_handles(results, handles)
                 show(f"{sent:,} messages sent")
             except BatchSendError as error:
+                stored = (one for one in error.outcomes if isinstance(one, SendResult))
+                _write_handles(stored, handles)
                 raise _stopped(error, sent) from error
     return sent
+
+
+def _write_handles(results: Iterable[SendResult], handles: TextIO | None) -> None:
+    if handles is not None:
+        handles.writelines(f"{one.recall_handle}\n" for one in results if one.recall_handle)
 
 
 def _stopped(error: BatchSendError, sent: int) -> CommandFailed:
