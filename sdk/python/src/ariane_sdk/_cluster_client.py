@@ -24,6 +24,7 @@ from ariane_sdk._stateless_client import StatelessClient
 from ariane_sdk._timestamps import moment_from
 from ariane_sdk.errors import (
     CallError,
+    IllegalArgument,
     RouteNotFound,
     ServiceUnavailable,
     TopicExists,
@@ -355,12 +356,15 @@ class ClusterClient(StatelessClient):
             The copied offsets.
 
         Raises:
+            IllegalArgument: A name is none, or both are the same.
             RouteNotFound: No live broker carries the topic.
             GroupNotFound: No broker of the topic knows the group.
             CallError: A broker refused; others may have done it.
         """
+        if checked_group(group) == checked_group(target_group):
+            raise IllegalArgument(f"group {group!r} has its own offsets already")
         resets = await self._resets(topic)
-        return await resets.clone(checked_group(group), checked_group(target_group))
+        return await resets.clone(group, target_group)
 
     async def subscription_conflicts(self, group: str = "") -> list[SubscriptionConflict]:
         """Members that do not want the same: those let in now, and those refused in the last hour.
