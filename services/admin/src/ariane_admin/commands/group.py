@@ -25,6 +25,7 @@ from ariane_admin.cluster_doors import (
     ask_each,
     broker_peer,
 )
+from ariane_admin.commands.group_retry import retry
 from ariane_admin.confirmation import confirm, yes_option
 from ariane_admin.connection import name_servers_option, run_async
 from ariane_admin.output import Output, Row, output_option
@@ -39,6 +40,9 @@ _OFFSET_COLUMNS = ("broker", "queue_id", "consumer_offset")
 @click.group()
 def group() -> None:
     """Look at consumer groups, and move them."""
+
+
+group.add_command(retry)
 
 
 @group.command("list")
