@@ -156,7 +156,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         row.unit,
         f"{row.theirs:,.0f}",
         f"{row.ratio:.3g}",
-        f"{row.ratio_min:.3g}-{row.ratio_max:.3g}",
+        f"{row.ratio_min:.2g}-{row.ratio_max:.2g}",
         _ratio(row.floor),
         _ratio(row.goal),
         str(row.lost),
