@@ -4,6 +4,7 @@ import asyncio
 import uuid
 from datetime import UTC, datetime, timedelta
 
+import pyarrow as pa
 import pytest
 
 from ariane_record.recall_handle import RecallHandle, decode_recall_handle
@@ -74,6 +75,38 @@ async def test_each_way_to_say_it(producer, topic, arrived):
     assert [bool(result.recall_handle) for result in results] == [False, True, True, False, True]
     late = found[2].store_timestamp_ms - begin.timestamp() * 1000 - 200
     assert 0 <= late < 1000
+
+
+@pytest.mark.parametrize("unit", ["s", "us", "ns"])
+async def test_rows_of_a_table_come_each_at_its_time(cluster, topic, arrived, unit):
+    begin = now().replace(microsecond=1)
+    due = [begin + timedelta(seconds=number % 3) for number in range(300)]
+    times = [None if number % 4 == 0 else due[number] for number in range(300)]
+    kind = pa.timestamp(unit, "Europe/Paris")
+    table = pa.table(
+        {
+            "body": [b"%d" % number for number in range(300)],
+            "when": pa.array(times, pa.timestamp("us", "UTC")).cast(kind, safe=False),
+            "group": pa.array(["g" if moment is None else None for moment in times]),
+        }
+    )
+    names = {"body": "body", "delivery_time": "when", "message_group": "group"}
+    settings = ProducerSettings(batch_bytes_max=4000)
+    async with Producer(cluster.name_servers, settings=settings) as producer:
+        places = await producer.send_columns(topic, table, columns=names)
+    at_once = await arrived(75)
+    assert {message.body for message in at_once} >= {b"%d" % n for n in range(0, 300, 4)}
+    found = await arrived(300)
+    assert sorted(int(message.body) for message in found) == list(range(300))
+    ids = {message.unique_id: message.body for message in found}
+    assert [ids[unique_id] for unique_id in places["messageId"].to_pylist()] == table[
+        "body"
+    ].to_pylist()
+    for message in found:
+        moment = times[int(message.body)]
+        if moment is not None:
+            said = moment.replace(microsecond=0) if unit == "s" else moment
+            assert message.store_timestamp_ms >= said.timestamp() * 1000
 
 
 async def test_batches_of_all_kinds_at_once(producer, topic, arrived):

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from ariane.broker.v1.send_service_pb2 import AppendResult
 from ariane_record import RecordBlock
+from ariane_sdk._delay import AT_ONCE, AT_TIMES
 from ariane_sdk._message import MessageQueue
-from ariane_sdk._send_batch import COLUMN_BYTES, KEY_HASH_BYTES, SendBatch
+from ariane_sdk._send_batch import COLUMN_BYTES, DELIVERY_TIME_BYTES, KEY_HASH_BYTES, SendBatch
 
 
 class ColumnBatch(SendBatch):
@@ -22,7 +23,7 @@ class ColumnBatch(SendBatch):
         first_queue_offset: Index of its first message in its queue, once it is stored.
     """
 
-    __slots__ = ("_block_bytes", "first_queue_offset", "rows", "unique_ids")
+    __slots__ = ("_block_bytes", "_times_ms", "first_queue_offset", "rows", "unique_ids")
 
     def __init__(
         self,
@@ -33,6 +34,7 @@ class ColumnBatch(SendBatch):
         unique_ids: NDArray[np.uint8],
         choose_other: Callable[[Callable[[str], bool]], MessageQueue] | None,
         sequenced: bool,
+        delivery_times_ms: NDArray[np.int64] | None = None,
     ) -> None:
         """Be ready to travel.
 
@@ -43,11 +45,20 @@ class ColumnBatch(SendBatch):
             unique_ids: See the class.
             choose_other: As ``SendBatch``.
             sequenced: As ``SendBatch``; the block has room for the sequence.
+            delivery_times_ms: When each message is to be delivered; ``None``: at once.
         """
-        super().__init__(queue, choose_other=choose_other, body_bytes_max=0, sequenced=sequenced)
+        super().__init__(
+            queue,
+            choose_other=choose_other,
+            body_bytes_max=0,
+            sequenced=sequenced,
+            delay_kind=AT_ONCE if delivery_times_ms is None else AT_TIMES,
+        )
         self._block = block
         self._block_bytes = block.size_bytes
         self._key_bytes = KEY_HASH_BYTES * (len(block.key_hashes) - block.count)
+        self._times_ms = np.zeros(0, np.int64) if delivery_times_ms is None else delivery_times_ms
+        self._key_bytes += DELIVERY_TIME_BYTES * len(self._times_ms)
         self.rows = rows
         self.unique_ids = unique_ids
         self.first_queue_offset = -1
@@ -71,6 +82,10 @@ class ColumnBatch(SendBatch):
     def stored(self) -> bool:
         """Whether it was stored, as promised."""
         return self.first_queue_offset >= 0
+
+    def _times_on_wire(self) -> bytes:
+        """When each message is to be delivered."""
+        return self._times_ms.astype("<i8", copy=False).tobytes()
 
     def settle(self, result: AppendResult, broker_address: str) -> None:
         """Remember where it was stored, and tell who waits.

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from ariane_record.arrow_texts import lengths_of
 from ariane_record.errors import IllegalColumn
@@ -30,6 +31,8 @@ USUAL_NAMES: Final[Mapping[str, str]] = {
 }
 """Parts of a message, and the names of their columns where nothing else is said."""
 
+_UNITS_OF_MS: Final = {"ms": 1, "us": 1000, "ns": 1_000_000}
+
 
 class TablePart(NamedTuple):
     """Rows of a table that lie together in memory, checked.
@@ -37,14 +40,21 @@ class TablePart(NamedTuple):
     Attributes:
         first_row: Number of the first of them in the table.
         messages: The rows as messages.
+        delivery_times_ms: When each is to be delivered, milliseconds since the epoch, int64; 0 for
+            at once. Nothing when all are.
     """
 
     first_row: int
     messages: MessageColumns
+    delivery_times_ms: NDArray[np.int64] | None = None
 
 
 def table_parts(
-    table: Any, columns: Mapping[str, str] | None, *, body_bytes_max: int
+    table: Any,
+    columns: Mapping[str, str] | None,
+    *,
+    body_bytes_max: int,
+    with_delivery_times: bool = False,
 ) -> list[TablePart]:
     """A table as columns of messages; bodies are not copied.
 
@@ -53,11 +63,12 @@ def table_parts(
         columns: Names of columns by what they are of a message: only these are taken. ``None``:
             the usual names, and no others may be there.
         body_bytes_max: Bytes of one body.
+        with_delivery_times: Whether rows may be for later.
 
     Raises:
         IllegalArgument: It is no table, or these are no names of columns.
         ColumnIllegal: A column or row that cannot become messages.
-        FeatureNotAvailable: Delivery times are not available yet.
+        FeatureNotAvailable: Rows are for later, and may not be.
     """
     if columns is not None and not isinstance(columns, Mapping):
         raise IllegalArgument(f"columns {columns!r:.100}: a dict such as {{'body': 'payload'}}")
@@ -66,6 +77,10 @@ def table_parts(
     except (TypeError, ValueError) as error:
         raise IllegalArgument(f"{type(table).__name__} is no table: {error}") from None
     names = _names(whole.schema, columns)
+    if "delivery_time" in names and not with_delivery_times:
+        raise FeatureNotAvailable(
+            f"column {names['delivery_time']!r}: these messages cannot be delayed"
+        )
     batches = [batch for batch in whole.select(list(names.values())).to_batches() if len(batch)]
     if not batches:
         # Nothing to send, and nevertheless wrong columns are to be told.
@@ -75,14 +90,22 @@ def table_parts(
     for batch in batches:
         try:
             messages = MessageColumns.of(
-                **{part: batch.column(name) for part, name in names.items()}
+                **{
+                    part: batch.column(name)
+                    for part, name in names.items()
+                    if part != "delivery_time"
+                }
             )
+            times_ms = None
+            if "delivery_time" in names:
+                times_ms = _delivery_times_ms(batch.column(names["delivery_time"]))
+                _check_undelayed_groups(messages, times_ms)
             _check_bodies(messages, body_bytes_max)
             _check_tags(messages)
             _check_property_names(messages)
         except IllegalColumn as error:
             raise _refusal(error, names, row) from error
-        parts.append(TablePart(row, messages))
+        parts.append(TablePart(row, messages, times_ms))
         row += len(batch)
     return parts
 
@@ -114,11 +137,39 @@ def _names(schema: pa.Schema, columns: Mapping[str, str] | None) -> dict[str, st
     for name in names.values():
         if name in repeated:
             raise ColumnIllegal(name, "is there twice")
-    if "delivery_time" in names:
-        raise FeatureNotAvailable(
-            f"column {names['delivery_time']!r}: delayed messages are not available yet"
-        )
     return names
+
+
+def _delivery_times_ms(array: Any) -> NDArray[np.int64]:
+    """Times in milliseconds since the epoch, rounded up: nothing is delivered early; 0 for null."""
+    kind = array.type
+    if not pa.types.is_timestamp(kind) or kind.tz is None:
+        raise IllegalColumn("delivery_time", f"{kind}; a timestamp with a time zone is expected")
+    if kind.unit not in _UNITS_OF_MS:
+        try:
+            array = array.cast(pa.timestamp("ms", kind.tz))
+        except pa.ArrowInvalid as error:
+            raise IllegalColumn("delivery_time", str(error)) from None
+    numbers = array.cast(pa.int64()).fill_null(0).to_numpy()
+    given = array.is_valid().to_numpy(zero_copy_only=False)
+    if (numbers < 0).any():
+        raise IllegalColumn("delivery_time", "before 1970", int(np.argmax(numbers < 0)))
+    times_ms: NDArray[np.int64] = -(-numbers // _UNITS_OF_MS.get(kind.unit, 1))
+    # A time that has passed is as good as any other that has; 0 says that there is none.
+    times_ms[given & (times_ms == 0)] = 1
+    return times_ms
+
+
+def _check_undelayed_groups(messages: MessageColumns, times_ms: NDArray[np.int64]) -> None:
+    if messages.message_group is None:
+        return
+    wrong = (lengths_of(messages.message_group) > 0) & (times_ms > 0)
+    if wrong.any():
+        raise IllegalColumn(
+            "delivery_time",
+            "a message of a message group stays in order: it cannot be delayed",
+            int(np.argmax(wrong)),
+        )
 
 
 def _check_bodies(messages: MessageColumns, body_bytes_max: int) -> None:

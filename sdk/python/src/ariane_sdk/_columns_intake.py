@@ -18,7 +18,7 @@ from ariane_sdk._column_batch import ColumnBatch
 from ariane_sdk._column_outcomes import ColumnOutcomes
 from ariane_sdk._columns_in import TablePart, table_parts
 from ariane_sdk._message import MessageQueue
-from ariane_sdk._send_batch import COLUMN_BYTES, KEY_HASH_BYTES
+from ariane_sdk._send_batch import COLUMN_BYTES, DELIVERY_TIME_BYTES, KEY_HASH_BYTES
 from ariane_sdk._send_buffer import SendBuffer
 from ariane_sdk._sending import Sending
 from ariane_sdk._settings import ProducerSettings
@@ -44,16 +44,23 @@ class ColumnShare(NamedTuple):
         queue: Their queue, or nothing when any will do.
         messages: The rows.
         rows: Their numbers in the table: int64.
+        delivery_times_ms: When each is to be delivered; nothing for at once.
     """
 
     queue: MessageQueue | None
     messages: MessageColumns
     rows: NDArray[np.int64]
+    delivery_times_ms: NDArray[np.int64] | None = None
 
     def slice(self, start: int, stop: int) -> Self:
         """Some neighbours."""
         messages = self.messages.slice(start, stop)
-        return self._replace(messages=messages, rows=self.rows[start:stop])
+        times_ms = self.delivery_times_ms
+        return self._replace(
+            messages=messages,
+            rows=self.rows[start:stop],
+            delivery_times_ms=None if times_ms is None else times_ms[start:stop],
+        )
 
 
 class ColumnsIntake:
@@ -107,14 +114,19 @@ class ColumnsIntake:
         deadline_s = float("inf")
         if timeout_s is not None:
             deadline_s = self._clock.monotonic_s() + timeout_s
-        parts = table_parts(table, columns, body_bytes_max=self._settings.body_bytes_max)
+        parts = table_parts(
+            table,
+            columns,
+            body_bytes_max=self._settings.body_bytes_max,
+            with_delivery_times=True,
+        )
         outcomes = ColumnOutcomes(parts[-1].first_row + len(parts[-1].messages))
         grouped = any(part.messages.message_group is not None for part in parts)
         lane = await learn_lane(grouped)
         batches: list[ColumnBatch] = []
         for part in parts:
             for share in self._shares(lane, part):
-                for start, stop in self._cuts(lane.topic, share.messages):
+                for start, stop in self._cuts(lane.topic, share):
                     await self._yield_for_room()
                     piece = share.slice(start, stop)
                     try:
@@ -130,6 +142,14 @@ class ColumnsIntake:
         """Divide rows among queues, order kept within each."""
         messages = part.messages
         rows = np.arange(part.first_row, part.first_row + len(messages))
+        times_ms = part.delivery_times_ms
+        if times_ms is not None:
+            # A batch is delivered at once, or all of it later.
+            later = np.flatnonzero(times_ms)
+            if len(later):
+                yield ColumnShare(None, messages.take(later), rows[later], times_ms[later])
+            at_once = np.flatnonzero(times_ms == 0)
+            messages, rows = messages.take(at_once), rows[at_once]
         if messages.message_group is None:
             yield ColumnShare(None, messages, rows)
             return
@@ -149,11 +169,14 @@ class ColumnsIntake:
                     window.rows[chosen],
                 )
 
-    def _cuts(self, topic: str, messages: MessageColumns) -> Iterator[tuple[int, int]]:
+    def _cuts(self, topic: str, share: ColumnShare) -> Iterator[tuple[int, int]]:
         """Where one batch ends and the next one begins."""
+        messages = share.messages
         sizes = record_sizes(topic, messages, unique_id_bytes=UNIQUE_ID_DIGITS_MAX) + COLUMN_BYTES
         if messages.keys is not None:
             sizes += KEY_HASH_BYTES * messages.keys.counts
+        if share.delivery_times_ms is not None:
+            sizes += DELIVERY_TIME_BYTES
         return _windows(sizes, self._settings.batch_bytes_max, ROWS_AT_ONCE_MAX)
 
     def _send(self, lane: TopicLane, share: ColumnShare, deadline_s: float) -> ColumnBatch:
@@ -186,6 +209,7 @@ class ColumnsIntake:
             unique_ids=digits,
             choose_other=None if pinned else lane.next_queue,
             sequenced=self._settings.idempotent,
+            delivery_times_ms=share.delivery_times_ms,
         )
         if pinned:
             # What comes later for this queue must not slip into a batch that is ahead of this one.

@@ -413,10 +413,11 @@ class Producer(TransactionalSends):
 
         The columns are ``body`` (binary or string), and optionally ``tag`` (string or dictionary),
         ``keys`` (list of strings, or string for one key), ``messageGroup`` (string),
-        ``properties`` (map of strings) and ``flag`` (integer). A null is none, but a body must be
-        there. The whole table is checked before anything is sent. Rows of one message group keep
-        their order; there is no atomicity across rows. Bodies are sent as they are, compressed by
-        nobody. Cancelling does not take back what is on its way.
+        ``properties`` (map of strings), ``flag`` (integer) and ``deliveryTimestamp`` (timestamp
+        with a time zone; such rows are delivered then, and have no message group). A null is none,
+        but a body must be there. The whole table is checked before anything is sent. Rows of one
+        message group keep their order; there is no atomicity across rows. Bodies are sent as they
+        are, compressed by nobody. Cancelling does not take back what is on its way.
 
         Args:
             topic: The topic of all rows.
@@ -428,7 +429,8 @@ class Producer(TransactionalSends):
 
         Returns:
             A row for each of the table's, in their order: ``brokerName``, ``queueId``,
-            ``queueOffset`` and ``messageId``, the unique id.
+            ``queueOffset`` and ``messageId``, the unique id. For a row that is delivered later the
+            offset is that of the place where it waits.
 
         Raises:
             ColumnIllegal: A column or row that cannot become messages; nothing was sent.

@@ -243,9 +243,13 @@ class SendBatch:
             wire.record_crc32s = block.record_crcs.astype("<u4", copy=False).tobytes()
         if self._delay_kind > AT_ONCE:
             wire.delay_level = self._delay_kind
-        elif self._delivery_times_ms:
-            wire.delivery_times_ms = np.array(self._delivery_times_ms, "<i8").tobytes()
+        elif self._delay_kind == AT_TIMES:
+            wire.delivery_times_ms = self._times_on_wire()
         wire.records = bytes(block.records)
+
+    def _times_on_wire(self) -> bytes:
+        """When each message is to be delivered."""
+        return np.array(self._delivery_times_ms, "<i8").tobytes()
 
     def _sealed(self) -> RecordBlock:
         """The records, which say the sequence of this travel."""
