@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from random import Random
-from time import monotonic
 from typing import Final, NamedTuple
 
 from ariane.broker.v1.group_service_pb2 import GetConsumerGroupRequest
@@ -17,6 +16,7 @@ from ariane.broker.v1.retry_service_pb2 import (
     ReturnMessageRequest,
 )
 from ariane_sdk._broker_calls import answer_of, peer_name, read_address
+from ariane_sdk._clock import Clock
 from ariane_sdk._connections import Connections
 from ariane_sdk._failed_messages import FailedMessages
 from ariane_sdk._log import logger
@@ -55,6 +55,7 @@ class MessageReturns:
         group: str,
         broker_of: Callable[[MessageQueue], BrokerRoute],
         settings: ConsumerSettings,
+        clock: Clock,
         random: Random,
     ) -> None:
         """Send nothing yet.
@@ -64,12 +65,14 @@ class MessageReturns:
             group: The consumer group.
             broker_of: The broker of a queue.
             settings: How the consumer behaves.
+            clock: Paces repeats.
             random: Names returns.
         """
         self._connections = connections
         self._group = group
         self._broker_of = broker_of
         self._settings = settings
+        self._clock = clock
         self._random = random
         self._calls = asyncio.Semaphore(CALLS_MAX)
         self._attempts_max: dict[str, _KnownCount] = {}
@@ -128,7 +131,7 @@ class MessageReturns:
         if self._settings.attempts_max:
             return self._settings.attempts_max
         known = self._attempts_max.get(queue.broker_name)
-        if known is not None and known.until_s > monotonic():
+        if known is not None and known.until_s > self._clock.monotonic_s():
             return known.attempts_max
         try:
             broker = self._broker_of(queue)
@@ -141,7 +144,9 @@ class MessageReturns:
         except ArianeError as error:
             logger.info("nobody tells how often group %s tries again: %s", self._group, error)
             return None
-        self._attempts_max[queue.broker_name] = _KnownCount(count, monotonic() + GROUP_LIFE_S)
+        self._attempts_max[queue.broker_name] = _KnownCount(
+            count, self._clock.monotonic_s() + GROUP_LIFE_S
+        )
         return count
 
     async def _send_one(self, request: ReturnMessageRequest, queue: MessageQueue) -> bool:
@@ -155,7 +160,7 @@ class MessageReturns:
                     await answer_of(call, peer_name(broker))
                 except CallError as error:
                     if error.retriable and tries < TRIES:
-                        await asyncio.sleep(self._settings.redelivery_delay_s_min * tries)
+                        await self._clock.sleep(self._settings.redelivery_delay_s_min * tries)
                         continue
                     _log_failure(queue, request, error)
                     return False

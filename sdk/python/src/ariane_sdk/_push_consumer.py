@@ -170,6 +170,7 @@ class PushConsumer:
             group=self.group,
             broker_of=self._broker_of,
             settings=settings,
+            clock=self._plan.clock,
             random=self._plan.random,
         )
 
