@@ -1,4 +1,5 @@
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -38,3 +39,14 @@ def test_room_that_is_there_again_is_told(way):
     else:
         store.prepare_next_segment()
     assert store.append_refusal == ""
+
+
+@pytest.mark.parametrize(
+    ("needed", "keep_from"), [([], 500), ([None], 500), ([None, 30, 80], 30), ([900], 500)]
+)
+def test_retention_keeps_what_is_needed_and_what_comes_while_it_chooses(needed, keep_from):
+    store = OwnedStore(lambda _host: SimpleNamespace(max_offset=500))
+    store.open(("127.0.0.1", 1))
+    for offset in needed:
+        store.keep_needed(lambda offset=offset: offset)
+    assert store.needed_from == keep_from

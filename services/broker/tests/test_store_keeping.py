@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
@@ -14,7 +15,7 @@ import ariane_broker
 from ariane_broker.store_keeping import FILING_STEP_KEYS, StoreKeeping
 from ariane_servicekit import SystemClock
 from ariane_storage.errors import StoreFull, StorePoisoned
-from ariane_storage.retention import RetentionReport
+from ariane_storage.retention import RetentionPlan, RetentionReport
 from ariane_storage.scan import Damage, DamageReason
 
 
@@ -24,7 +25,10 @@ class ScriptedStore:
     def __init__(self):
         self.turns = {"flush": 0, "prepare": 0, "file": 0}
         self.waiting_keys = 0
-        self.file_error = None
+        self.file_error = self.finish_error = None
+        self.needed_from = 77
+        self.disk_used_ratio = 0.1
+        self.retention = []
         self.error = None
         self.append_refusal = ""
         self.prepare_error = None
@@ -48,10 +52,20 @@ class ScriptedStore:
         if self.prepare_error is not None:
             raise self.prepare_error
 
-    def apply_retention(self):
+    def plan_retention(self, keep_from):
+        self.retention.append(("plan", keep_from, threading.get_ident()))
         if self.error is not None:
             raise self.error
-        return RetentionReport((), None, self.disk_ratio, 0)
+        return RetentionPlan((), None, keep_from)
+
+    def let_go(self, plan):
+        self.retention.append(("let go", plan.min_offset, threading.get_ident()))
+
+    def finish_retention(self, plan):
+        self.retention.append(("finish", plan.min_offset, threading.get_ident()))
+        if self.finish_error is not None:
+            raise self.finish_error
+        return RetentionReport((), None, self.disk_ratio, plan.min_offset)
 
 
 @pytest.fixture
@@ -116,6 +130,39 @@ async def test_crossing_the_refusing_ratio_is_told_once_each_way(store, keeping)
     assert (refused["log_level"], refused["disk_used_ratio"]) == ("warning", 0.9)
     (accepted,) = events(lines, "writes_accepted")
     assert accepted["log_level"] == "info"
+
+
+async def test_only_letting_go_of_what_retention_deletes_is_done_on_the_loop(store, keeping):
+    await keeping._apply_retention()
+    steps = [(step, offset) for step, offset, _ in store.retention]
+    assert steps == [("plan", 77), ("let go", 77), ("finish", 77)]
+    on_loop = [thread == threading.get_ident() for _, _, thread in store.retention]
+    assert on_loop == [False, True, False]
+    assert keeping.last_retention.min_offset == 77
+
+
+@pytest.mark.parametrize("step", ["error", "finish_error"])
+async def test_retention_that_fails_is_told(store, keeping, step):
+    setattr(store, step, StoreFull(Path("s"), "no space to note"))
+    with capture_logs() as lines:
+        await keeping._apply_retention()
+        await keeping._apply_retention()
+    assert len(events(lines, "store_full")) == 1
+    assert keeping.last_retention is None
+    setattr(store, step, StorePoisoned(OSError("no")))
+    await keeping._apply_retention()
+    assert len(keeping.failures) == 1
+    assert ("let go" in [name for name, _, _ in store.retention]) is (step == "finish_error")
+
+
+async def test_a_disk_that_is_full_from_the_start_takes_nothing(store, keeping):
+    store.disk_used_ratio = store.disk_ratio = 0.95
+    with capture_logs() as lines:
+        keeping.start()
+        assert keeping.refusal == "the disk is 95% full"
+        await turns(store, 1)
+        assert keeping.refusal == "the disk is 95% full"
+    assert len(events(lines, "writes_refused")) == 1
 
 
 async def test_a_full_disk_is_told_once_although_flushes_go_well(store, keeping):

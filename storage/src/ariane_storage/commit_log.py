@@ -264,23 +264,36 @@ class CommitLog:
         self.write_offset = commit_log_offset
         self.flushed_offset = min(self.flushed_offset, commit_log_offset)
 
-    def remove_oldest(self) -> Segment:
-        """Delete the first segment, which is not the last; readers keep the views they hold."""
+    def forget_oldest(self) -> Segment:
+        """Let the log begin behind its first segment, which is not the last; nothing is deleted.
+
+        The appending thread: no read of its own is halfway through the segment.
+        """
         if len(self._segments) < 2:
             raise AssertionError("the last segment is never deleted")
-        removed = self._drop(0)
-        self._disk.sync(folders=[self.folder])
-        return removed
+        return self._forget(0)
 
-    def _drop(self, place: int) -> Segment:
+    def delete(self, segment: Segment) -> None:
+        """Durably delete a segment that was forgotten; readers keep the views they hold.
+
+        Any thread: the file system takes its time over a gigabyte.
+        """
+        segment.unmap()
+        self._disk.remove(segment.path)
+        self._disk.sync(folders=[self.folder])
+
+    def _drop(self, place: int) -> None:
+        segment = self._forget(place)
+        segment.unmap()
+        self._disk.remove(segment.path)
+
+    def _forget(self, place: int) -> Segment:
         # Lists are replaced, not changed: another thread may be going through them.
         with self._listing:
             segment = self._segments[place]
             self._starts = self._starts[:place] + self._starts[place + 1 :]
             self._segments = self._segments[:place] + self._segments[place + 1 :]
         self._recent.pop(segment.start, None)
-        segment.unmap()
-        self._disk.remove(segment.path)
         return segment
 
     def close(self) -> None:

@@ -281,14 +281,12 @@ class ConsumeQueue:
             self.min_offset = min(self.min_offset, queue_offset)
             self.last_record_end = self._last_record_end()
 
-    def raise_min(self, queue_offset: int) -> None:
-        """Let the queue begin at a queue offset, and remove files that lie below it.
+    def remove_files_below_min(self) -> None:
+        """Remove files all of whose entries lie below where the queue begins.
 
         The last file stays in any case: it says which queue offset comes next.
         """
-        if queue_offset != self.min_offset:
-            self.min_offset = queue_offset
-            self._files.remove_below(min(queue_offset, self.written_offset))
+        self._files.remove_below(min(self.min_offset, self.written_offset))
 
     def remove(self) -> None:
         """Delete the files of the queue."""

@@ -29,16 +29,28 @@ class IdleQueues:
         self._file = StateFile(path, disk)
         self._saved: dict[str, dict[str, int]] | None = None
 
-    def note(self, queues: QueueTable, commit_log_begin: int) -> None:
-        """Write down the end of each queue that has no record at or above an offset.
+    def note(self, queues: QueueTable, commit_log_begin: int, durable_end: int) -> None:
+        """Write down the end of each queue that has no durable record at or above an offset.
+
+        Those of which that is not known, for records are appended beside, are written down too: an
+        end that the log knows better is passed over.
+
+        Args:
+            queues: All queues.
+            commit_log_begin: The offset.
+            durable_end: The durable end of the log.
 
         Raises:
             OSError: The disk failed.
         """
         ends: dict[str, dict[str, int]] = {}
         for queue in queues:
-            if queue.end_offset and queue.last_record_end <= commit_log_begin:
-                ends.setdefault(queue.topic, {})[str(queue.queue_id)] = queue.end_offset
+            last = queue.last_record_end
+            if commit_log_begin < last <= durable_end:
+                continue
+            end = queue.end_below(durable_end)
+            if end:
+                ends.setdefault(queue.topic, {})[str(queue.queue_id)] = end
         if ends != self._saved:
             self._file.save({"queues": ends})
             self._saved = ends

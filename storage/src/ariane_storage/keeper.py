@@ -5,16 +5,26 @@ Everything here may run beside the appending thread, on one other thread at a ti
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, TypeVar
 
 from ariane_storage.checkpoint import Checkpoint, CheckpointFile
 from ariane_storage.config import FlushMode
+from ariane_storage.consume_queue import ConsumeQueue
 from ariane_storage.disk import is_exhausted
 from ariane_storage.errors import StoreFull
 from ariane_storage.flush import FlushSchedule
 from ariane_storage.parts import StoreParts
 from ariane_storage.queue_table import QueueSums
-from ariane_storage.retention import RetentionReport, delete_old_segments
+from ariane_storage.retention import RetentionPlan, RetentionReport, choose_segments
+from ariane_storage.segment import Segment
+
+_QUEUES_AT_ONCE: Final = 64
+"""Whoever deletes a topic waits for the files of so many queues at most."""
+_T = TypeVar("_T")
 
 
 class Keeper:
@@ -24,6 +34,8 @@ class Keeper:
         self._parts = parts
         self._checkpoint_file = checkpoint_file
         self._schedule = FlushSchedule(parts.config)
+        # Consume queues and index are on the disk up to here.
+        self._dispatched_end = 0
         # Consume queues are written, removed and counted by one thread at a time.
         self._derived_lock = threading.RLock()
 
@@ -38,26 +50,44 @@ class Keeper:
         timestamp = parts.store_timestamp_ms
         end = self.flush()
         with self._derived_lock:
+            # Nothing is lost without space: what was not written stays in memory, and the log has
+            # it all.
+            self._watched(
+                "no space left for consume queues and index",
+                lambda: self._write_derived(end, timestamp),
+            )
+
+    def _watched(self, full_reason: str, step: Callable[[], _T]) -> _T:
+        """Run a step that meets the disk: when that fails the store is poisoned.
+
+        Not under the lock of flushes: nobody's acknowledgement waits for it.
+
+        Raises:
+            StoreFull: For a reason, when space or descriptors have run out.
+            StorePoisoned: The disk failed, now or before.
+        """
+        parts = self._parts
+
+        def unless_exhausted() -> _T:
             try:
-                # Not under the lock of flushes: nobody's acknowledgement waits for derived files.
-                parts.guard.check()
-                parts.guard.watch(lambda: self._write_derived(end, timestamp))
-            except _Exhausted as error:
-                reason = f"no space left for consume queues and index ({error})"
-                raise StoreFull(parts.files.root, reason) from error
+                return step()
+            except OSError as error:
+                if is_exhausted(error):
+                    raise _Exhausted(error.strerror) from error
+                raise
+
+        parts.guard.check()
+        try:
+            return parts.guard.watch(unless_exhausted)
+        except _Exhausted as error:
+            raise StoreFull(parts.files.root, f"{full_reason} ({error})") from error
 
     def _write_derived(self, end: int, timestamp: int) -> None:
         parts = self._parts
-        try:
-            sums = parts.queues.write_out(end)
-            items = parts.index.flush(end)
-            parts.quarantine.save()
-            self._checkpoint(end, timestamp, sums, items)
-        except OSError as error:
-            if is_exhausted(error):
-                # Nothing is lost: what was not written stays in memory, and the log has it all.
-                raise _Exhausted(error.strerror) from error
-            raise
+        sums = parts.queues.write_out(end)
+        items = parts.index.flush(end)
+        parts.quarantine.save()
+        self._checkpoint(end, timestamp, sums, items)
 
     def _checkpoint(self, end: int, timestamp: int, sums: QueueSums, items: int) -> None:
         self._checkpoint_file.save(
@@ -72,6 +102,7 @@ class Keeper:
                 index_item_count=items,
             )
         )
+        self._dispatched_end = end
 
     def flush_due(self) -> None:
         """Do what the clocks say; see ``Store.flush_due``."""
@@ -85,44 +116,101 @@ class Keeper:
             self.flush()
             schedule.log_flushed_ms = now_ms
 
-    def apply_retention(self, now_ms: int, keep_from: int | None = None) -> RetentionReport:
-        """Delete old segments; see ``Store.apply_retention``."""
+    def plan_retention(self, now_ms: int, keep_from: int | None) -> RetentionPlan:
+        """Choose old segments; see ``Store.plan_retention``."""
         parts = self._parts
-        self.flush()
-        safe_end = parts.log.flushed_offset
-        if keep_from is not None:
-            safe_end = min(safe_end, keep_from)
-        with self._derived_lock:
-            report = delete_old_segments(
-                parts.log,
-                parts.disk,
-                parts.clock,
-                parts.config,
-                now_ms=now_ms,
-                safe_end=safe_end,
-                before_delete=lambda begin: parts.idle_queues.note(parts.queues, begin),
-            )
-            refusing = report.disk_ratio >= parts.config.disk_refuse_ratio
-            parts.full_reason = (
-                f"the disk is {report.disk_ratio:.0%} full, writes stop at "
-                f"{parts.config.disk_refuse_ratio:.0%}"
-                if refusing
-                else ""
-            )
-            if report.deleted:
-                self.follow_log()
+        durable_end = self.flush()
+        safe_end = durable_end if keep_from is None else min(durable_end, keep_from)
+        plan = self._choose(now_ms, safe_end)
+        if plan.min_offset > self._dispatched_end:
+            # Entries that are in memory alone cannot be built again without their records.
+            with contextlib.suppress(StoreFull):
                 self.flush_derived()
-        return report
+            plan = self._choose(now_ms, min(safe_end, self._dispatched_end))
+        if not plan.segments:
+            return plan
+        with self._derived_lock:
+            self._watched(
+                "no space left to note where queues end",
+                lambda: parts.idle_queues.note(parts.queues, plan.min_offset, durable_end),
+            )
+        return replace(plan, queue_begins=self._queue_begins(plan.min_offset))
+
+    def _choose(self, now_ms: int, safe_end: int) -> RetentionPlan:
+        parts = self._parts
+        return choose_segments(
+            parts.log, parts.disk, parts.clock, parts.config, now_ms=now_ms, safe_end=safe_end
+        )
+
+    def _queue_begins(self, commit_log_begin: int) -> tuple[tuple[ConsumeQueue, int], ...]:
+        """Where queues begin once the log does at an offset: those that begin before it."""
+        begins = (
+            (queue, queue.first_at_or_above(commit_log_begin)) for queue in self._parts.queues
+        )
+        return tuple((queue, begin) for queue, begin in begins if begin > queue.min_offset)
+
+    def let_go(self, plan: RetentionPlan) -> None:
+        """Let the log and the queues begin behind what goes; see ``Store.let_go``."""
+        parts = self._parts
+        for queue, begin in plan.queue_begins:
+            queue.min_offset = max(queue.min_offset, begin)
+        for segment in plan.segments:
+            if parts.log.min_offset == segment.start:
+                parts.log.forget_oldest()
+        parts.quarantine.keep_above(parts.log.min_offset)
+
+    def finish_retention(self, plan: RetentionPlan) -> RetentionReport:
+        """Delete what was let go of; see ``Store.finish_retention``."""
+        parts = self._parts
+        gone = [segment for segment in plan.segments if segment.end <= parts.log.min_offset]
+        if gone:
+            self._watched("no space left to delete", lambda: self._delete(gone, plan))
+        ratio = parts.disk.usage(parts.log.folder).ratio
+        limit = parts.config.disk_refuse_ratio
+        parts.full_reason = (
+            f"the disk is {ratio:.0%} full, writes stop at {limit:.0%}" if ratio >= limit else ""
+        )
+        if gone:
+            self.flush_derived()
+        return RetentionReport(
+            deleted=tuple(segment.start for segment in gone),
+            reason=plan.reason,
+            disk_ratio=ratio,
+            min_offset=parts.log.min_offset,
+        )
+
+    def _delete(self, segments: list[Segment], plan: RetentionPlan) -> None:
+        parts = self._parts
+        for segment in segments:
+            parts.log.delete(segment)
+        queues = [queue for queue, _ in plan.queue_begins]
+        for first in range(0, len(queues), _QUEUES_AT_ONCE):
+            with self._derived_lock:
+                for queue in queues[first : first + _QUEUES_AT_ONCE]:
+                    # Its topic may have been deleted meanwhile, and made again.
+                    if parts.queues.find(queue.topic, queue.queue_id) is queue:
+                        queue.remove_files_below_min()
+        self._forget_below(parts.log.min_offset)
+
+    def _forget_below(self, commit_log_begin: int) -> None:
+        """Let the index and the note of deleted topics begin where the log begins."""
+        parts = self._parts
+        parts.index.remove_below(commit_log_begin)
+        with self._derived_lock:
+            parts.deleted_topics.keep_between(commit_log_begin, parts.log.write_offset)
 
     def follow_log(self) -> None:
-        """Let consume queues, index and all that is noted begin where the log begins."""
+        """Let consume queues, index and all that is noted begin where the log begins.
+
+        For a store that is opened: the appending thread, and nobody beside.
+        """
         parts = self._parts
         begin = parts.log.min_offset
-        for queue in parts.queues:
-            queue.raise_min(max(queue.min_offset, queue.first_at_or_above(begin)))
-        parts.index.remove_below(begin)
+        for queue, queue_offset in self._queue_begins(begin):
+            queue.min_offset = queue_offset
+            queue.remove_files_below_min()
         parts.quarantine.keep_above(begin)
-        parts.deleted_topics.keep_between(begin, parts.log.write_offset)
+        self._forget_below(begin)
 
     def delete_queues(self, topic: str) -> int:
         """Delete the queues of a topic; see ``Store.delete_queues``."""
@@ -140,7 +228,7 @@ class Keeper:
                 reason = f"no space left to note that {topic} is deleted ({error.strerror})"
                 raise StoreFull(parts.files.root, reason) from error
             count = parts.queues.remove_topic(topic)
-            parts.idle_queues.note(parts.queues, parts.log.min_offset)
+            parts.idle_queues.note(parts.queues, parts.log.min_offset, end)
             self.flush_derived()
         return count
 

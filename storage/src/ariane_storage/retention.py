@@ -8,11 +8,13 @@
                    go at 04:00    at any hour       however young     refused
 
 The segment that is written is never deleted. Only what is flushed and dispatched goes.
+
+It takes three steps, so that the loop never waits for the disk: any thread chooses what goes and
+where queues will begin; the appending thread lets go of it, between two reads; any thread deletes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from struct import Struct
@@ -23,6 +25,7 @@ from ariane_record.layout import HEADER, IPV6_EXTRA_BYTES, MAGIC_V1, MAGIC_V2, S
 from ariane_storage.clock import Clock
 from ariane_storage.commit_log import CommitLog
 from ariane_storage.config import StoreConfig
+from ariane_storage.consume_queue import ConsumeQueue
 from ariane_storage.disk import Disk
 from ariane_storage.fields import FIELD_STARTS
 from ariane_storage.segment import Segment
@@ -58,6 +61,23 @@ class RetentionReport:
     min_offset: int
 
 
+@dataclass(frozen=True, slots=True)
+class RetentionPlan:
+    """What a pass is going to do.
+
+    Attributes:
+        segments: What goes, oldest first.
+        reason: Why, or None if nothing goes.
+        min_offset: Where the log will begin.
+        queue_begins: Where each queue will begin that does not begin there already.
+    """
+
+    segments: tuple[Segment, ...]
+    reason: RetentionReason | None
+    min_offset: int
+    queue_begins: tuple[tuple[ConsumeQueue, int], ...] = ()
+
+
 def first_store_timestamp(segment: Segment) -> int | None:
     """Store timestamp of the first record of a segment in milliseconds, or None if it has none."""
     view = segment.view
@@ -72,7 +92,7 @@ def first_store_timestamp(segment: Segment) -> int | None:
     return timestamp
 
 
-def delete_old_segments(
+def choose_segments(
     log: CommitLog,
     disk: Disk,
     clock: Clock,
@@ -80,9 +100,8 @@ def delete_old_segments(
     *,
     now_ms: int,
     safe_end: int,
-    before_delete: Callable[[int], None],
-) -> RetentionReport:
-    """Delete what is old enough, a batch at most.
+) -> RetentionPlan:
+    """Choose what is old enough, a batch at most.
 
     Args:
         log: The commit log.
@@ -90,19 +109,19 @@ def delete_old_segments(
         clock: Says which hour it is.
         config: Age, hour, ratios and batch.
         now_ms: The time.
-        safe_end: Nothing at or above this commit-log offset is deleted.
-        before_delete: Told where the log will begin, before each deletion.
+        safe_end: Nothing at or above this commit-log offset goes.
     """
-    deleted: list[int] = []
+    segments = log.segments
+    chosen: list[Segment] = []
     reason: RetentionReason | None = None
-    ratio = disk.usage(log.folder).ratio
+    usage = disk.usage(log.folder)
+    used_bytes = usage.used_bytes
     hour = clock.local_hour(now_ms) == config.delete_at_hour
-    while len(deleted) < config.delete_batch_max and len(log.segments) > 1:
-        oldest, *behind = log.segments
-        following = behind[0]
+    for place, oldest in enumerate(segments[:-1][: config.delete_batch_max]):
         if oldest.end > min(safe_end, log.write_offset):
             break
-        newest_ms = _newest_ms(behind)
+        ratio = used_bytes / usage.total_bytes
+        newest_ms = _newest_ms(segments[place + 1 :])
         expired = newest_ms is not None and now_ms - newest_ms > config.retention_ms
         if ratio >= config.disk_force_ratio:
             why = RetentionReason.DISK_FORCE
@@ -113,13 +132,13 @@ def delete_old_segments(
         else:
             break
         reason = reason or why
-        before_delete(following.start)
-        deleted.append(log.remove_oldest().start)
-        ratio = disk.usage(log.folder).ratio
-    return RetentionReport(tuple(deleted), reason, ratio, log.min_offset)
+        chosen.append(oldest)
+        used_bytes -= oldest.size
+    begin = segments[len(chosen)].start if chosen else log.min_offset
+    return RetentionPlan(tuple(chosen), reason, begin)
 
 
-def _newest_ms(behind: list[Segment]) -> int | None:
+def _newest_ms(behind: tuple[Segment, ...]) -> int | None:
     """When the last record of a segment was stored at the latest: when one behind it began.
 
     None if none of them says: a segment of unknown age is kept.

@@ -16,6 +16,7 @@ how much room is left, and the record starts the next segment.
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -29,6 +30,8 @@ from ariane_storage.errors import StoreFormatError
 
 NAME_DIGITS: Final = 20
 _BLANK: Final = Struct(">iI")
+_MAPPING: Final = threading.Lock()
+"""Two threads that look at a segment for the first time map it once."""
 
 
 def segment_name(start: int) -> str:
@@ -76,15 +79,20 @@ class Segment:
 
     def file(self) -> MappedFile:
         """Its mapping."""
-        if self._file is None:
-            mapped = self._disk.map(self.path, writable=self._writable)
-            if self._writable and len(mapped.view) != self.size:
-                mapped.close()
-                raise StoreFormatError(
-                    self.path, f"{len(mapped.view)} bytes long, {self.size} are configured"
-                )
-            self._file = mapped
-        return self._file
+        file = self._file
+        if file is None:
+            with _MAPPING:
+                file = self._file = self._file or self._mapped()
+        return file
+
+    def _mapped(self) -> MappedFile:
+        mapped = self._disk.map(self.path, writable=self._writable)
+        if self._writable and len(mapped.view) != self.size:
+            mapped.close()
+            raise StoreFormatError(
+                self.path, f"{len(mapped.view)} bytes long, {self.size} are configured"
+            )
+        return mapped
 
     @property
     def view(self) -> memoryview:

@@ -31,7 +31,7 @@ from ariane_storage.queue_reader import QueueReader
 from ariane_storage.read import QueueRead, Selection
 from ariane_storage.record_finder import RecordFinder
 from ariane_storage.recovery import ProgressCallback, RecoveryReport
-from ariane_storage.retention import RetentionReport
+from ariane_storage.retention import RetentionPlan, RetentionReport
 from ariane_storage.scan import Damage, Stretch
 from ariane_storage.store_files import StoreFiles, mark_stopped
 from ariane_storage.time_lookup import TimeBoundary
@@ -398,8 +398,9 @@ class Store:
 
         A disk above the refusing ratio stops appends until a later call finds it below.
 
-        Views that readers hold stay valid. Runs beside the loop, but consume queues change: call it
-        between two steps of the loop, or on it.
+        Views that readers hold stay valid. The appending thread; a loop that must not wait for the
+        disk takes the three steps of it one by one: ``plan_retention``, ``let_go`` and
+        ``finish_retention``.
 
         Args:
             now_ms: The time; that of the clock unless given.
@@ -407,9 +408,48 @@ class Store:
 
         Raises:
             StorePoisoned: The disk failed.
+            StoreFull: No space for the notes that come first; nothing is deleted.
+        """
+        plan = self.plan_retention(now_ms, keep_from=keep_from)
+        self.let_go(plan)
+        return self.finish_retention(plan)
+
+    def plan_retention(
+        self, now_ms: int | None = None, *, keep_from: int | None = None
+    ) -> RetentionPlan:
+        """Flush, and choose the segments that go and where queues begin then. Any thread.
+
+        Args:
+            now_ms: The time; that of the clock unless given.
+            keep_from: Nothing at or behind this commit-log offset is deleted, however old.
+
+        Raises:
+            StorePoisoned: The disk failed.
+            StoreFull: No space to note where queues end that will have no messages.
         """
         now = self._parts.clock.now_ms() if now_ms is None else now_ms
-        return self._keeper.apply_retention(now, keep_from)
+        return self._keeper.plan_retention(now, keep_from)
+
+    def let_go(self, plan: RetentionPlan) -> None:
+        """Let log and queues begin behind what goes. The appending thread; nothing is waited for.
+
+        Reads of what lies before get an error that names where the queue begins now.
+        """
+        self._keeper.let_go(plan)
+
+    def finish_retention(self, plan: RetentionPlan) -> RetentionReport:
+        """Delete what was let go of and what leads to it, see how full the disk is. Any thread.
+
+        Raises:
+            StorePoisoned: The disk failed.
+            StoreFull: No space for derived files; the rest is deleted when the store is opened.
+        """
+        return self._keeper.finish_retention(plan)
+
+    @property
+    def disk_used_ratio(self) -> float:
+        """Share of the disk in use now, 0 to 1."""
+        return self._parts.disk.usage(self._parts.log.folder).ratio
 
     def delete_queues(self, topic: str) -> int:
         """Delete all queues of a topic; its records stay in the log until they are too old.

@@ -17,7 +17,7 @@ from ariane_storage.errors import StoreClosed, StoreFull
 from ariane_storage.fields import Int64s
 from ariane_storage.read import QueueRead
 from ariane_storage.recovery import RecoveryReport
-from ariane_storage.retention import RetentionReport
+from ariane_storage.retention import RetentionPlan, RetentionReport
 from ariane_storage.scan import Damage, Stretch
 from ariane_storage.store import Store
 from ariane_storage.time_lookup import TimeBoundary
@@ -182,12 +182,31 @@ class OwnedStore:
         self._opened.prepare_next_segment()
         self._append_refusal = ""
 
-    def apply_retention(self) -> RetentionReport:
-        """Delete what is old enough and no longer needed; on the loop."""
-        floors = [
-            floor for floor in (needed() for needed in self._needed_from) if floor is not None
-        ]
-        return self._opened.apply_retention(keep_from=min(floors, default=None))
+    @property
+    def needed_from(self) -> int:
+        """From which commit-log offset on somebody may need the log; on the loop.
+
+        What is appended after this was asked is not known yet, so that all of it is needed.
+        """
+        floors = [needed() for needed in self._needed_from]
+        return min([self.max_offset, *(floor for floor in floors if floor is not None)])
+
+    @property
+    def disk_used_ratio(self) -> float:
+        """Share of the disk in use now, 0 to 1."""
+        return self._opened.disk_used_ratio
+
+    def plan_retention(self, keep_from: int) -> RetentionPlan:
+        """Choose what is old enough and not needed; any thread."""
+        return self._opened.plan_retention(keep_from=keep_from)
+
+    def let_go(self, plan: RetentionPlan) -> None:
+        """Let log and queues begin behind what goes; on the loop."""
+        self._opened.let_go(plan)
+
+    def finish_retention(self, plan: RetentionPlan) -> RetentionReport:
+        """Delete what was let go of; any thread."""
+        return self._opened.finish_retention(plan)
 
     def keep_needed(self, needed_from: Callable[[], int | None]) -> None:
         """Have retention delete nothing that somebody needs.

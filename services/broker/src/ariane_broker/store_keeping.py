@@ -1,7 +1,7 @@
 """What the store needs besides appends and reads: flushes, keys filed, room ahead, retention.
 
-All of it waits on the disk and runs in the keeper thread, except retention, which changes consume
-queues and therefore runs on the loop.
+All of it waits on the disk and runs in the keeper thread. Only what retention has chosen is let go
+of on the loop, between two reads, before the keeper thread deletes it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from ariane_servicekit import Clock, Loop, get_logger
 from ariane_storage.errors import StoreFull, StorePoisoned
-from ariane_storage.retention import RetentionReport
+from ariane_storage.retention import RetentionPlan, RetentionReport
 from ariane_storage.scan import Damage
 
 FLUSH_TICK_SECONDS: Final = 0.1
@@ -57,8 +57,26 @@ class KeptStore(Protocol):
         """Make room ready for coming appends; any thread."""
         ...
 
-    def apply_retention(self) -> RetentionReport:
-        """Delete what is old enough; on the loop."""
+    @property
+    def needed_from(self) -> int:
+        """From which commit-log offset on somebody may need the log; on the loop."""
+        ...
+
+    @property
+    def disk_used_ratio(self) -> float:
+        """Share of the disk in use now, 0 to 1."""
+        ...
+
+    def plan_retention(self, keep_from: int) -> RetentionPlan:
+        """Choose what is old enough and not needed; any thread."""
+        ...
+
+    def let_go(self, plan: RetentionPlan) -> None:
+        """Let log and queues begin behind what goes; on the loop."""
+        ...
+
+    def finish_retention(self, plan: RetentionPlan) -> RetentionReport:
+        """Delete what was let go of; any thread."""
         ...
 
     @property
@@ -82,6 +100,7 @@ class StoreKeeping:
 
     Attributes:
         last_retention: What the last turn of retention has done and seen.
+        disk_used_ratio: Share of the disk in use when it was looked at last, 0 to 1.
     """
 
     def __init__(
@@ -115,6 +134,7 @@ class StoreKeeping:
         self._full_reasons: dict[str, str] = {}
         self._known_damage: frozenset[Damage] | None = None
         self.last_retention: RetentionReport | None = None
+        self.disk_used_ratio = 0.0
         self._flushing = Loop("flush-due", self._flush, interval_s=flush_tick_seconds, clock=clock)
         self._filing = Loop(
             "file-keys", self._file_keys, interval_s=FILING_TICK_SECONDS, clock=clock
@@ -129,6 +149,8 @@ class StoreKeeping:
     def start(self) -> None:
         """Start all loops; the store is open."""
         self._known_damage = frozenset(self._store.damage)
+        # Not after the first turn of retention: a disk that is full already takes nothing.
+        self._look_at_disk(self._store.disk_used_ratio)
         self._flushing.start()
         self._filing.start()
         self._preparing.start(at_once=True)
@@ -142,11 +164,6 @@ class StoreKeeping:
         await self._flushing.stop()
         if self._known_damage is not None:
             self._tell_damage()
-
-    @property
-    def disk_used_ratio(self) -> float:
-        """Share of the disk in use when it was looked at last, 0 to 1."""
-        return 0.0 if self.last_retention is None else self.last_retention.disk_ratio
 
     @property
     def refusal(self) -> str:
@@ -178,16 +195,21 @@ class StoreKeeping:
         await self._in_keeper("prepare", self._store.prepare_next_segment)
 
     async def _apply_retention(self) -> None:
-        used_before = self.disk_used_ratio
+        loop, store = asyncio.get_running_loop(), self._store
         try:
-            self.last_retention = self._store.apply_retention()
-        except StorePoisoned as error:
-            self._on_failed(error)
+            plan = await loop.run_in_executor(self._keeper, store.plan_retention, store.needed_from)
+            store.let_go(plan)
+            report = await loop.run_in_executor(self._keeper, store.finish_retention, plan)
+        except (StorePoisoned, StoreFull) as error:
+            self._tell_failure("retention", error)
             return
-        self._tell_disk(used_before, self.last_retention.disk_ratio)
+        self._full_reasons.pop("retention", None)
+        self.last_retention = report
+        self._look_at_disk(report.disk_ratio)
 
-    def _tell_disk(self, used_before: float, used: float) -> None:
+    def _look_at_disk(self, used: float) -> None:
         """Say when the disk becomes too full to write to, and when it is no more."""
+        used_before, self.disk_used_ratio = self.disk_used_ratio, used
         limit = self._disk_refuse_ratio
         ratios = {"disk_used_ratio": round(used, 3), "disk_refuse_ratio": limit}
         if used_before < limit <= used:
@@ -209,17 +231,21 @@ class StoreKeeping:
         self._known_damage = frozenset(found)
 
     async def _in_keeper(self, name: str, step: Callable[[], None]) -> bool:
-        """Run a step; whether it went well. Says once that the disk is full, not every time."""
+        """Run a step; whether it went well."""
         loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(self._keeper, step)
-        except StorePoisoned as error:
-            self._on_failed(error)
-            return False
-        except StoreFull as error:
-            if error.reason != self._full_reasons.get(name):
-                _log.error("store_full", reason=error.reason)
-            self._full_reasons[name] = error.reason
+        except (StorePoisoned, StoreFull) as error:
+            self._tell_failure(name, error)
             return False
         self._full_reasons.pop(name, None)
         return True
+
+    def _tell_failure(self, name: str, error: StorePoisoned | StoreFull) -> None:
+        """End the broker, or say that the disk is full: once, not every time."""
+        if isinstance(error, StorePoisoned):
+            self._on_failed(error)
+            return
+        if error.reason != self._full_reasons.get(name):
+            _log.error("store_full", reason=error.reason)
+        self._full_reasons[name] = error.reason

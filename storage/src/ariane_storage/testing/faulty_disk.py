@@ -322,7 +322,8 @@ class FaultyDisk:
     def usage(self, path: Path) -> DiskUsage:  # noqa: ARG002 - one file system for all paths.
         """How full the disk is."""
         if self.used_ratio is not None:
-            return DiskUsage(total_bytes=1000, used_bytes=round(self.used_ratio * 1000))
+            # So large that no segment makes a difference.
+            return DiskUsage(10**15, round(self.used_ratio * 10**15))
         return DiskUsage(self.space_bytes or _UNLIMITED_BYTES, self.taken_bytes())
 
     def process_id(self) -> int:
