@@ -45,6 +45,16 @@ def test_what_waits_is_recalled_by_its_handle(later, ariane_json, lines, tmp_pat
     later("message", "recall", "nonsense", status=ExitStatus.USAGE)
 
 
+def test_a_broker_shows_what_waits(later, ariane_json, lines):
+    later("produce", "later", lines("a", "b"), "--delay-level", "18")
+    shown = [ariane_json("broker", "show", f"broker-{letter}") for letter in "ab"]
+    levels = [level for each in shown for level in each["delay_levels"]]
+    assert {(level["level"], level["wait"]) for level in levels} == {(18, "2:00:00")}
+    assert sum(level["pending"] for level in levels) == 2
+    assert sum(each["delayed_pending"] - each["delayed_pending_timed"] for each in shown) == 2
+    assert all(each["delayed_lateness_ms_max"] >= 0 for each in shown)
+
+
 @pytest.mark.parametrize(
     "options",
     [

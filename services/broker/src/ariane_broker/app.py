@@ -74,6 +74,7 @@ def compose_from(outside: Outside) -> BrokerLife:
             storing,
             naming,
             changing,
+            delaying=delaying,
             messaging=messaging,
             transacting=transacting,
             retrying=retrying,

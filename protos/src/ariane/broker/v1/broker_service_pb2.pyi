@@ -51,6 +51,7 @@ class GetBrokerStateResponse(_message.Message):
     STORE_FIELD_NUMBER: _builtins.int
     STATISTICS_FIELD_NUMBER: _builtins.int
     RECOVERY_FINDINGS_FIELD_NUMBER: _builtins.int
+    DELAYED_MESSAGES_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """The broker's version."""
     writable: _builtins.bool
@@ -75,6 +76,10 @@ class GetBrokerStateResponse(_message.Message):
     def recovery_findings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What recovery found at the last start, for people; empty after a clean stop."""
 
+    @_builtins.property
+    def delayed_messages(self) -> Global___DelayedMessages:
+        """Messages that are delivered later."""
+
     def __init__(
         self,
         *,
@@ -85,14 +90,105 @@ class GetBrokerStateResponse(_message.Message):
         store: Global___StoreState | None = ...,
         statistics: Global___BrokerStatistics | None = ...,
         recovery_findings: _abc.Iterable[_builtins.str] | None = ...,
+        delayed_messages: Global___DelayedMessages | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity", "start_time", b"start_time", "statistics", b"statistics", "store", b"store"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["delayed_messages", b"delayed_messages", "identity", b"identity", "start_time", b"start_time", "statistics", b"statistics", "store", b"store"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity", "recovery_findings", b"recovery_findings", "start_time", b"start_time", "statistics", b"statistics", "store", b"store", "version", b"version", "writable", b"writable"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delayed_messages", b"delayed_messages", "identity", b"identity", "recovery_findings", b"recovery_findings", "start_time", b"start_time", "statistics", b"statistics", "store", b"store", "version", b"version", "writable", b"writable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetBrokerStateResponse: _TypeAlias = GetBrokerStateResponse  # noqa: Y015
+
+@_typing.final
+class DelayedMessages(_message.Message):
+    """What waits for its delivery, and how deliveries went since the start of the broker."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEVELS_FIELD_NUMBER: _builtins.int
+    TIMED_PENDING_COUNT_FIELD_NUMBER: _builtins.int
+    DELIVERED_COUNT_FIELD_NUMBER: _builtins.int
+    DROPPED_COUNT_FIELD_NUMBER: _builtins.int
+    MEASURED_COUNT_FIELD_NUMBER: _builtins.int
+    LATENESS_DURATION_FIELD_NUMBER: _builtins.int
+    LATENESS_DURATION_MAX_FIELD_NUMBER: _builtins.int
+    timed_pending_count: _builtins.int
+    """Messages that wait for a time of their own."""
+    delivered_count: _builtins.int
+    """Messages delivered."""
+    dropped_count: _builtins.int
+    """Messages that could not be: their topic was deleted, or they are damaged."""
+    measured_count: _builtins.int
+    """Messages that the following two are about."""
+    @_builtins.property
+    def levels(self) -> _containers.RepeatedCompositeFieldContainer[Global___PendingDelayLevel]:
+        """Delay levels of which messages wait."""
+
+    @_builtins.property
+    def lateness_duration(self) -> _duration_pb2.Duration:
+        """Sum of the time between when each was due, or sent if that was later, and its delivery."""
+
+    @_builtins.property
+    def lateness_duration_max(self) -> _duration_pb2.Duration:
+        """The longest such time."""
+
+    def __init__(
+        self,
+        *,
+        levels: _abc.Iterable[Global___PendingDelayLevel] | None = ...,
+        timed_pending_count: _builtins.int = ...,
+        delivered_count: _builtins.int = ...,
+        dropped_count: _builtins.int = ...,
+        measured_count: _builtins.int = ...,
+        lateness_duration: _duration_pb2.Duration | None = ...,
+        lateness_duration_max: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["lateness_duration", b"lateness_duration", "lateness_duration_max", b"lateness_duration_max"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivered_count", b"delivered_count", "dropped_count", b"dropped_count", "lateness_duration", b"lateness_duration", "lateness_duration_max", b"lateness_duration_max", "levels", b"levels", "measured_count", b"measured_count", "timed_pending_count", b"timed_pending_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DelayedMessages: _TypeAlias = DelayedMessages  # noqa: Y015
+
+@_typing.final
+class PendingDelayLevel(_message.Message):
+    """Messages of one delay level that wait."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEVEL_FIELD_NUMBER: _builtins.int
+    WAIT_DURATION_FIELD_NUMBER: _builtins.int
+    PENDING_COUNT_FIELD_NUMBER: _builtins.int
+    NEXT_DUE_TIME_FIELD_NUMBER: _builtins.int
+    level: _builtins.int
+    """The level; 1 is the first."""
+    pending_count: _builtins.int
+    """How many wait."""
+    @_builtins.property
+    def wait_duration(self) -> _duration_pb2.Duration:
+        """How long a message of it waits. 0: the broker's table has no such level any more."""
+
+    @_builtins.property
+    def next_due_time(self) -> _timestamp_pb2.Timestamp:
+        """When the first of them is due."""
+
+    def __init__(
+        self,
+        *,
+        level: _builtins.int = ...,
+        wait_duration: _duration_pb2.Duration | None = ...,
+        pending_count: _builtins.int = ...,
+        next_due_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["next_due_time", b"next_due_time", "wait_duration", b"wait_duration"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["level", b"level", "next_due_time", b"next_due_time", "pending_count", b"pending_count", "wait_duration", b"wait_duration"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PendingDelayLevel: _TypeAlias = PendingDelayLevel  # noqa: Y015
 
 @_typing.final
 class StoreState(_message.Message):

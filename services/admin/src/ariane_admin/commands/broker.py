@@ -23,7 +23,7 @@ from ariane_admin.confirmation import confirm, yes_option
 from ariane_admin.connection import name_servers_option, run_async
 from ariane_admin.errors import CommandFailed, say_error
 from ariane_admin.exits import ExitStatus
-from ariane_admin.output import Output, Row, output_option
+from ariane_admin.output import Output, Part, Row, output_option
 from ariane_admin.progress import progress
 from ariane_admin.times import moment_text
 from ariane_sdk import LiveBroker
@@ -76,17 +76,21 @@ def show(*, name: str, settings: bool, name_servers: str, output: Output) -> Non
       ariane broker show broker-a --settings -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
-    async def ask() -> tuple[Row, list[Row]]:
+    async def ask() -> tuple[Row, list[Row], list[Row]]:
         async with ClusterDoors(name_servers) as doors:
             [found] = await doors.primaries([name])
             state = await _state(doors, found)
             wiped = name in await _wiped_names(doors)
             listed = await _settings(doors, found) if settings else []
-            return _state_row(found, state, wiped=wiped), listed
+            return _state_row(found, state, wiped=wiped), _level_rows(state), listed
 
-    row, listed = run_async(ask())
-    parts = {"settings": (("name", "value", "default", "source", "changeable"), listed)}
-    output.record(row, parts if settings else {})
+    row, levels, listed = run_async(ask())
+    parts: dict[str, Part] = {
+        "delay_levels": (("level", "wait", "pending", "next_due_time"), levels)
+    }
+    if settings:
+        parts["settings"] = (("name", "value", "default", "source", "changeable"), listed)
+    output.record(row, parts)
 
 
 @broker.command("drain")
@@ -221,7 +225,8 @@ async def _wiped_names(doors: ClusterDoors) -> frozenset[str]:
 
 
 def _state_row(found: LiveBroker, state: GetBrokerStateResponse, *, wiped: bool) -> Row:
-    store, statistics = state.store, state.statistics
+    store, statistics, delayed = state.store, state.statistics, state.delayed_messages
+    mean_ms = delayed.lateness_duration.ToMilliseconds() / max(1, delayed.measured_count)
     return {
         "cluster": found.cluster_name,
         "broker": found.broker_name,
@@ -245,8 +250,28 @@ def _state_row(found: LiveBroker, state: GetBrokerStateResponse, *, wiped: bool)
         "pulled_bytes": statistics.pulled_bytes,
         "held_pulls": statistics.held_pull_count,
         "clients": statistics.client_count,
+        "delayed_pending": delayed.timed_pending_count
+        + sum(level.pending_count for level in delayed.levels),
+        "delayed_pending_timed": delayed.timed_pending_count,
+        "delayed_delivered": delayed.delivered_count,
+        "delayed_dropped": delayed.dropped_count,
+        "delayed_lateness_ms_mean": round(mean_ms, 1),
+        "delayed_lateness_ms_max": delayed.lateness_duration_max.ToMilliseconds(),
         "recovery_findings": list(state.recovery_findings),
     }
+
+
+def _level_rows(state: GetBrokerStateResponse) -> list[Row]:
+    """The delay levels of which messages wait."""
+    return [
+        {
+            "level": level.level,
+            "wait": str(level.wait_duration.ToTimedelta()),
+            "pending": level.pending_count,
+            "next_due_time": moment_text(level, "next_due_time"),
+        }
+        for level in state.delayed_messages.levels
+    ]
 
 
 def _setting_row(setting: ProcessSetting) -> Row:

@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from ariane_broker.consumer_offsets import QueueKey
+from ariane_broker.delay.lateness import Lateness
 from ariane_broker.delay.parked_queue import ParkedLog, ParkedRows
 from ariane_broker.delay.parked_records import ParkedRecords, read_parked
 from ariane_broker.topic_table import TopicConfig
@@ -36,6 +37,7 @@ class Delivery:
     Attributes:
         delivered_count: Messages delivered since the start.
         dropped_count: Messages that could not be: their topic is gone, or they are damaged.
+        lateness: How late they were.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Delivery:
         self._on_appended = on_appended
         self.delivered_count = 0
         self.dropped_count = 0
+        self.lateness = Lateness()
 
     def deliver(self, rows: ParkedRows, mark: Callable[[Int64s], None]) -> None:
         """Deliver records of one queue, those of the same queue in the order of ``rows``.
@@ -127,6 +130,8 @@ class Delivery:
             return
         mark(queue_offsets)
         self.delivered_count += len(places)
+        parked_ms = parked.moved.columns.headers["store_timestamp"][places].astype(np.int64)
+        self.lateness.delivered(parked.due_ms[places], parked_ms, appended.store_timestamp_ms)
         self._on_appended(queue, appended)
 
     def _target(self, topic: str, queue_id: str) -> QueueKey | None:

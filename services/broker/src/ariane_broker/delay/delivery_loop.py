@@ -8,15 +8,13 @@ from functools import partial
 from typing import Final
 
 from ariane_broker.delay.delivery import Delivery
+from ariane_broker.delay.lateness import TIME_MS_MIN
 from ariane_broker.delay.level_queues import LevelQueues
 from ariane_broker.delay.parked_queue import ParkedRows
 from ariane_broker.delay.reparking import Reparking
 from ariane_broker.delay.timer_queue import SLICE_BYTES, SLICE_COUNT, TimerQueue
 from ariane_servicekit import Clock, Loop, get_logger
 from ariane_storage.errors import StoreFull, StorePoisoned
-
-TIME_MS_MIN: Final = 1_000_000_000_000
-"""An entry with less, the year 2001, has no time but the hash of a tag, or is a note."""
 
 WAIT_SECONDS_MAX: Final = 1.0
 """The clock of the machine may be set: it is looked at as often as that."""

@@ -79,6 +79,13 @@ class LevelQueues:
         rows = rows.take(slice(behind))
         return rows.take(progress.pending(rows.queue_offsets))
 
+    def pending_of(self, level: int) -> tuple[int, int | None]:
+        """How many records of a level wait, and when the first is due; None when none does."""
+        progress = self._progress[level]
+        count = progress.pending_count(self._log.queue_bounds(*queue_of(level))[1])
+        first = rows_from(self._log, queue_of(level), progress.begin, 1)
+        return count, int(first.due_ms[0]) if len(first) else None
+
     def next_due_ms(self) -> int | None:
         """When the next record of any level is due; None when none waits."""
         queues = [

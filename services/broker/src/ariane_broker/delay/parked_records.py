@@ -42,10 +42,12 @@ class ParkedRecords(NamedTuple):
     Attributes:
         moved: The records.
         queue_offsets: Of each.
+        due_ms: When each is due, as its entry says.
     """
 
     moved: MovedRecords
     queue_offsets: Int64s
+    due_ms: Int64s
 
     @property
     def ends(self) -> Int64s:
@@ -79,7 +81,8 @@ def read_parked(log: ParkedLog, rows: ParkedRows) -> ParkedRecords | None:
     if not len(queue_offsets):
         return None
     columns = decode_columns(records, sizes.astype(np.int32))
-    return ParkedRecords(MovedRecords(columns, dropped=DELAY_PROPERTIES), queue_offsets)
+    due_ms = rows.due_ms[np.searchsorted(rows.queue_offsets, queue_offsets)]
+    return ParkedRecords(MovedRecords(columns, dropped=DELAY_PROPERTIES), queue_offsets, due_ms)
 
 
 def timer_heads(

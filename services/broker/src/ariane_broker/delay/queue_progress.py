@@ -68,6 +68,11 @@ class QueueProgress:
         pending[known] = ~self._marks[places[known]]
         return pending
 
+    def pending_count(self, end: int) -> int:
+        """How many queue offsets below one are not delivered."""
+        known = self._marks[: max(0, end - self.begin)]
+        return max(0, end - self.begin) - int(np.count_nonzero(known))
+
     def raise_begin(self, queue_offset: int) -> None:
         """Nothing below a queue offset is kept any more."""
         if queue_offset > self.begin:

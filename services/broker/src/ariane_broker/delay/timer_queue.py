@@ -106,6 +106,11 @@ class TimerQueue:
         """Records in memory."""
         return len(self._window)
 
+    @property
+    def pending_count(self) -> int:
+        """Records that wait."""
+        return self._progress.pending_count(self._log.queue_bounds(*TIMER_QUEUE)[1])
+
     def is_pending(self, queue_offset: int) -> bool:
         """Whether the record at a queue offset waits."""
         return bool(self._progress.pending(np.array([queue_offset]))[0])

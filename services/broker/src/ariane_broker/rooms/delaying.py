@@ -14,6 +14,7 @@ from ariane_broker.delay import level_queues
 from ariane_broker.delay import timer_queue as timer
 from ariane_broker.delay.aged_records import AgedRecords
 from ariane_broker.delay.delayed_append import DelayedAppend
+from ariane_broker.delay.delayed_counts import DelayedCounts
 from ariane_broker.delay.delivery import Delivery
 from ariane_broker.delay.delivery_loop import DeliveryLoop
 from ariane_broker.delay.level_queues import LevelQueues
@@ -44,6 +45,7 @@ class DelayingRoom:
     delivery_loop: DeliveryLoop
     timer_queue: TimerQueue
     aged_records: AgedRecords
+    counts: DelayedCounts
 
 
 def delaying_room(outside: Outside, state: StateRoom, storing: StoringRoom) -> DelayingRoom:
@@ -107,6 +109,7 @@ def delaying_room(outside: Outside, state: StateRoom, storing: StoringRoom) -> D
         delivery_loop=delivery_loop,
         timer_queue=timer_queue,
         aged_records=aged_records,
+        counts=DelayedCounts(levels, timer_queue, delivery, levels_ms=levels_ms),
     )
 
 

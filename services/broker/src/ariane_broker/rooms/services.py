@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 
 from ariane_broker.rooms.changing import ChangingRoom
+from ariane_broker.rooms.delaying import DelayingRoom
 from ariane_broker.rooms.messaging import MessagingRoom
 from ariane_broker.rooms.naming import NamingRoom
 from ariane_broker.rooms.outside import Outside
@@ -36,6 +37,7 @@ def rpc_services(
     naming: NamingRoom,
     changing: ChangingRoom,
     *,
+    delaying: DelayingRoom,
     messaging: MessagingRoom,
     transacting: TransactingRoom,
     retrying: RetryingRoom,
@@ -49,6 +51,7 @@ def rpc_services(
         keeping=storing.keeping,
         state=state.state,
         statistics=storing.statistics,
+        delayed=delaying.counts,
         held=storing.held,
         clients=changing.clients,
         drain=messaging.drain,

@@ -13,6 +13,7 @@ from ariane.broker.v1.broker_service_pb2_grpc import BrokerServiceServicer
 from ariane_broker.announcement import BrokerAnnouncement
 from ariane_broker.broker_drain import BrokerDrain
 from ariane_broker.client_table import ClientTable
+from ariane_broker.delay.delayed_counts import DelayedCounts
 from ariane_broker.held_requests import HeldRequests
 from ariane_broker.owned_store import OwnedStore
 from ariane_broker.recovery_findings import recovery_findings
@@ -34,6 +35,7 @@ class BrokerParts:
         keeping: What is done beside it.
         state: What was found in its state files.
         statistics: What went through it.
+        delayed: What is delivered later.
         held: Who waits.
         clients: Who is attached.
         drain: Whether it takes messages.
@@ -47,6 +49,7 @@ class BrokerParts:
     keeping: StoreKeeping
     state: BrokerState
     statistics: BrokerStatistics
+    delayed: DelayedCounts
     held: HeldRequests
     clients: ClientTable
     drain: BrokerDrain
@@ -78,6 +81,7 @@ class BrokerServicer(BrokerServiceServicer):
             store=self._store_state(),
             statistics=self._statistics(),
             recovery_findings=[*recovery_findings(parts.store.recovery), *parts.state.findings],
+            delayed_messages=self._delayed_messages(),
         )
 
     async def DrainBroker(
@@ -98,6 +102,27 @@ class BrokerServicer(BrokerServiceServicer):
             disk_used_ratio=keeping.disk_used_ratio,
             refusal=keeping.refusal,
             flush_mode=self._parts.settings.flush_mode,
+        )
+
+    def _delayed_messages(self) -> broker_pb.DelayedMessages:
+        delayed = self._parts.delayed
+        levels = [
+            broker_pb.PendingDelayLevel(
+                level=one.level,
+                wait_duration=span_of(one.wait_ms / 1000),
+                pending_count=one.pending_count,
+                next_due_time=time_of(one.next_due_ms),
+            )
+            for one in delayed.pending_levels()
+        ]
+        return broker_pb.DelayedMessages(
+            levels=levels,
+            timed_pending_count=delayed.timed_pending_count,
+            delivered_count=delayed.delivered_count,
+            dropped_count=delayed.dropped_count,
+            measured_count=delayed.lateness.message_count,
+            lateness_duration=span_of(delayed.lateness.sum_ms / 1000),
+            lateness_duration_max=span_of(delayed.lateness.max_ms / 1000),
         )
 
     def _statistics(self) -> broker_pb.BrokerStatistics:

@@ -1,0 +1,81 @@
+"""What waits for its delivery, and how the deliveries went: for operators."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ariane_broker.delay.delivery import Delivery
+from ariane_broker.delay.lateness import Lateness
+from ariane_broker.delay.level_queues import LevelQueues
+from ariane_broker.delay.timer_queue import TimerQueue
+
+
+class PendingLevel(NamedTuple):
+    """Messages of one delay level that wait.
+
+    Attributes:
+        level: The level.
+        wait_ms: How long a message of it waits; 0 when the table has no such level any more.
+        pending_count: How many wait.
+        next_due_ms: When the first of them is due, milliseconds since the epoch.
+    """
+
+    level: int
+    wait_ms: int
+    pending_count: int
+    next_due_ms: int
+
+
+class DelayedCounts:
+    """Counts delayed messages."""
+
+    def __init__(
+        self,
+        levels: LevelQueues,
+        timer: TimerQueue,
+        delivery: Delivery,
+        *,
+        levels_ms: tuple[int, ...],
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            levels: What waits by level.
+            timer: What waits for a time of its own.
+            delivery: What was delivered.
+            levels_ms: How long each delay level waits, level 1 first.
+        """
+        self._levels = levels
+        self._timer = timer
+        self._delivery = delivery
+        self._levels_ms = levels_ms
+
+    @property
+    def timed_pending_count(self) -> int:
+        """Messages that wait for a time of their own."""
+        return self._timer.pending_count
+
+    @property
+    def delivered_count(self) -> int:
+        """Messages delivered since the start."""
+        return self._delivery.delivered_count
+
+    @property
+    def dropped_count(self) -> int:
+        """Messages since the start that could not be delivered."""
+        return self._delivery.dropped_count
+
+    @property
+    def lateness(self) -> Lateness:
+        """How late deliveries were."""
+        return self._delivery.lateness
+
+    def pending_levels(self) -> list[PendingLevel]:
+        """The levels of which messages wait."""
+        found = []
+        for level in self._levels.levels:
+            count, next_due_ms = self._levels.pending_of(level)
+            if count and next_due_ms is not None:
+                wait_ms = self._levels_ms[level - 1] if level <= len(self._levels_ms) else 0
+                found.append(PendingLevel(level, wait_ms, count, next_due_ms))
+        return found
