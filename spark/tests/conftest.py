@@ -225,8 +225,11 @@ def small_store() -> tuple[str, ...]:
 def local_cluster(tmp_path_factory, small_store):
     """A name server and two brokers, as processes."""
     folder = tmp_path_factory.mktemp("cluster")
-    with LocalCluster(folder, brokers=2, extra_broker_args=small_store) as cluster:
-        yield cluster
+    with pytest.MonkeyPatch.context() as environment:
+        # Its brokers are known as soon as they are there; nobody needs to wait for others.
+        environment.setenv("ARIANE_NAMESRV_WARM_UP_S", "0")
+        with LocalCluster(folder, brokers=2, extra_broker_args=small_store) as cluster:
+            yield cluster
 
 
 @pytest.fixture(scope="session")

@@ -168,9 +168,14 @@ def test_options_of_later_versions_are_refused_not_ignored(option):
 def test_writing():
     assert write_options(NEEDED).topic == "orders"
     assert write_options({"endpoints": "a:1", "deliveryGuarantee": "at-least-once"}).topic is None
-    with pytest.raises(FeatureNotAvailable, match="'exactly-once' is not available yet"):
-        write_options({**NEEDED, "deliveryGuarantee": "exactly-once"})
-    with pytest.raises(OptionIllegal, match="'maybe' is not"):
+    exactly = {**NEEDED, "deliveryGuarantee": "exactly-once", "sinkId": "s", "batchBytes": "65536"}
+    options = write_options(exactly)
+    assert (options.exactly_once, options.sink_id, options.batch_bytes) == (True, "s", 65536)
+    with pytest.raises(OptionIllegal, match="only with deliveryGuarantee='exactly-once'"):
+        write_options({**NEEDED, "sinkId": "s"})
+    with pytest.raises(OptionIllegal, match="each task has one request under way"):
+        write_options({**exactly, "maxInFlight": "2"})
+    with pytest.raises(OptionIllegal, match="'maybe' is neither"):
         write_options({**NEEDED, "deliveryGuarantee": "maybe"})
 
 

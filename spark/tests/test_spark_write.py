@@ -7,7 +7,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as f
 
 from ariane_sdk import Message
-from ariane_spark import FeatureNotAvailable, OptionIllegal, UnknownOption, foreach_batch_writer
+from ariane_spark import OptionIllegal, UnknownOption, foreach_batch_writer
 
 pytestmark = pytest.mark.spark
 
@@ -129,7 +129,7 @@ def test_a_stream_is_copied_message_by_message(copied, topic, producer, reading)
 @pytest.mark.parametrize(
     ("columns", "options", "text"),
     [
-        ("body", {"topic": "t", "deliveryGuarantee": "exactly-once"}, "not available yet"),
+        ("body", {"topic": "t", "writeId": "w"}, "only with deliveryGuarantee='exactly-once'"),
         ("body", {}, "option 'topic': is missing"),
         ("body", {"topic": "t", "tpic": "u"}, "did you mean 'topic'?"),
         ("body AS text", {"topic": "t"}, "column 'text' cannot be written"),
@@ -157,7 +157,7 @@ def test_a_topic_is_never_overwritten(spark, topic, local_cluster):
 def test_a_bad_sink_is_refused_before_the_query_starts():
     with pytest.raises(UnknownOption, match="did you mean 'deliveryGuarantee'"):
         foreach_batch_writer("127.0.0.1:9876", "t", deliveryGuarante="at-least-once")
-    with pytest.raises(FeatureNotAvailable):
-        foreach_batch_writer("127.0.0.1:9876", "t", deliveryGuarantee="exactly-once")
+    with pytest.raises(OptionIllegal, match="streams are told apart by 'sinkId'"):
+        foreach_batch_writer("127.0.0.1:9876", "t", delivery="exactly-once", writeId="w")
     with pytest.raises(OptionIllegal, match="host:port"):
         foreach_batch_writer("localhost", "t")

@@ -9,6 +9,7 @@ import ariane_sdk  # noqa: F401 - it must come before whatever imports gRPC.
 from ariane_spark.columns import header_schema, message_schema
 from ariane_spark.errors import (
     ArianeSparkError,
+    CommitRefused,
     DataLost,
     FeatureNotAvailable,
     NothingAtTime,
@@ -25,6 +26,7 @@ from ariane_spark.spark_session import session
 
 __all__ = [
     "ArianeSparkError",
+    "CommitRefused",
     "DataLost",
     "FeatureNotAvailable",
     "NothingAtTime",

@@ -1,28 +1,30 @@
-"""Appends the rows of a table to topics."""
+"""Appends the rows of a table to topics, at least once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from uuid import uuid4
 
-from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
 from pyspark.sql.types import StructType
 from pyspark.taskcontext import TaskContext
 
 from ariane_sdk.errors import ColumnIllegal
 from ariane_spark.connection import connect_producer_once
-from ariane_spark.errors import FeatureNotAvailable, OptionIllegal, RowIllegal
+from ariane_spark.errors import OptionIllegal, RowIllegal
+from ariane_spark.exactly_once import ExactlyOnceStreamWriter, ExactlyOnceWriter
 from ariane_spark.options import WriteOptions, write_options
 from ariane_spark.rows import IdentitySeed, RowPlan
+from ariane_spark.sink_batches import micro_batch
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
-BATCH_ID_PROPERTY: Final = "streaming.sql.batchId"
-"""Where Spark's engine tells a task which micro-batch it works for; neither is documented."""
 
 
 class ColumnSender(Protocol):
@@ -79,7 +81,10 @@ class ArianeBatchWriter(DataSourceArrowWriter):
         """Send the rows of one partition; called in a task."""
         context = TaskContext.get()
         partition_id = context.partitionId() if context else 0
-        seed = IdentitySeed(f"{self._write_name(context)}/{partition_id}")
+        running = micro_batch(context)
+        # The micro-batch of the query that is running, or else this write.
+        name = f"{running[0]}/{running[1]}" if running else self._write_id
+        seed = IdentitySeed(f"{name}/{partition_id}")
         sender = self._connect(self._options)
         count = 0
         for batch in iterator:
@@ -98,18 +103,32 @@ class ArianeBatchWriter(DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Nothing: what was written stays, and a repetition writes it again."""
 
-    def _write_name(self, context: TaskContext | None) -> str:
-        """The micro-batch of the query that is running, or else this write."""
-        query_id = context.getLocalProperty(QUERY_ID_PROPERTY) if context else None
-        batch_id = context.getLocalProperty(BATCH_ID_PROPERTY) if context else None
-        if query_id is None or batch_id is None:
-            return self._write_id
-        return f"{query_id}/{batch_id}"
+
+class ArianeStreamWriter(DataSourceStreamArrowWriter):
+    """The same for each micro-batch of a stream."""
+
+    def __init__(self, writer: ArianeBatchWriter) -> None:
+        """Write as another writer does.
+
+        Args:
+            writer: It.
+        """
+        self._writer = writer
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteReceipt:
+        """Send the rows of one partition; called in a task."""
+        return self._writer.write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name.
+        """Nothing: what a task wrote stands when the task ends."""
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name.
+        """Nothing: what was written stays, and a repetition writes it again."""
 
 
 def batch_writer(
     given: Mapping[str, str], schema: StructType, *, overwrite: bool
-) -> ArianeBatchWriter:
+) -> DataSourceArrowWriter:
     """The writer for a table.
 
     Args:
@@ -124,13 +143,34 @@ def batch_writer(
     options = write_options(given)
     if overwrite:
         raise OptionIllegal("mode", "a topic is only appended to; use mode('append')")
-    return ArianeBatchWriter(options, RowPlan.of(schema, options.topic))
+    plan = RowPlan.of(schema, options.topic)
+    if options.exactly_once:
+        return ExactlyOnceWriter(options, plan)
+    return ArianeBatchWriter(options, plan)
 
 
-def refuse_stream_writer() -> NoReturn:
-    """Say how streams are written for now."""
-    raise FeatureNotAvailable(
-        "format",
-        "writeStream.format('ariane') is not available yet; use"
-        " writeStream.foreachBatch(ariane_spark.foreach_batch_writer(...))",
-    )
+def stream_writer(
+    given: Mapping[str, str], schema: StructType, *, overwrite: bool
+) -> DataSourceStreamArrowWriter:
+    """The writer for a stream.
+
+    Args:
+        given: Options as the user gave them.
+        schema: Of the stream.
+        overwrite: Whether each micro-batch replaces those before; refused.
+
+    Raises:
+        OptionError: An option cannot be obeyed.
+        SchemaIllegal: A column cannot be written, or the body is missing.
+    """
+    # Spark hands its own option along.
+    own = {name: value for name, value in given.items() if name.lower() != "checkpointlocation"}
+    options = write_options(own)
+    if overwrite:
+        raise OptionIllegal("outputMode", "a topic is only appended to; use outputMode('append')")
+    if options.write_id is not None:
+        raise OptionIllegal("writeId", "is for single writes; streams are told apart by 'sinkId'")
+    plan = RowPlan.of(schema, options.topic)
+    if options.exactly_once:
+        return ExactlyOnceStreamWriter(options, plan)
+    return ArianeStreamWriter(ArianeBatchWriter(options, plan))

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 from ariane_record.kept_memory import keep_freed_memory
 from ariane_sdk import ProducerSettings
 from ariane_sdk.sync import Producer
+from ariane_spark.batch_transactions import BatchTransactions
 from ariane_spark.cluster import Cluster
 from ariane_spark.options import ReadOptions, WriteOptions
 from ariane_spark.queue_client import QueueClient
@@ -39,12 +40,21 @@ def connect_producer_once(options: WriteOptions) -> Producer:
     """The producer of this process for the cluster that these options name."""
 
     def start() -> Producer:
-        settings = ProducerSettings(send_timeout_s=SEND_S_MAX)
+        settings = ProducerSettings(
+            send_timeout_s=SEND_S_MAX,
+            batch_bytes_max=options.batch_bytes,
+            calls_in_flight_max=options.calls_max,
+        )
         producer = Producer(options.endpoints, group="ariane-spark", settings=settings)
         producer.start()
         return producer
 
-    return _once("write", options.endpoints, start)
+    return _once("write", (options.endpoints, options.batch_bytes, options.calls_max), start)
+
+
+def connect_transactions_once(options: WriteOptions) -> BatchTransactions:
+    """The batch transactions of this process with the cluster that these options name."""
+    return _once("transactions", options.endpoints, lambda: BatchTransactions(options.endpoints))
 
 
 def _once(use: str, key: Hashable, make: Callable[[], _ConnectionT]) -> _ConnectionT:

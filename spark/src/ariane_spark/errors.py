@@ -12,6 +12,7 @@
     +-- QueueNotFound           options name a queue that no broker carries
     +-- NothingAtTime           a queue has no message at or after a starting time
     +-- DataLost                messages that were to be read are not kept any more
+    +-- CommitRefused           what tasks say of a batch does not fit together; nothing was done
 
 The text of each error reaches the user as it stands: Spark wraps it into a ``PythonException``.
 """
@@ -69,6 +70,13 @@ class NothingAtTime(ArianeSparkError):
 
 class DataLost(ArianeSparkError):
     """Messages that were to be read are not kept any more."""
+
+
+class CommitRefused(ArianeSparkError):
+    """What tasks say of a batch does not fit together, so it was not committed.
+
+    Start the query again: the batch is then repeated, or found committed.
+    """
 
 
 def _rebuilt(

@@ -222,16 +222,40 @@ OPTIONS: Final = (
     Option(
         "deliveryGuarantee",
         (Use.WRITE,),
-        "`at-least-once`: a task ends only when all its messages are acknowledged. `exactly-once`"
-        " comes later.",
+        "`at-least-once`: a task ends only when all its messages are acknowledged. `exactly-once`:"
+        " the messages of a micro-batch, or of a whole write, become visible together, and once"
+        " however often it is repeated.",
         "`at-least-once`",
+    ),
+    Option(
+        "sinkId",
+        (Use.WRITE,),
+        "Exactly once in streams: tells writes of one query apart that go to the same topic, or to"
+        " topics named by a column.",
+        "the option `topic`",
+    ),
+    Option(
+        "writeId",
+        (Use.WRITE,),
+        "Exactly once outside streams: names the write, so that the whole job may be repeated and"
+        " still writes once. Each write needs another one.",
+        "drawn at random",
+    ),
+    Option(
+        "maxInFlight",
+        (Use.WRITE,),
+        "At least once: requests to one broker under way at the same time, 1 to 64. Exactly once,"
+        " each task has one.",
+        "1",
+    ),
+    Option(
+        "batchBytes",
+        (Use.WRITE,),
+        "Bytes of records in one request, 65536 to 3145728.",
+        "1048576",
     ),
     _later("filter", READ, "Only messages that a SQL condition holds for."),
     _later("pushdown", (Use.BATCH_READ,), "Let Spark hand down its filters."),
-    _later("sinkId", (Use.WRITE,), "Names this sink among those of one query."),
-    _later("writeId", (Use.WRITE,), "Makes a batch write repeatable as a whole."),
-    _later("maxInFlight", (Use.WRITE,), "Requests under way at the same time."),
-    _later("batchBytes", (Use.WRITE,), "Bytes of one request."),
     _later("compression", (Use.WRITE,), "Compress bodies."),
 )
 

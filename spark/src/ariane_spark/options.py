@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from ariane_spark.errors import FeatureNotAvailable, OptionIllegal
+from ariane_spark.errors import OptionIllegal
 from ariane_spark.given_options import GivenOptions
 from ariane_spark.offsets import OffsetsMalformed, parse_queues
 from ariane_spark.option_table import Use
@@ -26,6 +26,11 @@ FETCH_BYTES_MAX: Final = 4 << 20
 FETCH_BYTES_DEFAULT: Final = 1 << 20
 """Larger batches pass a little faster through Spark's socket, but cost the broker more: it gets and
 returns the pages of each chunk anew from 2 MiB on."""
+
+BATCH_BYTES_MIN: Final = 64 << 10
+BATCH_BYTES_MAX: Final = 3 << 20
+BATCH_BYTES_DEFAULT: Final = 1 << 20
+SINK_ID_LENGTH_MAX: Final = 100
 
 AT_LEAST_ONCE: Final = "at-least-once"
 EXACTLY_ONCE: Final = "exactly-once"
@@ -100,10 +105,25 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Where to write."""
+    """Where to write and how.
+
+    Attributes:
+        endpoints: Name servers, ``host:port``, separated by commas.
+        topic: The topic of all rows; ``None``: the column says it.
+        exactly_once: Whether batch transactions are used.
+        sink_id: Tells sinks of one query apart; ``None``: their topics do.
+        write_id: Names a write that is no stream, so that it can be repeated; ``None``: it cannot.
+        batch_bytes: Bytes of one request.
+        calls_max: Requests to one broker under way at the same time, where not exactly once.
+    """
 
     endpoints: str
     topic: str | None = None
+    exactly_once: bool = False
+    sink_id: str | None = None
+    write_id: str | None = None
+    batch_bytes: int = BATCH_BYTES_DEFAULT
+    calls_max: int = 1
 
 
 def read_options(given: Mapping[str, str], use: Use) -> ReadOptions:
@@ -141,13 +161,27 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     """
     options = GivenOptions(given, Use.WRITE)
     guarantee = options.text("deliveryGuarantee") or AT_LEAST_ONCE
-    if guarantee == EXACTLY_ONCE:
-        raise FeatureNotAvailable(
-            "deliveryGuarantee", f"{EXACTLY_ONCE!r} is not available yet; use {AT_LEAST_ONCE!r}"
+    if guarantee not in {AT_LEAST_ONCE, EXACTLY_ONCE}:
+        raise OptionIllegal(
+            "deliveryGuarantee", f"{guarantee!r} is neither {AT_LEAST_ONCE!r} nor {EXACTLY_ONCE!r}"
         )
-    if guarantee != AT_LEAST_ONCE:
-        raise OptionIllegal("deliveryGuarantee", f"{guarantee!r} is not {AT_LEAST_ONCE!r}")
-    return WriteOptions(endpoints=_endpoints(options), topic=options.text("topic"))
+    exactly_once = guarantee == EXACTLY_ONCE
+    calls_max = options.number("maxInFlight", 1, 64)
+    if exactly_once and calls_max is not None:
+        raise OptionIllegal(
+            "maxInFlight",
+            f"is for {AT_LEAST_ONCE!r}; otherwise each task has one request under way",
+        )
+    return WriteOptions(
+        endpoints=_endpoints(options),
+        topic=options.text("topic"),
+        exactly_once=exactly_once,
+        sink_id=_name_of_write(options, "sinkId", exactly_once=exactly_once),
+        write_id=_name_of_write(options, "writeId", exactly_once=exactly_once),
+        batch_bytes=options.number("batchBytes", BATCH_BYTES_MIN, BATCH_BYTES_MAX)
+        or BATCH_BYTES_DEFAULT,
+        calls_max=calls_max or 1,
+    )
 
 
 def column_names(given: Mapping[str, str]) -> tuple[str, ...] | None:
@@ -165,6 +199,17 @@ def column_names(given: Mapping[str, str]) -> tuple[str, ...] | None:
 
         return tuple(name for name in message_schema().fieldNames() if name != "properties")
     return names
+
+
+def _name_of_write(options: GivenOptions, name: str, *, exactly_once: bool) -> str | None:
+    value = options.text(name)
+    if value is None:
+        return None
+    if not exactly_once:
+        raise OptionIllegal(name, f"has a meaning only with deliveryGuarantee={EXACTLY_ONCE!r}")
+    if len(value) > SINK_ID_LENGTH_MAX or not value.isprintable():
+        raise OptionIllegal(name, f"must be {SINK_ID_LENGTH_MAX} printable characters at most")
+    return value
 
 
 def _endpoints(options: GivenOptions) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, Final
 
 import grpc
@@ -14,9 +16,11 @@ from grpc.experimental import ChannelOptions
 from ariane.namesrv.v1.route_service_pb2 import (
     GetRouteRequest,
     GetRouteResponse,
+    ListBrokersRequest,
     ListTopicsRequest,
 )
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
+from ariane_sdk import Route
 from ariane_sdk.errors import (
     ArianeError,
     NameServersUnreachable,
@@ -31,7 +35,10 @@ WARM_UP_ROUTE_AGE_S_MAX: Final = 2.0
 """The same for a route from name servers that have just started and may not know all yet."""
 
 PAGE_SIZE: Final = 1000
-"""Topics in one answer of a name server."""
+"""Topics or brokers in one answer of a name server."""
+
+PRIMARY_ID: Final = 0
+"""The broker id of a primary; replicas have others."""
 
 CHANNEL_OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     ("grpc.max_receive_message_length", 64 << 20),
@@ -69,10 +76,24 @@ class Channels:
 
 
 @dataclass(frozen=True, slots=True)
+class LiveBrokers:
+    """The primaries that name servers know.
+
+    Attributes:
+        addresses: Where each is, by broker name.
+        complete: Whether that is all of them; not while name servers have just started.
+    """
+
+    addresses: Mapping[str, str]
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _Route:
     addresses: Mapping[str, str]
     good_until_s: float
     complete: bool
+    queues: Route
 
 
 class Routes:
@@ -129,11 +150,46 @@ class Routes:
             RouteNotFound: No live broker carries the topic.
             NameServersUnreachable: No name server answered.
         """
-        route = self._routes.get(topic)
-        if route is None or self._monotonic() >= route.good_until_s:
-            route = self._ask_route(topic, route)
-            self._routes[topic] = route
-        return route.addresses
+        return self._route(topic).addresses
+
+    def write_queue_counts(self, topic: str) -> Mapping[str, int]:
+        """How many queues each broker of a topic takes messages for, by broker name.
+
+        Raises:
+            RouteNotFound: No live broker carries the topic.
+            NameServersUnreachable: No name server answered.
+        """
+        queues = self._route(topic).queues.write_queues
+        return Counter(queue.broker_name for queue in queues)
+
+    def divides_groups(self, topic: str) -> bool:
+        """Whether the message groups of a topic are divided among several brokers for good.
+
+        Raises:
+            RouteNotFound: No live broker carries the topic.
+            NameServersUnreachable: No name server answered.
+        """
+        route = self._route(topic).queues
+        brokers = {queue.broker_name for queue in (*route.group_queues, *route.write_queues)}
+        return (route.ordered or bool(route.queue_order)) and len(brokers) > 1
+
+    def brokers(self) -> LiveBrokers:
+        """All primaries, asked anew.
+
+        Raises:
+            NameServersUnreachable: No name server answered.
+        """
+        request = ListBrokersRequest(page_size=PAGE_SIZE)
+        answers = self._ask(lambda stub: stub.ListBrokers, request)
+        primaries = (
+            broker.identity
+            for answer in answers
+            for broker in answer.brokers
+            if broker.identity.broker_id == PRIMARY_ID
+        )
+        addresses = {identity.broker_name: identity.address for identity in primaries}
+        complete = not (answers[0].warming_up or answers[0].next_page_token)
+        return LiveBrokers(addresses, complete)
 
     def uncertain_topics(self) -> frozenset[str]:
         """Topics that may have more brokers than was heard so far, of those asked about."""
@@ -144,6 +200,13 @@ class Routes:
         route = self._routes.get(topic)
         if route is not None:
             self._routes[topic] = replace(route, good_until_s=float("-inf"))
+
+    def _route(self, topic: str) -> _Route:
+        route = self._routes.get(topic)
+        if route is None or self._monotonic() >= route.good_until_s:
+            route = self._ask_route(topic, route)
+            self._routes[topic] = route
+        return route
 
     def _ask_route(self, topic: str, before: _Route | None) -> _Route:
         try:
@@ -164,7 +227,11 @@ class Routes:
                     # The primary has the lowest id; without one, a replica serves as well.
                     addresses[broker.broker_name] = broker.addresses[min(broker.addresses)]
         age_s_max = ROUTE_AGE_S_MAX if complete else WARM_UP_ROUTE_AGE_S_MAX
-        return _Route(addresses, self._monotonic() + age_s_max, complete)
+        queues = [Route.from_wire(answer.route, complete=complete) for answer in answers]
+        merged = reduce(Route.with_missing_of, queues)
+        if not complete and before is not None:
+            merged = merged.with_missing_of(before.queues)
+        return _Route(addresses, self._monotonic() + age_s_max, complete, merged)
 
     def _ask(self, method: Callable[[RouteServiceStub], Any], request: Any) -> list[Any]:
         """The answer of the first name server that is to be believed, alone.

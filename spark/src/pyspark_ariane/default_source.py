@@ -62,12 +62,8 @@ class DefaultSource(DataSource):
 
         return batch_writer(self.options, schema, overwrite=overwrite)
 
-    def streamWriter(  # noqa: N802 - Spark's name.
-        self,
-        schema: StructType,  # noqa: ARG002 - Spark's signature.
-        overwrite: bool,  # noqa: ARG002 - the same.
-    ) -> DataSourceStreamWriter:
-        """Refused: until exactly-once is available, streams are written by ``foreachBatch``."""
-        from ariane_spark.batch_writer import refuse_stream_writer
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name.
+        """Appends the rows of a stream to topics."""
+        from ariane_spark.batch_writer import stream_writer
 
-        refuse_stream_writer()
+        return stream_writer(self.options, schema, overwrite=overwrite)

@@ -1,0 +1,137 @@
+"""Copies a topic exactly once, and fails where a file says so. Run by a test, as a process.
+
+``faults/armed`` names a fault and how many commits to let pass before; whoever strikes renames it.
+What fails within the process is started again by it; ``kill -9`` is up to the test.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from pyspark import TaskContext
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as f
+from pyspark.sql.datasource import DataSourceStreamArrowWriter
+
+from ariane_spark import session
+from ariane_spark.batch_writer import stream_writer
+from pyspark_ariane import DefaultSource
+
+FAULTS = Path(os.environ.get("FAULTS", "faults"))
+
+
+def strikes(kind, count=True):
+    """Whether a fault of this kind is due now; it is used up then."""
+    armed = FAULTS / "armed"
+    try:
+        fault = json.loads(armed.read_text())
+        if fault["kind"] != kind:
+            return False
+        if count and fault["passes"] > 0:
+            fault["passes"] -= 1
+            (FAULTS / "next").write_text(json.dumps(fault))
+            (FAULTS / "next").rename(armed)
+            return False
+        armed.rename(FAULTS / "struck")
+    except FileNotFoundError:
+        return False  # None is armed, or a twin was faster.
+    return True
+
+
+class StumblingWriter(DataSourceStreamArrowWriter):
+    """The writer of `format("ariane")`, with deaths around what it does."""
+
+    def __init__(self, writer):
+        self._writer = writer
+
+    def write(self, iterator):
+        receipt = self._writer.write(iterator)
+        if TaskContext.get().attemptNumber() == 0 and strikes("staged"):
+            os._exit(1)
+        return receipt
+
+    def commit(self, messages, batchId):  # noqa: N803 - Spark's name.
+        if strikes("before commit"):
+            os._exit(1)
+        if strikes("replay"):
+            raise RuntimeError(f"replay before {batchId}")
+        self._writer.commit(messages, batchId)
+        if strikes("after commit"):
+            os._exit(1)
+        if strikes("commit without answer"):
+            raise RuntimeError("committed, and nobody knows")
+
+    def abort(self, messages, batchId):  # noqa: N803 - Spark's name.
+        self._writer.abort(messages, batchId)
+
+
+class StumblingSource(DefaultSource):
+    """The same source under another name."""
+
+    @classmethod
+    def name(cls):
+        return "stumbling"
+
+    def streamWriter(self, schema, overwrite):  # noqa: N802 - Spark's name.
+        return StumblingWriter(stream_writer(self.options, schema, overwrite=overwrite))
+
+
+def forget_batch(checkpoint, batch_id):
+    """Make Spark believe that a micro-batch was planned and not committed, and none after it."""
+    for folder, name in (("offsets", batch_id + 1), ("commits", batch_id)):
+        for path in (checkpoint / folder).glob(f"*{name}*"):
+            if path.name in {str(name), f".{name}.crc"}:
+                path.unlink()
+
+
+def main(endpoints, source, target, folder):
+    folder = Path(folder)
+    spark = session(
+        "copying",
+        master="local[2,4]",
+        settings={
+            "spark.local.dir": str(folder / "local"),
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            "spark.sql.shuffle.partitions": "4",
+            "spark.sql.adaptive.enabled": "true",
+            "spark.speculation": "true",
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        },
+    )
+    spark.dataSource.register(StumblingSource)
+    rows = (
+        spark.readStream.format("ariane")
+        .options(endpoints=endpoints, topic=source)
+        .options(startingOffsets="earliest", maxOffsetsPerTrigger="20")
+        .load()
+        # Dealt out by a shuffle, which adaptive execution merges as it likes.
+        .repartition(f.col("tag"))
+        .select("body", "tag")
+    )
+    while True:
+        query = (
+            rows.writeStream.format("stumbling")
+            .options(endpoints=endpoints, topic=target, deliveryGuarantee="exactly-once")
+            .option("checkpointLocation", str(folder / "checkpoint"))
+            .trigger(processingTime="100 milliseconds")
+            .start()
+        )
+        try:
+            query.awaitTermination()
+        except StreamingQueryException as failure:
+            text = str(failure)
+            print("again:", text.partition("Traceback")[0][:200].replace("\n", " "), flush=True)
+            if "replay before " in text:
+                batch_id = int(text.partition("replay before ")[2].split()[0].strip("\"'."))
+                if batch_id:
+                    forget_batch(folder / "checkpoint", batch_id - 1)
+
+
+if __name__ == "__main__":
+    # Workers unpickle the classes above, so they must find this module by its name.
+    from copying_query import main as main_of_module
+
+    main_of_module(*sys.argv[1:])

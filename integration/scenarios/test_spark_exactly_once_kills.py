@@ -1,0 +1,158 @@
+"""A stream from topic to topic through deaths of everything: each row once, and none missing.
+
+Speculation is on, as it would be on a cluster; a Spark of one process starts no second task by it.
+Attempts that lose come from tasks that die when all is staged, and from drivers that are killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import signal
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from ariane_sdk import ClusterClient, Message, Producer, QueueReader
+from ariane_sdk.errors import ArianeError
+
+SEED = int(os.environ.get("KILL_SEED", "7"))
+CRASHES = int(os.environ.get("SPARK_CRASHES", "30"))
+
+KINDS = (
+    *("staged", "before commit", "after commit", "commit without answer", "replay"),
+    *("broker", "driver"),
+)
+ROWS_OF_CRASH = 160
+"""So many that the stream is not at its end before the last crash: some micro-batches of 20."""
+
+STEP_S = 180
+"""How long Spark may take to come to a fault, on a machine that has other things to do."""
+
+
+class CopyingQuery:
+    """The process that copies, started as often as it is killed."""
+
+    def __init__(self, folder, *arguments):
+        self.faults = folder / "faults"
+        self.faults.mkdir(parents=True)
+        self.log_path = folder / "query.log"
+        self._arguments = (*arguments, str(folder))
+        self._process = None
+
+    async def start(self):
+        here = Path(__file__).parent
+        with self.log_path.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                str(here / "copying_query.py"),
+                *self._arguments,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "PYTHONPATH": str(here), "FAULTS": str(self.faults)},
+                start_new_session=True,
+            )
+
+    async def kill(self):
+        """Kill driver and JVM at once; Python workers see it and end."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        await self._process.wait()
+
+    def arm(self, kind, passes):
+        (self.faults / "struck").unlink(missing_ok=True)
+        (self.faults / "next").write_text(json.dumps({"kind": kind, "passes": passes}))
+        (self.faults / "next").rename(self.faults / "armed")
+
+    def has_struck(self):
+        assert self._process.returncode is None, self.log_path.read_text()[-3000:]
+        return (self.faults / "struck").exists()
+
+
+async def bodies_of(name_servers, topic):
+    found = []
+    async with QueueReader(name_servers) as reader:
+        for queue, (begin, end) in (await reader.bounds(topic)).items():
+            async for columns in reader.read_range(queue, begin, end):
+                found += [columns.message(row).body for row in range(len(columns))]
+    return Counter(map(int, found))
+
+
+async def message_count(name_servers, topic):
+    with contextlib.suppress(ArianeError):
+        async with QueueReader(name_servers) as reader:
+            bounds = await reader.bounds(topic)
+            return sum(end - begin for begin, end in bounds.values())
+    return -1
+
+
+async def moves_on(name_servers, until):
+    """Wait until the copy grows: the query lives."""
+    before = await message_count(name_servers, "copies")
+
+    async def more():
+        return await message_count(name_servers, "copies") > before
+
+    await until(more, seconds=STEP_S)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("crashes", sorted({3, CRASHES}))
+async def test_each_row_once_through_crashes(local_cluster, until, tmp_path, monkeypatch, crashes):
+    monkeypatch.setenv("ARIANE_NAMESRV_WARM_UP_S", "0")
+    chance = random.Random(SEED)
+    # All kinds in turn, each turn in another order.
+    kinds = [kind for _ in range(crashes) for kind in chance.sample(KINDS, len(KINDS))][:crashes]
+    rows = ROWS_OF_CRASH * (crashes + 1)
+    async with local_cluster() as cluster:
+        names, (broker,) = cluster.name_servers, cluster.brokers
+        async with ClusterClient(names) as client, Producer(names) as producer:
+            await client.create_topic("flights", queue_count=3)
+            await client.create_topic("copies", queue_count=4)
+            await producer.send_batch(
+                [Message("flights", b"%d" % n, tag=f"t{n % 9}") for n in range(rows)]
+            )
+        query = CopyingQuery(tmp_path / "spark", names, "flights", "copies")
+        await query.start()
+        try:
+            await moves_on(names, until)
+            for number, kind in enumerate(kinds):
+                if kind == "broker":
+                    await asyncio.sleep(chance.uniform(0, 1.0))
+                    broker.kill()
+                    await broker.wait()
+                    await asyncio.sleep(chance.uniform(0, 1.5))
+                    await broker.restart()
+                elif kind == "driver":
+                    await asyncio.sleep(chance.uniform(0, 1.0))
+                    await query.kill()
+                    await query.start()
+                else:
+                    query.arm(kind, chance.randrange(3))
+
+                    async def struck():
+                        return query.has_struck()
+
+                    await until(struck, seconds=STEP_S)
+                assert await message_count(names, "copies") < rows, f"too early: {number} {kinds}"
+                await moves_on(names, until)
+
+            async def complete():
+                query.has_struck()
+                return await message_count(names, "copies") >= rows
+
+            await until(complete, seconds=STEP_S + rows / 20)
+            # Whoever writes twice would do it now.
+            await asyncio.sleep(2)
+        finally:
+            await query.kill()
+        found = await bodies_of(names, "copies")
+    assert [row for row, count in found.items() if count > 1] == [], f"twice: {SEED} {kinds}"
+    assert sorted(found) == list(range(rows)), f"lost: seed {SEED} {kinds}"

@@ -1,0 +1,223 @@
+"""Writes rows exactly once: tasks stage them, one commit makes all of a batch visible.
+
+::
+
+    task:    committed already? -> done     else stage under a token -> receipt names the token
+    driver:  CommitBatch(sink, batch, what the receipts name)           idempotent, repeated freely
+    failure: AbortBatch(sink, batch)                                    never undoes a commit
+
+What a task staged that no commit names is dropped: by the commit of its batch or of a later one, by
+an abort, or when it grows old. So repeated and speculative tasks do no harm, and a batch that Spark
+repeats may deal its rows out differently.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+from uuid import uuid4
+
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.taskcontext import TaskContext
+
+from ariane_sdk.errors import ArianeError, ColumnIllegal, TransactionDecided
+from ariane_spark.batch_transactions import Attempt, BatchTransactions
+from ariane_spark.connection import connect_transactions_once
+from ariane_spark.errors import CommitRefused, RowIllegal
+from ariane_spark.options import WriteOptions
+from ariane_spark.rows import IdentitySeed, RowPlan
+from ariane_spark.sink_batches import SinkBatch, batch_of_task, batch_of_write
+from ariane_spark.staging import StagedAttempt
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Connect: TypeAlias = Callable[[WriteOptions], BatchTransactions]
+Receipts: TypeAlias = Sequence[WriterCommitMessage | None]
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class StageReceipt(WriterCommitMessage):
+    """What one task did for a batch.
+
+    Attributes:
+        batch: The batch.
+        home: The broker that it was staged at.
+        attempt: What was staged; ``None``: the batch was committed before.
+    """
+
+    batch: SinkBatch
+    home: str
+    attempt: Attempt | None
+
+
+@dataclass(frozen=True)
+class ExactlyOnceWrite:
+    """What writers of tables and of streams have in common; travels to tasks and to the driver.
+
+    Attributes:
+        options: Where to write.
+        plan: What of a row becomes what of a message.
+        drawn_id: Names a write that is no stream; ``None``: it is one.
+        connect: Gives the transactions of the process that asks.
+    """
+
+    options: WriteOptions
+    plan: RowPlan
+    drawn_id: str | None
+    connect: Connect = connect_transactions_once
+
+    def stage(self, batches: Iterator[pa.RecordBatch]) -> StageReceipt:
+        """Stage the rows of one partition; in a task.
+
+        Raises:
+            ArianeError: A broker refused, or does not answer.
+            ArianeSparkError: An option or a row that cannot be obeyed.
+        """
+        context = TaskContext.get()
+        partition_id = context.partitionId() if context else 0
+        batch = batch_of_task(self.options, context, self.drawn_id)
+        calls = self.connect(self.options)
+        home = calls.home_of(batch.sink)
+        if calls.is_committed(home, batch):
+            return _drained(batches, batch, home)
+        staged = StagedAttempt(
+            calls, batch, home, partition_id, block_bytes_max=self.options.batch_bytes
+        )
+        seed = IdentitySeed(f"{batch.sink.name}/{batch.batch_id}/{partition_id}")
+        count = 0
+        try:
+            for rows in batches:
+                for topic, table, numbers in self.plan.tables(rows, seed, count):
+                    try:
+                        staged.add(topic, table)
+                    except ColumnIllegal as error:
+                        place = "" if error.row is None else f"row {numbers[error.row]} of "
+                        raise RowIllegal(f"{place}{seed.text}: {error}") from error
+                count += len(rows)
+            return StageReceipt(batch, home, staged.finish())
+        except TransactionDecided:
+            # An earlier run of this batch, or the task that this one should replace, was faster.
+            return _drained(batches, batch, home)
+
+    def commit(self, messages: Receipts, batch_id: int | None = None) -> None:
+        """Commit what the receipts name; on the driver.
+
+        Args:
+            messages: The receipts of all tasks.
+            batch_id: Of the micro-batch, as the driver knows it.
+
+        Raises:
+            CommitRefused: The receipts do not fit together.
+            ArianeError: The broker refused, or does not answer: it may be committed or not.
+        """
+        receipts = [message for message in messages if isinstance(message, StageReceipt)]
+        if not receipts:
+            return
+        batch, home = receipts[0].batch, receipts[0].home
+        calls = self.connect(self.options)
+        if any((each.batch, each.home) != (batch, home) for each in receipts) or (
+            batch_id is not None and batch_id != batch.batch_id
+        ):
+            raise CommitRefused(f"tasks of batch {batch_id} of {batch.sink.name} do not agree")
+        if calls.home_of(batch.sink) != home:
+            raise CommitRefused(f"{batch.sink.name} writes to another broker than {home}")
+        attempts = [each.attempt for each in receipts if each.attempt is not None]
+        if len(attempts) == len(receipts):
+            calls.commit(home, batch, attempts)
+        elif not calls.is_committed(home, batch):
+            raise CommitRefused(
+                f"broker {home} has forgotten that batch {batch.batch_id} of {batch.sink.name} was"
+                " committed"
+            )
+
+    def abort(self, messages: Receipts) -> None:
+        """Drop what is staged, as far as that is possible now; on the driver.
+
+        Spark asks for it also when it does not know whether the commit succeeded; brokers do
+        nothing then if it did.
+        """
+        receipts = [message for message in messages if isinstance(message, StageReceipt)]
+        calls = self.connect(self.options)
+        try:
+            if receipts:
+                calls.abort(receipts[0].home, receipts[0].batch)
+            elif self.drawn_id is not None:
+                batch = batch_of_write(self.options, self.drawn_id)
+                home = calls.noted_home_of(batch.sink)
+                if home is not None:
+                    calls.abort(home, batch)
+        except ArianeError as error:
+            _log.warning("what was staged stays until it grows old: %s", error)
+
+
+class ExactlyOnceWriter(DataSourceArrowWriter):
+    """For tables, and for the micro-batches that ``foreachBatch`` hands over."""
+
+    def __init__(
+        self, options: WriteOptions, plan: RowPlan, connect: Connect = connect_transactions_once
+    ) -> None:
+        """Nothing is staged yet.
+
+        Args:
+            options: Where to write.
+            plan: What of a row becomes what of a message.
+            connect: Gives the transactions of the process that asks.
+        """
+        # One object serves all tasks, their repetitions and the commit.
+        self._write = ExactlyOnceWrite(options, plan, uuid4().hex, connect)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StageReceipt:
+        """Stage the rows of one partition; called in a task."""
+        return self._write.stage(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Make all visible."""
+        self._write.commit(messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Drop what is staged, unless it was committed."""
+        self._write.abort(messages)
+
+
+class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
+    """For streams; Spark makes a new one for every micro-batch, and again for its commit."""
+
+    def __init__(
+        self, options: WriteOptions, plan: RowPlan, connect: Connect = connect_transactions_once
+    ) -> None:
+        """Nothing is staged yet.
+
+        Args:
+            options: Where to write.
+            plan: What of a row becomes what of a message.
+            connect: Gives the transactions of the process that asks.
+        """
+        self._write = ExactlyOnceWrite(options, plan, None, connect)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StageReceipt:
+        """Stage the rows of one partition; called in a task."""
+        return self._write.stage(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name.
+        """Make all of the micro-batch visible."""
+        self._write.commit(messages, batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's signature.
+        """Drop what is staged for the micro-batch, unless it was committed."""
+        self._write.abort(messages)
+
+
+def _drained(batches: Iterator[pa.RecordBatch], batch: SinkBatch, home: str) -> StageReceipt:
+    """Take the rest of the rows, which Spark expects, and leave it."""
+    for _ in batches:
+        pass
+    return StageReceipt(batch, home, None)

@@ -1,0 +1,182 @@
+"""What one attempt of a task stages: rows as blocks of records, one call after another.
+
+While a call is under way the next block is encoded. Order is kept: of a queue, and so of a group.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+import numpy as np
+
+from ariane.broker.v1.transaction_service_pb2 import StageBatchRecordsRequest
+from ariane_spark.batch_transactions import Attempt, BatchTransactions
+from ariane_spark.errors import FeatureNotAvailable, QueueNotFound
+from ariane_spark.sink_batches import SinkBatch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from ariane_record.message_columns import MessageColumns
+
+BODY_BYTES_MAX: Final = 4 << 20
+"""A body of this size is refused by brokers, which store it with its columns around it."""
+
+ID_BYTES: Final = 32
+
+
+class StagedAttempt:
+    """One attempt of one task."""
+
+    def __init__(
+        self,
+        calls: BatchTransactions,
+        batch: SinkBatch,
+        home: str,
+        partition_id: int,
+        *,
+        block_bytes_max: int,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        """Nothing is staged yet.
+
+        Args:
+            calls: To the cluster.
+            batch: What it is a part of.
+            home: The broker.
+            partition_id: Spark's partition.
+            block_bytes_max: Bytes of records in one call; a larger record is alone.
+            now_ms: Milliseconds since the epoch, for messages.
+        """
+        self._calls = calls
+        self._batch = batch
+        self._home = home
+        self._partition_id = partition_id
+        self._block_bytes_max = block_bytes_max
+        self._now_ms = now_ms
+        self._token = uuid4().hex
+        self._record_count = 0
+        self._checksum = 0
+        self._end_call: Callable[[], None] | None = None
+        self._queue_counts: dict[str, int] = {}
+        # Tasks and batches begin with different queues, so that all get their share.
+        self._turn = partition_id + batch.batch_id
+
+    def add(self, topic: str, table: pa.Table) -> None:
+        """Stage rows; what was added before is staged when this returns.
+
+        Args:
+            topic: The topic of all rows.
+            table: As ``RowPlan.tables`` gives them.
+
+        Raises:
+            ColumnIllegal: A row that cannot become a message.
+            ArianeError: The broker refused, or does not answer.
+            QueueNotFound: The topic has no queue there.
+        """
+        # The SDK checks tables that it sends the same way, so both guarantees refuse the same rows.
+        from ariane_sdk._columns_in import table_parts  # noqa: PLC0415 - it needs Arrow.
+
+        ids = _ids_of(table)
+        for part in table_parts(table, None, body_bytes_max=BODY_BYTES_MAX):
+            for start, stop in self._cuts(topic, part.messages):
+                first = part.first_row + start
+                chosen = ids.slice(first, stop - start)
+                self._stage(topic, part.messages.slice(start, stop), chosen)
+
+    def finish(self) -> Attempt:
+        """Wait until all is staged; what a commit has to name.
+
+        Raises:
+            ArianeError: It is not.
+        """
+        self._wait()
+        return Attempt(self._partition_id, self._token, self._record_count, self._checksum)
+
+    def _stage(self, topic: str, messages: MessageColumns, ids: pa.StringArray) -> None:
+        from ariane_record.column_encoder import encode_columns  # noqa: PLC0415 - it needs Arrow.
+
+        queue_ids = self._queue_ids(topic, messages)
+        block = encode_columns(topic, messages, unique_ids=ids, born_timestamp_ms=self._now_ms())
+        request = StageBatchRecordsRequest(
+            query_id=self._batch.sink.name,
+            batch_id=self._batch.batch_id,
+            partition_id=self._partition_id,
+            attempt_token=self._token,
+            topic=topic,
+            record_sizes=block.sizes.astype("<i4").tobytes(),
+            tag_codes=block.tag_codes.astype("<i4").tobytes(),
+            key_counts=block.key_counts.tobytes(),
+            key_hashes=block.key_hashes.astype("<i4").tobytes(),
+            records_crc32=block.crc32,
+            queue_ids=queue_ids.astype("<i4").tobytes(),
+            record_count_before=self._record_count,
+            records=bytes(block.records),
+        )
+        self._wait()
+        self._end_call = self._calls.stage(self._home, self._batch.sink, request)
+        self._record_count += block.count
+        self._checksum = zlib.crc32(block.crc32.to_bytes(4, "little"), self._checksum)
+
+    def _wait(self) -> None:
+        if self._end_call is not None:
+            self._end_call()
+            self._end_call = None
+
+    def _cuts(self, topic: str, messages: MessageColumns) -> Iterator[tuple[int, int]]:
+        """Where one block ends and the next one begins."""
+        from ariane_record.column_encoder import record_sizes  # noqa: PLC0415 - it needs Arrow.
+
+        ends = np.cumsum(record_sizes(topic, messages, unique_id_bytes=ID_BYTES))
+        start = 0
+        while start < len(ends):
+            behind = int(ends[start - 1]) if start else 0
+            stop = int(np.searchsorted(ends, behind + self._block_bytes_max, side="right"))
+            stop = max(stop, start + 1)
+            yield start, stop
+            start = stop
+
+    def _queue_ids(self, topic: str, messages: MessageColumns) -> NDArray[np.int32]:
+        """Which queue each row goes to: that of its group, or the next one in turn."""
+        from ariane_record.arrow_texts import java_hashes, lengths_of  # noqa: PLC0415 - needs Arrow.
+
+        count = self._queue_count(topic, grouped=messages.message_group is not None)
+        self._turn += 1
+        queue_ids = np.full(len(messages), self._turn % count, np.int32)
+        if messages.message_group is not None:
+            grouped = lengths_of(messages.message_group) > 0
+            queue_ids[grouped] = (java_hashes(messages.message_group) % count)[grouped]
+        return queue_ids
+
+    def _queue_count(self, topic: str, *, grouped: bool) -> int:
+        if topic not in self._queue_counts:
+            count = self._calls.write_queue_count(topic, self._home)
+            if not count:
+                raise QueueNotFound(
+                    f"topic {topic} has no queue to write on broker {self._home}, where all"
+                    " messages of this exactly-once sink go"
+                )
+            if grouped and self._calls.divides_groups(topic):
+                raise FeatureNotAvailable(
+                    "deliveryGuarantee",
+                    f"the message groups of {topic}, a topic of type FIFO, are divided among"
+                    " several brokers, and an exactly-once sink writes to one",
+                )
+            self._queue_counts[topic] = count
+        return self._queue_counts[topic]
+
+
+def _ids_of(table: pa.Table) -> Any:
+    """The id of each row, which ``RowPlan`` puts behind its other properties."""
+    import pyarrow as pa  # noqa: PLC0415 - tasks only: planning needs no Arrow.
+
+    properties = table["properties"].combine_chunks()
+    if isinstance(properties, pa.ChunkedArray):
+        properties = properties.chunk(0)
+    last = properties.offsets.to_numpy()[1:] - 1
+    return properties.items.take(pa.array(last))

@@ -1,0 +1,236 @@
+"""Each row once, whatever is repeated."""
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as f
+
+from ariane_sdk import Message
+from ariane_spark import foreach_batch_writer
+
+pytestmark = pytest.mark.spark
+
+EXACTLY_ONCE = "exactly-once"
+
+
+@pytest.fixture
+def write(local_cluster):
+    def write(frame, **options):
+        (
+            frame.write.format("ariane")
+            .mode("append")
+            .options(endpoints=local_cluster.name_servers, deliveryGuarantee=EXACTLY_ONCE)
+            .options(**options)
+            .save()
+        )
+
+    return write
+
+
+@pytest.fixture
+def numbers_of(reading):
+    def numbers_of(topic):
+        return sorted(int(row.body) for row in reading(topic, columns="body").load().collect())
+
+    return numbers_of
+
+
+@pytest.fixture
+def source(topic, producer):
+    """A topic of 600 messages in seven message groups."""
+    producer.send_batch(
+        [Message(topic, b"%d" % n, tag="t", message_group=f"g{n % 7}") for n in range(600)]
+    )
+    return topic
+
+
+@pytest.fixture
+def copy(local_cluster, streaming, source, tmp_path):
+    """Copies the source to a topic by a stream that ends when all that is there is done."""
+
+    def copy(target, how="format", transform=lambda rows: rows, **options):
+        rows = streaming(source, startingOffsets="earliest", maxOffsetsPerTrigger="150").load()
+        writer = transform(rows.select("body", "tag", "messageGroup")).writeStream
+        where = {"topic": target, "endpoints": local_cluster.name_servers}
+        if how == "format":
+            given = {"deliveryGuarantee": EXACTLY_ONCE, **where, **options}
+            writer = writer.format("ariane").options(**given)
+        else:
+            writer = writer.foreachBatch(foreach_batch_writer(delivery=EXACTLY_ONCE, **where))
+        query = (
+            writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(90)
+        return query
+
+    return copy
+
+
+def forget_last_commit(tmp_path):
+    """Make Spark believe that it never heard of the end of its last micro-batch."""
+    commits = Path(tmp_path) / "checkpoint" / "commits"
+    last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
+    for path in commits.glob(f"*{last}*"):
+        path.unlink()
+    return last
+
+
+def test_every_column_arrives(spark, topic, reading, write):
+    frame = spark.createDataFrame(
+        [(b"one", "created", ["k1", "k2"], "g", {"city": "Zürich"}), (b"", None, None, None, None)],
+        "body binary, tag string, keys array<string>, messageGroup string,"
+        " properties map<string,string>",
+    )
+
+    write(frame, topic=topic)
+
+    rows = {bytes(row.body): row for row in reading(topic).load().collect()}
+    one, bare = rows[b"one"], rows[b""]
+    assert (one.tag, one["keys"], one.messageGroup) == ("created", ["k1", "k2"], "g")
+    assert one.properties["city"] == "Zürich"
+    assert (bare.tag, bare["keys"], bare.messageGroup) == (None, [], None)
+    assert one.messageId == one.properties["messageId"]
+    assert one.messageId != bare.messageId
+
+
+def test_a_task_that_is_repeated_writes_once(spark, topic, numbers_of, write):
+    @f.udf("string", useArrow=False)
+    def fail_once(number):
+        from pyspark import TaskContext  # noqa: PLC0415 - runs in a task.
+
+        if number == 19_999 and TaskContext.get().attemptNumber() == 0:
+            raise RuntimeError("the first attempt fails when most of its rows are staged")
+        return str(number)
+
+    numbers = spark.range(0, 20_000, numPartitions=1)
+
+    write(numbers.select(fail_once("id").alias("body")), topic=topic, batchBytes="65536")
+
+    assert numbers_of(topic) == list(range(20_000))
+
+
+def test_a_job_that_is_repeated_writes_once(spark, new_topic, numbers_of, write):
+    topics = [new_topic(), new_topic()]
+    frame = spark.range(0, 5000, numPartitions=3).select(
+        f.col("id").cast("string").alias("body"),
+        f.element_at(f.array(*map(f.lit, topics)), (f.col("id") % 2 + 1).cast("int")).alias(
+            "topic"
+        ),
+    )
+
+    for _ in range(2):
+        write(frame, writeId=f"job-{topics[0]}")
+
+    for remainder, topic in enumerate(topics):
+        assert numbers_of(topic) == list(range(remainder, 5000, 2))
+
+
+def test_a_write_that_fails_leaves_nothing_to_see(spark, topic, numbers_of, write):
+    @f.udf("string", useArrow=False)
+    def fail(number):
+        if number == 999:
+            raise RuntimeError("always")
+        return str(number)
+
+    with pytest.raises(Exception, match="always"):
+        write(spark.range(0, 1000, numPartitions=2).select(fail("id").alias("body")), topic=topic)
+
+    assert numbers_of(topic) == []
+
+
+@pytest.mark.parametrize("how", ["format", "foreachBatch"])
+def test_a_micro_batch_that_is_repeated_is_written_once(
+    how, copy, new_topic, numbers_of, reading, tmp_path
+):
+    target = new_topic()
+    copy(target, how)
+    assert numbers_of(target) == list(range(600))
+
+    assert forget_last_commit(tmp_path) == 3
+    # The rows of the repeated micro-batch come from other partitions now.
+    copy(target, how, lambda rows: rows.repartition(3))
+
+    rows = reading(target).load().collect()
+    assert Counter(int(row.body) for row in rows) == Counter(range(600))
+    for group in range(7):
+        of_group = [row for row in rows if row.messageGroup == f"g{group}"]
+        assert len({(row.topic, row.queueId) for row in of_group}) == 1
+        in_order = [int(row.body) for row in sorted(of_group, key=lambda row: row.queueOffset)]
+        assert in_order == sorted(in_order)
+
+
+def test_a_stream_that_fails_in_a_task_goes_on(copy, new_topic, numbers_of, tmp_path):
+    @f.udf("binary", useArrow=False)
+    def stumble(body):
+        if int(body) == 400 and not (tmp_path / "stumbled").exists():
+            (tmp_path / "stumbled").touch()
+            raise RuntimeError("once")
+        return body
+
+    def transform(rows):
+        return rows.withColumn("body", stumble("body"))
+
+    target = new_topic()
+
+    copy(target, transform=transform)
+
+    assert (tmp_path / "stumbled").exists()
+    assert numbers_of(target) == list(range(600))
+
+
+def test_another_checkpoint_is_another_stream(copy, new_topic, numbers_of, tmp_path):
+    target = new_topic()
+    copy(target)
+    shutil.rmtree(tmp_path / "checkpoint")
+
+    copy(target)
+
+    assert numbers_of(target) == sorted([*range(600), *range(600)])
+
+
+def test_at_least_once_writes_streams_too(copy, new_topic, numbers_of):
+    target = new_topic()
+
+    copy(target, deliveryGuarantee="at-least-once", maxInFlight="4", batchBytes="65536")
+
+    assert numbers_of(target) == list(range(600))
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"deliveryGuarantee": "perhaps"}, "neither 'at-least-once' nor 'exactly-once'"),
+        ({"maxInFlight": "4"}, "is for 'at-least-once'"),
+        ({"batchBytes": "1"}, "out of range"),
+        ({"writeId": "x" * 101}, "100 printable characters"),
+        ({"compression": "lz4"}, "not available yet"),
+    ],
+)
+def test_what_cannot_be_obeyed_is_refused_before_anything_is_staged(spark, write, options, text):
+    frame = spark.createDataFrame([("x",)], "body string")
+
+    with pytest.raises(AnalysisException) as refusal:
+        write(frame, topic="t", **options)
+
+    assert text in str(refusal.value)
+
+
+def test_names_of_streams_and_of_single_writes_are_not_mixed_up(spark, topic, write, copy):
+    frame = spark.createDataFrame([("x",)], "body string")
+
+    with pytest.raises(Exception, match="a single write is named by 'writeId'"):
+        write(frame, topic=topic, sinkId="s")
+    with pytest.raises(Exception, match="streams are told apart by 'sinkId'"):
+        copy(topic, writeId="w")
+
+
+def test_a_broker_without_the_topic_is_named(spark, write):
+    frame = spark.createDataFrame([("x", "nowhere")], "body string, topic string")
+
+    with pytest.raises(Exception, match="nowhere"):
+        write(frame)
