@@ -20,6 +20,7 @@ from ariane_broker.delay.timer_queue import TIMER_QUEUE, TimerQueue
 from ariane_broker.topic_table import TopicConfig
 from ariane_servicekit import ServiceError
 from ariane_storage import Store
+from ariane_storage.config import DELAY_LEVELS_MS
 from ariane_storage.testing import FixedClock, block_of, small_config
 
 HOUR_MS = 3_600_000
@@ -46,7 +47,9 @@ class Delays:
             now_ms=clock.now_ms,
             check_block=lambda block: None,
         )
-        self.append = DelayedAppend(parking, store, on_parked=self.parked)
+        self.append = DelayedAppend(
+            parking, store, levels_ms=DELAY_LEVELS_MS, on_parked=self.parked
+        )
         self.restore()
 
     def restore(self):
