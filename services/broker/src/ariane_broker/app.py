@@ -20,15 +20,15 @@ from __future__ import annotations
 from concurrent.futures import Executor, ThreadPoolExecutor
 
 from ariane_broker.broker_life import BrokerLife, Threads
-from ariane_broker.rooms.changing import changing_room
+from ariane_broker.rooms.changing import ChangingRoom, changing_room
 from ariane_broker.rooms.delaying import delaying_room
 from ariane_broker.rooms.messaging import messaging_room
 from ariane_broker.rooms.naming import naming_room
 from ariane_broker.rooms.outside import Outside
 from ariane_broker.rooms.retrying import retrying_room
 from ariane_broker.rooms.services import rpc_services
-from ariane_broker.rooms.state import state_room
-from ariane_broker.rooms.storing import storing_room
+from ariane_broker.rooms.state import StateRoom, state_room
+from ariane_broker.rooms.storing import StoringRoom, storing_room
 from ariane_broker.rooms.transacting import transacting_room
 from ariane_broker.settings import BrokerSettings
 from ariane_broker.system_topics import system_topics
@@ -51,7 +51,7 @@ def compose(settings: BrokerSettings, stop: StopRequest) -> BrokerLife:
 
 def compose_from(outside: Outside) -> BrokerLife:
     """Build a broker."""
-    settings, clock = outside.settings, outside.clock
+    settings = outside.settings
     state = state_room(outside)
     storing = storing_room(outside)
     naming = naming_room(outside, state)
@@ -62,10 +62,6 @@ def compose_from(outside: Outside) -> BrokerLife:
     retrying = retrying_room(
         outside, state, storing, changing, delaying=delaying, messaging=messaging
     )
-
-    async def forget_silent_clients() -> None:
-        for client in changing.clients.expire(settings.client_silence_s):
-            _log.info("client_expired", client_id=client.client_id, address=client.address)
 
     return BrokerLife(
         rpc_services=rpc_services(
@@ -97,30 +93,34 @@ def compose_from(outside: Outside) -> BrokerLife:
         loops=(
             delaying.delivery_loop.loop,
             delaying.aged_records.loop,
-            Loop(
-                "expire-clients",
-                forget_silent_clients,
-                interval_s=settings.client_scan_s,
-                clock=clock,
-            ),
-            Loop(
-                "save-offsets",
-                state.saved_offsets.save,
-                interval_s=settings.offset_save_s,
-                clock=clock,
-            ),
-            Loop(
-                "save-log-states",
-                storing.log_states.save,
-                interval_s=settings.producer_save_s,
-                clock=clock,
-            ),
+            *_housekeeping(outside, state, storing, changing),
             transacting.upkeep,
             *transacting.batch_loops,
         ),
         threads=outside.threads,
         grace_seconds=settings.grace_s,
     )
+
+
+def _housekeeping(
+    outside: Outside, state: StateRoom, storing: StoringRoom, changing: ChangingRoom
+) -> list[Loop]:
+    """What is done now and then, whoever calls."""
+    settings = outside.settings
+
+    async def forget_silent_clients() -> None:
+        for client in changing.clients.expire(settings.client_silence_s):
+            _log.info("client_expired", client_id=client.client_id, address=client.address)
+
+    turns = (
+        ("expire-clients", forget_silent_clients, settings.client_scan_s),
+        ("save-offsets", state.saved_offsets.save, settings.offset_save_s),
+        ("save-log-states", storing.log_states.save, settings.producer_save_s),
+    )
+    return [
+        Loop(name, turn, interval_s=interval_s, clock=outside.clock)
+        for name, turn, interval_s in turns
+    ]
 
 
 def _thread(name: str) -> Executor:
