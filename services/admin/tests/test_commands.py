@@ -98,7 +98,8 @@ def test_tags_are_named_one_by_one_or_as_an_expression(ariane, lines):
         ariane("produce", "tagged", lines(tag), "--tag", tag)
     read = ("consume", "tagged", "--from", "earliest", "--no-follow")
     for wanted in (("--tag", "red", "--tag", "blue"), ("--tag", "red || blue")):
-        assert ariane(*read, *wanted) == "red\nblue\n"
+        # Each broker has a queue: nothing orders the two.
+        assert sorted(ariane(*read, *wanted).splitlines()) == ["blue", "red"]
     for wrong in ("", "*", "red||"):
         assert "tag" in ariane(*read, "--tag", wrong, status=ExitStatus.USAGE)
 
