@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -124,10 +125,9 @@ def main(endpoints, source, target, folder):
         except StreamingQueryException as failure:
             text = str(failure)
             print("again:", text.partition("Traceback")[0][:200].replace("\n", " "), flush=True)
-            if "replay before " in text:
-                batch_id = int(text.partition("replay before ")[2].split()[0].strip("\"'."))
-                if batch_id:
-                    forget_batch(folder / "checkpoint", batch_id - 1)
+            replay = re.search(r"replay before (\d+)", text)
+            if replay and int(replay[1]):
+                forget_batch(folder / "checkpoint", int(replay[1]) - 1)
 
 
 if __name__ == "__main__":

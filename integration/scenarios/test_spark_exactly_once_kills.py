@@ -69,8 +69,11 @@ class CopyingQuery:
         (self.faults / "next").write_text(json.dumps({"kind": kind, "passes": passes}))
         (self.faults / "next").rename(self.faults / "armed")
 
-    def has_struck(self):
+    def check_alive(self):
         assert self._process.returncode is None, self.log_path.read_text()[-3000:]
+
+    def has_struck(self):
+        self.check_alive()
         return (self.faults / "struck").exists()
 
 
@@ -91,11 +94,12 @@ async def message_count(name_servers, topic):
     return -1
 
 
-async def moves_on(name_servers, until):
+async def moves_on(name_servers, until, query):
     """Wait until the copy grows: the query lives."""
     before = await message_count(name_servers, "copies")
 
     async def more():
+        query.check_alive()
         return await message_count(name_servers, "copies") > before
 
     await until(more, seconds=STEP_S)
@@ -116,13 +120,15 @@ async def test_each_row_once_through_crashes(local_cluster, until, tmp_path, mon
         async with ClusterClient(names) as client, Producer(names) as producer:
             await client.create_topic("flights", queue_count=3)
             await client.create_topic("copies", queue_count=4)
-            await producer.send_batch(
-                [Message("flights", b"%d" % n, tag=f"t{n % 9}") for n in range(rows)]
-            )
+            for first in range(0, rows, 80):
+                batch = range(first, first + 80)
+                await producer.send_batch(
+                    [Message("flights", b"%d" % n, tag=f"t{n % 9}") for n in batch]
+                )
         query = CopyingQuery(tmp_path / "spark", names, "flights", "copies")
         await query.start()
         try:
-            await moves_on(names, until)
+            await moves_on(names, until, query)
             for number, kind in enumerate(kinds):
                 if kind == "broker":
                     await asyncio.sleep(chance.uniform(0, 1.0))
@@ -142,10 +148,10 @@ async def test_each_row_once_through_crashes(local_cluster, until, tmp_path, mon
 
                     await until(struck, seconds=STEP_S)
                 assert await message_count(names, "copies") < rows, f"too early: {number} {kinds}"
-                await moves_on(names, until)
+                await moves_on(names, until, query)
 
             async def complete():
-                query.has_struck()
+                query.check_alive()
                 return await message_count(names, "copies") >= rows
 
             await until(complete, seconds=STEP_S + rows / 20)
