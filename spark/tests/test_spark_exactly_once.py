@@ -61,7 +61,8 @@ def copy(local_cluster, streaming, source, tmp_path):
         else:
             writer = writer.foreachBatch(foreach_batch_writer(delivery=EXACTLY_ONCE, **where))
         query = (
-            writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+            writer.queryName(f"copy-{how}-{target}")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
             .trigger(availableNow=True)
             .start()
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from uuid import uuid4
 
 from pyspark.sql.datasource import (
@@ -25,6 +25,10 @@ from ariane_spark.sink_batches import micro_batch
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+_OPTIONS_OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
+"""What Spark hands along of its own to the writers of streams, in lower case."""
 
 
 class ColumnSender(Protocol):
@@ -163,9 +167,9 @@ def stream_writer(
         OptionError: An option cannot be obeyed.
         SchemaIllegal: A column cannot be written, or the body is missing.
     """
-    # Spark hands its own option along.
-    own = {name: value for name, value in given.items() if name.lower() != "checkpointlocation"}
-    options = write_options(own)
+    options = write_options(
+        {name: value for name, value in given.items() if name.lower() not in _OPTIONS_OF_SPARK}
+    )
     if overwrite:
         raise OptionIllegal("outputMode", "a topic is only appended to; use outputMode('append')")
     if options.write_id is not None:
