@@ -1,6 +1,7 @@
 """The outbox: what is written, and what relays do with it, against brokers that follow a script."""
 
 import asyncio
+import copy
 from datetime import UTC, datetime, timedelta
 
 import grpc
@@ -107,6 +108,14 @@ def test_what_could_never_be_sent_is_refused_at_once(sessions, message, error):
     with sessions.begin() as session, pytest.raises(error):
         outbox.add(session, Message("orders", b"x"), message)
     assert lag(sessions, outbox).waiting_count == 0
+
+
+def test_a_process_and_its_fork_give_different_ids(sessions):
+    outbox = Outbox("shop")
+    copied = copy.copy(outbox)
+    with pytest.raises(NotImplementedError):
+        outbox._random.getstate()  # No state, so nothing that a fork could repeat.
+    assert write(sessions, outbox, b"x") != write(sessions, copied, b"x")
 
 
 def test_names_and_numbers_are_checked(sessions):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from datetime import UTC, datetime
-from random import Random
+from random import Random, SystemRandom
 from typing import Protocol
 
 
@@ -49,3 +49,8 @@ def utc_now() -> datetime:
 def new_random() -> Random:
     """Chance, seeded by the system; for spreading load, not for secrets."""
     return Random()  # noqa: S311 - not for secrets.
+
+
+def fork_proof_random() -> Random:
+    """Chance of the system: a process and its forks draw different numbers."""
+    return SystemRandom()

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from random import Random
 from typing import Final, NamedTuple
-from uuid import uuid4
 from zlib import crc32
 
 from sqlalchemy import delete, func, insert, select
@@ -26,7 +26,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
 from ariane_record.errors import RecordError
-from ariane_sdk._clock import utc_now
+from ariane_sdk._clock import fork_proof_random, utc_now
 from ariane_sdk._delay import is_delayed
 from ariane_sdk._limits import (
     BODY_BYTES_MAX,
@@ -80,7 +80,7 @@ class Outbox:
         partitions: int = PARTITIONS,
         body_bytes_max: int = BODY_BYTES_MAX,
         now: Callable[[], datetime] | None = None,
-        new_unique_id: Callable[[], str] | None = None,
+        random: Random | None = None,
     ) -> None:
         """Nothing is asked of a database yet.
 
@@ -90,7 +90,7 @@ class Outbox:
                 before the number is changed: groups move to other shares.
             body_bytes_max: The largest body that brokers take.
             now: Tells the time, in UTC; for tests.
-            new_unique_id: Names messages; for tests.
+            random: Draws unique ids; for tests. Without, the system's, which no fork repeats.
 
         Raises:
             IllegalArgument: The name is empty or longer than 120 characters, or the number is not
@@ -106,7 +106,7 @@ class Outbox:
         self.partitions = partitions
         self.body_bytes_max = body_bytes_max
         self._now = now or utc_now
-        self._new_unique_id = new_unique_id or _random_id
+        self._random = random or fork_proof_random()
 
     def add(self, session: Session, *messages: Message) -> list[str]:
         """Have messages be sent if, and only if, this session's transaction commits.
@@ -177,7 +177,7 @@ class Outbox:
         )
 
     def _row(self, message: Message) -> dict[str, object]:
-        unique_id = self._new_unique_id()
+        unique_id = f"{self._random.getrandbits(128):032X}"
         self._check(message, unique_id)
         return {
             "outbox": self.name,
@@ -213,7 +213,3 @@ class Outbox:
             trial.add(message, unique_id, 0, None, body=message.body)
         except RecordError as error:
             raise refusal_of(error) from error
-
-
-def _random_id() -> str:
-    return uuid4().hex.upper()
