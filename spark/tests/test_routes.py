@@ -5,7 +5,12 @@ from concurrent import futures
 import grpc
 import pytest
 
-from ariane.namesrv.v1.route_service_pb2 import GetRouteResponse, ListTopicsResponse
+from ariane.namesrv.v1.route_pb2 import TOPIC_PERMISSION_READ_WRITE
+from ariane.namesrv.v1.route_service_pb2 import (
+    GetRouteResponse,
+    ListBrokersResponse,
+    ListTopicsResponse,
+)
 from ariane.namesrv.v1.route_service_pb2_grpc import (
     RouteServiceServicer,
     add_RouteServiceServicer_to_server,
@@ -16,8 +21,9 @@ from ariane_spark.routes import ROUTE_AGE_S_MAX, WARM_UP_ROUTE_AGE_S_MAX, Channe
 class NameServer(RouteServiceServicer):
     """Knows some brokers, and whether that may be all."""
 
-    def __init__(self, *broker_names, warming_up=False):
+    def __init__(self, *broker_names, warming_up=False, queue_order=""):
         self.broker_names = broker_names
+        self.queue_order = queue_order
         self.warming_up = warming_up
         self.questions = 0
 
@@ -25,8 +31,20 @@ class NameServer(RouteServiceServicer):
         self.questions += 1
         answer = GetRouteResponse(warming_up=self.warming_up)
         for name in self.broker_names:
-            broker = answer.route.brokers.add(broker_name=name)
+            broker = answer.route.brokers.add(
+                broker_name=name, write_queue_count=3, permission=TOPIC_PERMISSION_READ_WRITE
+            )
             broker.addresses[0] = f"{name}:1"
+        answer.route.queue_order = self.queue_order
+        return answer
+
+    def ListBrokers(self, request, context):  # noqa: N802 - the same.
+        answer = ListBrokersResponse(warming_up=self.warming_up)
+        for name in self.broker_names:
+            for broker_id in (0, 1):
+                identity = answer.brokers.add().identity
+                identity.broker_name, identity.broker_id = name, broker_id
+                identity.address = f"{name}:{broker_id}"
         return answer
 
     def ListTopics(self, request, context):  # noqa: N802 - the same.
@@ -111,3 +129,22 @@ def test_what_was_known_is_kept_while_they_do_not_know_all(serve, routes_of, now
 
 def test_topics_come_page_by_page(serve, routes_of):
     assert routes_of(serve(NameServer())).topics() == ["a", "b", "c"]
+
+
+def test_queues_to_write_and_whether_groups_are_divided_for_good(serve, routes_of):
+    routes = routes_of(serve(NameServer("broker-a", "broker-b")))
+    assert routes.write_queue_counts("orders") == {"broker-a": 3, "broker-b": 3}
+    assert not routes.divides_groups("orders")
+
+    # One of the brokers that have a part of the order is away.
+    ordered = routes_of(serve(NameServer("broker-a", queue_order="broker-a:3;broker-b:3")))
+    assert ordered.divides_groups("orders")
+    alone = routes_of(serve(NameServer("broker-a", queue_order="broker-a:3")))
+    assert not alone.divides_groups("orders")
+
+
+def test_primaries(serve, routes_of):
+    brokers = routes_of(serve(NameServer("broker-a", "broker-b"))).brokers()
+    assert brokers.addresses == {"broker-a": "broker-a:0", "broker-b": "broker-b:0"}
+    assert brokers.complete
+    assert not routes_of(serve(NameServer("broker-a", warming_up=True))).brokers().complete
