@@ -84,6 +84,7 @@ class Locks:
 
     def __init__(self):
         self.foreign = set()
+        self.lost = set()
         self.gate = asyncio.Event()
         self.gate.set()
         self.giving_back = asyncio.Event()
@@ -97,6 +98,9 @@ class Locks:
 
     def epoch_of(self, _queue):
         return None
+
+    def holds(self, queue):
+        return queue not in self.lost
 
 
 @pytest.fixture
@@ -188,6 +192,21 @@ async def test_a_queue_that_is_wanted_again_while_it_is_given_back_is_asked_for(
     await wait_until(lambda: place.lost)
 
     place.owned.change_to({Q0}, handover_s=1)
+    await wait_until(lambda: place.owned.queues == {Q0})
+
+
+async def test_a_queue_whose_lock_is_lost_while_it_is_taken_over_is_asked_for_again(make_owned):
+    locks = Locks()
+    place = make_owned(locks)
+    place.keeping.gate.clear()
+    place.owned.change_to({Q0}, handover_s=0)
+    await wait_until(lambda: place.keeping.asked)
+    locks.lost = {Q0}
+    place.keeping.gate.set()
+    await wait_until(lambda: len(place.keeping.asked) > 1)
+    assert place.works == []
+
+    locks.lost = set()
     await wait_until(lambda: place.owned.queues == {Q0})
 
 

@@ -93,6 +93,19 @@ async def test_renewals_keep_locks(locks, clock, lost):
     assert lost == []
 
 
+@pytest.mark.parametrize(("answered_after_s", "kept"), [(29.9, True), (30.0, False)])
+async def test_a_lock_that_was_no_longer_good_is_lost_though_it_is_renewed(
+    locks, calls, clock, lost, answered_after_s, kept
+):
+    await locks.acquire(BROKER, QUEUES[:1])
+    # Meanwhile, who delivers has looked and stopped: nothing else would have it begin again.
+    calls.takes_s = 2.0
+    clock.now_s += answered_after_s - calls.takes_s
+    await locks.renew()
+    assert locks.holds(QUEUES[0]) == kept
+    assert lost == ([] if kept else QUEUES[:1])
+
+
 async def test_a_lock_that_another_member_has_is_lost(locks, calls, lost):
     await locks.acquire(BROKER, QUEUES)
     del calls.epochs[QUEUES[1]]

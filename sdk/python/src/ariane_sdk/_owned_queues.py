@@ -315,7 +315,9 @@ class OwnedQueues:
         if forgotten != self._forget_count:
             return ()  # These offsets may be those from before a reset.
         for queue, begin_offset in offsets.items():
-            if queue in self._wanted and queue not in self._works:
+            # Its lock may have been lost meanwhile; then it is asked for again.
+            locked = self._locks is None or self._locks.holds(queue)
+            if locked and queue in self._wanted and queue not in self._works:
                 self._start_work(queue, begin_offset)
         return set(queues) - offsets.keys()
 

@@ -150,8 +150,12 @@ class QueueLocks:
         for queue, epoch in before.items():
             if self.epoch_of(queue) != epoch:
                 continue  # Given back, or taken anew, meanwhile.
-            if epochs.get(queue) == epoch:
+            if epochs.get(queue) == epoch and self.holds(queue):
                 self._held[queue] = HeldLock(epoch, good_until_s)
+            elif epochs.get(queue) == epoch:
+                # Who found it no longer good has stopped, and only begins anew with a new lock.
+                logger.warning("the lock of %s was renewed too late", queue)
+                self._lost(queue)
             else:
                 # Also when the lock is ours again: somebody may have had it in between.
                 logger.warning("another member took over %s", queue)
