@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+import shutil
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -233,6 +234,34 @@ def running(settings_for):
             ) as channel,
         ):
             yield BrokerProbe(channel, address)
+
+    return run
+
+
+def copy_there(source, target):
+    """Copy a file, unless the broker has just put another one in its place."""
+    with suppress(FileNotFoundError):
+        shutil.copy2(source, target)
+
+
+@pytest.fixture
+def copy_store(tmp_path):
+    """Copy the store as it is now, which is what a killed process leaves."""
+
+    def copy_store():
+        copy = tmp_path / "copy"
+        shutil.rmtree(copy, ignore_errors=True)
+        return shutil.copytree(tmp_path / "store", copy, copy_function=copy_there)
+
+    return copy_store
+
+
+@pytest.fixture
+def crashed(running, copy_store):
+    """A broker on the store as it is now: what a killed process leaves."""
+
+    def run(**changes):
+        return running(store_path=copy_store(), **changes)
 
     return run
 

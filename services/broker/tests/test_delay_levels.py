@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import shutil
 import time
 
 import numpy as np
@@ -16,19 +15,6 @@ from ariane_record.columns import decode_columns
 from ariane_record.names import DELAY_TOPIC
 from ariane_storage.config import DELAY_LEVELS_MS, StoreConfig
 from ariane_storage.store import Store
-
-
-@pytest.fixture
-def crashed(running, tmp_path):
-    """A broker on the store as it is now: what a killed process leaves."""
-
-    def run(**changes):
-        copy = tmp_path / "copy"
-        shutil.rmtree(copy, ignore_errors=True)
-        shutil.copytree(tmp_path / "store", copy)
-        return running(store_path=copy, **changes)
-
-    return run
 
 
 async def park(broker, bodies, queue_id=0, *, level=1, topic="orders", **options):

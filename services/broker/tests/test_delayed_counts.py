@@ -1,7 +1,6 @@
 """What operators see of delayed messages: how many wait, and how late those came that came."""
 
 import asyncio
-import shutil
 import time
 
 import numpy as np
@@ -51,7 +50,7 @@ async def test_what_waits_is_counted_by_level_and_time(running):
         assert state.delivered_count == 0
 
 
-async def test_how_late_messages_came(running, tmp_path):
+async def test_how_late_messages_came(running, copy_store, tmp_path):
     async with running() as broker:
         await broker.create_topic("orders")
         await broker.store("orders", [b"past", b"a"], delivery_times_ms=times(-HOUR_MS, 100))
@@ -60,7 +59,7 @@ async def test_how_late_messages_came(running, tmp_path):
         # One was late before it was sent, and that is not the broker's.
         assert state.lateness_duration_max.ToMilliseconds() < 5000
         await broker.store("orders", [b"b"], delivery_times_ms=times(1500))
-        shutil.copytree(tmp_path / "store", tmp_path / "copy")
+        copy_store()
     await asyncio.sleep(2.5)
     async with running(store_path=tmp_path / "copy") as broker:
         state = await once_delivered(broker, 1)

@@ -5,7 +5,6 @@ that record begins just there, and what names those must not pass for a mark.
 """
 
 import asyncio
-import shutil
 import time
 import zlib
 
@@ -29,12 +28,11 @@ def soon(wait_ms=1500):
 
 
 @pytest.fixture
-def crashed(running, tmp_path):
+def crashed(running, copy_store):
     """A broker on the log as it is now, and on nothing that was remembered beside it."""
 
     def run():
-        copy = tmp_path / "copy"
-        shutil.copytree(tmp_path / "store", copy)
+        copy = copy_store()
         for name in ("delayOffset.json*", "timerProgress.json*"):
             for path in (copy / "config").glob(name):
                 path.unlink()

@@ -16,19 +16,6 @@ from ariane_storage.store import Store
 DAY_MS = 86_400_000
 
 
-@pytest.fixture
-def crashed(running, tmp_path):
-    """A broker on the store as it is now: what a killed process leaves."""
-
-    def run(**changes):
-        copy = tmp_path / "copy"
-        shutil.rmtree(copy, ignore_errors=True)
-        shutil.copytree(tmp_path / "store", copy)
-        return running(store_path=copy, **changes)
-
-    return run
-
-
 def now_ms():
     return time.time_ns() // 1_000_000
 

@@ -1,7 +1,6 @@
 """Taking delayed messages back: delivered or recalled, never both, whatever happens."""
 
 import asyncio
-import shutil
 import time
 
 import pytest
@@ -9,19 +8,6 @@ import pytest
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.common.v1.message_pb2 import Message
 from ariane_record.recall_handle import RecallHandle, decode_recall_handle
-
-
-@pytest.fixture
-def crashed(running, tmp_path):
-    """A broker on the store as it is now: what a killed process leaves."""
-
-    def run(**changes):
-        copy = tmp_path / "copy"
-        shutil.rmtree(copy, ignore_errors=True)
-        shutil.copytree(tmp_path / "store", copy)
-        return running(store_path=copy, **changes)
-
-    return run
 
 
 def now_ms():

@@ -1,7 +1,6 @@
 """Dead letters that are sent back through the wire: each once, whatever happens in between."""
 
 import asyncio
-import shutil
 
 import numpy as np
 import pytest
@@ -86,11 +85,13 @@ async def test_at_once_from_many_sides(broker):
 
 
 @pytest.mark.parametrize("without_snapshot", [False, True])
-async def test_a_killed_broker_sends_nothing_back_twice(running, tmp_path, without_snapshot):
+async def test_a_killed_broker_sends_nothing_back_twice(
+    running, copy_store, tmp_path, without_snapshot
+):
     async with running() as broker:
         await dead_letters(broker, 200)
         await redrive_call(broker, range(0, 200, 2))
-        shutil.copytree(tmp_path / "store", tmp_path / "copy")
+        copy_store()
     async with running():
         pass  # The clean one has its snapshot.
     store = tmp_path / ("copy" if without_snapshot else "store")

@@ -1,7 +1,6 @@
 """Failed messages through the wire: brought back later, given up in the end, taken back once."""
 
 import asyncio
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -196,12 +195,12 @@ async def test_one_copy_waits_whoever_returns_it(broker):
 
 
 @pytest.mark.parametrize("delays_ms", [None, [60_000]])
-async def test_a_killed_broker_takes_nothing_back_twice(running, tmp_path, delays_ms):
+async def test_a_killed_broker_takes_nothing_back_twice(running, copy_store, tmp_path, delays_ms):
     async with running() as broker:
         await make_group(broker, delays_ms=delays_ms)
         message = await failing_message(broker)
         await return_call(broker, message)
-        shutil.copytree(tmp_path / "store", tmp_path / "copy")
+        copy_store()
     (tmp_path / "copy" / "config" / "returnedMessages.json").unlink(missing_ok=True)
     async with running(store_path=tmp_path / "copy") as broker:
         assert (await return_call(broker, message)).duplicate

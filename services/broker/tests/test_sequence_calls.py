@@ -1,7 +1,6 @@
 """Idempotent sends against a real broker: repeats, crashes, topics that change."""
 
 import asyncio
-import shutil
 
 import pytest
 from structlog.testing import capture_logs
@@ -17,19 +16,6 @@ async def append(broker, first, bodies, **options):
         broker.batch("orders", bodies, queue_id, sequence=sequence, **options)
     )
     return result
-
-
-@pytest.fixture
-def crashed(running, tmp_path):
-    """A broker on the store as it is now: what a killed process leaves."""
-
-    def run(**changes):
-        copy = tmp_path / "copy"
-        shutil.rmtree(copy, ignore_errors=True)
-        shutil.copytree(tmp_path / "store", copy)
-        return running(store_path=copy, **changes)
-
-    return run
 
 
 async def test_a_repeat_is_answered_with_the_first_result(broker):
