@@ -88,11 +88,14 @@ class Locks:
         self.gate = asyncio.Event()
         self.gate.set()
         self.giving_back = asyncio.Event()
+        self.held = set()
 
     async def acquire(self, _broker, queues):
+        self.held.update(set(queues) - self.foreign)
         return [queue for queue in queues if queue not in self.foreign]
 
-    async def give_back(self, _broker, _queues):
+    async def give_back(self, _broker, queues):
+        self.held.difference_update(queues)
         self.giving_back.set()
         await self.gate.wait()
 
@@ -193,6 +196,24 @@ async def test_a_queue_that_is_wanted_again_while_it_is_given_back_is_asked_for(
 
     place.owned.change_to({Q0}, handover_s=1)
     await wait_until(lambda: place.owned.queues == {Q0})
+
+
+async def test_a_lock_that_is_not_wanted_any_longer_is_given_back_while_others_are_waited_for(
+    make_owned,
+):
+    locks = Locks()
+    locks.foreign = {Q1}
+    place = make_owned(locks)
+    place.keeping.gate.clear()
+    place.owned.change_to({Q0, Q1}, handover_s=0)
+    await wait_until(lambda: place.keeping.asked)
+    assert locks.held == {Q0}
+    place.owned.change_to({Q1}, handover_s=0)
+    place.keeping.gate.set()
+
+    await wait_until(lambda: not locks.held)
+    locks.foreign = set()
+    await wait_until(lambda: place.owned.queues == {Q1})
 
 
 async def test_a_queue_whose_lock_is_lost_while_it_is_taken_over_is_asked_for_again(make_owned):

@@ -272,18 +272,23 @@ class OwnedQueues:
                     unknown.update(await self._begin(broker_name, ready))
                 except CallError as error:
                     logger.info("%d queues are taken over later: %s", len(missing), error)
+                # At once: two members that wait for each other's queues would wait for ever.
+                await self._give_back_idle(set(queues) - self._wanted)
                 if self._missing(queues, unknown):
                     await self._clock.sleep(ACQUIRE_RETRY_S)
         finally:
-            # What was locked on the way and is not wanted any longer.
-            owned = self._works.keys() | self._releases.keys()
-            await self._give_back([queue for queue in queues if queue not in owned])
+            await self._give_back_idle(queues)
             self._acquiring.difference_update(queues)
             if not self._acquiring:
                 self._acquired.set()
             if self._missing(queues, unknown):
                 # It was wanted again while it was given back: nobody else would take it over.
                 self._on_lost()
+
+    async def _give_back_idle(self, queues: Iterable[MessageQueue]) -> None:
+        """Let others have what was locked on the way and is not owned."""
+        owned = self._works.keys() | self._releases.keys()
+        await self._give_back([queue for queue in queues if queue not in owned])
 
     def _missing(
         self, queues: Iterable[MessageQueue], unknown: Collection[MessageQueue]
