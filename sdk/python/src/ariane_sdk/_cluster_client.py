@@ -12,9 +12,8 @@ from ariane.broker.v1.topic_service_pb2 import CreateTopicRequest, DeleteTopicRe
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_FIFO, MESSAGE_TYPE_UNSPECIFIED
 from ariane.namesrv.v1 import route_pb2
 from ariane_record import is_system_topic
-from ariane_record.names import retry_topic
 from ariane_sdk._broker_calls import answer_of
-from ariane_sdk._conflicts import SubscriptionConflict, conflicts_at
+from ariane_sdk._conflicts import SubscriptionConflict, conflicts_at, subscriptions_of
 from ariane_sdk._limits import checked_group, checked_topic
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._offset_resets import OffsetResets, ResetTarget
@@ -272,13 +271,8 @@ class ClusterClient(StatelessClient):
 
         async def ask(broker: LiveBroker) -> None:
             for member in await calls.group_members(_as_route(broker), group):
-                subscriptions = {
-                    subscription.topic: subscription.filter.text
-                    for subscription in member.membership.subscriptions
-                    if subscription.topic != retry_topic(group)
-                }
                 members[member.client_id] = GroupMember(
-                    member.client_id, member.address, subscriptions
+                    member.client_id, member.address, subscriptions_of(member)
                 )
 
         await self._at_every_primary(ask)

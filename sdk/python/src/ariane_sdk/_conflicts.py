@@ -8,6 +8,7 @@ from datetime import datetime
 
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1.client_service_pb2 import ListSubscriptionConflictsRequest
+from ariane_record.names import retry_topic
 from ariane_sdk._broker_calls import answer_of
 from ariane_sdk._connections import Connections
 from ariane_sdk._pages import PAGE_SIZE_MAX, collect_pages
@@ -97,9 +98,14 @@ async def conflicts_at(
 
 
 def _side(member: client_pb.GroupMember) -> ConflictSide:
-    subscriptions = member.membership.subscriptions
-    return ConflictSide(
-        member.client_id,
-        member.address,
-        {subscription.topic: subscription.filter.text for subscription in subscriptions},
-    )
+    return ConflictSide(member.client_id, member.address, subscriptions_of(member))
+
+
+def subscriptions_of(member: client_pb.GroupMember) -> dict[str, str]:
+    """The filter expression of each topic that a member asked for; all want what comes back."""
+    returning = retry_topic(member.membership.consumer_group)
+    return {
+        subscription.topic: subscription.filter.text
+        for subscription in member.membership.subscriptions
+        if subscription.topic != returning
+    }
