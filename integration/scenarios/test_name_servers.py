@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ariane.namesrv.v1.route_pb2 import TOPIC_PERMISSION_READ, TOPIC_PERMISSION_READ_WRITE
 from ariane.namesrv.v1.route_service_pb2 import GetRouteRequest
 from ariane_admin.cluster_doors import ClusterDoors, answer_of
@@ -53,8 +51,6 @@ async def test_clients_go_on_when_name_servers_die(local_cluster, ariane):
             await producer.send(Message("orders", b"with none"))
 
 
-# Failed twice behind all other tests, never alone: not understood yet.
-@pytest.mark.slow
 async def test_a_name_server_that_is_back_does_not_take_brokers_away(local_cluster, ariane, until):
     """One broker has found it again, the other has not: messages still go to both."""
     flags = ("--name-server-heartbeat-s", "0.2")

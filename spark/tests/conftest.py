@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import grpc
@@ -225,11 +226,15 @@ def small_store() -> tuple[str, ...]:
 def local_cluster(tmp_path_factory, small_store):
     """A name server and two brokers, as processes."""
     folder = tmp_path_factory.mktemp("cluster")
-    with pytest.MonkeyPatch.context() as environment:
-        # Its brokers are known as soon as they are there; nobody needs to wait for others.
-        environment.setenv("ARIANE_NAMESRV_WARM_UP_S", "0")
-        with LocalCluster(folder, brokers=2, extra_broker_args=small_store) as cluster:
-            yield cluster
+    with ExitStack() as stack:
+        # Its brokers are known as soon as they are there; nobody needs to wait for others. Only
+        # while it starts: other tests of this run start name servers too.
+        with pytest.MonkeyPatch.context() as environment:
+            environment.setenv("ARIANE_NAMESRV_WARM_UP_S", "0")
+            cluster = stack.enter_context(
+                LocalCluster(folder, brokers=2, extra_broker_args=small_store)
+            )
+        yield cluster
 
 
 @pytest.fixture(scope="session")
