@@ -32,6 +32,7 @@ from ariane.namesrv.v1.route_service_pb2_grpc import (
 )
 from ariane_record import RecordFields
 from ariane_record.columns import decode_columns
+from ariane_servicekit.postgresql import PostgresqlUnavailable, running_postgresql
 from ariane_servicekit.processes import LocalCluster
 
 
@@ -267,3 +268,13 @@ async def fragile_cluster():
     with TemporaryDirectory() as folder:
         async with LocalCluster(Path(folder), brokers=1, extra_broker_args=SMALL_STORE) as running:
             yield running
+
+
+@pytest.fixture(scope="module")
+def postgresql_url():
+    """A PostgreSQL of its own for the tests of a file."""
+    try:
+        with running_postgresql() as url:
+            yield url
+    except PostgresqlUnavailable as missing:
+        pytest.skip(str(missing))

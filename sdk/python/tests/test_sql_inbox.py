@@ -17,7 +17,6 @@ from sqlalchemy.orm import Session
 from ariane_sdk import MessageQueue
 from ariane_sdk.errors import IllegalArgument
 from ariane_sdk.sql import METADATA, Inbox, LatestKeys, OffsetInbox, create_tables
-from ariane_servicekit.postgresql import PostgresqlUnavailable, running_postgresql
 
 EFFECT = Table("effect", MetaData(), Column("amount", Integer, nullable=False))
 DAY = datetime(2026, 1, 5, tzinfo=UTC)
@@ -29,15 +28,6 @@ class Delivered:
     unique_id: str
     queue_offset: int = 0
     message_queue: MessageQueue = QUEUE
-
-
-@pytest.fixture(scope="module")
-def postgresql_url(tmp_path_factory):
-    try:
-        with running_postgresql() as url:
-            yield url
-    except PostgresqlUnavailable as missing:
-        pytest.skip(str(missing))
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

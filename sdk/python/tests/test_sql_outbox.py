@@ -14,19 +14,9 @@ from ariane_sdk import Message
 from ariane_sdk.errors import IllegalArgument, MessageIllegal, MessageTooLarge, NameIllegal
 from ariane_sdk.sql import METADATA, Outbox, OutboxRelay, create_tables
 from ariane_sdk.sql._outbox_rows import LeaseLost, OutboxRows
-from ariane_servicekit.postgresql import PostgresqlUnavailable, running_postgresql
 
 ROWS = METADATA.tables["ariane_outbox"]
 DAY = datetime(2026, 1, 5, tzinfo=UTC)
-
-
-@pytest.fixture(scope="module")
-def postgresql_url():
-    try:
-        with running_postgresql() as url:
-            yield url
-    except PostgresqlUnavailable as missing:
-        pytest.skip(str(missing))
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

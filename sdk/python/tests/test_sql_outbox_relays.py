@@ -14,7 +14,6 @@ from sqlalchemy.orm import sessionmaker
 
 from ariane_sdk import ClusterClient, Message, QueueReader
 from ariane_sdk.sql import METADATA, Outbox, OutboxRelay, create_tables
-from ariane_servicekit.postgresql import PostgresqlUnavailable, running_postgresql
 
 RELAY = """
 import asyncio, sys
@@ -37,15 +36,6 @@ asyncio.run(main())
 """
 GROUPS = 6
 _numbers = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def postgresql_url():
-    try:
-        with running_postgresql() as url:
-            yield url
-    except PostgresqlUnavailable as missing:
-        pytest.skip(str(missing))
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

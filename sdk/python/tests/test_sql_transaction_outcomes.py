@@ -17,7 +17,6 @@ from ariane_sdk.sql import (
     TransactionOutcomes,
     create_tables,
 )
-from ariane_servicekit.postgresql import PostgresqlUnavailable, running_postgresql
 
 EFFECT = Table("paid", MetaData(), Column("amount", Integer, nullable=False))
 DAY = datetime(2026, 1, 5, tzinfo=UTC)
@@ -29,15 +28,6 @@ def half(name):
 
 def question(name):
     return TransactionCheck(half_message=half(name), body=b"", tag="", keys=(), properties={})
-
-
-@pytest.fixture(scope="module")
-def postgresql_url():
-    try:
-        with running_postgresql() as url:
-            yield url
-    except PostgresqlUnavailable as missing:
-        pytest.skip(str(missing))
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

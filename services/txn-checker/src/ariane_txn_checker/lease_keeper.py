@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -82,8 +81,10 @@ class LeaseKeeper:
     async def close(self) -> None:
         """Look after nothing any more, and let others have it at once."""
         await self.drop_all()
-        with suppress(Exception):  # The leases run out by themselves.
+        try:
             await self._database.call(self._leases.leave, self._checker_id)
+        except Exception as error:  # noqa: BLE001 - a stop goes on; the leases run out by themselves.
+            _log.warning("leases_not_given_back", cause=repr(error))
 
     async def drop_all(self) -> None:
         """Look after nothing any more; the leases run out by themselves."""
