@@ -191,6 +191,72 @@ class AppendRecordsResponse(_message.Message):
 Global___AppendRecordsResponse: _TypeAlias = AppendRecordsResponse  # noqa: Y015
 
 @_typing.final
+class StreamAppendsRequest(_message.Message):
+    """One append of a stream: an AppendRecordsRequest and its number."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BATCHES_FIELD_NUMBER: _builtins.int
+    PRODUCER_GROUP_FIELD_NUMBER: _builtins.int
+    REQUEST_NUMBER_FIELD_NUMBER: _builtins.int
+    producer_group: _builtins.str
+    """The producer's group. May be empty."""
+    request_number: _builtins.int
+    """Names the request in its answer; the caller's to choose, without repeats within a stream."""
+    @_builtins.property
+    def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___AppendBatch]:
+        """The batches, as in AppendRecordsRequest."""
+
+    def __init__(
+        self,
+        *,
+        batches: _abc.Iterable[Global___AppendBatch] | None = ...,
+        producer_group: _builtins.str = ...,
+        request_number: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "producer_group", b"producer_group", "request_number", b"request_number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StreamAppendsRequest: _TypeAlias = StreamAppendsRequest  # noqa: Y015
+
+@_typing.final
+class StreamAppendsResponse(_message.Message):
+    """Answers one append of a stream."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESULTS_FIELD_NUMBER: _builtins.int
+    REQUEST_NUMBER_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    request_number: _builtins.int
+    """Which request is answered."""
+    @_builtins.property
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___AppendResult]:
+        """One result for each batch, in the order of the request; none if the request failed."""
+
+    @_builtins.property
+    def error(self) -> _status_pb2.Status:
+        """Why the request failed as a whole; absent when each batch has its result."""
+
+    def __init__(
+        self,
+        *,
+        results: _abc.Iterable[Global___AppendResult] | None = ...,
+        request_number: _builtins.int = ...,
+        error: _status_pb2.Status | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "request_number", b"request_number", "results", b"results"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StreamAppendsResponse: _TypeAlias = StreamAppendsResponse  # noqa: Y015
+
+@_typing.final
 class AppendResult(_message.Message):
     """What became of one batch."""
 
