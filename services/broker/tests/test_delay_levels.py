@@ -145,6 +145,25 @@ async def test_what_was_delivered_before_a_crash_is_not_delivered_again(
             await nothing_more(survivor, 41)
 
 
+async def test_a_file_of_rocketmq_that_is_ahead_of_the_log_holds_nothing_back(running, tmp_path):
+    """It says no commit-log offset, and what it knew may have gone with the power."""
+    config = tmp_path / "store" / "config"
+    async with running() as broker:
+        await broker.create_topic("orders")
+        await park(broker, [b"a"])
+        await arrived(broker, 1)
+    for path in config.glob("delayOffset.json*"):
+        path.unlink()
+    document = {"dataVersion": {"counter": 1}, "offsetTable": {"1": 7, "2": 3}}
+    (config / "delayOffset.json").write_text(json.dumps(document))
+    async with running(delay_levels="1s 1s") as broker:
+        await park(broker, [b"b"])
+        await park(broker, [b"c"], level=2)
+        found = await arrived(broker, 3, within_s=4)
+        assert sorted(message.body for message in found) == [b"a", b"b", b"c"]
+        await nothing_more(broker, 3)
+
+
 async def test_a_repeated_batch_is_delivered_once(running, crashed):
     async with running() as broker:
         await broker.create_topic("orders", 2)

@@ -106,7 +106,11 @@ def mark_origins(log: ParkedLog, queue: QueueKey, progress: QueueProgress, origi
         progress: Of the queue.
         origins: Where the records end that were taken out, ascending.
     """
-    progress.raise_begin(log.queue_bounds(*queue)[0])
+    begin, end = log.queue_bounds(*queue)
+    progress.raise_begin(begin)
+    if progress.begin > end and not len(rows_from(log, queue, progress.begin - 1, 1)):
+        # Whoever wrote that down knew of records that the log lost with the power since.
+        progress.lower_begin(end)
     queue_offset = progress.begin
     while len(origins):
         rows = rows_from(log, queue, queue_offset, SCAN_COUNT)

@@ -80,6 +80,11 @@ class QueueProgress:
             self.begin = queue_offset
             self._settle()
 
+    def lower_begin(self, end: int) -> None:
+        """The queue ends at a queue offset: nothing behind it was delivered."""
+        self._marks = self._marks[: max(0, end - self.begin)]
+        self.begin = min(self.begin, end)
+
     def encoded_marks(self) -> str:
         """The marks as text."""
         return b64encode(np.packbits(self._marks).tobytes()).decode()
