@@ -97,15 +97,19 @@ class BrokerProbe:
             )
         place = None if sequence is None else ProducerSequence(*sequence)
         block = encoder.finish(place)
-        return send_pb.AppendBatch(
-            sequence=None
-            if place is None
-            else send_pb.ProducerSequence(
+        said = None
+        if place is not None:
+            said = send_pb.ProducerSequence(
                 producer_id=place.producer_id,
                 producer_epoch=place.epoch,
                 first_sequence=place.first_sequence,
-            ),
-            topic=topic,
+            )
+        return BrokerProbe.batch_of(block, queue_id, sequence=said, **fields)
+
+    @staticmethod
+    def batch_of(block, queue_id=0, **fields):
+        return send_pb.AppendBatch(
+            topic=block.topic,
             queue_id=queue_id,
             record_sizes=block.sizes.astype("<i4").tobytes(),
             tag_codes=block.tag_codes.astype("<i4").tobytes(),

@@ -9,6 +9,7 @@ import pytest
 
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_DELAY, Message
+from ariane_record import RecordFields, encode_block
 from ariane_record.columns import decode_columns
 from ariane_record.names import TIMER_TOPIC
 from ariane_storage.store import Store
@@ -67,6 +68,17 @@ async def test_a_time_that_has_passed_is_now(broker):
     await broker.create_topic("orders")
     await park(broker, [b"a", b"b"], [1, now_ms() - DAY_MS])
     assert sorted(bodies_of(await arrived(broker, 2, within_s=2))) == [b"a", b"b"]
+
+
+async def test_more_keys_than_the_index_takes_come_along(broker):
+    await broker.create_topic("orders")
+    keys = " ".join(f"k{number}" for number in range(400))
+    block = encode_block(
+        "orders", [RecordFields(topic="orders", body=b"a", properties={"KEYS": keys})]
+    )
+    await broker.append(broker.batch_of(block, delivery_times_ms=times(now_ms() + 50)))
+    (message,) = await arrived(broker, 1, within_s=3)
+    assert message.properties == {"KEYS": keys}
 
 
 async def test_what_is_due_sooner_overtakes(broker):

@@ -14,6 +14,7 @@ from ariane.broker.v1 import retry_service_pb2 as retry_pb
 from ariane_broker.app import compose_from
 from ariane_broker.broker_life import Threads
 from ariane_broker.rooms.outside import Outside
+from ariane_record import RecordFields, encode_block
 from ariane_record.columns import decode_columns
 from ariane_servicekit import SystemClock, serving
 from ariane_storage.os_disk import OsDisk
@@ -237,6 +238,23 @@ async def test_properties_of_a_producer_do_not_pass_for_a_return(broker):
     assert letter.properties["ORIGIN_QUEUE_ID"] == "0"
     assert letter.properties["DLQ_REASON"] == "ATTEMPTS_EXHAUSTED"
     assert letter.properties["own"] == "kept"
+
+
+@pytest.mark.parametrize("fields", [{}, {"dead_letter": True}])
+async def test_a_message_with_more_keys_than_the_index_takes_is_taken_back(broker, fields):
+    """No client of ours sends one, and one that is stored must not hold up its queue."""
+    await make_group(broker, delays_ms=[1])
+    await broker.create_topic("orders")
+    keys = " ".join(f"k{number}" for number in range(400))
+    block = encode_block(
+        "orders", [RecordFields(topic="orders", body=b"bad", properties={"KEYS": keys})]
+    )
+    await broker.append(broker.batch_of(block))
+    (message,) = await messages_of(broker, "orders")
+    await return_call(broker, message, **fields)
+    topic = "%DLQ%billing" if fields else "%RETRY%billing"
+    (copy,) = await arrived(broker, 1, topic)
+    assert copy.properties["KEYS"] == keys
 
 
 async def test_a_member_finds_the_retry_topic_before_anything_fails(broker):

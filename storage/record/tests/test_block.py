@@ -253,8 +253,14 @@ def test_a_block_of_fields_is_that_of_their_arguments(topic, messages):
     assert block.crc32 == zlib.crc32(block.records)
 
 
-def test_a_block_of_fields_takes_no_more_keys_than_an_index():
-    message = RecordFields(topic="t", body=b"", properties={"KEYS": "k " * (KEYS_MAX + 1)})
+def test_more_keys_than_an_index_takes_stay_with_the_message():
+    keys = [f"k{number}" for number in range(KEYS_MAX + 5)]
+    message = RecordFields(
+        topic="t", body=b"", properties={"UNIQ_KEY": "u", "KEYS": " ".join(keys)}
+    )
 
-    with pytest.raises(RecordTooLarge):
-        encode_block("t", [message])
+    block = encode_block("t", [message])
+
+    assert block.key_counts.tolist() == [KEYS_MAX]
+    assert block.key_hashes.tolist() == [key_hash("t", key) for key in ["u", *keys][:KEYS_MAX]]
+    assert list(decode_record(block.records).keys) == keys

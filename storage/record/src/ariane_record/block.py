@@ -373,7 +373,8 @@ def encode_block(topic: str, messages: Sequence[RecordFields]) -> RecordBlock:
     """A block of messages that are already at hand as fields: forwarded, retried, delayed ones.
 
     Hosts are left to the broker, as in every block, and a producer sequence says where the
-    original is stored, so copies do not have it; all other fields are kept as they are.
+    original is stored, so copies do not have it; all other fields are kept as they are. A message
+    with more keys than the index takes is found again by the first of them.
 
     Args:
         topic: The topic of the block; it takes the place of the messages' own.
@@ -381,7 +382,7 @@ def encode_block(topic: str, messages: Sequence[RecordFields]) -> RecordBlock:
 
     Raises:
         IllegalProperty: A property that the format cannot carry.
-        RecordTooLarge: Topic, properties or number of keys do not fit into a record.
+        RecordTooLarge: Topic or properties do not fit into a record.
     """
     records = [
         encode_record(
@@ -395,13 +396,8 @@ def encode_block(topic: str, messages: Sequence[RecordFields]) -> RecordBlock:
         )
         for message in messages
     ]
-    keys_of_each = [
-        (message.unique_id, *message.keys) if message.unique_id else message.keys
-        for message in messages
-    ]
+    keys_of_each = [index_keys(message.unique_id, message.keys) for message in messages]
     key_counts = [len(keys) for keys in keys_of_each]
-    if max(key_counts, default=0) > KEYS_MAX:
-        raise RecordTooLarge(f"{max(key_counts)} keys")
     joined = b"".join(records)
     return RecordBlock(
         topic=topic,
@@ -413,6 +409,12 @@ def encode_block(topic: str, messages: Sequence[RecordFields]) -> RecordBlock:
         crc32=crc32_of(joined),
         forwarded=True,
     )
+
+
+def index_keys(unique_id: str, keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Those keys of a stored message by which the index finds it again."""
+    every = (unique_id, *keys) if unique_id else keys
+    return every[:KEYS_MAX]
 
 
 def _without_sequence(properties: Mapping[str, str]) -> dict[str, str]:

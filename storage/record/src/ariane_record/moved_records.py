@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_record.block import EMPTY_CRC_PROPERTY, RecordBlock
+from ariane_record.block import EMPTY_CRC_PROPERTY, RecordBlock, index_keys
 from ariane_record.checksum import crc32 as crc32_of
 from ariane_record.columns import RecordColumns
 from ariane_record.errors import RecordTooLarge
@@ -158,10 +158,7 @@ class MovedRecords:
         """The keys of each as the index files them: its unique id, then each key."""
         unique_ids = self.values(PropertyName.UNIQUE_ID)
         keys_of_each = map(split_keys, self.values(PropertyName.KEYS))
-        return [
-            (unique_id, *keys) if unique_id else keys
-            for unique_id, keys in zip(unique_ids, keys_of_each, strict=True)
-        ]
+        return list(map(index_keys, unique_ids, keys_of_each))
 
     def _without(self, names: Collection[str]) -> list[bytes]:
         """The properties of each record that have none of these names, encoded."""
