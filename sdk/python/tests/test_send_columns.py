@@ -2,6 +2,7 @@
 
 import itertools
 from collections import defaultdict
+from random import Random
 
 import grpc
 import numpy as np
@@ -9,8 +10,17 @@ import pyarrow as pa
 import pytest
 
 from ariane_record import java_string_hash
+from ariane_record.compression import Compression, original_body
 from ariane_record.producer_sequence import stored_sequence
-from ariane_sdk import Message, MessageQueue, Producer, ProducerSettings, QueueReader, errors
+from ariane_sdk import (
+    ClusterClient,
+    Message,
+    MessageQueue,
+    Producer,
+    ProducerSettings,
+    QueueReader,
+    errors,
+)
 
 QUICK = ProducerSettings(
     call_timeout_s=0.3, send_timeout_s=1.5, repeat_delay_s_min=0.01, repeat_delay_s_max=0.05
@@ -350,3 +360,50 @@ async def test_columns_and_objects_give_the_same_records_in_a_real_cluster(clust
         assert message.message_group == row["messageGroup"]
         assert message.unique_id == place["messageId"]
         assert message.properties.get("n") == dict(row["properties"] or ()).get("n")
+
+
+@pytest.mark.parametrize("kind", [Compression.LZ4, Compression.ZSTD, Compression.ZLIB])
+async def test_large_bodies_are_compressed(world, kind):
+    settings = ProducerSettings(compression=kind)
+    small, large, noise = b"s" * 4095, b"l" * 4096, Random(1).randbytes(5000)
+    table = pa.table({"body": [small, large, noise, large], "tag": ["0", "1", "2", "3"]})
+
+    async with Producer(world.name_servers, settings=settings) as producer:
+        result = await producer.send_columns("orders", table.slice(1))
+        from_large = await producer.send_columns(
+            "orders", pa.table({"body": table["body"].cast(pa.large_binary())})
+        )
+
+    broker = world.brokers["broker-a"]
+    for rows, bodies in (
+        (stored_at(broker, result), [large, noise, large]),
+        (stored_at(broker, from_large), [small, large, noise, large]),
+    ):
+        assert [bool(row.system_flag) for row in rows] == [body == large for body in bodies]
+        assert [original_body(row.body, row.system_flag) for row in rows] == bodies
+        assert all(len(row.body) < 100 for row in rows if row.system_flag)
+
+
+async def test_compressed_tables_come_as_they_were_sent(cluster):
+    async with ClusterClient(cluster.name_servers) as client:
+        await client.create_topic("packed-tables", exists_ok=True)
+    texts = [b"%d " % number * (2000 if number % 3 else 1) for number in range(3000)]
+    groups = [f"g-{number % 5}" if number % 2 else None for number in range(3000)]
+    table = pa.table({"body": texts, "messageGroup": groups})
+    settings = ProducerSettings(compression=Compression.LZ4, compress_bytes_min=1000)
+
+    async with Producer(cluster.name_servers, settings=settings) as producer:
+        result = await producer.send_columns("packed-tables", table)
+
+    assert result.num_rows == 3000
+    found = {}
+    compressed = 0
+    async with QueueReader(cluster.name_servers) as reader:
+        for queue, (begin, end) in (await reader.bounds("packed-tables")).items():
+            async for columns in reader.read_range(queue, begin, end):
+                compressed += len(columns.compressed_positions())
+                for offset, body in zip(columns.queue_offset, columns.bodies(), strict=True):
+                    found[queue.broker_name, queue.queue_id, int(offset)] = body
+    places = zip(*(result[name].to_pylist() for name in result.column_names[:3]), strict=True)
+    assert list(map(found.__getitem__, places)) == texts
+    assert compressed == 2000

@@ -80,7 +80,7 @@ class StagedAttempt:
             QueueNotFound: The topic has no queue there.
         """
         # The SDK checks tables that it sends the same way, so both guarantees refuse the same rows.
-        from ariane_sdk._columns_in import table_parts  # noqa: PLC0415 - it needs Arrow.
+        from ariane_sdk.message_tables import table_parts  # noqa: PLC0415 - it needs Arrow.
 
         ids = _ids_of(table)
         for part in table_parts(table, None, body_bytes_max=BODY_BYTES_MAX):

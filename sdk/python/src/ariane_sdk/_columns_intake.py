@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
+from itertools import chain
 from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
@@ -13,10 +15,10 @@ from numpy.typing import NDArray
 from ariane_record.arrow_texts import even_binaries, java_hashes, lengths_of
 from ariane_record.column_encoder import encode_columns, record_sizes
 from ariane_record.message_columns import MessageColumns
+from ariane_record.packed_columns import ColumnPacking
 from ariane_sdk._clock import Clock
 from ariane_sdk._column_batch import ColumnBatch
 from ariane_sdk._column_outcomes import ColumnOutcomes
-from ariane_sdk._columns_in import TablePart, table_parts
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._send_batch import COLUMN_BYTES, DELIVERY_TIME_BYTES, KEY_HASH_BYTES
 from ariane_sdk._send_buffer import SendBuffer
@@ -24,6 +26,7 @@ from ariane_sdk._sending import Sending
 from ariane_sdk._settings import ProducerSettings
 from ariane_sdk._topic_lane import TopicLane
 from ariane_sdk.errors import ArianeError, DeadlinePassed
+from ariane_sdk.message_tables import TablePart, table_parts
 
 ROWS_AT_ONCE_MAX: Final = 1 << 16
 """Rows that are divided among queues at a time, which bounds the copies of their bodies."""
@@ -31,6 +34,8 @@ ROWS_AT_ONCE_MAX: Final = 1 << 16
 BYTES_AT_ONCE_MAX: Final = 16 << 20
 """The same in bytes of records."""
 
+PACKED_BYTES_MAX: Final = 4 << 20
+"""Bytes of records that are compressed at a time; the event loop waits for it."""
 
 UNIQUE_ID_DIGITS_MAX: Final = 56
 
@@ -83,12 +88,20 @@ class ColumnsIntake:
             settings: How the producer behaves.
             clock: Stamps messages.
             new_unique_ids: Makes the ids of so many messages.
+
+        Raises:
+            CodecMissing: The library that would compress bodies is not installed.
         """
         self._sending = sending
         self._buffer = buffer
         self._settings = settings
         self._clock = clock
         self._new_unique_ids = new_unique_ids
+        self._packing = ColumnPacking(
+            settings.compression,
+            settings.compression_level,
+            size_bytes_min=settings.compress_bytes_min,
+        )
 
     async def take_all(
         self,
@@ -124,7 +137,7 @@ class ColumnsIntake:
         grouped = any(part.messages.message_group is not None for part in parts)
         lane = await learn_lane(grouped)
         batches: list[ColumnBatch] = []
-        for part in parts:
+        for part in chain.from_iterable(map(partial(self._packed, lane.topic), parts)):
             for share in self._shares(lane, part):
                 for start, stop in self._cuts(lane.topic, share):
                     await self._yield_for_room()
@@ -137,6 +150,20 @@ class ColumnsIntake:
             await batch.wait_settled()
             outcomes.take(batch)
         return outcomes.result()
+
+    def _packed(self, topic: str, part: TablePart) -> Iterator[TablePart]:
+        """The same rows with large bodies compressed, as they are asked for, some at a time."""
+        if self._packing.is_off:
+            yield part
+            return
+        sizes = record_sizes(topic, part.messages)
+        for start, stop in _windows(sizes, PACKED_BYTES_MAX, ROWS_AT_ONCE_MAX):
+            times_ms = part.delivery_times_ms
+            yield TablePart(
+                part.first_row + start,
+                self._packing.packed(part.messages.slice(start, stop)),
+                None if times_ms is None else times_ms[start:stop],
+            )
 
     def _shares(self, lane: TopicLane, part: TablePart) -> Iterator[ColumnShare]:
         """Divide rows among queues, order kept within each."""

@@ -160,6 +160,8 @@ def _headers(
     headers["body_crc"] = _body_crcs(messages.body)
     if messages.flag is not None:
         headers["flag"] = messages.flag
+    if messages.system_flag is not None:
+        headers["system_flag"] = messages.system_flag
     headers["born_timestamp"] = born_timestamp_ms
     headers["body_length"] = lengths_of(messages.body)
     return headers

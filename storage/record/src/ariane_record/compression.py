@@ -14,6 +14,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from typing import Any, Final
 
 from ariane_record.errors import BodyDamaged, CodecMissing
@@ -23,6 +24,8 @@ DECOMPRESSED_BYTES_MAX: Final = 32 << 20
 """Bytes that one body may grow to: eight times what brokers take uncompressed."""
 
 _DECOMPRESSED_ZSTD_WINDOW_MAX: Final = 32 << 20
+_LZ4_HIGH_LEVEL_MIN: Final = 3
+"""Below it LZ4 has but one level."""
 
 
 class Compression(Enum):
@@ -48,7 +51,7 @@ _SYSTEM_FLAGS: Final = {
 
 
 def body_compressor(kind: Compression, level: int) -> Callable[[Any], bytes]:
-    """A function that compresses one body.
+    """A function that compresses one body, and calls nothing of Python to do so.
 
     Args:
         kind: How; not ``NONE``.
@@ -58,22 +61,18 @@ def body_compressor(kind: Compression, level: int) -> Callable[[Any], bytes]:
         CodecMissing: The library of this format is not installed.
     """
     if kind is Compression.LZ4:
-        frame = _lz4_frame()
-
-        def compress_lz4(body: Any) -> bytes:
-            # Blocks that need their neighbours are refused by the frames' reader in Java.
-            compressed: bytes = frame.compress(
-                body, compression_level=0 if level < 3 else level, block_linked=False
-            )
-            return compressed
-
-        return compress_lz4
+        # Blocks that need their neighbours are refused by the frames' reader in Java.
+        return partial(
+            _lz4_frame().compress,
+            compression_level=0 if level < _LZ4_HIGH_LEVEL_MIN else level,
+            block_linked=False,
+        )
     if kind is Compression.ZSTD:
         compressor = _zstandard().ZstdCompressor(level=level)
         compress_zstd: Callable[[Any], bytes] = compressor.compress
         return compress_zstd
     if kind is Compression.ZLIB:
-        return lambda body: zlib.compress(body, level)
+        return partial(zlib.compress, level=level)
     raise ValueError("there is nothing to compress with")
 
 

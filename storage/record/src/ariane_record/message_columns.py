@@ -113,6 +113,8 @@ class MessageColumns:
         properties: Names and values.
         delivery_time: Milliseconds since the epoch as text, empty for none.
         flag: Flags: int32.
+        system_flag: How bodies are compressed (``layout.SystemFlag``): int32. Not a column that is
+            given: ``packed_columns`` says it.
     """
 
     body: Any
@@ -122,6 +124,7 @@ class MessageColumns:
     properties: Lists | None = None
     delivery_time: Any = None
     flag: NDArray[np.int32] | None = None
+    system_flag: NDArray[np.int32] | None = None
 
     @classmethod
     def of(
@@ -195,6 +198,7 @@ class MessageColumns:
             properties=properties and properties.slice(start, stop),
             delivery_time=_sliced(self.delivery_time, start, count),
             flag=None if self.flag is None else self.flag[start:stop],
+            system_flag=None if self.system_flag is None else self.system_flag[start:stop],
         )
 
     def take(self, rows: NDArray[np.int64]) -> Self:
@@ -209,6 +213,7 @@ class MessageColumns:
             properties=properties and properties.take(rows),
             delivery_time=_taken(self.delivery_time, chosen),
             flag=None if self.flag is None else self.flag[rows],
+            system_flag=None if self.system_flag is None else self.system_flag[rows],
         )
 
     def _check_lengths(self) -> None:

@@ -1,7 +1,14 @@
-"""Tables on their way in: which column is what of a message, and what the system does not want.
+"""Tables of messages on their way in: which column is what, and what the system does not want.
 
+``Producer.send_columns`` goes through here, and so does whoever sends tables in another way, as the
+sink of Spark that writes exactly once: so that all refuse the same tables, in the same words.
 Everything is checked before anything is sent. Arrow is an extra of this distribution
-(``ariane-sdk[arrow]``); this module is imported by the first ``send_columns``.
+(``ariane-sdk[arrow]``), so nothing imports this module before it is needed::
+
+    for part in table_parts(table, None, body_bytes_max=4 << 20):
+        block = encode_columns("orders", packing.packed(part.messages), born_timestamp_ms=now_ms)
+
+``ariane_record`` has the rest: ``packed_columns`` compresses bodies, ``column_encoder`` encodes.
 """
 
 from __future__ import annotations
