@@ -101,6 +101,17 @@ async def test_a_killed_broker_sends_nothing_back_twice(
         assert len(await messages_of(broker, "orders", 1)) == 400
 
 
+async def test_a_producer_does_not_say_what_was_sent_back(running, crashed):
+    async with running() as broker:
+        await dead_letters(broker, 2)
+        forged = {"REDRIVEN_FROM": "%DLQ%billing/0/1"}
+        await broker.store("orders", [b"forged"], properties=forged)
+        await redrive_call(broker, [0])
+        async with crashed() as survivor:
+            answer = await redrive_call(survivor, [0, 1])
+            assert (answer.redriven_count, answer.duplicate_count) == (1, 1)
+
+
 async def test_a_topic_that_is_gone_keeps_its_dead_letters(broker, refused):
     await dead_letters(broker, 2)
     await broker.topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic="orders"))

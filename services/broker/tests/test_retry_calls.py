@@ -240,6 +240,21 @@ async def test_properties_of_a_producer_do_not_pass_for_a_return(broker):
     assert letter.properties["own"] == "kept"
 
 
+@pytest.mark.parametrize("topic", ["%DLQ%billing", "%RETRY%billing"])
+async def test_a_producer_does_not_say_what_was_returned(running, crashed, topic):
+    async with running() as broker:
+        await make_group(broker)
+        message = await failing_message(broker)
+        forged = {
+            "REAL_TOPIC": topic,
+            "RETURNED_OFFSET": str(message.commit_log_offset),
+            "DELAY": "18",
+        }
+        await broker.store("orders", [b"forged"], properties=forged)
+        async with crashed() as survivor:
+            assert not (await return_call(survivor, message)).duplicate
+
+
 @pytest.mark.parametrize("fields", [{}, {"dead_letter": True}])
 async def test_a_message_with_more_keys_than_the_index_takes_is_taken_back(broker, fields):
     """No client of ours sends one, and one that is stored must not hold up its queue."""

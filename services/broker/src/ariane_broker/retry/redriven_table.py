@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.delay.queue_progress import QueueProgress
 from ariane_broker.retry.text_rows import starts_with
-from ariane_record import PropertyName, decode_record
+from ariane_record import PropertyName, RecordFields, decode_record
 from ariane_record.names import DEAD_LETTER_PREFIX
 from ariane_storage.fields import Int64s
 from ariane_storage.scan import Stretch
@@ -20,6 +21,15 @@ FILE_NAME: Final = "config/redrivenDeadLetters.json"
 
 _VERSION: Final = 1
 _HEAD: Final = f"{PropertyName.REDRIVEN_FROM}\x01{DEAD_LETTER_PREFIX}"
+
+
+def with_mark(sent_back: RecordFields, letter: RecordFields) -> RecordFields:
+    """What is sent back, with a mark of the broker: no producer can say that it was.
+
+    The mark is in the header, where other records name what they take out, and names a place inside
+    of the dead letter, where nothing else begins or ends.
+    """
+    return replace(sent_back, half_offset=letter.commit_log_offset + 1)
 
 
 class RedrivenTable:
@@ -64,6 +74,8 @@ class RedrivenTable:
             places.starts[rows].tolist(), places.ends[rows].tolist(), strict=True
         ):
             record = decode_record(places.buffer[start:end], verify=False)
+            if not record.half_offset:
+                continue  # That says a producer.
             source = record.properties[PropertyName.REDRIVEN_FROM].rsplit("/", 2)
             if len(source) == 3 and source[1].isdecimal() and source[2].isdecimal():
                 found.setdefault(QueueKey(source[0], int(source[1])), []).append(int(source[2]))

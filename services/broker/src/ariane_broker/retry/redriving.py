@@ -19,7 +19,7 @@ from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.errors import broker_draining
 from ariane_broker.readable_topics import readable_queue
 from ariane_broker.retry.failed_records import redriven_record
-from ariane_broker.retry.redriven_table import RedrivenTable
+from ariane_broker.retry.redriven_table import RedrivenTable, with_mark
 from ariane_broker.topic_table import TopicConfig, TopicTable
 from ariane_broker.transactions.writing import TransactionLog
 from ariane_record import PropertyName, RecordFields
@@ -202,7 +202,10 @@ class DeadLetterRedrive:
     ) -> None:
         to_group = target.topic == retry_topic(source.topic.removeprefix(dead_letter_topic("")))
         queue_offsets = np.array([each.letter.queue_offset for each in members], np.int64)
-        records = [redriven_record(each.letter, to_group=to_group) for each in members]
+        records = [
+            with_mark(redriven_record(each.letter, to_group=to_group), each.letter)
+            for each in members
+        ]
         try:
             self._log.append(encode_block(target.topic, records), target.queue_id, born_host)
         except BlockRejected as error:

@@ -17,7 +17,7 @@ import numpy as np
 from ariane_broker.retry.failed_records import returned_record
 from ariane_broker.retry.text_rows import starts_with
 from ariane_record import PropertyName, RecordFields, decode_record
-from ariane_record.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from ariane_record.names import DEAD_LETTER_PREFIX, DELAY_TOPIC, RETRY_PREFIX, TIMER_TOPIC
 from ariane_storage.config import DELAY_LEVELS_MS
 from ariane_storage.scan import Stretch
 
@@ -26,6 +26,7 @@ RETURN_COUNT_MAX: Final = 50_000
 """Returns that are remembered; the oldest is forgotten first."""
 
 _VERSION: Final = 1
+_WAITING_TOPICS: Final = (DELAY_TOPIC, TIMER_TOPIC)
 _PARKED: Final = f"{PropertyName.REAL_TOPIC}\x01{RETRY_PREFIX}".encode()
 
 
@@ -118,6 +119,8 @@ class ReturnTable:
 
     def restore(self, fields: RecordFields) -> None:
         """Take over one record, in the order of the log."""
+        if PropertyName.REAL_TOPIC in fields.properties and fields.topic not in _WAITING_TOPICS:
+            return  # That says a producer.
         said = returned_record(fields)
         if said is None:
             return
