@@ -10,10 +10,13 @@ import re
 from contextvars import ContextVar
 from dataclasses import dataclass
 from secrets import token_hex
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import grpc
 from grpc import aio
+
+if TYPE_CHECKING:
+    from ariane_servicekit.errors import ServiceError
 
 REQUEST_ID_KEY: Final = "x-request-id"
 """Metadata key: a caller may name its call, so that one id runs through the logs of all services.
@@ -21,6 +24,26 @@ REQUEST_ID_KEY: Final = "x-request-id"
 A failed call repeats the id in the ``google.rpc.RequestInfo`` of its status."""
 
 _REQUEST_ID_RULE: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+class RequestMetrics(Protocol):
+    """Measures what a call does, and each request of a stream."""
+
+    def begin(self) -> float:
+        """What ``end`` wants to know."""
+        ...
+
+    def end(self, begin: float, method: str, code: grpc.StatusCode) -> None:
+        """Record what began then and ended now."""
+        ...
+
+
+class RequestErrors(Protocol):
+    """Turns exceptions into public errors."""
+
+    def refuse(self, call: Call, error: Exception) -> ServiceError:
+        """The public error for what failed; a line in the log says so."""
+        ...
 
 
 @dataclass(slots=True)
@@ -33,6 +56,10 @@ class Call:
     context: aio.ServicerContext[Any, Any]
     code: grpc.StatusCode = grpc.StatusCode.OK
     """How it ends; set by the stage that ends it."""
+    metrics: RequestMetrics | None = None
+    """Set by the stage that measures: streams measure their requests with it."""
+    errors: RequestErrors | None = None
+    """Set by the stage for errors: a request of a stream fails by itself."""
 
     @property
     def peer(self) -> str:

@@ -13,10 +13,11 @@ few microseconds a call, wraps each method once, and treats unary calls and stre
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from inspect import isawaitable
+from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias, cast
 
 import grpc
@@ -43,8 +44,13 @@ class Stage(Protocol):
 class CallInterceptor(aio.ServerInterceptor):
     """Leads every call through the stages. A method that nobody serves goes through them too."""
 
-    def __init__(self, stages: Sequence[Stage]) -> None:
+    def __init__(
+        self,
+        stages: Sequence[Stage],
+        decoders: Mapping[str, Callable[[bytes], Any]] = MappingProxyType({}),
+    ) -> None:
         self._stages = tuple(reversed(stages))
+        self._decoders = decoders
         self._handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
 
     async def intercept_service(
@@ -70,13 +76,14 @@ class CallInterceptor(aio.ServerInterceptor):
         self, method: str, handler: grpc.RpcMethodHandler[Any, Any]
     ) -> grpc.RpcMethodHandler[Any, Any]:
         behavior, make_handler = _shape(handler)
+        decoder = self._decoders.get(method, handler.request_deserializer)
         if handler.request_streaming:
             decode = None
-            deserializer = handler.request_deserializer
+            deserializer = decoder
         else:
             # A single request is decoded inside the stages, so that a broken one is an error like
             # any other. A stream is decoded under the servicer's own hands, where it is as well.
-            decode = handler.request_deserializer
+            decode = decoder
             deserializer = None
         answer = _write_all if handler.response_streaming else _answer
 
@@ -89,7 +96,9 @@ class CallInterceptor(aio.ServerInterceptor):
             return await proceed()
 
         wrapped: grpc.RpcMethodHandler[Any, Any] = make_handler(
-            run, request_deserializer=deserializer, response_serializer=handler.response_serializer
+            run,
+            request_deserializer=deserializer,
+            response_serializer=_encoder(handler.response_serializer),
         )
         return wrapped
 
@@ -98,6 +107,17 @@ class CallInterceptor(aio.ServerInterceptor):
             raise feature_not_available(method)
 
         return self._wrap(method, grpc.stream_stream_rpc_method_handler(cast("Any", refuse)))
+
+
+def _encoder(encode: Callable[[Any], bytes] | None) -> Callable[[Any], bytes] | None:
+    """Return what makes bytes of a response; one that a servicer has encoded itself stays."""
+    if encode is None:
+        return None
+
+    def encoded(response: Any) -> bytes:
+        return response if type(response) is bytes else encode(response)
+
+    return encoded
 
 
 def _shape(

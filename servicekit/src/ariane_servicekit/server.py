@@ -7,8 +7,8 @@ the stages and leaves as a bare RESOURCE_EXHAUSTED or a closed connection, witho
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from google.protobuf.descriptor import ServiceDescriptor
@@ -41,6 +41,8 @@ class RpcService:
     add: Callable[[Any, Any], None]
     """The generated ``add_...Servicer_to_server``."""
     servicer: object
+    decoders: Mapping[str, Callable[[bytes], Any]] = field(default_factory=dict)
+    """What decodes the requests of a method, by its name, where that is not generated code."""
 
 
 def build_server(
@@ -64,7 +66,13 @@ def build_server(
         # Authentication and access rules come here.
         admission,
     )
-    server = aio.server(interceptors=[CallInterceptor(stages)], options=server_options(settings))
+    decoders = {
+        f"/{service.descriptor.full_name}/{method}": decode
+        for service in services
+        for method, decode in service.decoders.items()
+    }
+    interceptor = CallInterceptor(stages, decoders)
+    server = aio.server(interceptors=[interceptor], options=server_options(settings))
     for service in services:
         service.add(service.servicer, server)
     health.add_to(server)

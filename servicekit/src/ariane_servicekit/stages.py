@@ -32,6 +32,7 @@ class MetricsStage:
 
     async def __call__(self, call: Call, proceed: Proceed) -> Any:
         """Measure what is inside."""
+        call.metrics = self._metrics
         begin = self._metrics.begin()
         try:
             return await proceed()
@@ -51,6 +52,7 @@ class ErrorStage:
 
     async def __call__(self, call: Call, proceed: Proceed) -> Any:
         """Go on; abort with a ``google.rpc.Status`` when something raises."""
+        call.errors = self
         try:
             return await proceed()
         except grpc.aio.AbortError:
@@ -58,25 +60,31 @@ class ErrorStage:
             call.code = call.context.code()
             raise
         except Exception as error:  # noqa: BLE001 - the last resort; the translator logs it
-            public = self._translator.service_error(error)
+            public = self.refuse(call, error)
             call.code = public.row.code
-            self._log_refusal(call, public)
             return await call.context.abort_with_status(rpc_status.to_status(status_of(public)))
+
+    def refuse(self, call: Call, error: Exception) -> ServiceError:
+        """The public error for what failed; a line in the log says so."""
+        public = self._translator.service_error(error)
+        self._log_refusal(call, public)
+        return public
 
     def _log_refusal(self, call: Call, error: ServiceError) -> None:
         """One line for a call that failed; loud only where an operator should look."""
         suppressed = self._budget.spend()
         if suppressed is None:
             return
-        if call.code in _FAULTS:
+        code = error.row.code
+        if code in _FAULTS:
             write = _log.error
-        elif call.code in _STRAINS:
+        elif code in _STRAINS:
             write = _log.warning
         else:
             write = _log.info
         write(
             "call_failed",
-            code=call.code.name,
+            code=code.name,
             reason=error.row.name,
             message=error.message,
             peer=call.peer,

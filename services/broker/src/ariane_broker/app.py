@@ -86,6 +86,7 @@ def compose_from(outside: Outside) -> BrokerLife:
         held=storing.held,
         clients=changing.clients,
         client_admission=changing.client_admission,
+        append_streams=messaging.append_streams,
         group_flush=storing.group_flush,
         saved_offsets=state.saved_offsets,
         keeping=storing.keeping,

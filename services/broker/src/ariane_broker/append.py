@@ -8,8 +8,8 @@ single message.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
 
@@ -148,13 +148,40 @@ class AppendRecords:
         Raises:
             ServiceError: Nothing was stored: SERVICE_DRAINING, STORE_POISONED or FIELD_INVALID.
         """
+        taken = self.take(batches, born_host)
+        return taken if isinstance(taken, list) else await taken
+
+    def take(
+        self, batches: Sequence[Batch], born_host: Host
+    ) -> list[BatchOutcome] | Awaitable[list[BatchOutcome]]:
+        """``append`` for those who can do without a wait: appends now what can be.
+
+        Returns:
+            One outcome for each batch, or what they are to be waited for.
+
+        Raises:
+            ServiceError: As ``append``.
+        """
         if self.draining:
             raise broker_draining()
         if not 1 <= len(batches) <= BATCHES_MAX:
             raise field_invalid("batches", f"must be 1 to {BATCHES_MAX}", len(batches))
         for position, batch in enumerate(batches):
-            _check_numbers(batch, f"batches[{position}]")
+            _check_numbers(batch, position)
+        find = self._topics.find
+        if any(find(batch.topic) is None for batch in batches):
+            return self._take_new(batches, born_host)
+        return self._take_known(batches, born_host)
+
+    async def _take_new(self, batches: Sequence[Batch], born_host: Host) -> list[BatchOutcome]:
+        """Append batches, some of which need a topic that is not there yet."""
         await self._create_topics(batches)
+        taken = self._take_known(batches, born_host)
+        return taken if isinstance(taken, list) else await taken
+
+    def _take_known(
+        self, batches: Sequence[Batch], born_host: Host
+    ) -> list[BatchOutcome] | Awaitable[list[BatchOutcome]]:
         outcomes: list[BatchOutcome] = []
         for batch in batches:
             try:
@@ -165,7 +192,14 @@ class AppendRecords:
                 outcomes.append(BatchOutcome(error=store_poisoned()))
             except (ServiceError, StorageError, OSError) as error:
                 outcomes.append(BatchOutcome(error=self._service_error(error)))
-        return await self._acknowledge(outcomes)
+        ends = [o.appended.next_commit_log_offset for o in outcomes if o.appended is not None]
+        if not ends:
+            return outcomes
+        end = max(ends)
+        self._watch.on_growth(end)
+        if self._flush_wait is None:
+            return _acknowledged(outcomes, AcknowledgedLevel.MEMORY)
+        return self._acknowledge_flushed(self._flush_wait, outcomes, end)
 
     async def _create_topics(self, batches: Sequence[Batch]) -> None:
         """Make the topics that are missing, each for a batch that could be stored in it."""
@@ -213,47 +247,51 @@ class AppendRecords:
         self._watch.appended(home, appended, block.size_bytes, begin)
         return BatchOutcome(appended=appended)
 
-    async def _acknowledge(self, outcomes: list[BatchOutcome]) -> list[BatchOutcome]:
-        """Wait for what is promised, once for all batches of the call."""
-        ends = [
-            outcome.appended.next_commit_log_offset
-            for outcome in outcomes
-            if outcome.appended is not None
-        ]
-        if not ends:
-            return outcomes
-        end = max(ends)
-        self._watch.on_growth(end)
-        level = AcknowledgedLevel.MEMORY
-        failure: ServiceError | None = None
-        if self._flush_wait is not None:
-            try:
-                await self._flush_wait.wait(end)
-                level = AcknowledgedLevel.FLUSHED
-            except ServiceError as error:
-                failure = error
-        return [
-            replace(outcome, error=failure, level=level)
-            if outcome.appended is not None
-            else outcome
-            for outcome in outcomes
-        ]
+    @staticmethod
+    async def _acknowledge_flushed(
+        flush_wait: FlushWait, outcomes: list[BatchOutcome], end: int
+    ) -> list[BatchOutcome]:
+        """Wait for the disk, once for all batches of a call."""
+        try:
+            await flush_wait.wait(end)
+        except ServiceError as error:
+            return _acknowledged(outcomes, AcknowledgedLevel.MEMORY, error)
+        return _acknowledged(outcomes, AcknowledgedLevel.FLUSHED)
 
 
-def _check_numbers(batch: Batch, field: str) -> None:
+def _acknowledged(
+    outcomes: list[BatchOutcome],
+    level: AcknowledgedLevel,
+    failure: ServiceError | None = None,
+) -> list[BatchOutcome]:
+    """The outcomes once it is known how safe what was stored is."""
+    return [
+        BatchOutcome(outcome.appended, failure, level, outcome.duplicate)
+        if outcome.appended is not None
+        else outcome
+        for outcome in outcomes
+    ]
+
+
+def _check_numbers(batch: Batch, position: int) -> None:
     """Refuse numbers that no queue and no stream has."""
+    producer_id, epoch, first_sequence = batch.sequence or (1, 0, 0)
+    if (
+        batch.queue_id >= 0
+        and producer_id > 0
+        and epoch >= 0
+        and 0 <= first_sequence <= _SEQUENCE_MAX
+    ):
+        return
+    field = f"batches[{position}]"
     if batch.queue_id < 0:
         raise field_invalid(f"{field}.queue_id", "must be 0 or more", batch.queue_id)
-    if batch.sequence is None:
-        return
-    producer_id, epoch, first_sequence = batch.sequence
     if producer_id < 1:
         raise field_invalid(f"{field}.sequence.producer_id", "must be 1 or more", producer_id)
     if epoch < 0:
         raise field_invalid(f"{field}.sequence.producer_epoch", "must be 0 or more", epoch)
-    if not 0 <= first_sequence <= _SEQUENCE_MAX:
-        rule = f"must be 0 to {_SEQUENCE_MAX}"
-        raise field_invalid(f"{field}.sequence.first_sequence", rule, first_sequence)
+    rule = f"must be 0 to {_SEQUENCE_MAX}"
+    raise field_invalid(f"{field}.sequence.first_sequence", rule, first_sequence)
 
 
 def _stored_batch(sequence: ProducerSequence, appended: Appended) -> StoredBatch:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ariane_broker.announcement import BrokerAnnouncement
+from ariane_broker.append_streams import AppendStreams
 from ariane_broker.client_admission import ClientAdmission
 from ariane_broker.client_table import BrokerDraining, ClientTable
 from ariane_broker.errors import STORAGE_RULES
@@ -67,6 +68,7 @@ class BrokerLife:
         held: Who waits for messages.
         clients: Who is attached.
         client_admission: Lets clients in.
+        append_streams: Producers that append on streams.
         group_flush: Who waits for the disk.
         saved_offsets: Saves consumer offsets.
         keeping: The loops beside the store.
@@ -85,6 +87,7 @@ class BrokerLife:
     held: HeldRequests
     clients: ClientTable
     client_admission: ClientAdmission
+    append_streams: AppendStreams
     group_flush: GroupFlush
     saved_offsets: SavedState
     keeping: StoreKeeping
@@ -151,6 +154,7 @@ class BrokerLife:
     async def drain(self) -> None:
         """Leave the routes first, then let go whoever waits or is attached."""
         self.client_admission.draining = True
+        self.append_streams.close()
         await self.registration.say_goodbye()
         self.clients.tell_all(BrokerDraining(self.grace_seconds))
         self.clients.close()

@@ -29,6 +29,7 @@ from ariane.broker.v1 import (
     transaction_service_pb2,
     transaction_service_pb2_grpc,
 )
+from ariane_broker.append_wire import append_request
 from ariane_servicekit import RpcService
 
 _GENERATED: Final[dict[str, tuple[Any, Callable[[Any, Any], None]]]] = {
@@ -79,6 +80,12 @@ _GENERATED: Final[dict[str, tuple[Any, Callable[[Any, Any], None]]]] = {
 }
 
 
+_DECODERS: Final[dict[str, dict[str, Callable[[bytes], Any]]]] = {
+    "SendService": {"AppendRecords": append_request, "StreamAppends": append_request},
+}
+"""What decodes requests where generated code would copy blocks."""
+
+
 def rpc_service(name: str, servicer: object) -> RpcService:
     """A service of the contract with the servicer that answers for it.
 
@@ -87,4 +94,4 @@ def rpc_service(name: str, servicer: object) -> RpcService:
         servicer: What answers.
     """
     file, add = _GENERATED[name]
-    return RpcService(file.services_by_name[name], add, servicer)
+    return RpcService(file.services_by_name[name], add, servicer, _DECODERS.get(name, {}))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ariane_broker.append import AppendRecords, AppendWatch
+from ariane_broker.append_streams import AppendStreams
 from ariane_broker.broker_drain import BrokerDrain
 from ariane_broker.delay.recall import Recall
 from ariane_broker.errors import STORAGE_RULES
@@ -39,6 +40,7 @@ class MessagingRoom:
     """Messages in and out."""
 
     append_records: AppendRecords
+    append_streams: AppendStreams
     send_messages: SendMessages
     pull_records: PullRecords
     pull_range: PullRange
@@ -101,6 +103,7 @@ def messaging_room(
     )
     return MessagingRoom(
         append_records=append_records,
+        append_streams=AppendStreams(append_records),
         send_messages=send_messages,
         pull_records=pull_records,
         pull_range=PullRange(store, state.topics, storing.statistics),

@@ -84,6 +84,7 @@ def rpc_services(
         "RetryService": RetryServicer(retrying.returns, retrying.redrive),
         "SendService": SendServicer(
             messaging.append_records,
+            messaging.append_streams,
             messaging.send_messages,
             transacting.half_send,
             messaging.recall,

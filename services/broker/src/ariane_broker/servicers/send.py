@@ -12,11 +12,12 @@ from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.broker.v1.send_service_pb2_grpc import SendServiceServicer
 from ariane.common.v1.message_pb2 import StoredPosition
 from ariane_broker.append import AppendRecords
+from ariane_broker.append_streams import AppendStreams
+from ariane_broker.append_wire import LEVELS, AppendRequest, append_response, sequence_of
 from ariane_broker.delay.delay_wire import delivery_time_ms
 from ariane_broker.delay.recall import Recall
 from ariane_broker.peer_address import peer_host, peer_text
 from ariane_broker.plain_send import PlainSent, SendMessages
-from ariane_broker.record_wire import LEVELS, append_response, batches_of, sequence_of
 from ariane_broker.transactions.half_send import HalfSend, are_half_messages
 from ariane_broker.wire_time import time_of
 from ariane_record.layout import Host
@@ -31,6 +32,7 @@ class SendServicer(SendServiceServicer):
     def __init__(
         self,
         append_records: AppendRecords,
+        append_streams: AppendStreams,
         send_messages: SendMessages,
         half_send: HalfSend,
         recall: Recall,
@@ -42,6 +44,7 @@ class SendServicer(SendServiceServicer):
 
         Args:
             append_records: For packed batches.
+            append_streams: For packed batches on streams.
             send_messages: For plain messages.
             half_send: For half messages.
             recall: Takes delayed messages back.
@@ -49,18 +52,27 @@ class SendServicer(SendServiceServicer):
             store_host: As it stands in message ids, once the store is open.
         """
         self._append_records = append_records
+        self._append_streams = append_streams
         self._send_messages = send_messages
         self._half_send = half_send
         self._recall = recall
         self._broker_name = broker_name
         self._store_host = store_host
 
-    async def AppendRecords(
-        self, request: send_pb.AppendRecordsRequest, context: aio.ServicerContext[Any, Any]
+    async def AppendRecords(  # type: ignore[override]  # its decoder is ours.
+        self, request: AppendRequest, context: aio.ServicerContext[Any, Any]
     ) -> send_pb.AppendRecordsResponse:
         """Append packed batches."""
         born_host = peer_host(context.peer())
-        return append_response(await self._append_records.append(batches_of(request), born_host))
+        return append_response(await self._append_records.append(request.batches, born_host))
+
+    async def StreamAppends(  # type: ignore[override]  # it reads and writes by the context.
+        self,
+        request_iterator: object,  # noqa: ARG002 - the same.
+        context: aio.ServicerContext[Any, Any],
+    ) -> None:
+        """Append packed batches, request after request."""
+        await self._append_streams.serve(context)
 
     async def SendMessages(
         self, request: send_pb.SendMessagesRequest, context: aio.ServicerContext[Any, Any]

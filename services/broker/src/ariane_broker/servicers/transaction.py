@@ -9,8 +9,8 @@ from grpc import aio
 
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceServicer
+from ariane_broker.append_wire import LEVELS
 from ariane_broker.peer_address import peer_host
-from ariane_broker.record_wire import LEVELS
 from ariane_broker.stored_message import position_of
 from ariane_broker.transactions.batch_commits import BatchCommits
 from ariane_broker.transactions.batch_records import BatchKey, NamedAttempt

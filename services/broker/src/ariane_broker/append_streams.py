@@ -1,0 +1,70 @@
+"""The streams on which producers append."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any
+
+from google.rpc.status_pb2 import Status
+from grpc import aio
+
+from ariane.broker.v1.send_service_pb2 import StreamAppendsResponse
+from ariane_broker.append import AppendRecords, BatchOutcome
+from ariane_broker.append_wire import AppendRequest, stream_response
+from ariane_broker.errors import broker_draining
+from ariane_broker.peer_address import peer_host
+from ariane_record.layout import Host
+from ariane_servicekit.request_stream import RequestStreams
+
+
+class AppendStreams:
+    """All of them."""
+
+    def __init__(self, append_records: AppendRecords) -> None:
+        """Have none.
+
+        Args:
+            append_records: What appends.
+        """
+        self._append_records = append_records
+        self._streams = RequestStreams(broker_draining)
+
+    async def serve(self, context: aio.ServicerContext[Any, Any]) -> None:
+        """Answer the requests of a stream until it ends.
+
+        Raises:
+            ServiceError: SERVICE_DRAINING.
+        """
+        worker = _AppendWorker(self._append_records, peer_host(context.peer()))
+        await self._streams.serve(context, worker)
+
+    def close(self) -> None:
+        """Read nothing more; answer what is in work, and end the streams."""
+        self._streams.close()
+
+
+class _AppendWorker:
+    """Works on the requests of one producer."""
+
+    def __init__(self, append_records: AppendRecords, born_host: Host) -> None:
+        self._append_records = append_records
+        self._born_host = born_host
+
+    def work(
+        self, request: AppendRequest
+    ) -> StreamAppendsResponse | Awaitable[StreamAppendsResponse]:
+        """Append; the answer, or what it is to be waited for."""
+        outcomes = self._append_records.take(request.batches, self._born_host)
+        if isinstance(outcomes, list):
+            return stream_response(request.request_number, outcomes)
+        return _answer_later(request.request_number, outcomes)
+
+    def refusal(self, request: AppendRequest, status: Status) -> StreamAppendsResponse:
+        """The answer to a request that failed."""
+        return StreamAppendsResponse(request_number=request.request_number, error=status)
+
+
+async def _answer_later(
+    request_number: int, outcomes: Awaitable[list[BatchOutcome]]
+) -> StreamAppendsResponse:
+    return stream_response(request_number, await outcomes)

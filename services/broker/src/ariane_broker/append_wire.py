@@ -1,0 +1,176 @@
+"""Appends on the wire: requests and answers, to and from what the use case speaks.
+
+Requests come as bytes. Protocol Buffers would copy a block twice before anybody could look at it,
+into pages that the system has to find first: of a large request the blocks are cut out here, and it
+sees only what is left. They are copied once, by the store into its log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane.broker.v1.send_service_pb2 import (
+    AppendBatch,
+    AppendRecordsResponse,
+    AppendResult,
+    StreamAppendsRequest,
+    StreamAppendsResponse,
+)
+from ariane.broker.v1.send_service_pb2 import ProducerSequence as WireSequence
+from ariane.common.v1.message_pb2 import (
+    ACKNOWLEDGED_LEVEL_FLUSHED,
+    ACKNOWLEDGED_LEVEL_MEMORY,
+    ACKNOWLEDGED_LEVEL_UNSPECIFIED,
+)
+from ariane_broker.append import AcknowledgedLevel, BatchOutcome
+from ariane_broker.batch_check import Batch
+from ariane_broker.delay.delay import Delay, DelayLevel, DeliveryTimes
+from ariane_broker.errors import block_corrupted
+from ariane_broker.wire_fields import fields_of, length_prefix
+from ariane_broker.wire_time import time_of
+from ariane_record import ProducerSequence, RecordBlock
+from ariane_record.layout import ByteBuffer
+from ariane_servicekit.error_status import status_of
+
+LEVELS: Final = {
+    None: ACKNOWLEDGED_LEVEL_UNSPECIFIED,
+    AcknowledgedLevel.MEMORY: ACKNOWLEDGED_LEVEL_MEMORY,
+    AcknowledgedLevel.FLUSHED: ACKNOWLEDGED_LEVEL_FLUSHED,
+}
+
+CUT_BYTES_MIN: Final = 16 << 10
+"""Smaller requests are parsed as they are: that is faster than cutting (measured)."""
+
+_BATCHES: Final = StreamAppendsRequest.DESCRIPTOR.fields_by_name["batches"].number << 3 | 2
+_RECORDS: Final = AppendBatch.DESCRIPTOR.fields_by_name["records"].number << 3 | 2
+_INT32: Final = np.dtype("<i4")
+_INT64: Final = np.dtype("<i8")
+_UINT32: Final = np.dtype("<u4")
+
+
+class AppendRequest(NamedTuple):
+    """What a producer asks for.
+
+    Attributes:
+        batches: The batches; one whose columns make no sense carries its error.
+        request_number: Names it in a stream; 0 for a call.
+    """
+
+    batches: list[Batch]
+    request_number: int
+
+
+def append_request(raw: bytes) -> AppendRequest:
+    """A request of AppendRecords or StreamAppends: the same fields, and a number in a stream.
+
+    Raises:
+        DecodeError: It is none.
+    """
+    if len(raw) < CUT_BYTES_MIN:
+        request = StreamAppendsRequest.FromString(raw)
+        batches = [_batch_of(batch, batch.records) for batch in request.batches]
+    else:
+        rest, blocks = _cut_blocks(raw)
+        request = StreamAppendsRequest.FromString(rest)
+        batches = list(map(_batch_of, request.batches, blocks))
+    return AppendRequest(batches, request.request_number)
+
+
+def _cut_blocks(raw: bytes) -> tuple[bytes, list[ByteBuffer]]:
+    """The request without the records of its batches, and those of each."""
+    view = memoryview(raw)
+    rest: list[ByteBuffer] = []
+    blocks: list[ByteBuffer] = []
+    for field in fields_of(view):
+        if field.tag != _BATCHES:
+            rest.append(field.whole)
+            continue
+        kept: list[ByteBuffer] = []
+        block: ByteBuffer = b""
+        for inner in fields_of(field.value):
+            if inner.tag == _RECORDS:
+                block = inner.value
+            else:
+                kept.append(inner.whole)
+        head = b"".join(kept)
+        rest += (length_prefix(_BATCHES, len(head)), head)
+        blocks.append(block)
+    return b"".join(rest), blocks
+
+
+def _batch_of(batch: AppendBatch, records: ByteBuffer) -> Batch:
+    sequence = sequence_of(batch.sequence) if batch.HasField("sequence") else None
+    delay: Delay | None = None
+    try:
+        delay = _delay_of(batch)
+        sums = batch.record_crc32s
+        block = RecordBlock(
+            topic=batch.topic,
+            records=records,
+            sizes=_int32_column(batch.record_sizes, "record sizes"),
+            tag_codes=_int32_column(batch.tag_codes, "tag codes"),
+            key_counts=np.frombuffer(batch.key_counts, np.uint8),
+            key_hashes=_int32_column(batch.key_hashes, "key hashes"),
+            crc32=batch.records_crc32,
+            record_crcs=_int32_column(sums, "record checksums").view(_UINT32) if sums else None,
+        )
+    except ValueError as error:
+        refusal = block_corrupted(-1, str(error))
+        return Batch(None, batch.topic, batch.queue_id, refusal, sequence)
+    return Batch(block, batch.topic, batch.queue_id, sequence=sequence, delay=delay)
+
+
+def _delay_of(batch: AppendBatch) -> Delay | None:
+    """When its records are to be delivered."""
+    if not batch.delivery_times_ms:
+        return DelayLevel(batch.delay_level) if batch.delay_level else None
+    if batch.delay_level:
+        raise ValueError("it has a delay level, and delivery times")
+    if len(batch.delivery_times_ms) % _INT64.itemsize:
+        raise ValueError("the column of delivery times is no multiple of 8 bytes")
+    return DeliveryTimes(np.frombuffer(batch.delivery_times_ms, _INT64))
+
+
+def sequence_of(sequence: WireSequence) -> ProducerSequence:
+    """Where a batch stands in the stream of its producer."""
+    return ProducerSequence(sequence.producer_id, sequence.producer_epoch, sequence.first_sequence)
+
+
+def _int32_column(column: bytes, name: str) -> NDArray[np.int32]:
+    if len(column) % _INT32.itemsize:
+        raise ValueError(f"the column of {name} has {len(column)} bytes, no multiple of 4")
+    return np.frombuffer(column, _INT32)
+
+
+def append_response(outcomes: Iterable[BatchOutcome]) -> AppendRecordsResponse:
+    """The answer to a call."""
+    return AppendRecordsResponse(results=_results(outcomes))
+
+
+def stream_response(request_number: int, outcomes: Iterable[BatchOutcome]) -> StreamAppendsResponse:
+    """The answer to a request of a stream."""
+    return StreamAppendsResponse(request_number=request_number, results=_results(outcomes))
+
+
+def _results(outcomes: Iterable[BatchOutcome]) -> Iterator[AppendResult]:
+    return map(_append_result, outcomes)
+
+
+def _append_result(outcome: BatchOutcome) -> AppendResult:
+    error = None if outcome.error is None else status_of(outcome.error)
+    appended = outcome.appended
+    if appended is None:
+        return AppendResult(error=error)
+    return AppendResult(
+        error=error,
+        first_queue_offset=appended.first_queue_offset,
+        first_commit_log_offset=appended.first_commit_log_offset,
+        record_count=appended.count,
+        acknowledged_level=LEVELS[outcome.level],
+        store_time=time_of(appended.store_timestamp_ms),
+        duplicate=outcome.duplicate,
+    )
