@@ -83,6 +83,36 @@ def test_a_rollback_leaves_messages_fresh(engine):
     assert effects(engine) == 1
 
 
+def test_a_savepoint_that_is_rolled_back_leaves_messages_fresh(engine):
+    inbox = Inbox("billing", seen_keys=LatestKeys())
+    with Session(engine) as session, session.begin():
+        session.execute(EFFECT.insert().values(amount=1))
+        savepoint = session.begin_nested()
+        assert len(inbox.take(session, messages("a"))) == 1
+        savepoint.rollback()
+    assert handle(engine, inbox, messages("a")) == ["a"]
+
+
+def test_a_session_that_is_closed_and_used_again_leaves_messages_fresh(engine):
+    inbox = Inbox("billing", seen_keys=LatestKeys())
+    session = Session(engine)
+    assert len(inbox.take(session, messages("a"))) == 1
+    session.close()
+    with session.begin():
+        assert len(inbox.take(session, messages("b"))) == 1
+    assert handle(engine, inbox, messages("a", "b")) == ["a"]
+
+
+def test_a_savepoint_that_is_kept_in_a_transaction_that_is_not_leaves_messages_fresh(engine):
+    inbox = Inbox("billing", seen_keys=LatestKeys())
+    with Session(engine) as session:
+        session.execute(EFFECT.insert().values(amount=1))
+        with session.begin_nested():
+            assert len(inbox.take(session, messages("a"))) == 1
+        session.rollback()
+    assert handle(engine, inbox, messages("a")) == ["a"]
+
+
 def test_one_statement_for_a_thousand_messages(engine):
     inbox = Inbox("billing")
     many = [Delivered(f"{number:05}") for number in range(2500)]

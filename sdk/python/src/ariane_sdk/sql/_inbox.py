@@ -24,7 +24,7 @@ from typing import Final, Protocol, TypeVar
 from sqlalchemy import delete, event, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, SessionTransaction
 from sqlalchemy.sql.dml import ReturningInsert
 
 from ariane_sdk._clock import utc_now
@@ -171,7 +171,9 @@ class Inbox:
     def replay(self, session: Session, keys: Iterable[str]) -> int:
         """Forget these keys, so that their messages are fresh when they come again.
 
-        A cache in front forgets them at once; the consumer's offsets are reset separately.
+        The cache in front of this inbox forgets them at once. A cache in the memory of another
+        process does not hear of it: that process has to start anew. The consumer's offsets are
+        reset separately.
 
         Returns:
             How many of them were known.
@@ -223,16 +225,19 @@ class Inbox:
 def _remember_after_commit(
     session: Session, seen_keys: SeenKeys, consumer: str, keys: Sequence[str]
 ) -> None:
-    """Tell the cache once the rows last; a rollback tells it nothing."""
+    """Tell the cache once the rows last; a rollback, of a savepoint too, tells it nothing."""
     pending = session.info.get(_PENDING)
     if pending is None:
         pending = session.info[_PENDING] = []
         event.listen(session, "after_commit", _tell_pending)
         event.listen(session, "after_rollback", _drop_pending)
+        event.listen(session, "after_transaction_end", _drop_pending_at_end)
     pending.append(partial(seen_keys.remember, consumer, keys))
 
 
 def _tell_pending(session: Session) -> None:
+    if session.in_nested_transaction():
+        return  # A savepoint is kept: the transaction around it decides.
     pending = session.info[_PENDING]
     while pending:
         pending.pop(0)()
@@ -240,3 +245,8 @@ def _tell_pending(session: Session) -> None:
 
 def _drop_pending(session: Session) -> None:
     session.info[_PENDING].clear()
+
+
+def _drop_pending_at_end(session: Session, transaction: SessionTransaction) -> None:
+    if transaction.parent is None:
+        _drop_pending(session)  # Closed without a word: no rollback is told then.

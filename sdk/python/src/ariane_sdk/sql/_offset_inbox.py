@@ -3,6 +3,10 @@
 Who consumes a queue in order needs to know one number: the offset up to which its messages had
 their effect. It is kept beside the effect, in the same transaction, and never goes back; so a
 redelivery after a crash, a rebalance or a stale owner finds its messages behind that number.
+
+A queue whose offsets begin anew (its topic was deleted and made again, or a broker that flushes
+asynchronously lost its last seconds with the power) would seem to have had its effect: ``replay``
+says where it really is. ``Inbox`` knows messages by their ids, and does not care.
 """
 
 from __future__ import annotations
