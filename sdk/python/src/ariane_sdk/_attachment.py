@@ -16,6 +16,7 @@ from grpc.aio import AioRpcError
 from ariane.broker.v1.client_service_pb2 import (
     AttachRequest,
     AttachResponse,
+    ClientGoodbye,
     ClientHeartbeat,
     ClientHello,
     ClientState,
@@ -143,6 +144,7 @@ class Attachment:
     async def close(self, timeout_s: float) -> None:
         """Say goodbye, so that the others need not wait for the silence to be noticed."""
         self._leaving = True
+        self.say(AttachRequest(goodbye=ClientGoodbye()))
         self._outgoing.put_nowait(None)
         if not self.attached:
             self._task.cancel()

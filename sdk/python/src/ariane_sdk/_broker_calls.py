@@ -20,6 +20,7 @@ from ariane.broker.v1.offset_service_pb2 import (
     StoreConsumerOffsetsRequest,
 )
 from ariane.broker.v1.pull_service_pb2 import FindQueueOffsetsRequest, ListQueueBoundsRequest
+from ariane_sdk._caution import NO_CAUTION, Caution, InWork
 from ariane_sdk._connections import Connections
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._pages import PAGE_SIZE_MAX, collect_pages
@@ -37,10 +38,12 @@ class KnownOffset(NamedTuple):
     Attributes:
         queue_offset: The next queue offset that the group will consume; nothing if it has none.
         reset_epoch: How often that was set anew.
+        caution: What to beware of, because members of the group died.
     """
 
     queue_offset: int | None
     reset_epoch: int
+    caution: Caution = NO_CAUTION
 
 
 class OffsetEpochs(NamedTuple):
@@ -169,7 +172,9 @@ class BrokerCalls:
         )
         return {
             MessageQueue(entry.topic, broker.broker_name, entry.queue_id): KnownOffset(
-                entry.queue_offset if entry.HasField("queue_offset") else None, entry.reset_epoch
+                entry.queue_offset if entry.HasField("queue_offset") else None,
+                entry.reset_epoch,
+                Caution(entry.watched_end, entry.alone_end, entry.in_doubt),
             )
             for entry in response.offsets
         }
@@ -183,6 +188,7 @@ class BrokerCalls:
         client_id: str = "",
         durable: bool = False,
         epochs: Mapping[MessageQueue, OffsetEpochs] = MappingProxyType({}),
+        in_work: InWork | None = None,
     ) -> dict[MessageQueue, CallError]:
         """Store consumer offsets of a group for queues of a broker.
 
@@ -193,6 +199,7 @@ class BrokerCalls:
             client_id: Who stores; empty for tools.
             durable: Whether to return only once they are on the broker's disk.
             epochs: What fences them, by queue.
+            in_work: What is in work in each; nothing to leave the broker's knowledge as it is.
 
         Returns:
             Why some were refused; empty when all were stored.
@@ -210,6 +217,8 @@ class BrokerCalls:
                     queue_offset=queue_offset,
                     lock_epoch=epochs.get(queue, NO_EPOCHS).lock_epoch,
                     reset_epoch=epochs.get(queue, NO_EPOCHS).reset_epoch,
+                    in_work_end=None if in_work is None else in_work.end,
+                    alone=in_work is not None and in_work.alone,
                 )
                 for queue, queue_offset in offsets.items()
             ],

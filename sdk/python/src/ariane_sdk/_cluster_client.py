@@ -82,6 +82,9 @@ class QueueLag:
         max_queue_offset: Readable end, exclusive.
         message_count: Messages that are not consumed yet.
         oldest_store_time: When the oldest of them was stored; nothing without a backlog.
+        suspected_count: Messages from the consumer offset on among which one is that members may
+            die of.
+        death_count: How many died of the message at the consumer offset, in order.
     """
 
     message_queue: MessageQueue
@@ -89,6 +92,8 @@ class QueueLag:
     max_queue_offset: int
     message_count: int
     oldest_store_time: datetime | None
+    suspected_count: int = 0
+    death_count: int = 0
 
 
 class ClusterClient(StatelessClient):
@@ -304,6 +309,8 @@ class ClusterClient(StatelessClient):
                     moment_from(lag.oldest_store_time)
                     if lag.HasField("oldest_store_time")
                     else None,
+                    lag.suspected_count,
+                    lag.death_count,
                 )
                 for lag in await calls.consumer_lags(_as_route(broker), group, topic)
             )

@@ -24,6 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Final, Self
 
+from ariane_sdk._caution import NO_CAUTION, Caution, InWork
 from ariane_sdk._disk import Disk, SystemDisk
 from ariane_sdk._log import logger
 from ariane_sdk._message import MessageQueue
@@ -124,6 +125,18 @@ class OffsetFile:
                 ) from error
             self._offsets = table
         return {}
+
+    def caution_of(self, queue: MessageQueue) -> Caution:  # noqa: ARG002 - as for any keeping.
+        """Nothing to beware of: brokers know nothing of broadcasting consumers."""
+        return NO_CAUTION
+
+    async def tell(
+        self, broker: BrokerRoute, queue: MessageQueue, consumer_offset: int, in_work: InWork
+    ) -> CallError | None:
+        """Keep the offset; there is nobody to tell."""
+        del in_work
+        refused = await self.store(broker, {queue: consumer_offset})
+        return refused.get(queue)
 
     def close(self) -> None:
         """Let others use the file."""

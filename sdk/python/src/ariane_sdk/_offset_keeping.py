@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from ariane_sdk._broker_calls import BrokerCalls, OffsetEpochs
+from ariane_sdk._caution import NO_CAUTION, Caution, InWork
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._route import BrokerRoute
 from ariane_sdk.errors import CallError
@@ -42,6 +43,23 @@ class OffsetKeeping(Protocol):
         """
         ...
 
+    def caution_of(self, queue: MessageQueue) -> Caution:
+        """What to beware of in a queue, as of the last ``load``."""
+        ...
+
+    async def tell(
+        self, broker: BrokerRoute, queue: MessageQueue, consumer_offset: int, in_work: InWork
+    ) -> CallError | None:
+        """Keep the offset of one queue, and say what is in work there.
+
+        Returns:
+            Why that was refused; nothing when it was heard.
+
+        Raises:
+            CallError: It may not have been heard.
+        """
+        ...
+
 
 class BrokerOffsets:
     """Offsets of a clustering group: each broker keeps those of its queues.
@@ -71,6 +89,7 @@ class BrokerOffsets:
         self._client_id = client_id
         self._lock_epoch_of = lock_epoch_of
         self._reset_epochs: dict[MessageQueue, int] = {}
+        self._cautions: dict[MessageQueue, Caution] = {}
 
     async def load(
         self, broker: BrokerRoute, queues: Sequence[MessageQueue]
@@ -80,6 +99,7 @@ class BrokerOffsets:
         offsets: dict[MessageQueue, int] = {}
         for queue, offset in known.items():
             self._reset_epochs[queue] = offset.reset_epoch
+            self._cautions[queue] = offset.caution
             if offset.queue_offset is not None:
                 offsets[queue] = offset.queue_offset
         return offsets
@@ -88,6 +108,27 @@ class BrokerOffsets:
         self, broker: BrokerRoute, offsets: Mapping[MessageQueue, int], *, durable: bool = False
     ) -> dict[MessageQueue, CallError]:
         """Have the broker keep offsets."""
+        return await self._store(broker, offsets, durable=durable)
+
+    def caution_of(self, queue: MessageQueue) -> Caution:
+        """What the broker said of a queue."""
+        return self._cautions.get(queue, NO_CAUTION)
+
+    async def tell(
+        self, broker: BrokerRoute, queue: MessageQueue, consumer_offset: int, in_work: InWork
+    ) -> CallError | None:
+        """Tell the broker what is in work."""
+        refused = await self._store(broker, {queue: consumer_offset}, in_work=in_work)
+        return refused.get(queue)
+
+    async def _store(
+        self,
+        broker: BrokerRoute,
+        offsets: Mapping[MessageQueue, int],
+        *,
+        durable: bool = False,
+        in_work: InWork | None = None,
+    ) -> dict[MessageQueue, CallError]:
         return await self._calls.store_offsets(
             broker,
             self._group,
@@ -98,4 +139,5 @@ class BrokerOffsets:
                 queue: OffsetEpochs(self._lock_epoch_of(queue), self._reset_epochs.get(queue))
                 for queue in offsets
             },
+            in_work=in_work,
         )

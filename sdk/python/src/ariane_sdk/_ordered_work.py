@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ariane_sdk._failed_messages import FailedMessages, failed_messages
+from ariane_sdk._hand_out import CARELESS, DeliveryCare, GivenUpError
 from ariane_sdk._listener import Deliver
 from ariane_sdk._log import logger
 from ariane_sdk._message import MessageQueue, ReceivedMessage
@@ -34,6 +35,7 @@ class OrderedQueueWork(QueueWork):
         on_room: Callable[[], None],
         locks: QueueLocks,
         returns: MessageReturns,
+        care: DeliveryCare = CARELESS,
     ) -> None:
         """Own a locked queue from now on.
 
@@ -46,6 +48,7 @@ class OrderedQueueWork(QueueWork):
             on_room: Called when the queue may be pulled again.
             locks: Knows whether the queue may be consumed.
             returns: Makes dead letters, and knows when.
+            care: What to do lest consumers die of a message again and again.
         """
         super().__init__(
             queue,
@@ -55,6 +58,7 @@ class OrderedQueueWork(QueueWork):
             settings=settings,
             on_room=on_room,
             returns=returns,
+            care=care,
         )
         self._locks = locks
         self._dead_letters = returns
@@ -67,7 +71,10 @@ class OrderedQueueWork(QueueWork):
             # Whose fault it is comes out one by one.
             singly = singly or exhausted
             batch = left[:1] if singly else left
-            failed = await self._deliver_once(batch)
+            try:
+                failed = await self._deliver_once(batch)
+            except GivenUpError:
+                return False
             done = len(batch) if failed is None else batch.index(failed.messages[0])
             if done:
                 left, tries = left[done:], 0
@@ -88,7 +95,9 @@ class OrderedQueueWork(QueueWork):
     async def _deliver_once(self, batch: Sequence[ReceivedMessage]) -> FailedMessages | None:
         """What failed; nothing when all is done."""
         try:
-            await self._deliver(batch)
+            await self.hand_out.give(batch)
+        except GivenUpError:
+            raise
         except Exception as error:  # noqa: BLE001 - whatever a listener raises means "not done".
             failed = failed_messages(batch, error)
             logger.warning(

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from ariane_record.names import retry_topic
+from ariane_sdk._caution import Caution, InWork
 from ariane_sdk._clock import Clock
 from ariane_sdk._log import logger
 from ariane_sdk._message import MessageQueue
@@ -178,6 +179,28 @@ class OwnedQueues:
             self._give_up(queue, store=False, timeout_s=0.0)
             self._on_lost()
 
+    def caution_of(self, queue: MessageQueue) -> Caution:
+        """What to beware of in a queue, as of when it was taken over."""
+        return self._keeping.caution_of(queue)
+
+    async def tell(self, queue: MessageQueue, consumer_offset: int, in_work: InWork) -> None:
+        """Tell the broker of a queue what is in work there.
+
+        Args:
+            queue: The queue.
+            consumer_offset: The smallest queue offset that is unfinished.
+            in_work: What is in work.
+
+        Raises:
+            CallError: It has not heard it; or the queue is lost, and dropped.
+        """
+        broker = self._broker(queue.broker_name, queue.topic)
+        error = await self._keeping.tell(broker, queue, consumer_offset, in_work)
+        if error is not None:
+            if error.reason in LOST_REASONS:
+                self.drop(queue, error)
+            raise error
+
     async def store_loop(self) -> None:
         """Store offsets every few seconds."""
         await loop_for_ever(self._store_by_and_by, self._clock)
@@ -320,6 +343,8 @@ class OwnedQueues:
         if forgotten != self._forget_count:
             return ()  # These offsets may be those from before a reset.
         for queue, begin_offset in offsets.items():
+            if self._keeping.caution_of(queue).in_doubt:
+                continue  # Its next message may have killed a member: it is known soon.
             # Its lock may have been lost meanwhile; then it is asked for again.
             locked = self._locks is None or self._locks.holds(queue)
             if locked and queue in self._wanted and queue not in self._works:

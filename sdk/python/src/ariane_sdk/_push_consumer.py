@@ -18,6 +18,8 @@ from ariane_sdk._consumer_life import (
     checked_strategy,
     filters_of,
 )
+from ariane_sdk._delivery_gate import DeliveryGate
+from ariane_sdk._hand_out import DeliveryCare
 from ariane_sdk._limits import checked_group
 from ariane_sdk._listener import Listener, ListenerCalls
 from ariane_sdk._message import MessageQueue
@@ -41,7 +43,8 @@ class PushConsumer:
     their broker and come again after a delay that grows, while the rest of the queue goes on; a
     listener that is done with some raises ``errors.MessagesFailed`` with the others. After 16
     repetitions (a setting of the group) a message becomes a dead letter. With ``ordered=True`` the
-    queue waits instead, and with "broadcasting" the messages are tried again here for ever.
+    queue waits instead, and with "broadcasting" the messages are tried again here for ever. One
+    that kills the process is found by its deaths, and becomes a dead letter after a few.
 
     Every message is delivered at least once. Some come twice when members come or go, when a
     process ends without ``stop``, or a broker loses its last seconds.
@@ -174,9 +177,13 @@ class PushConsumer:
             random=self._plan.random,
         )
 
+        gate = DeliveryGate()
+
         def make_work(
             queue: MessageQueue, begin_offset: int, on_room: Callable[[], None]
         ) -> QueueWork:
+            owned = self._life.owned
+            care = DeliveryCare(gate, owned.caution_of(queue), owned.tell)
             if self._plan.ordered:
                 return OrderedQueueWork(
                     queue,
@@ -187,6 +194,7 @@ class PushConsumer:
                     on_room=on_room,
                     locks=self._life.locks,
                     returns=returns,
+                    care=care,
                 )
             return QueueWork(
                 queue,
@@ -196,6 +204,7 @@ class PushConsumer:
                 settings=settings,
                 on_room=on_room,
                 returns=returns if self._plan.model == "clustering" else None,
+                care=care,
             )
 
         try:

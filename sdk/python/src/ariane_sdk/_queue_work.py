@@ -8,6 +8,7 @@ from typing import Final
 
 from ariane_record.names import RETRY_PREFIX
 from ariane_sdk._failed_messages import FailedMessages, failed_messages, restore_topics
+from ariane_sdk._hand_out import CARELESS, DeliveryCare, GivenUpError, HandOut
 from ariane_sdk._listener import Deliver
 from ariane_sdk._log import logger
 from ariane_sdk._message import MessageQueue, ReceivedMessage
@@ -31,6 +32,7 @@ class QueueWork:
     Attributes:
         queue: The queue.
         window: What was pulled and is not finished.
+        hand_out: Gives messages to the listener.
         not_before_s: When the queue may be pulled again, by the monotonic clock.
         stored_offset: The consumer offset that the broker has; nothing if it has none of ours.
     """
@@ -45,6 +47,7 @@ class QueueWork:
         settings: ConsumerSettings,
         on_room: Callable[[], None],
         returns: MessageReturns | None = None,
+        care: DeliveryCare = CARELESS,
     ) -> None:
         """Own a queue from now on.
 
@@ -56,12 +59,15 @@ class QueueWork:
             settings: How the consumer behaves.
             on_room: Called when the queue may be pulled again.
             returns: Sends failed messages back; nothing where they are tried again here.
+            care: What to do lest consumers die of a message again and again.
         """
         self.queue = queue
         self.window = QueueWindow(begin_offset)
         self.not_before_s = 0.0
         self.stored_offset: int | None = None
-        self._deliver = deliver
+        self.hand_out = HandOut(
+            queue, self.window, deliver, care=care, is_released=lambda: self.released
+        )
         self._batch_size = batch_size
         self._settings = settings
         self._on_room = on_room
@@ -107,6 +113,7 @@ class QueueWork:
         self._released.set()
         self.window.drop_waiting()
         self._arrived.set()
+        self.hand_out.wake()
 
     async def release(self, timeout_s: float) -> int:
         """Give the queue up: deliver nothing new, and wait for what the listener has.
@@ -130,7 +137,7 @@ class QueueWork:
     async def _run(self) -> None:
         since_turn = 0
         while True:
-            delivery = self.window.take(self._batch_size)
+            delivery = self.window.take(self._batch_size, self.hand_out.suspects)
             if delivery is None:
                 if self.released:
                     return
@@ -141,6 +148,7 @@ class QueueWork:
                 return
             had_room = self.wants_records
             self.window.finish(delivery)
+            self.hand_out.wake()
             if not had_room and self.wants_records:
                 self._on_room()
             since_turn += len(delivery.messages)
@@ -156,7 +164,9 @@ class QueueWork:
         left, tries = delivery.messages, 0
         while True:
             try:
-                await self._deliver(left)
+                await self.hand_out.give(left)
+            except GivenUpError:
+                return False
             except Exception as error:  # noqa: BLE001 - whatever a listener raises means "not done".
                 failed = failed_messages(left, error)
                 logger.warning(

@@ -14,9 +14,9 @@ offset, so that what a filter left out is not looked at again.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Final
 
 from ariane_sdk._message import ReceivedMessage
@@ -60,6 +60,7 @@ class QueueWindow:
         next_pull_offset: Where the next pull reads.
         message_count: Messages that wait or are in work.
         size_bytes: Bytes of their records.
+        taken_end: Behind the last message that the listener has got.
     """
 
     __slots__ = (
@@ -69,6 +70,7 @@ class QueueWindow:
         "message_count",
         "next_pull_offset",
         "size_bytes",
+        "taken_end",
     )
 
     def __init__(self, begin_offset: int) -> None:
@@ -80,6 +82,7 @@ class QueueWindow:
         self.next_pull_offset = begin_offset
         self.message_count = 0
         self.size_bytes = 0
+        self.taken_end = begin_offset
         self._chunks: deque[_Chunk] = deque()
         self._in_work: deque[Delivery] = deque()
         self._last_offset = begin_offset
@@ -132,16 +135,21 @@ class QueueWindow:
             self.message_count += len(messages)
             self.size_bytes += chunk.sizes_before[-1]
 
-    def take(self, count_max: int) -> Delivery | None:
+    def take(
+        self, count_max: int, is_single: Callable[[ReceivedMessage], bool] | None = None
+    ) -> Delivery | None:
         """The next messages for the listener; nothing when none wait.
 
         Args:
             count_max: Messages at most, at least one.
+            is_single: Tells messages that are delivered one at a time.
         """
         chunks = self._chunks
         if not chunks:
             return None
         begin_offset = self._first_waiting_offset
+        if is_single is not None:
+            count_max = self._count_together(count_max, is_single)
         messages: list[ReceivedMessage] = []
         size_bytes = 0
         while chunks and len(messages) < count_max:
@@ -155,6 +163,7 @@ class QueueWindow:
                 break
             chunks.popleft()
         delivery = Delivery(messages, begin_offset, size_bytes)
+        self.taken_end = messages[-1].queue_offset + 1
         self._in_work.append(delivery)
         return delivery
 
@@ -175,8 +184,25 @@ class QueueWindow:
         self._chunks.clear()
 
     @property
+    def next_take_offset(self) -> int:
+        """Queue offset of the first message that waits; the next pull offset if none does."""
+        return self._first_waiting_offset
+
+    @property
     def _first_waiting_offset(self) -> int:
         if not self._chunks:
             return self.next_pull_offset
         chunk = self._chunks[0]
         return chunk.messages[chunk.position].queue_offset
+
+    def _count_together(self, count_max: int, is_single: Callable[[ReceivedMessage], bool]) -> int:
+        """How many of the first messages are delivered together."""
+        waiting = (
+            chunk.messages[position]
+            for chunk in self._chunks
+            for position in range(chunk.position, len(chunk.messages))
+        )
+        for count, message in enumerate(islice(waiting, count_max)):
+            if is_single(message):
+                return max(1, count)
+        return count_max

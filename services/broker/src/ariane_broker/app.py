@@ -96,6 +96,7 @@ def compose_from(outside: Outside) -> BrokerLife:
             delaying.aged_records.loop,
             *_housekeeping(outside, state, storing, changing),
             transacting.upkeep,
+            retrying.deaths,
             *transacting.batch_loops,
         ),
         threads=outside.threads,

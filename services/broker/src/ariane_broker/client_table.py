@@ -15,6 +15,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, Protocol, TypeAlias
 
+from ariane_broker.deaths.client_work import ClientWork
 from ariane_broker.errors import client_id_taken, subscription_conflict
 from ariane_broker.subscription import ALL_MESSAGES, FilterExpression, Subscription
 from ariane_record.names import retry_topic
@@ -191,6 +192,8 @@ class AttachedClient:
         last_heard: The same by a clock that never goes back, in seconds.
         outbox: What it is to be told.
         wanted: What each of its groups wants of each topic, to compare pulls with.
+        work: What it was handed out.
+        said_goodbye: Whether it told that it leaves.
     """
 
     client_id: str
@@ -204,6 +207,8 @@ class AttachedClient:
     last_heard: float
     outbox: Outbox = field(default_factory=Outbox)
     wanted: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    work: ClientWork = field(default_factory=ClientWork)
+    said_goodbye: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,14 +343,18 @@ class ClientTable:
         Raises:
             ServiceError: SUBSCRIPTION_CONFLICT. Then nothing has changed.
         """
-        if self._clients.get(client.client_id) is not client:
+        if not self.is_attached(client):
             return
         self._check_agreement(client.client_id, client.address, memberships)
         self._join(client, memberships)
 
+    def is_attached(self, client: AttachedClient) -> bool:
+        """Whether it was not detached yet."""
+        return self._clients.get(client.client_id) is client
+
     def detach(self, client: AttachedClient) -> None:
         """A client left, or is taken to be dead. Repeating is harmless."""
-        if self._clients.get(client.client_id) is client:
+        if self.is_attached(client):
             del self._clients[client.client_id]
             self._join(client, ())
             client.outbox.close()

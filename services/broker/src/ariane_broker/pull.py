@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from ariane_broker.client_table import ClientTable
 from ariane_broker.consumer_offsets import QueueKey
+from ariane_broker.deaths.client_work import GroupQueue
+from ariane_broker.deaths.vanished_members import VanishedMembers
 from ariane_broker.held_requests import HOLD_SECONDS_MAX, HeldRequests
 from ariane_broker.queue_locks import QueueLocks
 from ariane_broker.readable_topics import readable_queue
@@ -139,6 +141,7 @@ class PullRecords:
         *,
         check_group: Callable[[str], None],
         clients: ClientTable,
+        members: VanishedMembers,
         locks: QueueLocks,
         service_error: Callable[[Exception], ServiceError],
         draw: Callable[[int], int],
@@ -153,6 +156,7 @@ class PullRecords:
             statistics: Counts what is handed out.
             check_group: Refuses a group that may not consume.
             clients: The attached clients, whose subscriptions must agree with a pull.
+            members: Knows what they have in work.
             locks: Who may read a queue that is consumed in order.
             service_error: Makes errors of the store public.
             draw: A random number from 0 up to its argument, exclusive.
@@ -164,6 +168,7 @@ class PullRecords:
         self._statistics = statistics
         self._check_group = check_group
         self._clients = clients
+        self._members = members
         self._locks = locks
         self._service_error = service_error
         self._draw = draw
@@ -250,6 +255,11 @@ class PullRecords:
                 count_left -= read.count
                 bytes_left -= len(records)
                 self._statistics.count_pull(read.count, len(records))
+                self._members.handed_out(
+                    GroupQueue(order.consumer_group, position.queue),
+                    order.client_id,
+                    read.next_queue_offset,
+                )
             elif read.status is QueueReadStatus.FILTERED:
                 look.unfinished |= read.next_queue_offset < read.max_queue_offset
         return look

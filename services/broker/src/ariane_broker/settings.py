@@ -143,6 +143,22 @@ class BrokerSettings(ServiceSettings):
     client_scan_s: float = Field(
         10, gt=0, description="Seconds between searches for silent clients."
     )
+    consumer_deaths_max: int = Field(
+        3,
+        ge=0,
+        le=1000,
+        description="How many consumers may die of a message, each with nothing else in work, "
+        "until it becomes a dead letter; the limit of its group holds too. A death costs more than "
+        "a listener that fails, so fewer are borne. 0: deaths are not looked at, and such a "
+        "message comes again for ever.",
+    )
+    consumer_grace_s: float = Field(
+        10,
+        gt=0,
+        description="Seconds in which a consumer may come back whose stream broke without a "
+        "goodbye, until it is taken for dead. Longer than consumers need to attach anew after a "
+        "moment without network; a message that such a death is counted against waits so long.",
+    )
     client_heartbeat_s: float = Field(
         30, gt=0, description="Seconds between heartbeats that attached clients are asked for."
     )

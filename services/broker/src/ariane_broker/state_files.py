@@ -15,6 +15,7 @@ from typing import Any
 
 from ariane_broker.consumer_groups import ConsumerGroups
 from ariane_broker.consumer_offsets import ConsumerOffsets
+from ariane_broker.deaths.suspicions import Suspicions
 from ariane_broker.queue_locks import QueueLocks
 from ariane_broker.saved_state import StateFile
 from ariane_broker.topic_table import TopicConfig, TopicTable
@@ -33,12 +34,14 @@ class StateFiles:
         offsets: ``config/consumerOffset.json``.
         groups: ``config/subscriptionGroup.json``.
         locks: ``config/queueLocks.json``.
+        deaths: ``config/consumerDeaths.json``.
     """
 
     topics: StateFile
     offsets: StateFile
     groups: StateFile
     locks: StateFile
+    deaths: StateFile
 
 
 class BrokerState:
@@ -52,6 +55,7 @@ class BrokerState:
         groups: ConsumerGroups,
         *,
         locks: QueueLocks,
+        suspicions: Suspicions,
         executor: Executor,
         accept_offset_loss: bool,
     ) -> None:
@@ -63,6 +67,7 @@ class BrokerState:
             offsets: Filled from its file.
             groups: Filled from its file.
             locks: Filled from its file.
+            suspicions: Filled from its file.
             executor: Where the disk is waited for.
             accept_offset_loss: Whether to start although consumer offsets are lost.
         """
@@ -71,6 +76,7 @@ class BrokerState:
         self._offsets = offsets
         self._groups = groups
         self._locks = locks
+        self._suspicions = suspicions
         self._executor = executor
         self._accept_offset_loss = accept_offset_loss
         self.findings: list[str] = []
@@ -92,6 +98,7 @@ class BrokerState:
         offsets = await self._load_offsets(store_is_new=topics is None and not known_queues)
         groups = await self._load(self._files.groups, self._groups.load)
         await self._load_locks()
+        await self._load_suspicions()
         self._tell_backups()
         missing = self._topics_of(known_queues, lost=topics is None)
         missing += [topic for topic in required_topics if self._topics.find(topic.topic) is None]
@@ -153,6 +160,21 @@ class BrokerState:
                 "config/queueLocks.json was damaged; members that consume in order lock anew"
             )
             await self._save(file, self._locks.document())
+
+    async def _load_suspicions(self) -> None:
+        """What consumers died of. Its loss costs consumers, no message, so it stops nothing."""
+        file = self._files.deaths
+        loop = asyncio.get_running_loop()
+        try:
+            document = await loop.run_in_executor(self._executor, file.load)
+            if document is not None:
+                self._suspicions.load(document)
+        except (StateFileDamaged, KeyError, TypeError, ValueError, AttributeError):
+            self._found(
+                "config/consumerDeaths.json was damaged; messages that consumers died of are "
+                "looked for anew"
+            )
+            await self._save(file, self._suspicions.document())
 
     async def _load(
         self, file: StateFile, take_over: Callable[[Mapping[str, Any]], None]

@@ -16,6 +16,8 @@ class BrokerStatistics:
         pulled_message_count: Messages handed out.
         pulled_bytes: Bytes of their records.
         append_seconds: Time spent appending.
+        vanished_member_count: Members of groups whose stream broke without a goodbye.
+        counted_death_count: Deaths of members that were counted against a message.
     """
 
     stored_message_count: int = 0
@@ -24,6 +26,8 @@ class BrokerStatistics:
     pulled_message_count: int = 0
     pulled_bytes: int = 0
     append_seconds: float = 0.0
+    vanished_member_count: int = 0
+    counted_death_count: int = 0
 
     def count_append(self, message_count: int, size_bytes: int, seconds: float) -> None:
         """One batch was stored."""

@@ -250,6 +250,8 @@ class BrokerStatistics(_message.Message):
     HELD_PULL_COUNT_FIELD_NUMBER: _builtins.int
     CLIENT_COUNT_FIELD_NUMBER: _builtins.int
     APPEND_DURATION_FIELD_NUMBER: _builtins.int
+    VANISHED_MEMBER_COUNT_FIELD_NUMBER: _builtins.int
+    COUNTED_DEATH_COUNT_FIELD_NUMBER: _builtins.int
     stored_message_count: _builtins.int
     """Messages stored."""
     stored_bytes: _builtins.int
@@ -264,6 +266,10 @@ class BrokerStatistics(_message.Message):
     """Pulls that are held now."""
     client_count: _builtins.int
     """Clients attached now."""
+    vanished_member_count: _builtins.int
+    """Members of groups whose stream broke without a goodbye."""
+    counted_death_count: _builtins.int
+    """Deaths of members that were counted against a message."""
     @_builtins.property
     def append_duration(self) -> _duration_pb2.Duration:
         """Time spent appending."""
@@ -279,10 +285,12 @@ class BrokerStatistics(_message.Message):
         held_pull_count: _builtins.int = ...,
         client_count: _builtins.int = ...,
         append_duration: _duration_pb2.Duration | None = ...,
+        vanished_member_count: _builtins.int = ...,
+        counted_death_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["append_duration", b"append_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["append_duration", b"append_duration", "client_count", b"client_count", "held_pull_count", b"held_pull_count", "pulled_bytes", b"pulled_bytes", "pulled_message_count", b"pulled_message_count", "stored_batch_count", b"stored_batch_count", "stored_bytes", b"stored_bytes", "stored_message_count", b"stored_message_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["append_duration", b"append_duration", "client_count", b"client_count", "counted_death_count", b"counted_death_count", "held_pull_count", b"held_pull_count", "pulled_bytes", b"pulled_bytes", "pulled_message_count", b"pulled_message_count", "stored_batch_count", b"stored_batch_count", "stored_bytes", b"stored_bytes", "stored_message_count", b"stored_message_count", "vanished_member_count", b"vanished_member_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -84,6 +84,7 @@ class AttachRequest(_message.Message):
     HEARTBEAT_FIELD_NUMBER: _builtins.int
     TRANSACTION_ANSWER_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
+    GOODBYE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___ClientHello:
         """First of all: who the client is."""
@@ -100,6 +101,10 @@ class AttachRequest(_message.Message):
     def state(self) -> Global___ClientState:
         """The state that the broker asked for."""
 
+    @_builtins.property
+    def goodbye(self) -> Global___ClientGoodbye:
+        """I leave, and not because of a message; the last request of a stream."""
+
     def __init__(
         self,
         *,
@@ -107,12 +112,13 @@ class AttachRequest(_message.Message):
         heartbeat: Global___ClientHeartbeat | None = ...,
         transaction_answer: Global___TransactionAnswer | None = ...,
         state: Global___ClientState | None = ...,
+        goodbye: Global___ClientGoodbye | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "heartbeat", b"heartbeat", "hello", b"hello", "state", b"state", "transaction_answer", b"transaction_answer"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "goodbye", b"goodbye", "heartbeat", b"heartbeat", "hello", b"hello", "state", b"state", "transaction_answer", b"transaction_answer"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "heartbeat", b"heartbeat", "hello", b"hello", "state", b"state", "transaction_answer", b"transaction_answer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "goodbye", b"goodbye", "heartbeat", b"heartbeat", "hello", b"hello", "state", b"state", "transaction_answer", b"transaction_answer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_content: _TypeAlias = _typing.Literal["hello", "heartbeat", "transaction_answer", "state"]  # noqa: Y015
+    _WhichOneofReturnType_content: _TypeAlias = _typing.Literal["hello", "heartbeat", "transaction_answer", "state", "goodbye"]  # noqa: Y015
     _WhichOneofArgType_content: _TypeAlias = _typing.Literal["content", b"content"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_content) -> _WhichOneofReturnType_content | None: ...
 
@@ -269,6 +275,23 @@ class ClientHeartbeat(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ClientHeartbeat: _TypeAlias = ClientHeartbeat  # noqa: Y015
+
+@_typing.final
+class ClientGoodbye(_message.Message):
+    """A client leaves in peace."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClientGoodbye: _TypeAlias = ClientGoodbye  # noqa: Y015
 
 @_typing.final
 class TransactionAnswer(_message.Message):

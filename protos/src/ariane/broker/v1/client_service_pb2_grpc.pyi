@@ -35,8 +35,9 @@ class ClientServiceStub:
     def __new__(cls, channel: _aio.Channel) -> ClientServiceAsyncStub: ...
     Attach: _grpc.StreamStreamMultiCallable[_client_service_pb2.AttachRequest, _client_service_pb2.AttachResponse]
     """Attaches a client for as long as the stream lasts: heartbeats go up, notices come down. The
-    first request carries `hello`. A stream, because notices must reach the client at once and its
-    end is the goodbye. Every notice has a slow poll behind it: none is needed for correctness.
+    first request carries `hello`. A stream, because notices must reach the client at once, and
+    its end tells at once that the client is gone. Who leaves in peace says `goodbye` before; who
+    does not may have died of a message that it had in work (see QueueConsumerOffset). Every notice has a slow poll behind it: none is needed for correctness.
     The right is asked for each group that the client joins; one that only produces joins none.
     Errors: CLIENT_NOT_ATTACHED when another live client bears the id, SUBSCRIPTION_CONFLICT,
     GROUP_NAME_ILLEGAL, SERVICE_DRAINING.
@@ -73,8 +74,9 @@ class ClientServiceAsyncStub(ClientServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Attach: _aio.StreamStreamMultiCallable[_client_service_pb2.AttachRequest, _client_service_pb2.AttachResponse]  # type: ignore[assignment]
     """Attaches a client for as long as the stream lasts: heartbeats go up, notices come down. The
-    first request carries `hello`. A stream, because notices must reach the client at once and its
-    end is the goodbye. Every notice has a slow poll behind it: none is needed for correctness.
+    first request carries `hello`. A stream, because notices must reach the client at once, and
+    its end tells at once that the client is gone. Who leaves in peace says `goodbye` before; who
+    does not may have died of a message that it had in work (see QueueConsumerOffset). Every notice has a slow poll behind it: none is needed for correctness.
     The right is asked for each group that the client joins; one that only produces joins none.
     Errors: CLIENT_NOT_ATTACHED when another live client bears the id, SUBSCRIPTION_CONFLICT,
     GROUP_NAME_ILLEGAL, SERVICE_DRAINING.
@@ -114,8 +116,9 @@ class ClientServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_client_service_pb2.AttachResponse], _abc.AsyncIterator[_client_service_pb2.AttachResponse]]:
         """Attaches a client for as long as the stream lasts: heartbeats go up, notices come down. The
-        first request carries `hello`. A stream, because notices must reach the client at once and its
-        end is the goodbye. Every notice has a slow poll behind it: none is needed for correctness.
+        first request carries `hello`. A stream, because notices must reach the client at once, and
+        its end tells at once that the client is gone. Who leaves in peace says `goodbye` before; who
+        does not may have died of a message that it had in work (see QueueConsumerOffset). Every notice has a slow poll behind it: none is needed for correctness.
         The right is asked for each group that the client joins; one that only produces joins none.
         Errors: CLIENT_NOT_ATTACHED when another live client bears the id, SUBSCRIPTION_CONFLICT,
         GROUP_NAME_ILLEGAL, SERVICE_DRAINING.

@@ -57,6 +57,11 @@ class QueueConsumerOffset(_message.Message):
     QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
     LOCK_EPOCH_FIELD_NUMBER: _builtins.int
     RESET_EPOCH_FIELD_NUMBER: _builtins.int
+    IN_WORK_END_FIELD_NUMBER: _builtins.int
+    ALONE_FIELD_NUMBER: _builtins.int
+    WATCHED_END_FIELD_NUMBER: _builtins.int
+    ALONE_END_FIELD_NUMBER: _builtins.int
+    IN_DOUBT_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic."""
     queue_id: _builtins.int
@@ -72,6 +77,26 @@ class QueueConsumerOffset(_message.Message):
     when offsets are stored, so that what was done before a reset does not undo it. Absent in a
     store: not checked.
     """
+    in_work_end: _builtins.int
+    """In a store: behind the last message that the caller has in work, so that fewer are suspected
+    should it die now; `queue_offset` where nothing is. Absent: the caller does not say.
+    """
+    alone: _builtins.bool
+    """In a store: the message at `queue_offset` is in work, and nothing else of any queue is. Should
+    the caller die now, that is a try of this message that failed.
+    """
+    watched_end: _builtins.int
+    """In an answer: members of the group died, and before this queue offset one should say what is
+    in work before it is. 0: nothing is suspected.
+    """
+    alone_end: _builtins.int
+    """In an answer: before this queue offset one should have one message in work at a time, alone. So
+    should a message of the retry topic that has the property `CONSUMER_DEATHS`.
+    """
+    in_doubt: _builtins.bool
+    """In an answer: a member may have died of the message at `queue_offset`. It is known soon; until
+    then nobody should take the queue over.
+    """
     def __init__(
         self,
         *,
@@ -80,17 +105,26 @@ class QueueConsumerOffset(_message.Message):
         queue_offset: _builtins.int | None = ...,
         lock_epoch: _builtins.int | None = ...,
         reset_epoch: _builtins.int | None = ...,
+        in_work_end: _builtins.int | None = ...,
+        alone: _builtins.bool = ...,
+        watched_end: _builtins.int = ...,
+        alone_end: _builtins.int = ...,
+        in_doubt: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_lock_epoch", b"_lock_epoch", "_queue_offset", b"_queue_offset", "_reset_epoch", b"_reset_epoch", "lock_epoch", b"lock_epoch", "queue_offset", b"queue_offset", "reset_epoch", b"reset_epoch"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_in_work_end", b"_in_work_end", "_lock_epoch", b"_lock_epoch", "_queue_offset", b"_queue_offset", "_reset_epoch", b"_reset_epoch", "in_work_end", b"in_work_end", "lock_epoch", b"lock_epoch", "queue_offset", b"queue_offset", "reset_epoch", b"reset_epoch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lock_epoch", b"_lock_epoch", "_queue_offset", b"_queue_offset", "_reset_epoch", b"_reset_epoch", "lock_epoch", b"lock_epoch", "queue_id", b"queue_id", "queue_offset", b"queue_offset", "reset_epoch", b"reset_epoch", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_in_work_end", b"_in_work_end", "_lock_epoch", b"_lock_epoch", "_queue_offset", b"_queue_offset", "_reset_epoch", b"_reset_epoch", "alone", b"alone", "alone_end", b"alone_end", "in_doubt", b"in_doubt", "in_work_end", b"in_work_end", "lock_epoch", b"lock_epoch", "queue_id", b"queue_id", "queue_offset", b"queue_offset", "reset_epoch", b"reset_epoch", "topic", b"topic", "watched_end", b"watched_end"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__in_work_end: _TypeAlias = _typing.Literal["in_work_end"]  # noqa: Y015
+    _WhichOneofArgType__in_work_end: _TypeAlias = _typing.Literal["_in_work_end", b"_in_work_end"]  # noqa: Y015
     _WhichOneofReturnType__lock_epoch: _TypeAlias = _typing.Literal["lock_epoch"]  # noqa: Y015
     _WhichOneofArgType__lock_epoch: _TypeAlias = _typing.Literal["_lock_epoch", b"_lock_epoch"]  # noqa: Y015
     _WhichOneofReturnType__queue_offset: _TypeAlias = _typing.Literal["queue_offset"]  # noqa: Y015
     _WhichOneofArgType__queue_offset: _TypeAlias = _typing.Literal["_queue_offset", b"_queue_offset"]  # noqa: Y015
     _WhichOneofReturnType__reset_epoch: _TypeAlias = _typing.Literal["reset_epoch"]  # noqa: Y015
     _WhichOneofArgType__reset_epoch: _TypeAlias = _typing.Literal["_reset_epoch", b"_reset_epoch"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__in_work_end) -> _WhichOneofReturnType__in_work_end | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__lock_epoch) -> _WhichOneofReturnType__lock_epoch | None: ...
     @_typing.overload
@@ -499,6 +533,8 @@ class ConsumerLag(_message.Message):
     MAX_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
     MESSAGE_COUNT_FIELD_NUMBER: _builtins.int
     OLDEST_STORE_TIME_FIELD_NUMBER: _builtins.int
+    SUSPECTED_COUNT_FIELD_NUMBER: _builtins.int
+    DEATH_COUNT_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The group."""
     topic: _builtins.str
@@ -511,6 +547,10 @@ class ConsumerLag(_message.Message):
     """Readable end, exclusive."""
     message_count: _builtins.int
     """Messages that are kept and not consumed yet, whatever the group's filter will leave out."""
+    suspected_count: _builtins.int
+    """Messages from `consumer_offset` on among which one is that members of the group may die of."""
+    death_count: _builtins.int
+    """How many died of the message at `consumer_offset`, where the group consumes in order."""
     @_builtins.property
     def oldest_store_time(self) -> _timestamp_pb2.Timestamp:
         """When the oldest message not consumed yet was stored; absent without a backlog."""
@@ -525,10 +565,12 @@ class ConsumerLag(_message.Message):
         max_queue_offset: _builtins.int = ...,
         message_count: _builtins.int = ...,
         oldest_store_time: _timestamp_pb2.Timestamp | None = ...,
+        suspected_count: _builtins.int = ...,
+        death_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["oldest_store_time", b"oldest_store_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "consumer_offset", b"consumer_offset", "max_queue_offset", b"max_queue_offset", "message_count", b"message_count", "oldest_store_time", b"oldest_store_time", "queue_id", b"queue_id", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "consumer_offset", b"consumer_offset", "death_count", b"death_count", "max_queue_offset", b"max_queue_offset", "message_count", b"message_count", "oldest_store_time", b"oldest_store_time", "queue_id", b"queue_id", "suspected_count", b"suspected_count", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -250,6 +250,8 @@ def _state_row(found: LiveBroker, state: GetBrokerStateResponse, *, wiped: bool)
         "pulled_bytes": statistics.pulled_bytes,
         "held_pulls": statistics.held_pull_count,
         "clients": statistics.client_count,
+        "vanished_members": statistics.vanished_member_count,
+        "counted_deaths": statistics.counted_death_count,
         "delayed_pending": delayed.timed_pending_count
         + sum(level.pending_count for level in delayed.levels),
         "delayed_pending_timed": delayed.timed_pending_count,

@@ -34,6 +34,10 @@ from ariane_admin.times import moment_text, timestamp_of
 from ariane_sdk import ClusterClient, LiveBroker, QueueLag
 from ariane_sdk.errors import FeatureNotAvailable, GroupNotFound
 
+_LAG_COLUMNS = (
+    *("topic", "broker", "queue_id", "consumer_offset", "max_offset", "lag", "oldest"),
+    *("suspected", "deaths"),
+)
 _OFFSET_COLUMNS = ("broker", "queue_id", "consumer_offset")
 
 
@@ -99,7 +103,7 @@ def show(*, name: str, name_servers: str, output: Output) -> None:
         summary,
         {
             "queues": (
-                ("topic", "broker", "queue_id", "consumer_offset", "max_offset", "lag", "oldest"),
+                _LAG_COLUMNS,
                 queues,
             ),
             "member_list": (("client_id", "address", "subscriptions"), members),
@@ -263,6 +267,8 @@ def _lag_row(lag: QueueLag) -> Row:
         "max_offset": lag.max_queue_offset,
         "lag": lag.message_count,
         "oldest": _iso(lag.oldest_store_time),
+        "suspected": lag.suspected_count,
+        "deaths": lag.death_count,
     }
 
 

@@ -36,6 +36,7 @@ _OF_RETURNS: Final = frozenset(
         PropertyName.RETURNED_OFFSET,
         PropertyName.RETURN_ID,
         PropertyName.LAST_ERROR,
+        PropertyName.CONSUMER_DEATHS,
         PropertyName.DEAD_LETTER_TOPIC,
         PropertyName.DEAD_LETTER_MESSAGE_ID,
         PropertyName.DEAD_LETTER_REASON,
@@ -82,32 +83,46 @@ class ReturnedRecord:
     dead_letter: bool
 
 
-def retry_copy(
-    failed: RecordFields, consumer_group: str, *, attempts: int, cause: str, return_id: str
-) -> RecordFields:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """A try of a message that failed.
+
+    Attributes:
+        attempts: How often the message was tried by now.
+        deaths: How many of its consumers died of it by now.
+        cause: Why it failed, for people.
+        return_id: The client's name for the return.
+    """
+
+    attempts: int
+    deaths: int = 0
+    cause: str = ""
+    return_id: str = ""
+
+
+def consumer_deaths(failed: RecordFields, consumer_group: str) -> int:
+    """How many consumers of a group died of a message before."""
+    said = failed.properties if failed.topic == retry_topic(consumer_group) else {}
+    count = said.get(PropertyName.CONSUMER_DEATHS, "")
+    return int(count) if count.isascii() and count.isdecimal() else 0
+
+
+def retry_copy(failed: RecordFields, consumer_group: str, trial: Trial) -> RecordFields:
     """What comes to the group for another try.
 
     Args:
         failed: The record that failed, as stored.
         consumer_group: Who failed.
-        attempts: How often the message was tried by now.
-        cause: Why it failed, for people.
-        return_id: The client's name for the return.
+        trial: How it failed.
     """
-    return _copy(failed, consumer_group, attempts, cause, return_id)
+    return _copy(failed, consumer_group, trial)
 
 
 def dead_letter(
-    failed: RecordFields,
-    consumer_group: str,
-    reason: DeadLetterReason,
-    *,
-    attempts: int,
-    cause: str,
-    return_id: str,
+    failed: RecordFields, consumer_group: str, reason: DeadLetterReason, trial: Trial
 ) -> RecordFields:
     """What is kept of a message that is tried no more; arguments as for ``retry_copy``."""
-    copy = _copy(failed, consumer_group, attempts, cause, return_id)
+    copy = _copy(failed, consumer_group, trial)
     copy.properties.update(
         {
             PropertyName.DEAD_LETTER_TOPIC: copy.properties[PropertyName.RETRY_TOPIC],
@@ -163,9 +178,7 @@ def returned_record(fields: RecordFields) -> ReturnedRecord | None:
     return None
 
 
-def _copy(
-    failed: RecordFields, consumer_group: str, attempts: int, cause: str, return_id: str
-) -> RecordFields:
+def _copy(failed: RecordFields, consumer_group: str, trial: Trial) -> RecordFields:
     said = failed.properties if failed.topic == retry_topic(consumer_group) else {}
     message_id = encode_offset_message_id(failed.store_host, failed.commit_log_offset)
     own = {
@@ -176,8 +189,9 @@ def _copy(
             PropertyName.ORIGIN_QUEUE_OFFSET, str(failed.queue_offset)
         ),
         PropertyName.RETURNED_OFFSET: str(failed.commit_log_offset),
-        PropertyName.RETURN_ID: return_id,
-        PropertyName.LAST_ERROR: _printable(cause),
+        PropertyName.RETURN_ID: trial.return_id,
+        PropertyName.LAST_ERROR: _printable(trial.cause),
+        PropertyName.CONSUMER_DEATHS: str(trial.deaths or ""),
     }
     kept = {name: value for name, value in failed.properties.items() if name not in _DROPPED}
     return replace(
@@ -185,7 +199,7 @@ def _copy(
         properties={name: value for name, value in own.items() if value} | kept,
         # A committed message is committed once; its copies are ordinary ones.
         system_flag=failed.system_flag & ~TRANSACTION_MASK,
-        attempts=attempts,
+        attempts=trial.attempts,
         half_offset=0,
     )
 

@@ -16,6 +16,8 @@ from ariane_broker.errors import broker_draining, message_illegal, message_not_f
 from ariane_broker.readable_topics import readable_topic
 from ariane_broker.retry.failed_records import (
     DeadLetterReason,
+    Trial,
+    consumer_deaths,
     dead_letter,
     retry_copy,
     without_cause,
@@ -46,6 +48,7 @@ class Failure:
         attempts_max: The client's own limit of tries after the first; 0 is the group's.
         local_attempts: Earlier tries that nobody returned.
         return_id: The client's name for this return; perhaps empty.
+        died: Whether its consumer died of it, and nobody returned it.
     """
 
     consumer_group: str
@@ -58,6 +61,7 @@ class Failure:
     attempts_max: int = 0
     local_attempts: int = 0
     return_id: str = ""
+    died: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +70,11 @@ class ReturnLimits:
 
     Attributes:
         delay_ms_max: The longest wait for another try.
+        deaths_max: How many of its consumers may die of a message; 0: no own limit.
     """
 
     delay_ms_max: int
+    deaths_max: int = 0
 
 
 class MessageReturns:
@@ -130,7 +136,7 @@ class MessageReturns:
         returned = self._known(failure)
         if returned is None:
             failed = await self._failed_record(failure)
-            reason = _dead_letter_reason(failure, failed, group)
+            reason = self._dead_letter_reason(failure, failed, group)
             name_topic = retry_topic if reason is None else dead_letter_topic
             config = await self._make_topic(name_topic(failure.consumer_group))
             # Meanwhile the same return may have come by another way.
@@ -174,20 +180,20 @@ class MessageReturns:
         """Append the copy or the dead letter, in this turn of the loop."""
         group_name = failure.consumer_group
         attempts = failed.attempts + failure.local_attempts + 1
-        cause, return_id = failure.cause, failure.return_id
+        return_id = failure.return_id
+        trial = Trial(
+            attempts=attempts,
+            deaths=consumer_deaths(failed, group_name) + failure.died,
+            cause=failure.cause,
+            return_id=return_id,
+        )
         queue = QueueKey(config.topic, failed.queue_id % max(1, config.write_queue_count))
         if reason is not None:
-            letter = dead_letter(
-                failed, group_name, reason, attempts=attempts, cause=cause, return_id=return_id
-            )
-            block = _block(queue.topic, letter)
+            block = _block(queue.topic, dead_letter(failed, group_name, reason, trial))
             appended = self._log.append(block, queue.queue_id, failed.born_host)
             due_ms = 0
         else:
-            copy = retry_copy(
-                failed, group_name, attempts=attempts, cause=cause, return_id=return_id
-            )
-            block = _block(queue.topic, copy)
+            block = _block(queue.topic, retry_copy(failed, group_name, trial))
             appended, due_ms = self._park(failure, failed, block, queue, group)
         place = int(appended.first_commit_log_offset)
         returned = Returned(return_id, attempts, reason is not None, due_ms, place)
@@ -227,17 +233,19 @@ class MessageReturns:
         end = min(self._log.log.max_offset, returned.commit_log_offset + 1)
         await self._log.promised(end)
 
-
-def _dead_letter_reason(
-    failure: Failure, failed: RecordFields, group: GroupConfig
-) -> DeadLetterReason | None:
-    """Why a message becomes a dead letter now; None when it is tried again."""
-    if failure.reason is not None:
-        return failure.reason
-    attempts_max = failure.attempts_max or group.attempts_max
-    if failed.attempts + failure.local_attempts >= attempts_max:
-        return DeadLetterReason.ATTEMPTS_EXHAUSTED
-    return None
+    def _dead_letter_reason(
+        self, failure: Failure, failed: RecordFields, group: GroupConfig
+    ) -> DeadLetterReason | None:
+        """Why a message becomes a dead letter now; None when it is tried again."""
+        if failure.reason is not None:
+            return failure.reason
+        attempts_max = failure.attempts_max or group.attempts_max
+        exhausted = failed.attempts + failure.local_attempts >= attempts_max
+        if failure.died:
+            deaths = consumer_deaths(failed, failure.consumer_group) + 1
+            exhausted = exhausted or 0 < self._limits.deaths_max <= deaths
+            return DeadLetterReason.CONSUMER_DIED if exhausted else None
+        return DeadLetterReason.ATTEMPTS_EXHAUSTED if exhausted else None
 
 
 def _block(topic: str, record: RecordFields) -> RecordBlock:

@@ -13,6 +13,7 @@ from typing import Any
 from ariane_broker.client_admission import ClientAdmission
 from ariane_broker.client_questions import ClientQuestions
 from ariane_broker.client_table import ClientTable, Conflict
+from ariane_broker.deaths.vanished_members import VanishedMembers
 from ariane_broker.group_changes import GroupChanges
 from ariane_broker.offset_changes import OffsetChanges
 from ariane_broker.queue_locking import QueueLocking
@@ -37,6 +38,7 @@ class ChangingRoom:
     group_changes: GroupChanges
     offset_changes: OffsetChanges
     clients: ClientTable
+    members: VanishedMembers
     client_admission: ClientAdmission
     lookup: QueueLookup
     questions: ClientQuestions
@@ -52,6 +54,8 @@ def changing_room(
 
     async def forget_topic(topic: str) -> None:
         state.locks.remove_topic(topic)
+        if state.suspicions.remove_topic(topic):
+            state.saved_suspicions.mark_changed()
         if storing.sequences.forget_topic(topic):
             await storing.log_states.save()
         if state.offsets.remove_topic(topic):
@@ -60,6 +64,8 @@ def changing_room(
 
     async def forget_group(consumer_group: str) -> None:
         state.locks.remove_group(consumer_group)
+        if state.suspicions.remove_group(consumer_group):
+            state.saved_suspicions.mark_changed()
         if state.offsets.remove_group(consumer_group):
             saved_offsets.mark_changed()
             await saved_offsets.save()
@@ -105,6 +111,16 @@ def changing_room(
         group_changes=group_changes,
         offset_changes=offset_changes,
         clients=clients,
+        members=VanishedMembers(
+            clients,
+            state.offsets,
+            state.suspicions,
+            state.saved_suspicions,
+            statistics=storing.statistics,
+            monotonic=outside.clock.monotonic,
+            grace_seconds=settings.consumer_grace_s,
+            deaths_max=settings.consumer_deaths_max,
+        ),
         client_admission=ClientAdmission(
             clients, group_changes, make_topic=topic_changes.create_for_group
         ),

@@ -96,6 +96,7 @@ def messaging_room(
         storing.statistics,
         check_group=changing.group_changes.check_may_consume,
         clients=changing.clients,
+        members=changing.members,
         locks=state.locks,
         service_error=service_error,
         draw=random.Random(secrets.randbits(64)).randrange,  # noqa: S311 - fairness, no secret.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ariane_broker.append import AppendWatch
+from ariane_broker.deaths.verdicts import DeathVerdicts
 from ariane_broker.retry import redriven_table, return_table
 from ariane_broker.retry.redriven_table import RedrivenTable
 from ariane_broker.retry.redriving import DeadLetterRedrive
@@ -17,6 +18,7 @@ from ariane_broker.rooms.outside import Outside
 from ariane_broker.rooms.state import StateRoom
 from ariane_broker.rooms.storing import StoringRoom
 from ariane_broker.transactions.writing import TransactionLog
+from ariane_servicekit import Loop
 from ariane_storage.state_file import StateFile
 from ariane_storage.store_files import StoreFiles
 
@@ -27,6 +29,7 @@ class RetryingRoom:
 
     returns: MessageReturns
     redrive: DeadLetterRedrive
+    deaths: Loop
 
 
 def retrying_room(
@@ -63,7 +66,10 @@ def retrying_room(
         table,
         topics=state.topics,
         groups=state.groups,
-        limits=ReturnLimits(delay_ms_max=round(settings.delay_days_max * DAY_MS)),
+        limits=ReturnLimits(
+            delay_ms_max=round(settings.delay_days_max * DAY_MS),
+            deaths_max=settings.consumer_deaths_max,
+        ),
         make_topic=changing.topic_changes.create_for_group,
         is_draining=lambda: messaging.append_records.draining,
         now_ms=clock.now_ms,
@@ -77,4 +83,23 @@ def retrying_room(
         make_topic=changing.topic_changes.create_for_group,
         is_draining=lambda: messaging.append_records.draining,
     )
-    return RetryingRoom(returns, redrive)
+    verdicts = DeathVerdicts(
+        changing.members,
+        state.suspicions,
+        state.saved_suspicions,
+        queues=storing.store,
+        offsets=state.offsets,
+        saved_offsets=state.saved_offsets,
+        groups=state.groups,
+        returns=returns,
+        statistics=storing.statistics,
+        deaths_max=settings.consumer_deaths_max,
+        message_bytes_max=settings.message_bytes_max,
+    )
+    deaths = Loop(
+        "count-consumer-deaths",
+        verdicts.turn,
+        interval_s=min(0.5, settings.consumer_grace_s / 4),
+        clock=clock,
+    )
+    return RetryingRoom(returns, redrive, deaths)

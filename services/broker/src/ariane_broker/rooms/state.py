@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from ariane_broker.consumer_groups import ConsumerGroups
 from ariane_broker.consumer_offsets import ConsumerOffsets
+from ariane_broker.deaths import suspicions as death_suspicions
+from ariane_broker.deaths.suspicions import Suspicions
 from ariane_broker.queue_locks import QueueLocks
 from ariane_broker.rooms.outside import Outside
 from ariane_broker.saved_state import SavedState
@@ -27,6 +29,8 @@ class StateRoom:
     saved_offsets: SavedState
     locks: QueueLocks
     saved_locks: SavedState
+    suspicions: Suspicions
+    saved_suspicions: SavedState
 
 
 def state_room(outside: Outside) -> StateRoom:
@@ -41,21 +45,35 @@ def state_room(outside: Outside) -> StateRoom:
         offsets=state_file.StateFile(folder / "consumerOffset.json", outside.disk),
         groups=state_file.StateFile(folder / "subscriptionGroup.json", outside.disk),
         locks=state_file.StateFile(folder / "queueLocks.json", outside.disk),
+        deaths=state_file.StateFile(folder / death_suspicions.FILE_NAME, outside.disk),
     )
     locks = QueueLocks(
         monotonic=outside.clock.monotonic,
         now_ms=now_ms,
         lease_seconds=settings.queue_lock_lease_s,
     )
+    suspicions = Suspicions()
     state = BrokerState(
         files,
         topics,
         offsets,
         groups,
         locks=locks,
+        suspicions=suspicions,
         executor=outside.threads.state,
         accept_offset_loss=settings.accept_offset_loss,
     )
     saved_offsets = SavedState(files.offsets, offsets.document, outside.threads.state)
     saved_locks = SavedState(files.locks, locks.document, outside.threads.state)
-    return StateRoom(topics, groups, offsets, files, state, saved_offsets, locks, saved_locks)
+    return StateRoom(
+        topics,
+        groups,
+        offsets,
+        files,
+        state,
+        saved_offsets,
+        locks,
+        saved_locks,
+        suspicions,
+        SavedState(files.deaths, suspicions.document, outside.threads.state),
+    )

@@ -136,4 +136,6 @@ class BrokerServicer(BrokerServiceServicer):
             held_pull_count=self._parts.held.count,
             client_count=len(self._parts.clients),
             append_duration=span_of(statistics.append_seconds),
+            vanished_member_count=statistics.vanished_member_count,
+            counted_death_count=statistics.counted_death_count,
         )

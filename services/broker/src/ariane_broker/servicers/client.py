@@ -27,6 +27,7 @@ from ariane_broker.client_table import (
     TransactionAsked,
 )
 from ariane_broker.consumer_offsets import QueueKey
+from ariane_broker.deaths.vanished_members import VanishedMembers
 from ariane_broker.group_changes import check_user_group
 from ariane_broker.peer_address import peer_text
 from ariane_broker.queue_locking import QueueLocking
@@ -36,6 +37,7 @@ from ariane_broker.transactions.checking import TransactionChecks
 from ariane_broker.transactions.transaction_wire import answer_of
 from ariane_broker.wire_time import seconds_of, span_of, time_of
 from ariane_servicekit import field_invalid, take_page
+from ariane_servicekit.errors import ServiceError
 
 _MEMBERS_DEFAULT: Final = 1000
 
@@ -51,6 +53,7 @@ class ClientServicer(ClientServiceServicer):
         conflicts: SubscriptionConflicts,
         locking: QueueLocking,
         *,
+        members: VanishedMembers,
         checks: TransactionChecks,
         broker_name: str,
         heartbeat_seconds: float,
@@ -64,6 +67,7 @@ class ClientServicer(ClientServiceServicer):
             questions: Asks clients what they do.
             conflicts: Who differs from its group.
             locking: Locks queues.
+            members: Knows what becomes of members that go without a goodbye.
             checks: Asks producers about their transactions.
             broker_name: As clients are told.
             heartbeat_seconds: How often clients are asked for a heartbeat.
@@ -74,6 +78,7 @@ class ClientServicer(ClientServiceServicer):
         self._questions = questions
         self._conflicts = conflicts
         self._locking = locking
+        self._members = members
         self._checks = checks
         self._accepted = client_pb.AttachResponse(
             accepted=client_pb.AttachAccepted(
@@ -93,6 +98,7 @@ class ClientServicer(ClientServiceServicer):
         if first is None or first.WhichOneof("content") != "hello":
             raise field_invalid("hello", "must come first")
         client = await self._admission.attach(hello_of(first.hello), peer_text(context.peer()))
+        self._members.came_back(client)
         listening = asyncio.create_task(self._listen(request_iterator, client))
         try:
             yield self._accepted
@@ -102,7 +108,7 @@ class ClientServicer(ClientServiceServicer):
                 # What ended the listening ends the stream: an error, or the client's goodbye.
                 await listening
         finally:
-            self._table.detach(client)
+            self._let_go(client, listening)
             listening.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await listening
@@ -200,6 +206,13 @@ class ClientServicer(ClientServiceServicer):
         count = await self._locking.unlock(request.consumer_group, request.client_id, queues)
         return client_pb.UnlockQueuesResponse(queue_count=count)
 
+    def _let_go(self, client: AttachedClient, listening: asyncio.Task[None]) -> None:
+        """The stream of a client ends; one that just broke may mean that the client is dead."""
+        ended_here = self._admission.draining or not self._table.is_attached(client)
+        if not (client.said_goodbye or ended_here or _is_refused(listening)):
+            self._members.vanished(client)
+        self._table.detach(client)
+
     async def _listen(
         self, requests: AsyncIterator[client_pb.AttachRequest], client: AttachedClient
     ) -> None:
@@ -213,6 +226,8 @@ class ClientServicer(ClientServiceServicer):
                         memberships = memberships_of(request.heartbeat.memberships)
                         await self._admission.change_memberships(client, memberships)
                     client.outbox.put(HeartbeatHeard())
+                elif content == "goodbye":
+                    client.said_goodbye = True
                 elif content == "hello":
                     raise field_invalid("hello", "must come once")
                 elif content == "transaction_answer":
@@ -223,6 +238,12 @@ class ClientServicer(ClientServiceServicer):
                     self._questions.answered(client, state.question_id, dict(state.facts))
         finally:
             client.outbox.close()
+
+
+def _is_refused(listening: asyncio.Task[None]) -> bool:
+    """Whether it ended because the client said something that cannot be."""
+    over = listening.done() and not listening.cancelled()
+    return over and isinstance(listening.exception(), ServiceError)
 
 
 def _notice_message(notice: Notice) -> client_pb.AttachResponse:

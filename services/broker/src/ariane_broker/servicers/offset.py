@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 from grpc import aio
@@ -11,7 +11,9 @@ from grpc import aio
 from ariane.broker.v1 import offset_service_pb2 as offset_pb
 from ariane.broker.v1.offset_service_pb2_grpc import OffsetServiceServicer
 from ariane_broker.consumer_offsets import GroupOffset, QueueKey
-from ariane_broker.offset_changes import Backlog, OffsetChanges, OffsetToStore
+from ariane_broker.deaths.client_work import GroupQueue
+from ariane_broker.deaths.vanished_members import VanishedMembers
+from ariane_broker.offset_changes import Backlog, KnownOffset, OffsetChanges, OffsetToStore
 from ariane_broker.wire_time import milliseconds_of, time_of
 from ariane_servicekit import field_invalid, take_page
 from ariane_servicekit.error_status import status_of
@@ -20,13 +22,15 @@ from ariane_servicekit.error_status import status_of
 class OffsetServicer(OffsetServiceServicer):
     """Translates questions about consumer offsets, and changes."""
 
-    def __init__(self, changes: OffsetChanges) -> None:
+    def __init__(self, changes: OffsetChanges, members: VanishedMembers) -> None:
         """Take the parts.
 
         Args:
             changes: What reads and changes offsets.
+            members: What members say of their work, and must beware of.
         """
         self._changes = changes
+        self._members = members
 
     async def GetConsumerOffsets(
         self, request: offset_pb.GetConsumerOffsetsRequest, context: aio.ServicerContext[Any, Any]
@@ -35,15 +39,22 @@ class OffsetServicer(OffsetServiceServicer):
         queues = [QueueKey(queue.topic, queue.queue_id) for queue in request.queues]
         known = self._changes.read(request.consumer_group, queues)
         return offset_pb.GetConsumerOffsetsResponse(
-            offsets=[
-                offset_pb.QueueConsumerOffset(
-                    topic=entry.queue.topic,
-                    queue_id=entry.queue.queue_id,
-                    queue_offset=entry.offset,
-                    reset_epoch=entry.reset_epoch,
-                )
-                for entry in known
-            ]
+            offsets=[self._known_offset(request.consumer_group, entry) for entry in known]
+        )
+
+    def _known_offset(
+        self, consumer_group: str, known: KnownOffset
+    ) -> offset_pb.QueueConsumerOffset:
+        place = GroupQueue(consumer_group, known.queue)
+        suspicion = self._members.suspicion(place)
+        return offset_pb.QueueConsumerOffset(
+            topic=known.queue.topic,
+            queue_id=known.queue.queue_id,
+            queue_offset=known.offset,
+            reset_epoch=known.reset_epoch,
+            watched_end=suspicion.watched_end,
+            alone_end=suspicion.alone_end,
+            in_doubt=self._members.in_doubt(place),
         )
 
     async def StoreConsumerOffsets(
@@ -68,6 +79,7 @@ class OffsetServicer(OffsetServiceServicer):
             client_id=request.client_id,
             durable=request.durable,
         )
+        self._hear(request, {queue for queue, _ in refused})
         return offset_pb.StoreConsumerOffsetsResponse(
             refused=[
                 offset_pb.RefusedOffset(
@@ -76,6 +88,21 @@ class OffsetServicer(OffsetServiceServicer):
                 for queue, error in refused
             ]
         )
+
+    def _hear(
+        self, request: offset_pb.StoreConsumerOffsetsRequest, refused: Container[QueueKey]
+    ) -> None:
+        """Take over what a member says of its work, with the offsets that were stored."""
+        for said in request.offsets:
+            queue = QueueKey(said.topic, said.queue_id)
+            if queue not in refused:
+                self._members.told(
+                    GroupQueue(request.consumer_group, queue),
+                    request.client_id,
+                    said.queue_offset,
+                    said.in_work_end if said.HasField("in_work_end") else None,
+                    alone=said.alone,
+                )
 
     async def ResetConsumerOffsets(
         self, request: offset_pb.ResetConsumerOffsetsRequest, context: aio.ServicerContext[Any, Any]
@@ -115,8 +142,25 @@ class OffsetServicer(OffsetServiceServicer):
             scope=f"lags:{request.consumer_group}:{request.topic}",
         )
         return offset_pb.ListConsumerLagsResponse(
-            lags=[_lag(self._changes.backlog(place)) for place in page.entries],
+            lags=[self._lag(self._changes.backlog(place)) for place in page.entries],
             next_page_token=page.next_page_token,
+        )
+
+    def _lag(self, backlog: Backlog) -> offset_pb.ConsumerLag:
+        place = backlog.place
+        oldest_ms = backlog.oldest_store_timestamp_ms
+        suspicion = self._members.suspicion(GroupQueue(place.consumer_group, place.queue))
+        suspected_end = suspicion.alone_end or suspicion.watched_end
+        return offset_pb.ConsumerLag(
+            consumer_group=place.consumer_group,
+            topic=place.queue.topic,
+            queue_id=place.queue.queue_id,
+            consumer_offset=place.offset,
+            max_queue_offset=backlog.max_queue_offset,
+            message_count=backlog.message_count,
+            oldest_store_time=None if oldest_ms is None else time_of(oldest_ms),
+            suspected_count=max(0, suspected_end - place.offset),
+            death_count=suspicion.deaths_of(place.offset),
         )
 
     def _target(
@@ -145,17 +189,3 @@ def _offset_messages(places: Iterable[GroupOffset]) -> list[offset_pb.QueueConsu
         )
         for place in places
     ]
-
-
-def _lag(backlog: Backlog) -> offset_pb.ConsumerLag:
-    place = backlog.place
-    oldest_ms = backlog.oldest_store_timestamp_ms
-    return offset_pb.ConsumerLag(
-        consumer_group=place.consumer_group,
-        topic=place.queue.topic,
-        queue_id=place.queue.queue_id,
-        consumer_offset=place.offset,
-        max_queue_offset=backlog.max_queue_offset,
-        message_count=backlog.message_count,
-        oldest_store_time=None if oldest_ms is None else time_of(oldest_ms),
-    )
