@@ -39,6 +39,11 @@ class HeldRequests:
         """How many wait now."""
         return self._count
 
+    @property
+    def open(self) -> bool:
+        """Whether anybody may still wait: until the broker stops."""
+        return self._open
+
     async def wait(self, keys: Collection[Hashable], seconds: float) -> bool:
         """Wait until one of the keys is woken.
 

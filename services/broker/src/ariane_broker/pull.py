@@ -8,7 +8,7 @@ others. When nothing is found the call is held, and looks again when one of its 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
@@ -91,8 +91,9 @@ class PulledQueue:
         next_queue_offset: Where to go on.
         min_queue_offset: The oldest that is kept.
         max_queue_offset: Readable end, exclusive.
-        records: The records, back to back.
-        sizes: Bytes of each.
+        chunks: The records, those that lie back to back in one: views of the commit log, to be
+            copied before anybody else has a turn.
+        sizes: Bytes of each record.
         error: Why there is nothing.
     """
 
@@ -100,9 +101,32 @@ class PulledQueue:
     next_queue_offset: int
     min_queue_offset: int = 0
     max_queue_offset: int = 0
-    records: bytes = b""
+    chunks: Sequence[memoryview] = ()
     sizes: NDArray[np.int32] = field(default_factory=lambda: _NO_SIZES)
     error: ServiceError | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all records."""
+        return sum(map(len, self.chunks))
+
+    @property
+    def records(self) -> bytes:
+        """The records, back to back: a copy."""
+        return b"".join(self.chunks)
+
+
+class Hold(Hashable, Protocol):
+    """What may end the hold of a pull before its time; a key of ``HeldRequests``."""
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended it."""
+        ...
+
+    def begin(self) -> None:
+        """The pull is about to be held; who ends the hold wakes this object from now on."""
+        ...
 
 
 class ReadableLog(Protocol):
@@ -174,8 +198,12 @@ class PullRecords:
         self._draw = draw
         self._monotonic = monotonic
 
-    async def pull(self, order: PullOrder) -> list[PulledQueue]:
+    async def pull(self, order: PullOrder, hold: Hold | None = None) -> list[PulledQueue]:
         """Read what there is, or wait for it.
+
+        Args:
+            order: What is wanted.
+            hold: What may end the hold; the answer then is as if its time had ended.
 
         Returns:
             What was found in the order of the positions: queues with records, with an error, or
@@ -209,8 +237,11 @@ class PullRecords:
                     continue
                 return _answer(order, moved | look.found, hold_ended=True)
             remaining = deadline - self._monotonic()
-            keys = [position.queue for position in positions]
-            if not await self._held.wait(keys, remaining):
+            keys: list[Hashable] = [position.queue for position in positions]
+            if hold is not None and remaining > 0:
+                hold.begin()
+                keys.append(hold)
+            if _is_over(hold) or not await self._held.wait(keys, remaining) or _is_over(hold):
                 return _answer(order, moved | look.found, hold_ended=True)
 
     def _look(
@@ -242,19 +273,19 @@ class PullRecords:
             except (ServiceError, StorageError) as error:
                 look.found[place] = _failed(position, self._service_error(error))
                 continue
-            records = b"".join(read.chunks)
-            look.found[place] = PulledQueue(
+            pulled = look.found[place] = PulledQueue(
                 position.queue,
                 read.next_queue_offset,
                 read.min_queue_offset,
                 read.max_queue_offset,
-                records,
+                read.chunks,
                 read.sizes,
             )
             if read.count:
+                size_bytes = pulled.size_bytes
                 count_left -= read.count
-                bytes_left -= len(records)
-                self._statistics.count_pull(read.count, len(records))
+                bytes_left -= size_bytes
+                self._statistics.count_pull(read.count, size_bytes)
                 self._members.handed_out(
                     GroupQueue(order.consumer_group, position.queue),
                     order.client_id,
@@ -272,6 +303,10 @@ class PullRecords:
         )
         if refusal is not None:
             raise refusal
+
+
+def _is_over(hold: Hold | None) -> bool:
+    return hold is not None and hold.over
 
 
 def _checked(order: PullOrder) -> PullOrder:

@@ -35,6 +35,7 @@ from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.delay.delay import Delay, DelayLevel, DeliveryTimes
 from ariane_broker.errors import block_corrupted
 from ariane_broker.pull import Position, PulledQueue, PullOrder
+from ariane_broker.pull_wire import queue_head
 from ariane_broker.subscription_wire import filters_of
 from ariane_broker.wire_time import seconds_of, time_of
 from ariane_record import ProducerSequence, RecordBlock
@@ -158,15 +159,8 @@ def pull_response(pulled: Sequence[PulledQueue]) -> PullRecordsResponse:
     """The answer to a pull."""
     response = PullRecordsResponse()
     for queue in pulled:
-        # Made in its place: a message that is put into another one is copied, blocks and all.
-        response.queues.add(
-            topic=queue.queue.topic,
-            queue_id=queue.queue.queue_id,
-            error=None if queue.error is None else status_of(queue.error),
-            next_queue_offset=queue.next_queue_offset,
-            min_queue_offset=queue.min_queue_offset,
-            max_queue_offset=queue.max_queue_offset,
-            record_sizes=queue.sizes.astype(_INT32, copy=False).tobytes(),
-            records=queue.records,
-        )
+        # Filled in its place: a message that is put into another one is copied, blocks and all.
+        wire = response.queues.add()
+        wire.CopyFrom(queue_head(queue))
+        wire.records = queue.records
     return response

@@ -30,7 +30,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from google.rpc import status_pb2 as google_dot_rpc_dot_status__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#ariane/broker/v1/pull_service.proto\x12\x10\x61riane.broker.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1e\x61riane/common/v1/message.proto\x1a#ariane/common/v1/subscription.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\"\x8d\x02\n\x12PullRecordsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12\x31\n\tpositions\x18\x03 \x03(\x0b\x32\x1e.ariane.broker.v1.PullPosition\x12\x35\n\rsubscriptions\x18\x04 \x03(\x0b\x32\x1e.ariane.common.v1.Subscription\x12\x18\n\x10record_count_max\x18\x05 \x01(\x05\x12\x16\n\x0esize_bytes_max\x18\x06 \x01(\x03\x12\x30\n\rhold_duration\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x9f\x01\n\x0cPullPosition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x14\n\x0cqueue_offset\x18\x03 \x01(\x03\x12\x18\n\x10record_count_max\x18\x04 \x01(\x05\x12\x16\n\x0esize_bytes_max\x18\x05 \x01(\x03\x12\x17\n\nlock_epoch\x18\x06 \x01(\x03H\x00\x88\x01\x01\x42\r\n\x0b_lock_epoch\"E\n\x13PullRecordsResponse\x12.\n\x06queues\x18\x01 \x03(\x0b\x32\x1e.ariane.broker.v1.QueueRecords\"\xc8\x01\n\x0cQueueRecords\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12!\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x12.google.rpc.Status\x12\x19\n\x11next_queue_offset\x18\x04 \x01(\x03\x12\x18\n\x10min_queue_offset\x18\x05 \x01(\x03\x12\x18\n\x10max_queue_offset\x18\x06 \x01(\x03\x12\x14\n\x0crecord_sizes\x18\x07 \x01(\x0c\x12\x0f\n\x07records\x18\x0f \x01(\x0c\"\xd8\x01\n\x13PullMessagesRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12\x30\n\x08position\x18\x03 \x01(\x0b\x32\x1e.ariane.broker.v1.PullPosition\x12\x32\n\x06\x66ilter\x18\x04 \x01(\x0b\x32\".ariane.common.v1.FilterExpression\x12\x30\n\rhold_duration\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x92\x01\n\x14PullMessagesResponse\x12+\n\x08messages\x18\x01 \x03(\x0b\x32\x19.ariane.common.v1.Message\x12\x19\n\x11next_queue_offset\x18\x02 \x01(\x03\x12\x18\n\x10min_queue_offset\x18\x03 \x01(\x03\x12\x18\n\x10max_queue_offset\x18\x04 \x01(\x03\"\xe9\x01\n\x10PullRangeRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x1a\n\x12\x62\x65gin_queue_offset\x18\x03 \x01(\x03\x12\x18\n\x10\x65nd_queue_offset\x18\x04 \x01(\x03\x12\x32\n\x06\x66ilter\x18\x05 \x01(\x0b\x32\".ariane.common.v1.FilterExpression\x12\x35\n\nprojection\x18\x06 \x01(\x0e\x32!.ariane.broker.v1.RangeProjection\x12\x13\n\x0b\x63hunk_bytes\x18\x07 \x01(\x03\"\x91\x01\n\x11PullRangeResponse\x12\x19\n\x11next_queue_offset\x18\x01 \x01(\x03\x12\x14\n\x0crecord_sizes\x18\x02 \x01(\x0c\x12\x0f\n\x07headers\x18\x03 \x01(\x0c\x12\x15\n\rproperty_ends\x18\x04 \x01(\x0c\x12\x12\n\nproperties\x18\x05 \x01(\x0c\x12\x0f\n\x07records\x18\x0f \x01(\x0c\"\'\n\x16ListQueueBoundsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"H\n\x17ListQueueBoundsResponse\x12-\n\x06queues\x18\x01 \x03(\x0b\x32\x1d.ariane.broker.v1.QueueBounds\"\x9c\x01\n\x0bQueueBounds\x12\x10\n\x08queue_id\x18\x01 \x01(\x05\x12\x18\n\x10min_queue_offset\x18\x02 \x01(\x03\x12\x18\n\x10max_queue_offset\x18\x03 \x01(\x03\x12\x33\n\x0flast_store_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nsize_bytes\x18\x05 \x01(\x03\"\x84\x01\n\x17\x46indQueueOffsetsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12(\n\x04time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x08\x62oundary\x18\x03 \x01(\x0e\x32\x1e.ariane.broker.v1.TimeBoundary\"N\n\x18\x46indQueueOffsetsResponse\x12\x32\n\x06queues\x18\x01 \x03(\x0b\x32\".ariane.broker.v1.FoundQueueOffset\":\n\x10\x46oundQueueOffset\x12\x10\n\x08queue_id\x18\x01 \x01(\x05\x12\x14\n\x0cqueue_offset\x18\x02 \x01(\x03*\x8f\x01\n\x0fRangeProjection\x12 \n\x1cRANGE_PROJECTION_UNSPECIFIED\x10\x00\x12\x1c\n\x18RANGE_PROJECTION_RECORDS\x10\x01\x12\x1c\n\x18RANGE_PROJECTION_HEADERS\x10\x02\x12\x1e\n\x1aRANGE_PROJECTION_POSITIONS\x10\x03*_\n\x0cTimeBoundary\x12\x1d\n\x19TIME_BOUNDARY_UNSPECIFIED\x10\x00\x12\x17\n\x13TIME_BOUNDARY_LOWER\x10\x01\x12\x17\n\x13TIME_BOUNDARY_UPPER\x10\x02\x32\xa5\x04\n\x0bPullService\x12\x64\n\x0bPullRecords\x12$.ariane.broker.v1.PullRecordsRequest\x1a%.ariane.broker.v1.PullRecordsResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x02\x12g\n\x0cPullMessages\x12%.ariane.broker.v1.PullMessagesRequest\x1a&.ariane.broker.v1.PullMessagesResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x02\x12`\n\tPullRange\x12\".ariane.broker.v1.PullRangeRequest\x1a#.ariane.broker.v1.PullRangeResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x02\x30\x01\x12p\n\x0fListQueueBounds\x12(.ariane.broker.v1.ListQueueBoundsRequest\x1a).ariane.broker.v1.ListQueueBoundsResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x02\x12s\n\x10\x46indQueueOffsets\x12).ariane.broker.v1.FindQueueOffsetsRequest\x1a*.ariane.broker.v1.FindQueueOffsetsResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#ariane/broker/v1/pull_service.proto\x12\x10\x61riane.broker.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1e\x61riane/common/v1/message.proto\x1a#ariane/common/v1/subscription.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\"\x8d\x02\n\x12PullRecordsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12\x31\n\tpositions\x18\x03 \x03(\x0b\x32\x1e.ariane.broker.v1.PullPosition\x12\x35\n\rsubscriptions\x18\x04 \x03(\x0b\x32\x1e.ariane.common.v1.Subscription\x12\x18\n\x10record_count_max\x18\x05 \x01(\x05\x12\x16\n\x0esize_bytes_max\x18\x06 \x01(\x03\x12\x30\n\rhold_duration\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x9f\x01\n\x0cPullPosition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x14\n\x0cqueue_offset\x18\x03 \x01(\x03\x12\x18\n\x10record_count_max\x18\x04 \x01(\x05\x12\x16\n\x0esize_bytes_max\x18\x05 \x01(\x03\x12\x17\n\nlock_epoch\x18\x06 \x01(\x03H\x00\x88\x01\x01\x42\r\n\x0b_lock_epoch\"E\n\x13PullRecordsResponse\x12.\n\x06queues\x18\x01 \x03(\x0b\x32\x1e.ariane.broker.v1.QueueRecords\"H\n\x12StreamPullsRequest\x12\x32\n\x04pull\x18\x01 \x01(\x0b\x32$.ariane.broker.v1.PullRecordsRequest\"L\n\x13StreamPullsResponse\x12\x35\n\x06pulled\x18\x01 \x01(\x0b\x32%.ariane.broker.v1.PullRecordsResponse\"\xc8\x01\n\x0cQueueRecords\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12!\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x12.google.rpc.Status\x12\x19\n\x11next_queue_offset\x18\x04 \x01(\x03\x12\x18\n\x10min_queue_offset\x18\x05 \x01(\x03\x12\x18\n\x10max_queue_offset\x18\x06 \x01(\x03\x12\x14\n\x0crecord_sizes\x18\x07 \x01(\x0c\x12\x0f\n\x07records\x18\x0f \x01(\x0c\"\xd8\x01\n\x13PullMessagesRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12\x30\n\x08position\x18\x03 \x01(\x0b\x32\x1e.ariane.broker.v1.PullPosition\x12\x32\n\x06\x66ilter\x18\x04 \x01(\x0b\x32\".ariane.common.v1.FilterExpression\x12\x30\n\rhold_duration\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x92\x01\n\x14PullMessagesResponse\x12+\n\x08messages\x18\x01 \x03(\x0b\x32\x19.ariane.common.v1.Message\x12\x19\n\x11next_queue_offset\x18\x02 \x01(\x03\x12\x18\n\x10min_queue_offset\x18\x03 \x01(\x03\x12\x18\n\x10max_queue_offset\x18\x04 \x01(\x03\"\xe9\x01\n\x10PullRangeRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x1a\n\x12\x62\x65gin_queue_offset\x18\x03 \x01(\x03\x12\x18\n\x10\x65nd_queue_offset\x18\x04 \x01(\x03\x12\x32\n\x06\x66ilter\x18\x05 \x01(\x0b\x32\".ariane.common.v1.FilterExpression\x12\x35\n\nprojection\x18\x06 \x01(\x0e\x32!.ariane.broker.v1.RangeProjection\x12\x13\n\x0b\x63hunk_bytes\x18\x07 \x01(\x03\"\x91\x01\n\x11PullRangeResponse\x12\x19\n\x11next_queue_offset\x18\x01 \x01(\x03\x12\x14\n\x0crecord_sizes\x18\x02 \x01(\x0c\x12\x0f\n\x07headers\x18\x03 \x01(\x0c\x12\x15\n\rproperty_ends\x18\x04 \x01(\x0c\x12\x12\n\nproperties\x18\x05 \x01(\x0c\x12\x0f\n\x07records\x18\x0f \x01(\x0c\"\'\n\x16ListQueueBoundsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"H\n\x17ListQueueBoundsResponse\x12-\n\x06queues\x18\x01 \x03(\x0b\x32\x1d.ariane.broker.v1.QueueBounds\"\x9c\x01\n\x0bQueueBounds\x12\x10\n\x08queue_id\x18\x01 \x01(\x05\x12\x18\n\x10min_queue_offset\x18\x02 \x01(\x03\x12\x18\n\x10max_queue_offset\x18\x03 \x01(\x03\x12\x33\n\x0flast_store_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nsize_bytes\x18\x05 \x01(\x03\"\x84\x01\n\x17\x46indQueueOffsetsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12(\n\x04time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x08\x62oundary\x18\x03 \x01(\x0e\x32\x1e.ariane.broker.v1.TimeBoundary\"N\n\x18\x46indQueueOffsetsResponse\x12\x32\n\x06queues\x18\x01 \x03(\x0b\x32\".ariane.broker.v1.FoundQueueOffset\":\n\x10\x46oundQueueOffset\x12\x10\n\x08queue_id\x18\x01 \x01(\x05\x12\x14\n\x0cqueue_offset\x18\x02 \x01(\x03*\x8f\x01\n\x0fRangeProjection\x12 \n\x1cRANGE_PROJECTION_UNSPECIFIED\x10\x00\x12\x1c\n\x18RANGE_PROJECTION_RECORDS\x10\x01\x12\x1c\n\x18RANGE_PROJECTION_HEADERS\x10\x02\x12\x1e\n\x1aRANGE_PROJECTION_POSITIONS\x10\x03*_\n\x0cTimeBoundary\x12\x1d\n\x19TIME_BOUNDARY_UNSPECIFIED\x10\x00\x12\x17\n\x13TIME_BOUNDARY_LOWER\x10\x01\x12\x17\n\x13TIME_BOUNDARY_UPPER\x10\x02\x32\x8f\x05\n\x0bPullService\x12\x64\n\x0bPullRecords\x12$.ariane.broker.v1.PullRecordsRequest\x1a%.ariane.broker.v1.PullRecordsResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x02\x12h\n\x0bStreamPulls\x12$.ariane.broker.v1.StreamPullsRequest\x1a%.ariane.broker.v1.StreamPullsResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x02(\x01\x30\x01\x12g\n\x0cPullMessages\x12%.ariane.broker.v1.PullMessagesRequest\x1a&.ariane.broker.v1.PullMessagesResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x02\x12`\n\tPullRange\x12\".ariane.broker.v1.PullRangeRequest\x1a#.ariane.broker.v1.PullRangeResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x02\x30\x01\x12p\n\x0fListQueueBounds\x12(.ariane.broker.v1.ListQueueBoundsRequest\x1a).ariane.broker.v1.ListQueueBoundsResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x02\x12s\n\x10\x46indQueueOffsets\x12).ariane.broker.v1.FindQueueOffsetsRequest\x1a*.ariane.broker.v1.FindQueueOffsetsResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,6 +39,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_PULLSERVICE'].methods_by_name['PullRecords']._loaded_options = None
   _globals['_PULLSERVICE'].methods_by_name['PullRecords']._serialized_options = b'\312\363\030\004\010\003\020\002'
+  _globals['_PULLSERVICE'].methods_by_name['StreamPulls']._loaded_options = None
+  _globals['_PULLSERVICE'].methods_by_name['StreamPulls']._serialized_options = b'\312\363\030\004\010\003\020\002'
   _globals['_PULLSERVICE'].methods_by_name['PullMessages']._loaded_options = None
   _globals['_PULLSERVICE'].methods_by_name['PullMessages']._serialized_options = b'\312\363\030\004\010\003\020\002'
   _globals['_PULLSERVICE'].methods_by_name['PullRange']._loaded_options = None
@@ -47,38 +49,42 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PULLSERVICE'].methods_by_name['ListQueueBounds']._serialized_options = b'\312\363\030\004\010\007\020\002'
   _globals['_PULLSERVICE'].methods_by_name['FindQueueOffsets']._loaded_options = None
   _globals['_PULLSERVICE'].methods_by_name['FindQueueOffsets']._serialized_options = b'\312\363\030\004\010\007\020\002'
-  _globals['_RANGEPROJECTION']._serialized_start=2257
-  _globals['_RANGEPROJECTION']._serialized_end=2400
-  _globals['_TIMEBOUNDARY']._serialized_start=2402
-  _globals['_TIMEBOUNDARY']._serialized_end=2497
+  _globals['_RANGEPROJECTION']._serialized_start=2409
+  _globals['_RANGEPROJECTION']._serialized_end=2552
+  _globals['_TIMEBOUNDARY']._serialized_start=2554
+  _globals['_TIMEBOUNDARY']._serialized_end=2649
   _globals['_PULLRECORDSREQUEST']._serialized_start=248
   _globals['_PULLRECORDSREQUEST']._serialized_end=517
   _globals['_PULLPOSITION']._serialized_start=520
   _globals['_PULLPOSITION']._serialized_end=679
   _globals['_PULLRECORDSRESPONSE']._serialized_start=681
   _globals['_PULLRECORDSRESPONSE']._serialized_end=750
-  _globals['_QUEUERECORDS']._serialized_start=753
-  _globals['_QUEUERECORDS']._serialized_end=953
-  _globals['_PULLMESSAGESREQUEST']._serialized_start=956
-  _globals['_PULLMESSAGESREQUEST']._serialized_end=1172
-  _globals['_PULLMESSAGESRESPONSE']._serialized_start=1175
-  _globals['_PULLMESSAGESRESPONSE']._serialized_end=1321
-  _globals['_PULLRANGEREQUEST']._serialized_start=1324
-  _globals['_PULLRANGEREQUEST']._serialized_end=1557
-  _globals['_PULLRANGERESPONSE']._serialized_start=1560
-  _globals['_PULLRANGERESPONSE']._serialized_end=1705
-  _globals['_LISTQUEUEBOUNDSREQUEST']._serialized_start=1707
-  _globals['_LISTQUEUEBOUNDSREQUEST']._serialized_end=1746
-  _globals['_LISTQUEUEBOUNDSRESPONSE']._serialized_start=1748
-  _globals['_LISTQUEUEBOUNDSRESPONSE']._serialized_end=1820
-  _globals['_QUEUEBOUNDS']._serialized_start=1823
-  _globals['_QUEUEBOUNDS']._serialized_end=1979
-  _globals['_FINDQUEUEOFFSETSREQUEST']._serialized_start=1982
-  _globals['_FINDQUEUEOFFSETSREQUEST']._serialized_end=2114
-  _globals['_FINDQUEUEOFFSETSRESPONSE']._serialized_start=2116
-  _globals['_FINDQUEUEOFFSETSRESPONSE']._serialized_end=2194
-  _globals['_FOUNDQUEUEOFFSET']._serialized_start=2196
-  _globals['_FOUNDQUEUEOFFSET']._serialized_end=2254
-  _globals['_PULLSERVICE']._serialized_start=2500
-  _globals['_PULLSERVICE']._serialized_end=3049
+  _globals['_STREAMPULLSREQUEST']._serialized_start=752
+  _globals['_STREAMPULLSREQUEST']._serialized_end=824
+  _globals['_STREAMPULLSRESPONSE']._serialized_start=826
+  _globals['_STREAMPULLSRESPONSE']._serialized_end=902
+  _globals['_QUEUERECORDS']._serialized_start=905
+  _globals['_QUEUERECORDS']._serialized_end=1105
+  _globals['_PULLMESSAGESREQUEST']._serialized_start=1108
+  _globals['_PULLMESSAGESREQUEST']._serialized_end=1324
+  _globals['_PULLMESSAGESRESPONSE']._serialized_start=1327
+  _globals['_PULLMESSAGESRESPONSE']._serialized_end=1473
+  _globals['_PULLRANGEREQUEST']._serialized_start=1476
+  _globals['_PULLRANGEREQUEST']._serialized_end=1709
+  _globals['_PULLRANGERESPONSE']._serialized_start=1712
+  _globals['_PULLRANGERESPONSE']._serialized_end=1857
+  _globals['_LISTQUEUEBOUNDSREQUEST']._serialized_start=1859
+  _globals['_LISTQUEUEBOUNDSREQUEST']._serialized_end=1898
+  _globals['_LISTQUEUEBOUNDSRESPONSE']._serialized_start=1900
+  _globals['_LISTQUEUEBOUNDSRESPONSE']._serialized_end=1972
+  _globals['_QUEUEBOUNDS']._serialized_start=1975
+  _globals['_QUEUEBOUNDS']._serialized_end=2131
+  _globals['_FINDQUEUEOFFSETSREQUEST']._serialized_start=2134
+  _globals['_FINDQUEUEOFFSETSREQUEST']._serialized_end=2266
+  _globals['_FINDQUEUEOFFSETSRESPONSE']._serialized_start=2268
+  _globals['_FINDQUEUEOFFSETSRESPONSE']._serialized_end=2346
+  _globals['_FOUNDQUEUEOFFSET']._serialized_start=2348
+  _globals['_FOUNDQUEUEOFFSET']._serialized_end=2406
+  _globals['_PULLSERVICE']._serialized_start=2652
+  _globals['_PULLSERVICE']._serialized_end=3307
 # @@protoc_insertion_point(module_scope)

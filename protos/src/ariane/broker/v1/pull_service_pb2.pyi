@@ -201,6 +201,54 @@ class PullRecordsResponse(_message.Message):
 Global___PullRecordsResponse: _TypeAlias = PullRecordsResponse  # noqa: Y015
 
 @_typing.final
+class StreamPullsRequest(_message.Message):
+    """One pull of a stream of them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PULL_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def pull(self) -> Global___PullRecordsRequest:
+        """The pull."""
+
+    def __init__(
+        self,
+        *,
+        pull: Global___PullRecordsRequest | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["pull", b"pull"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pull", b"pull"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StreamPullsRequest: _TypeAlias = StreamPullsRequest  # noqa: Y015
+
+@_typing.final
+class StreamPullsResponse(_message.Message):
+    """Answers one pull of a stream."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PULLED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def pulled(self) -> Global___PullRecordsResponse:
+        """What was found."""
+
+    def __init__(
+        self,
+        *,
+        pulled: Global___PullRecordsResponse | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["pulled", b"pulled"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pulled", b"pulled"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StreamPullsResponse: _TypeAlias = StreamPullsResponse  # noqa: Y015
+
+@_typing.final
 class QueueRecords(_message.Message):
     """Records of one queue, as they lie in the commit log."""
 

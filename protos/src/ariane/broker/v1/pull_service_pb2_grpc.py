@@ -40,6 +40,11 @@ class PullServiceStub(object):
                 request_serializer=ariane_dot_broker_dot_v1_dot_pull__service__pb2.PullRecordsRequest.SerializeToString,
                 response_deserializer=ariane_dot_broker_dot_v1_dot_pull__service__pb2.PullRecordsResponse.FromString,
                 _registered_method=True)
+        self.StreamPulls = channel.stream_stream(
+                '/ariane.broker.v1.PullService/StreamPulls',
+                request_serializer=ariane_dot_broker_dot_v1_dot_pull__service__pb2.StreamPullsRequest.SerializeToString,
+                response_deserializer=ariane_dot_broker_dot_v1_dot_pull__service__pb2.StreamPullsResponse.FromString,
+                _registered_method=True)
         self.PullMessages = channel.unary_unary(
                 '/ariane.broker.v1.PullService/PullMessages',
                 request_serializer=ariane_dot_broker_dot_v1_dot_pull__service__pb2.PullMessagesRequest.SerializeToString,
@@ -74,6 +79,17 @@ class PullServiceServicer(object):
         Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_NOT_FOUND, TOPIC_NOT_FOUND, TOPIC_NOT_READABLE,
         QUEUE_LOCKED, QUEUE_LOCK_FENCED.
         For the call: HELD_PULLS_EXHAUSTED, SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StreamPulls(self, request_iterator, context):
+        """Pulls one after another over one stream, which spares each the making of a call: every request
+        is answered once, in order. The next request may be sent before the answer to the last one has
+        come. One that comes while another is held ends that hold: the held one is answered at once
+        with what it has. Ends when the client closes its side, and when the broker stops.
+        Errors: as PullRecords; those for the call end the stream.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -120,6 +136,11 @@ def add_PullServiceServicer_to_server(servicer, server):
                     servicer.PullRecords,
                     request_deserializer=ariane_dot_broker_dot_v1_dot_pull__service__pb2.PullRecordsRequest.FromString,
                     response_serializer=ariane_dot_broker_dot_v1_dot_pull__service__pb2.PullRecordsResponse.SerializeToString,
+            ),
+            'StreamPulls': grpc.stream_stream_rpc_method_handler(
+                    servicer.StreamPulls,
+                    request_deserializer=ariane_dot_broker_dot_v1_dot_pull__service__pb2.StreamPullsRequest.FromString,
+                    response_serializer=ariane_dot_broker_dot_v1_dot_pull__service__pb2.StreamPullsResponse.SerializeToString,
             ),
             'PullMessages': grpc.unary_unary_rpc_method_handler(
                     servicer.PullMessages,
@@ -170,6 +191,33 @@ class PullService(object):
             '/ariane.broker.v1.PullService/PullRecords',
             ariane_dot_broker_dot_v1_dot_pull__service__pb2.PullRecordsRequest.SerializeToString,
             ariane_dot_broker_dot_v1_dot_pull__service__pb2.PullRecordsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StreamPulls(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/ariane.broker.v1.PullService/StreamPulls',
+            ariane_dot_broker_dot_v1_dot_pull__service__pb2.StreamPullsRequest.SerializeToString,
+            ariane_dot_broker_dot_v1_dot_pull__service__pb2.StreamPullsResponse.FromString,
             options,
             channel_credentials,
             insecure,

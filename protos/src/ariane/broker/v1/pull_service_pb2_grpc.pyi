@@ -42,6 +42,13 @@ class PullServiceStub:
     QUEUE_LOCKED, QUEUE_LOCK_FENCED.
     For the call: HELD_PULLS_EXHAUSTED, SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID.
     """
+    StreamPulls: _grpc.StreamStreamMultiCallable[_pull_service_pb2.StreamPullsRequest, _pull_service_pb2.StreamPullsResponse]
+    """Pulls one after another over one stream, which spares each the making of a call: every request
+    is answered once, in order. The next request may be sent before the answer to the last one has
+    come. One that comes while another is held ends that hold: the held one is answered at once
+    with what it has. Ends when the client closes its side, and when the broker stops.
+    Errors: as PullRecords; those for the call end the stream.
+    """
     PullMessages: _grpc.UnaryUnaryMultiCallable[_pull_service_pb2.PullMessagesRequest, _pull_service_pb2.PullMessagesResponse]
     """Reads plain messages from one queue; otherwise as PullRecords.
     Errors: as PullRecords, for the call.
@@ -74,6 +81,13 @@ class PullServiceAsyncStub(PullServiceStub):
     Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_NOT_FOUND, TOPIC_NOT_FOUND, TOPIC_NOT_READABLE,
     QUEUE_LOCKED, QUEUE_LOCK_FENCED.
     For the call: HELD_PULLS_EXHAUSTED, SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID.
+    """
+    StreamPulls: _aio.StreamStreamMultiCallable[_pull_service_pb2.StreamPullsRequest, _pull_service_pb2.StreamPullsResponse]  # type: ignore[assignment]
+    """Pulls one after another over one stream, which spares each the making of a call: every request
+    is answered once, in order. The next request may be sent before the answer to the last one has
+    come. One that comes while another is held ends that hold: the held one is answered at once
+    with what it has. Ends when the client closes its side, and when the broker stops.
+    Errors: as PullRecords; those for the call end the stream.
     """
     PullMessages: _aio.UnaryUnaryMultiCallable[_pull_service_pb2.PullMessagesRequest, _pull_service_pb2.PullMessagesResponse]  # type: ignore[assignment]
     """Reads plain messages from one queue; otherwise as PullRecords.
@@ -110,6 +124,19 @@ class PullServiceServicer(metaclass=_abc_1.ABCMeta):
         Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_NOT_FOUND, TOPIC_NOT_FOUND, TOPIC_NOT_READABLE,
         QUEUE_LOCKED, QUEUE_LOCK_FENCED.
         For the call: HELD_PULLS_EXHAUSTED, SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID.
+        """
+
+    @_abc_1.abstractmethod
+    def StreamPulls(
+        self,
+        request_iterator: _MaybeAsyncIterator[_pull_service_pb2.StreamPullsRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_pull_service_pb2.StreamPullsResponse], _abc.AsyncIterator[_pull_service_pb2.StreamPullsResponse]]:
+        """Pulls one after another over one stream, which spares each the making of a call: every request
+        is answered once, in order. The next request may be sent before the answer to the last one has
+        come. One that comes while another is held ends that hold: the held one is answered at once
+        with what it has. Ends when the client closes its side, and when the broker stops.
+        Errors: as PullRecords; those for the call end the stream.
         """
 
     @_abc_1.abstractmethod

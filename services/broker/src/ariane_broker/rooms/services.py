@@ -76,6 +76,7 @@ def rpc_services(
         "OffsetService": OffsetServicer(changing.offset_changes, changing.members),
         "PullService": PullServicer(
             messaging.pull_records,
+            storing.held,
             messaging.pull_range,
             changing.lookup,
             broker_name=broker_name,

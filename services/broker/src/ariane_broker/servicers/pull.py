@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any, Final
+from contextlib import aclosing
+from typing import Any, Final, cast
 
 import numpy as np
 from grpc import aio
@@ -12,7 +13,10 @@ from grpc import aio
 from ariane.broker.v1 import pull_service_pb2 as pull_pb
 from ariane.broker.v1.pull_service_pb2_grpc import PullServiceServicer
 from ariane_broker.consumer_offsets import QueueKey
+from ariane_broker.held_requests import HeldRequests
 from ariane_broker.pull import Position, PulledQueue, PullOrder, PullRecords
+from ariane_broker.pull_stream import PullStream
+from ariane_broker.pull_wire import stream_answer
 from ariane_broker.queue_lookup import QueueLookup
 from ariane_broker.range_pull import Projection, PullRange, RangeChunk, RangeOrder
 from ariane_broker.record_wire import pull_order, pull_response
@@ -39,6 +43,7 @@ class PullServicer(PullServiceServicer):
     def __init__(
         self,
         pull_records: PullRecords,
+        held: HeldRequests,
         pull_range: PullRange,
         lookup: QueueLookup,
         *,
@@ -48,11 +53,13 @@ class PullServicer(PullServiceServicer):
 
         Args:
             pull_records: For pulls.
+            held: Where they are held.
             pull_range: For ranges.
             lookup: For bounds and times.
             broker_name: As it stands in plain messages.
         """
         self._pull_records = pull_records
+        self._held = held
         self._pull_range = pull_range
         self._lookup = lookup
         self._broker_name = broker_name
@@ -63,6 +70,18 @@ class PullServicer(PullServiceServicer):
         """Pull packed records of many queues."""
         order = pull_order(request, hold_seconds_max=_hold_seconds_max(context))
         return pull_response(await self._pull_records.pull(order))
+
+    async def StreamPulls(
+        self,
+        request_iterator: AsyncIterator[pull_pb.StreamPullsRequest],
+        context: aio.ServicerContext[Any, Any],
+    ) -> AsyncIterator[pull_pb.StreamPullsResponse]:
+        """Pull packed records again and again."""
+        stream = PullStream(self._pull_records, self._held, request_iterator, _order_of)
+        async with aclosing(stream.answers()) as answers:
+            async for pulled in answers:
+                # Bytes go on as they are: they are a message already.
+                yield cast("pull_pb.StreamPullsResponse", stream_answer(pulled))
 
     async def PullMessages(
         self, request: pull_pb.PullMessagesRequest, context: aio.ServicerContext[Any, Any]
@@ -167,6 +186,10 @@ class PullServicer(PullServiceServicer):
             min_queue_offset=pulled.min_queue_offset,
             max_queue_offset=pulled.max_queue_offset,
         )
+
+
+def _order_of(request: pull_pb.StreamPullsRequest) -> PullOrder:
+    return pull_order(request.pull, hold_seconds_max=None)
 
 
 def _hold_seconds_max(context: aio.ServicerContext[Any, Any]) -> float | None:

@@ -1,0 +1,204 @@
+"""StreamPulls: one answer for each request, in order, and what ends a hold."""
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import numpy as np
+import pytest
+from grpc import StatusCode, aio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ariane.broker.v1 import broker_service_pb2 as broker_pb
+from ariane.broker.v1 import pull_service_pb2 as pull_pb
+from ariane.broker.v1.pull_service_pb2_grpc import PullServiceStub
+from ariane_broker.consumer_offsets import QueueKey
+from ariane_broker.pull import PulledQueue
+from ariane_broker.pull_wire import stream_answer, varint
+from ariane_broker.record_wire import pull_response
+from ariane_servicekit.errors import field_invalid
+
+
+class Conversation:
+    """A stream of pulls as a client sees it."""
+
+    def __init__(self, call):
+        self.call = call
+
+    async def ask(self, *positions, hold_s=0.0, **fields):
+        request = pull_pb.PullRecordsRequest(
+            consumer_group="group",
+            positions=[
+                pull_pb.PullPosition(topic=topic, queue_id=queue_id, queue_offset=queue_offset)
+                for topic, queue_id, queue_offset in positions
+            ],
+            **fields,
+        )
+        request.hold_duration.FromMilliseconds(round(hold_s * 1000))
+        await self.call.write(pull_pb.StreamPullsRequest(pull=request))
+
+    async def answer(self):
+        async with asyncio.timeout(10):
+            response = await self.call.read()
+        assert response is not aio.EOF
+        return list(response.pulled.queues)
+
+
+@asynccontextmanager
+async def conversation(broker):
+    call = broker.pulls.StreamPulls()
+    try:
+        yield Conversation(call)
+    finally:
+        call.cancel()
+
+
+async def wait_held(broker, count):
+    async with asyncio.timeout(10):
+        while True:
+            state = await broker.broker.GetBrokerState(broker_pb.GetBrokerStateRequest())
+            if state.statistics.held_pull_count == count:
+                return
+            await asyncio.sleep(0.005)
+
+
+async def test_each_request_is_answered_in_order(broker):
+    await broker.create_topic("orders", 2)
+    await broker.store("orders", [b"a", b"b", b"c"])
+    await broker.store("orders", [b"d"], 1)
+    async with conversation(broker) as talk:
+        for queue_offset in range(3):
+            await talk.ask(("orders", 0, queue_offset), record_count_max=1)
+        await talk.ask(("orders", 0, 3), ("orders", 1, 0))
+        found = [await talk.answer() for _ in range(4)]
+    assert [[queue.next_queue_offset for queue in answer] for answer in found] == [
+        [1],
+        [2],
+        [3],
+        [1],
+    ]
+    unary = await broker.pull(("orders", 0, 0), record_count_max=1)
+    assert found[0] == unary
+
+
+async def test_a_held_pull_is_answered_when_something_comes(broker):
+    await broker.create_topic("orders")
+    async with conversation(broker) as talk:
+        await talk.ask(("orders", 0, 0), hold_s=30)
+        await wait_held(broker, 1)
+        await broker.store("orders", [b"a"])
+        (queue,) = await talk.answer()
+    assert queue.next_queue_offset == 1
+    assert queue.records
+
+
+async def test_the_next_request_ends_a_hold(broker):
+    await broker.create_topic("orders", 2)
+    async with conversation(broker) as talk:
+        await talk.ask(("orders", 0, 0), hold_s=30)
+        await wait_held(broker, 1)
+        await talk.ask(("orders", 0, 0), ("orders", 1, 0), hold_s=30)
+        assert [queue.next_queue_offset for queue in await talk.answer()] == [0]
+        await wait_held(broker, 1)
+        await broker.store("orders", [b"a"], 1)
+        (queue,) = await talk.answer()
+        assert queue.queue_id == 1
+
+
+async def test_a_request_that_came_before_the_hold_ends_it_too(broker):
+    await broker.create_topic("orders")
+    async with conversation(broker) as talk:
+        for _ in range(20):
+            await talk.ask(("orders", 0, 0), hold_s=30)
+        for _ in range(19):
+            assert [queue.next_queue_offset for queue in await talk.answer()] == [0]
+        await wait_held(broker, 1)
+        await broker.store("orders", [b"a"])
+        (queue,) = await talk.answer()
+        assert queue.next_queue_offset == 1
+
+
+async def test_the_clients_end_ends_a_hold_and_the_stream(broker):
+    await broker.create_topic("orders")
+    async with conversation(broker) as talk:
+        await talk.ask(("orders", 0, 0), hold_s=30)
+        await wait_held(broker, 1)
+        await talk.call.done_writing()
+        assert await talk.answer()
+        async with asyncio.timeout(10):
+            assert await talk.call.read() is aio.EOF
+            assert await talk.call.code() is StatusCode.OK
+
+
+async def test_a_cancelled_stream_is_held_no_longer(broker):
+    await broker.create_topic("orders")
+    async with conversation(broker) as talk:
+        await talk.ask(("orders", 0, 0), hold_s=30)
+        await wait_held(broker, 1)
+    await wait_held(broker, 0)
+
+
+async def test_an_error_of_a_queue_does_not_end_the_stream(broker):
+    await broker.create_topic("orders")
+    await broker.store("orders", [b"a"])
+    async with conversation(broker) as talk:
+        await talk.ask(("orders", 0, 7), ("orders", 0, 0))
+        out_of_range, found = await talk.answer()
+        assert out_of_range.HasField("error")
+        assert out_of_range.max_queue_offset == 1
+        assert found.records
+        await talk.ask(("orders", 0, 0))
+        assert await talk.answer() == [found]
+
+
+async def test_an_error_of_the_call_ends_the_stream_with_its_reason(broker):
+    async with conversation(broker) as talk:
+        await talk.ask()
+        with pytest.raises(aio.AioRpcError) as caught:
+            await talk.answer()
+    assert caught.value.code() is StatusCode.INVALID_ARGUMENT
+    assert "positions" in caught.value.details()
+
+
+async def test_a_broker_that_stops_answers_what_it_holds(running):
+    async with AsyncExitStack() as outer:
+        async with running() as broker:
+            await broker.create_topic("orders")
+            # A connection that outlives the broker.
+            channel = await outer.enter_async_context(aio.insecure_channel(str(broker.address)))
+            talk = Conversation(PullServiceStub(channel).StreamPulls())
+            await talk.ask(("orders", 0, 0), hold_s=30)
+            await wait_held(broker, 1)
+        assert [queue.next_queue_offset for queue in await talk.answer()] == [0]
+        assert await talk.call.read() is aio.EOF
+
+
+BLOCKS = st.lists(st.binary(max_size=300), max_size=4)
+PULLED = st.builds(
+    lambda queue_id, next_offset, blocks, refused: PulledQueue(
+        QueueKey("orders", queue_id),
+        next_offset,
+        3,
+        next_offset + 1,
+        [memoryview(block) for block in blocks],
+        np.arange(len(blocks), dtype=np.int32),
+        field_invalid("positions", "must not be so") if refused else None,
+    ),
+    st.integers(0, 1 << 20),
+    st.integers(0, 1 << 62),
+    BLOCKS,
+    st.booleans(),
+)
+
+
+@given(st.lists(PULLED, max_size=4))
+def test_bytes_are_what_protocol_buffers_would_write(pulled):
+    parsed = pull_pb.StreamPullsResponse.FromString(stream_answer(pulled))
+    assert parsed == pull_pb.StreamPullsResponse(pulled=pull_response(pulled))
+
+
+@given(st.integers(0, 1 << 63))
+def test_lengths_are_varints(number):
+    octets = varint(number)
+    assert sum((octet & 0x7F) << 7 * place for place, octet in enumerate(octets)) == number
+    assert [octet >> 7 for octet in octets] == [1] * (len(octets) - 1) + [0]
