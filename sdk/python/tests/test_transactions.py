@@ -26,6 +26,7 @@ from ariane_sdk.errors import (
     IllegalArgument,
     SendError,
     TransactionDecided,
+    TransactionForeign,
     TransactionNotFound,
 )
 
@@ -159,6 +160,51 @@ async def test_another_process_of_the_group_may_end_it(cluster, producer, topic,
     async with Producer(cluster.name_servers, group="pay") as other:
         await other.commit(HalfMessage(*kept))
     assert await read_bodies() == [b"paid"]
+
+
+async def test_another_group_ends_nothing_and_is_told(cluster, producer, topic, read_bodies):
+    half = await producer.send_half(Message(topic, b"paid"))
+    async with Producer(cluster.name_servers, group="strangers") as stranger:
+        for end in (stranger.commit, stranger.rollback):
+            with pytest.raises(TransactionForeign) as refused:
+                await end(half)
+            assert not refused.value.outcome_unknown
+        assert await read_bodies() == []
+        await producer.commit(half)
+        # It has ended: now there is an outcome to tell.
+        with pytest.raises(TransactionDecided) as decided:
+            await stranger.rollback(half)
+        assert decided.value.outcome == "COMMIT"
+    with pytest.raises(TransactionNotFound):
+        await producer.commit(half._replace(topic="elsewhere"))
+    assert await read_bodies() == [b"paid"]
+
+
+async def test_a_block_is_told_what_was_decided_in_its_middle(
+    cluster, producer, topic, read_bodies
+):
+    async with Producer(
+        cluster.name_servers,
+        group="pay",
+        transaction_checker=lambda check: TransactionOutcome.COMMIT,
+    ) as checked:
+        for each in (producer, checked):
+            with pytest.raises(TransactionDecided) as refused:
+                async with each.transaction(Message(topic, b"one")) as one:
+                    await producer.rollback(one.half_message)
+            assert refused.value.outcome == "ROLLBACK"
+            two = await each.transaction(Message(topic, b"two")).__aenter__()
+            await producer.rollback(two.half_message)
+            two._half = two.half_message._replace(transaction_id="forgotten")
+            with pytest.raises(TransactionNotFound):
+                await two.__aexit__(None, None, None)
+    # A block that fails is told as well, and its own error comes.
+    three = await producer.transaction(Message(topic, b"three")).__aenter__()
+    await producer.commit(three.half_message)
+    failed = RuntimeError("no money")
+    await three.__aexit__(RuntimeError, failed, None)
+    assert failed.__notes__ == [f"transaction {three.transaction_id} ended before: COMMIT"]
+    assert await read_bodies() == [b"three"]
 
 
 async def test_half_messages_of_a_group_of_messages_go_to_one_queue(producer, topic):
@@ -315,6 +361,13 @@ def test_the_same_without_an_event_loop(cluster, topic):
         producer.rollback(half)
         with pytest.raises(TransactionDecided):
             producer.commit(half)
+        with pytest.raises(TransactionNotFound):
+            producer.rollback(half._replace(transaction_id="never"))
+        with ariane_sync.Producer(cluster.name_servers, group="strangers") as stranger:
+            one = producer.send_half(Message(topic, b"one"))
+            with pytest.raises(TransactionForeign):
+                stranger.commit(one)
+            producer.rollback(one)
         with producer.transaction(Message(topic, b"three")) as third:
             third.leave()
         assert producer.commit(third.half_message).unique_id == third.transaction_id

@@ -17,7 +17,12 @@ from ariane_sdk._transaction import (
     ask,
 )
 from ariane_sdk._transaction_calls import TransactionCalls
-from ariane_sdk.errors import CallError, ClientNotRunning, TransactionDecided
+from ariane_sdk.errors import (
+    CallError,
+    ClientNotRunning,
+    TransactionDecided,
+    TransactionNotFound,
+)
 
 
 class Transaction:
@@ -115,7 +120,8 @@ class Transaction:
         """The local transaction stands, so an error is one of telling; the check repairs it."""
         try:
             await self.commit()
-        except TransactionDecided:
+        except (TransactionDecided, TransactionNotFound):
+            # Nobody will be asked: only who is told here can make it good.
             raise
         except CallError as error:
             if self._checker is None:
@@ -130,6 +136,9 @@ class Transaction:
         except asyncio.CancelledError:
             if not isinstance(error, asyncio.CancelledError):
                 raise
+        except TransactionDecided as decided:
+            # The block's own error goes on its way, and says what stands.
+            error.add_note(f"transaction {self.transaction_id} ended before: {decided.outcome}")
         except Exception as failure:  # noqa: BLE001 - the block's own error goes on its way.
             logger.warning("%s is left to the check: %s", self.transaction_id, failure)
 

@@ -40,6 +40,7 @@ from ariane_sdk.errors import (
     MessageIllegal,
     SendError,
     ServiceUnavailable,
+    TransactionForeign,
 )
 
 IMMUNITY_PROPERTY: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
@@ -124,6 +125,7 @@ class TransactionCalls:
         Raises:
             TransactionDecided: It ended otherwise before.
             TransactionNotFound: The broker knows no such transaction.
+            TransactionForeign: It is another group's, and has no outcome yet.
             CallError: Otherwise; ``outcome_unknown`` says whether it may have ended.
         """
         request = EndTransactionRequest(
@@ -159,7 +161,12 @@ class TransactionCalls:
             )
 
         deadline_s = self._clock.monotonic_s() + self._settings.send_timeout_s
-        return await self._repeated(call, half.topic, deadline_s)
+        try:
+            return await self._repeated(call, half.topic, deadline_s)
+        except CallError as error:
+            if error.metadata.get("field") != "producer_group":
+                raise
+            raise TransactionForeign(str(error), metadata=error.metadata) from error
 
     async def _send_to(
         self, queue: MessageQueue, wire: message_pb2.Message, deadline_s: float

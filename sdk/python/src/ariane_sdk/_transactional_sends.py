@@ -67,7 +67,9 @@ class TransactionalSends:
         Raises:
             SendError: When the block begins: the message may not be stored, and the block is not
                 entered.
-            TransactionDecided: When the block ends: the check has decided otherwise meanwhile.
+            TransactionDecided: When the block ends: the check has decided otherwise meanwhile. When
+                the block fails, its own error comes, with a note that says so.
+            TransactionNotFound: When the block ends: the broker does not know the message any more.
             CallError: When the block ends, and only without a checker: nobody knows whether the
                 commit was heard.
         """
@@ -116,6 +118,7 @@ class TransactionalSends:
         Raises:
             TransactionDecided: It was rolled back before.
             TransactionNotFound: The broker knows no such transaction.
+            TransactionForeign: It is another group's, and has no outcome yet.
             CallError: With ``outcome_unknown`` it may be visible; say it again, or leave it to the
                 check.
         """
@@ -128,6 +131,7 @@ class TransactionalSends:
         Raises:
             TransactionDecided: It was committed before.
             TransactionNotFound: The broker knows no such transaction.
+            TransactionForeign: It is another group's, and has no outcome yet.
             CallError: The broker may not have heard of it; say it again, or leave it to the check.
         """
         self._check_running()

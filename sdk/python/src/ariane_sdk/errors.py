@@ -38,6 +38,7 @@
         +-- ConsumerOffsetRefused   some consumer offsets were not stored
         +-- TransactionDecided      the transaction ended otherwise before; outcome
         +-- TransactionNotFound     no half message is known by this id
+        +-- TransactionForeign      it is another producer group's, and has no outcome yet
         +-- RequestTooLarge         more than the service takes in one call
         +-- AccessDenied            credentials or rights are missing
         +-- FeatureNotAvailable     the service does not do this yet
@@ -435,6 +436,12 @@ class TransactionNotFound(CallError):
     """No half message is known by this id: it never was, or it ended too long ago."""
 
     reason = "TRANSACTION_NOT_FOUND"
+
+
+class TransactionForeign(CallError):
+    """The half message is of another producer group, which alone may end it; nothing has ended."""
+
+    reason = "FIELD_INVALID"
 
 
 class RequestTooLarge(CallError):
