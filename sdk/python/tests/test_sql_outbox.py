@@ -5,11 +5,14 @@ import copy
 from datetime import UTC, datetime, timedelta
 
 import grpc
+import numpy as np
 import pytest
 from sqlalchemy import create_engine, select
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, sessionmaker
 
+from ariane.broker.v1.send_service_pb2 import AppendResult
+from ariane_record.columns import decode_columns
 from ariane_sdk import Message
 from ariane_sdk.errors import IllegalArgument, MessageIllegal, MessageTooLarge, NameIllegal
 from ariane_sdk.sql import METADATA, Outbox, OutboxRelay, create_tables
@@ -115,6 +118,13 @@ def test_names_and_numbers_are_checked(sessions):
         Outbox("shop", partitions=0)
     with pytest.raises(IllegalArgument, match="lease"):
         OutboxRelay(Outbox("shop"), sessions, "127.0.0.1:9876", lease_s=5)
+
+
+def test_who_did_not_write_an_outbox_learns_how_many_partitions_it_has(sessions):
+    write(sessions, Outbox("shop", partitions=64), *(b"%d" % number for number in range(200)))
+    with sessions() as session:
+        assert 50 < Outbox.as_kept(session, "shop").partitions <= 64
+        assert Outbox.as_kept(session, "other").partitions == 8
 
 
 async def test_lag_and_purge(world, sessions):
@@ -332,3 +342,126 @@ async def test_a_database_that_fails_for_a_while_stops_nothing_for_good(world, s
         write(sessions, outbox, b"2")
         await until_empty(sessions, outbox)
     assert world.brokers["broker-a"].bodies == [b"1", b"2"]
+
+
+# --- what brokers refuse ---
+
+
+def parked(sessions, outbox):
+    with sessions() as session:
+        return outbox.parked(session)
+
+
+async def until_parked(sessions, outbox, count):
+    async with asyncio.timeout(15):
+        while len(parked(sessions, outbox)) != count:  # noqa: ASYNC110 - of a database.
+            await asyncio.sleep(0.02)
+
+
+def refuse_large(broker, make_status, limit=10):
+    """Have a broker refuse batches that hold a large body, as brokers do: as a whole."""
+    too_large = make_status(grpc.StatusCode.INVALID_ARGUMENT, "MESSAGE_TOO_LARGE")
+    store = broker._store
+
+    def judge(batch):
+        columns = decode_columns(batch.records, np.frombuffer(batch.record_sizes, "<i4"))
+        sizes = [len(columns.message(row).body) for row in range(len(columns))]
+        return AppendResult(error=too_large) if max(sizes) > limit else store(batch)
+
+    broker._store = judge
+
+
+async def test_what_no_broker_would_take_is_parked_at_once_and_alone(world, sessions, make_status):
+    outbox = Outbox("shop", partitions=1)
+    broker = world.brokers["broker-a"]
+    refuse_large(broker, make_status)
+    write(sessions, outbox, b"1", b"2", b"far too large", b"3")
+    write(sessions, outbox, b"4", b"far too large too", b"5", group="g")
+    async with relay_of(world, outbox, sessions):
+        await until_empty(sessions, outbox)
+        assert sorted(broker.bodies) == [b"1", b"2", b"3", b"4", b"5"]
+        one, two = parked(sessions, outbox)
+        assert (one.reason, one.attempts, one.body_bytes) == ("MESSAGE_TOO_LARGE", 1, 13)
+        assert (two.message_group, two.topic) == ("g", "orders")
+        assert one.parked_at >= one.written_at
+        with sessions.begin() as session:
+            assert outbox.parked_count(session) == 2
+            assert outbox.parked(session, topic="other") == []
+            assert outbox.parked(session, after_row_id=one.row_id) == [two]
+            assert outbox.purge(session, before=datetime(2100, 1, 1, tzinfo=UTC)) == 5
+        # The broker takes larger ones from now on.
+        del broker._store
+        with sessions.begin() as session:
+            assert outbox.requeue(session, row_ids=[one.row_id]) == 1
+            assert outbox.requeue(session, topic="other") == 0
+            assert outbox.requeue(session, topic="orders") == 1
+            assert outbox.requeue(session) == 0
+        await until_empty(sessions, outbox)
+    assert sorted(broker.bodies)[-2:] == [b"far too large", b"far too large too"]
+    assert parked(sessions, outbox) == []
+
+
+async def test_a_refusal_is_waited_for_a_while_and_parked_then(world, sessions, make_status):
+    outbox = Outbox("shop", partitions=1)
+    broker = world.brokers["broker-a"]
+    refused = make_status(grpc.StatusCode.FAILED_PRECONDITION, "TOPIC_NOT_WRITABLE")
+    busy = make_status(grpc.StatusCode.UNAVAILABLE, "SERVICE_BUSY")
+    # What speaks of the broker counts for nothing.
+    broker.script.extend([[busy]] * 6 + [[refused]] * 3)
+    write(sessions, outbox, b"1", group="g")
+    async with relay_of(world, outbox, sessions, attempts_max=3):
+        await until_parked(sessions, outbox, 1)
+        assert lag(sessions, outbox) == (0, 0.0)
+        assert len(broker.calls) == 9
+        # Those behind it go on.
+        write(sessions, outbox, b"2", group="g")
+        await until_empty(sessions, outbox)
+        with sessions.begin() as session:
+            outbox.requeue(session)
+        await until_empty(sessions, outbox)
+    assert broker.bodies == [b"2", b"1"]
+
+
+async def test_a_topic_that_is_nowhere_is_waited_for_and_parked(world, sessions):
+    outbox = Outbox("shop", partitions=1)
+    with sessions.begin() as session:
+        outbox.add(session, *(Message("nowhere", b"%d" % number) for number in range(3)))
+    async with relay_of(world, outbox, sessions, attempts_max=4):
+        await until_parked(sessions, outbox, 3)
+        found = parked(sessions, outbox)
+        assert {(each.reason, each.attempts) for each in found} == {("ROUTE_NOT_FOUND", 4)}
+        write(sessions, outbox, b"goes")
+        await until_empty(sessions, outbox)
+        world.name_server.set_route("nowhere", {"broker-a": world.brokers["broker-a"].address})
+        with sessions.begin() as session:
+            assert outbox.requeue(session, topic="nowhere") == 3
+        await until_empty(sessions, outbox)
+    assert sorted(world.brokers["broker-a"].bodies) == [b"0", b"1", b"2", b"goes"]
+
+
+async def test_name_servers_that_are_away_park_nothing(world, sessions):
+    outbox = Outbox("shop", partitions=1)
+    write(sessions, outbox, b"1")
+    world.name_server.refusal = grpc.StatusCode.UNAVAILABLE
+    async with relay_of(world, outbox, sessions, attempts_max=1):
+        await asyncio.sleep(0.5)
+        assert parked(sessions, outbox) == []
+        world.name_server.refusal = None
+        await until_empty(sessions, outbox)
+
+
+async def test_what_cannot_go_hides_nothing_behind_it(world, sessions, monkeypatch):
+    monkeypatch.setattr("ariane_sdk.sql._outbox_share.WINDOW_ROWS", 5)
+    outbox = Outbox("shop", partitions=1)
+    broker = world.brokers["broker-a"]
+    with sessions.begin() as session:
+        outbox.add(session, *(Message("nowhere", b"waits") for _ in range(20)))
+    write(sessions, outbox, b"goes")
+    async with relay_of(world, outbox, sessions):
+        await until_empty(sessions, outbox, 20)
+    assert broker.bodies == [b"goes"]
+
+
+def test_less_than_one_attempt_is_none(sessions):
+    with pytest.raises(IllegalArgument, match="attempts_max"):
+        OutboxRelay(Outbox("shop"), sessions, "127.0.0.1:9876", attempts_max=0)

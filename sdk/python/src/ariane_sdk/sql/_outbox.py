@@ -15,10 +15,10 @@ Richardson's transactional outbox with a polling publisher.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
 from random import Random
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 from zlib import crc32
 
 from sqlalchemy import delete, func, insert, select
@@ -40,7 +40,14 @@ from ariane_sdk._message import Message, MessageQueue
 from ariane_sdk._message_types import check_types
 from ariane_sdk._send_batch import SendBatch
 from ariane_sdk.errors import IllegalArgument, MessageIllegal
-from ariane_sdk.sql._outbox_tables import OUTBOX, OUTBOX_LENGTH_MAX
+from ariane_sdk.sql._outbox_parked import (
+    ParkedMessage,
+    count_parked,
+    is_parked,
+    list_parked,
+    requeue,
+)
+from ariane_sdk.sql._outbox_tables import OUTBOX, OUTBOX_LENGTH_MAX, OUTBOX_PARTITION
 
 PARTITIONS: Final = 8
 PARTITIONS_MAX: Final = 256
@@ -50,7 +57,7 @@ class OutboxLag(NamedTuple):
     """How far the relays are behind.
 
     Attributes:
-        waiting_count: Messages that were written and not sent.
+        waiting_count: Messages that were written and not sent, without those that are parked.
         oldest_s: Age of the oldest of them, in seconds; 0 when there is none.
     """
 
@@ -108,6 +115,20 @@ class Outbox:
         self._now = now or utc_now
         self._random = random or fork_proof_random()
 
+    @classmethod
+    def as_kept(cls, session: Session, name: str) -> Self:
+        """An outbox as the database knows it, for who did not write into it: a relay, an operator.
+
+        Args:
+            session: A session.
+            name: Its name.
+        """
+        highest = [
+            session.scalar(select(func.max(table.c.partition)).where(table.c.outbox == name))
+            for table in (OUTBOX, OUTBOX_PARTITION)
+        ]
+        return cls(name, partitions=max(PARTITIONS, *(1 + (each or 0) for each in highest)))
+
     def add(self, session: Session, *messages: Message) -> list[str]:
         """Have messages be sent if, and only if, this session's transaction commits.
 
@@ -134,7 +155,7 @@ class Outbox:
         """How far the relays are behind; for a gauge, or a check of health."""
         count, oldest = session.execute(
             select(func.count(), func.min(OUTBOX.c.written_at)).where(
-                OUTBOX.c.outbox == self.name, OUTBOX.c.sent_at.is_(None)
+                OUTBOX.c.outbox == self.name, OUTBOX.c.sent_at.is_(None), ~is_parked(self.name)
             )
         ).one()
         if oldest is None:
@@ -147,6 +168,58 @@ class Outbox:
     async def lag_async(self, session: AsyncSession) -> OutboxLag:
         """``lag`` for an asynchronous session."""
         return await session.run_sync(self.lag)
+
+    def parked_count(self, session: Session) -> int:
+        """How many messages are parked; for a gauge, or a check of health."""
+        return count_parked(session, self.name)
+
+    def parked(
+        self, session: Session, *, topic: str = "", after_row_id: int = 0, count_max: int = 100
+    ) -> list[ParkedMessage]:
+        """Messages that brokers refused, in the order in which they were written.
+
+        Args:
+            session: A session.
+            topic: Only of this topic.
+            after_row_id: Where the page before ended.
+            count_max: At most so many.
+        """
+        return list_parked(
+            session, self.name, topic=topic, after_row_id=after_row_id, count_max=count_max
+        )
+
+    async def parked_async(
+        self, session: AsyncSession, *, topic: str = "", after_row_id: int = 0, count_max: int = 100
+    ) -> list[ParkedMessage]:
+        """``parked`` for an asynchronous session."""
+        return await session.run_sync(
+            lambda plain: self.parked(
+                plain, topic=topic, after_row_id=after_row_id, count_max=count_max
+            )
+        )
+
+    def requeue(
+        self, session: Session, *, row_ids: Collection[int] | None = None, topic: str = ""
+    ) -> int:
+        """Have parked messages be sent again, counted anew; after what caused it was mended.
+
+        Args:
+            session: A session; the caller commits.
+            row_ids: Only these.
+            topic: Only of this topic.
+
+        Returns:
+            How many.
+        """
+        return requeue(session, self.name, row_ids=row_ids, topic=topic)
+
+    async def requeue_async(
+        self, session: AsyncSession, *, row_ids: Collection[int] | None = None, topic: str = ""
+    ) -> int:
+        """``requeue`` for an asynchronous session."""
+        return await session.run_sync(
+            lambda plain: self.requeue(plain, row_ids=row_ids, topic=topic)
+        )
 
     def purge(self, session: Session, *, before: datetime, count_max: int = 10_000) -> int:
         """Delete messages that were sent long ago; those that wait stay.

@@ -21,6 +21,7 @@ from ariane_sdk._name_servers import parse_addresses
 from ariane_sdk._tasks import start_task
 from ariane_sdk.errors import ClientNotRunning, IllegalArgument
 from ariane_sdk.sql._outbox import Outbox
+from ariane_sdk.sql._outbox_parked import ATTEMPTS_MAX
 from ariane_sdk.sql._outbox_rows import Lease, LeaseLost, OutboxRows
 from ariane_sdk.sql._outbox_sends import OutboxSends
 from ariane_sdk.sql._outbox_share import Pace, PartitionShare
@@ -63,6 +64,7 @@ class OutboxRelay:
         batch_rows_max: int = 500,
         batch_bytes_max: int = 1 << 20,
         repeat_delay_s_max: float = 10.0,
+        attempts_max: int | None = ATTEMPTS_MAX,
         clock: Clock | None = None,
         random: Random | None = None,
         now: Callable[[], datetime] | None = None,
@@ -80,13 +82,19 @@ class OutboxRelay:
             batch_rows_max: Messages of one batch.
             batch_bytes_max: Bytes of their bodies; a single larger one goes alone.
             repeat_delay_s_max: How long to wait at most before another try.
+            attempts_max: How often a message may be refused (no such topic, no permission) before
+                it is parked; None: for ever. What no broker would ever take is parked at once,
+                and a broker that is away refuses nothing.
             clock: For tests.
             random: For tests.
             now: Tells the time, in UTC; for tests.
 
         Raises:
-            IllegalArgument: An address is none, or a lease is shorter than two calls.
+            IllegalArgument: An address is none, a lease is shorter than two calls, or less than
+                one attempt is allowed.
         """
+        if attempts_max is not None and attempts_max < 1:
+            raise IllegalArgument(f"attempts_max must be 1 or more, not {attempts_max}")
         if lease_s < 2 * call_timeout_s:
             raise IllegalArgument(
                 f"a lease of {lease_s:g} s is shorter than two calls of {call_timeout_s:g} s"
@@ -105,6 +113,7 @@ class OutboxRelay:
             repeat_delay_s_min=0.05,
             repeat_delay_s_max=repeat_delay_s_max,
             hold_s=lease_s / 3,
+            attempts_max=attempts_max,
         )
         self._owner = f"{self._random.getrandbits(128):032x}"
         self._rows = OutboxRows(outbox.name, lease_s=lease_s, now=now or utc_now)

@@ -17,7 +17,8 @@ from sqlalchemy.orm import Session
 
 from ariane_sdk._message import Message, MessageQueue
 from ariane_sdk.errors import IllegalArgument
-from ariane_sdk.sql._outbox_tables import OUTBOX, OUTBOX_PARTITION, OUTBOX_STREAM
+from ariane_sdk.sql._outbox_parked import Refusal, is_parked
+from ariane_sdk.sql._outbox_tables import OUTBOX, OUTBOX_PARKED, OUTBOX_PARTITION, OUTBOX_STREAM
 
 _LEASE = OUTBOX_PARTITION.c
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -173,20 +174,36 @@ class OutboxRows:
         }
 
     def waiting(
-        self, session: Session, lease: Lease, *, without: Collection[int], count_max: int
+        self,
+        session: Session,
+        lease: Lease,
+        *,
+        without: Collection[int],
+        without_topics: Collection[str] = (),
+        after_row_id: int = 0,
+        count_max: int,
     ) -> list[WaitingRow]:
-        """The messages that wait longest, in order.
+        """The messages that wait longest, in order; not those that are parked.
 
         Args:
             session: A session.
             lease: Of the partition.
             without: Rows that are on their way.
+            without_topics: Topics that are not looked at now.
+            after_row_id: Only behind this row.
             count_max: At most so many.
         """
         rows = OUTBOX.c
         found = session.execute(
             select(rows.row_id, rows.topic, rows.message_group, rows.body_bytes)
-            .where(*self._of(OUTBOX, lease), rows.sent_at.is_(None), rows.row_id.not_in(without))
+            .where(
+                *self._of(OUTBOX, lease),
+                rows.sent_at.is_(None),
+                rows.row_id > after_row_id,
+                rows.row_id.not_in(without),
+                rows.topic.not_in(without_topics),
+                ~is_parked(self._outbox),
+            )
             .order_by(rows.row_id)
             .limit(count_max)
         )
@@ -233,6 +250,16 @@ class OutboxRows:
         session.execute(
             update(OUTBOX).where(OUTBOX.c.row_id.in_(row_ids)).values(sent_at=self._now())
         )
+
+    def park(self, session: Session, refusals: Sequence[Refusal]) -> None:
+        """They are put aside, until somebody has them sent again."""
+        insert = _insert(session, OUTBOX_PARKED).values(
+            [
+                {"outbox": self._outbox, "parked_at": self._now(), **refusal._asdict()}
+                for refusal in refusals
+            ]
+        )
+        session.execute(insert.on_conflict_do_nothing())
 
     def _end_if_frozen(self, session: Session) -> None:
         """Let PostgreSQL end the transaction of a relay that stands still, with its row locks."""

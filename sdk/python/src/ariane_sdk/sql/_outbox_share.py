@@ -9,12 +9,14 @@
 
 A relay that dies after 2 leaves a batch of which nobody knows whether it is stored. The next one
 sends it again, byte by byte and number by number, and the broker stores it once.
+
+What brokers refuse is parked: at once when no broker would ever take it, else after some attempts.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
@@ -24,13 +26,18 @@ from ariane_record import ProducerSequence
 from ariane_sdk._clock import Clock
 from ariane_sdk._log import logger
 from ariane_sdk._message import MessageQueue
+from ariane_sdk._routes import exists_perhaps
+from ariane_sdk.errors import ArianeError, RouteNotFound
+from ariane_sdk.sql._outbox_parked import Refusal, Refusals
 from ariane_sdk.sql._outbox_rows import Lease, OutboxRow, OutboxRows, StreamPlace, WaitingRow
 from ariane_sdk.sql._outbox_sends import OutboxSends, Outcome, Verdict
+from ariane_sdk.sql._outbox_troubles import OutboxTroubles
 
 WINDOW_ROWS: Final = 2000
-"""So many waiting messages are looked at in one round."""
+"""So many waiting messages are looked at at a time."""
 
-DOUBLINGS_MAX: Final = 16
+WINDOWS_MAX: Final = 50
+"""So often is looked further in one round, where nothing of what was seen can go now."""
 
 Result = TypeVar("Result")
 
@@ -54,6 +61,7 @@ class Pace:
         repeat_delay_s_min: How long to wait after the first failure.
         repeat_delay_s_max: How long at most.
         hold_s: How long a lease may rest before it is moved on.
+        attempts_max: How often a message may be refused before it is parked; None: for ever.
     """
 
     poll_s: float
@@ -62,6 +70,7 @@ class Pace:
     repeat_delay_s_min: float
     repeat_delay_s_max: float
     hold_s: float
+    attempts_max: int | None = None
 
 
 @dataclass(slots=True)
@@ -77,19 +86,6 @@ class Plan:
     place: StreamPlace
     rows: list[OutboxRow]
     maybe_stored: bool
-
-
-@dataclass(slots=True)
-class Trouble:
-    """Failures in a row, for a topic on a broker.
-
-    Attributes:
-        count: How many.
-        until_s: When to try again, by the monotonic clock.
-    """
-
-    count: int = 0
-    until_s: float = 0.0
 
 
 class PartitionShare:
@@ -123,7 +119,10 @@ class PartitionShare:
         self._clock = clock
         self._streams: dict[MessageQueue, StreamPlace] = {}
         self._plans: dict[MessageQueue, Plan] = {}
-        self._troubles: dict[tuple[str, str], Trouble] = {}
+        self._troubles = OutboxTroubles(
+            clock, delay_s_min=pace.repeat_delay_s_min, delay_s_max=pace.repeat_delay_s_max
+        )
+        self._refusals = Refusals(pace.attempts_max)
         self._held_s = 0.0
 
     async def load(self) -> None:
@@ -155,7 +154,7 @@ class PartitionShare:
         ready = {
             queue: plan
             for queue, plan in self._plans.items()
-            if self._trouble(queue).until_s <= self._clock.monotonic_s()
+            if self._troubles.is_over(queue.topic, queue.broker_name)
         }
         if not ready:
             if self._clock.monotonic_s() - self._held_s > self._pace.hold_s:
@@ -178,20 +177,80 @@ class PartitionShare:
 
     async def _plan(self) -> None:
         """Choose what goes next, and write it down before it leaves."""
+        chosen: dict[MessageQueue, list[int]] = {}
+        # Nothing of a group may overtake what waits before it, or is on its way elsewhere.
+        held = {
+            (queue.topic, row.message.message_group)
+            for queue, plan in self._plans.items()
+            for row in plan.rows
+            if row.message.message_group
+        }
+        last_row_id = 0
+        for _ in range(WINDOWS_MAX):
+            waiting = await self._waiting(last_row_id)
+            if not waiting:
+                return
+            refused = await self._learn_routes(waiting)
+            chosen = self._choose([row for row in waiting if row.topic not in refused], held)
+            if chosen or len(waiting) < WINDOW_ROWS:
+                break
+            last_row_id = waiting[-1].row_id
+        if chosen:
+            await self._write_down(chosen)
+
+    async def _waiting(self, last_row_id: int) -> list[WaitingRow]:
+        """What waits behind a row, without topics that are to be looked for later."""
+        nowhere = self._troubles.nowhere()
         on_their_way = [row for plan in self._plans.values() for row in plan.place.pending_rows]
-        waiting = await self._transact(
+        return await self._transact(
             lambda session: self._rows.waiting(
-                session, self._lease, without=on_their_way, count_max=WINDOW_ROWS
+                session,
+                self._lease,
+                without=on_their_way,
+                without_topics=nowhere,
+                after_row_id=last_row_id,
+                count_max=WINDOW_ROWS,
             )
         )
-        if not waiting:
+
+    async def _learn_routes(self, waiting: Sequence[WaitingRow]) -> Mapping[str, ArianeError]:
+        """Get to know where messages go; what has nowhere to go is parked after some attempts."""
+        topics = {row.topic for row in waiting}
+        refused = await self._sends.learn_routes(topics)
+        for topic in topics:
+            error = refused.get(topic)
+            if error is None:
+                self._troubles.end(topic, "")
+                continue
+            self._troubles.note(topic, "", error)
+            if isinstance(error, RouteNotFound) and exists_perhaps(error):
+                continue
+            row_ids = [row.row_id for row in waiting if row.topic == topic]
+            await self._park(self._refusals.refused(row_ids, error))
+        return refused
+
+    async def _park(self, refusals: Sequence[Refusal]) -> None:
+        if not refusals:
             return
-        refused = await self._sends.learn_routes({row.topic for row in waiting})
-        for topic, error in refused.items():
-            logger.warning("messages of the outbox for %s wait: %s", topic, error)
-        chosen = self._choose([row for row in waiting if row.topic not in refused])
-        if not chosen:
-            return
+
+        def write(session: Session) -> None:
+            self._rows.hold(session, self._lease)
+            self._rows.park(session, refusals)
+
+        await self._transact(write)
+        self._parked(refusals)
+
+    def _parked(self, refusals: Sequence[Refusal]) -> None:
+        self._refusals.forget([refusal.row_id for refusal in refusals])
+        for refusal in refusals:
+            logger.warning(
+                "row %d of the outbox is parked after %d attempts: %s",
+                refusal.row_id,
+                refusal.attempts,
+                refusal.error,
+            )
+
+    async def _write_down(self, chosen: Mapping[MessageQueue, list[int]]) -> None:
         changed = {
             queue: self._streams.get(queue, StreamPlace(0, 0))._replace(pending_rows=tuple(row_ids))
             for queue, row_ids in chosen.items()
@@ -210,26 +269,26 @@ class PartitionShare:
         for queue, rows in loaded.items():
             self._plans[queue] = Plan(changed[queue], rows, maybe_stored=False)
 
-    def _choose(self, waiting: list[WaitingRow]) -> dict[MessageQueue, list[int]]:
-        """The rows of the next batch of each queue that is free."""
-        now_s = self._clock.monotonic_s()
+    def _choose(
+        self, waiting: Sequence[WaitingRow], held: set[tuple[str, str]]
+    ) -> dict[MessageQueue, list[int]]:
+        """The rows of the next batch of each queue that is free.
+
+        Args:
+            waiting: What waits, in order.
+            held: Message groups that wait; others are added.
+        """
         chosen: dict[MessageQueue, list[int]] = {}
         size_bytes: dict[MessageQueue, int] = {}
         current: dict[str, MessageQueue] = {}
-        # Nothing of a group may overtake what waits before it, or is on its way elsewhere.
-        held = {
-            (queue.topic, row.message.message_group)
-            for queue, plan in self._plans.items()
-            for row in plan.rows
-            if row.message.message_group
-        }
 
         def has_room(queue: MessageQueue, body_bytes: int) -> bool:
-            if queue in self._plans or self._trouble(queue).until_s > now_s:
+            if queue in self._plans or not self._troubles.is_over(queue.topic, queue.broker_name):
                 return False
             rows = chosen.get(queue)
             return rows is None or (
-                len(rows) < self._pace.batch_rows_max
+                not self._refusals.is_suspect(rows[0])
+                and len(rows) < self._pace.batch_rows_max
                 and size_bytes[queue] + body_bytes <= self._pace.batch_bytes_max
             )
 
@@ -237,12 +296,14 @@ class PartitionShare:
             group = (row.topic, row.message_group)
             if row.message_group:
                 queue = None if group in held else self._sends.group_queue(*group)
-                if queue is None or not has_room(queue, row.body_bytes):
+                alone = self._refusals.is_suspect(row.row_id) and queue in chosen
+                if queue is None or alone or not has_room(queue, row.body_bytes):
                     held.add(group)
                     continue
             else:
                 queue = current.get(row.topic)
-                if queue is None or not has_room(queue, row.body_bytes):
+                alone = self._refusals.is_suspect(row.row_id)
+                if queue is None or alone or not has_room(queue, row.body_bytes):
                     queue = self._sends.next_queue(
                         row.topic, lambda queue: queue not in chosen and has_room(queue, 0)
                     )
@@ -257,42 +318,56 @@ class PartitionShare:
         """Write down what became of batches."""
         changed: dict[MessageQueue, StreamPlace] = {}
         sent: list[int] = []
-        for queue, (verdict, error) in outcomes.items():
+        parked: list[Refusal] = []
+        for queue, outcome in outcomes.items():
             plan = self._plans[queue]
             place = plan.place
-            if verdict is Verdict.STORED:
+            if outcome.verdict is Verdict.STORED:
                 sent += place.pending_rows
                 following = place.next_sequence + len(place.pending_rows)
                 changed[queue] = StreamPlace(place.epoch, following)
-                self._troubles.pop((queue.topic, queue.broker_name), None)
+                self._troubles.end(queue.topic, queue.broker_name)
                 continue
-            self._note_trouble(queue, error)
-            if verdict is Verdict.RENUMBER:
-                changed[queue] = StreamPlace(place.epoch + 1, 0)
-            elif verdict is Verdict.REFUSED and not plan.maybe_stored:
-                changed[queue] = place._replace(pending_rows=())
-            else:
-                plan.maybe_stored |= verdict is Verdict.UNKNOWN
+            following_place, given_up = self._after_failure(queue, plan, outcome)
+            parked += given_up
+            if following_place is not None:
+                changed[queue] = following_place
         if changed:
 
             def write(session: Session) -> None:
                 self._rows.write_streams(session, self._lease, changed.items())
                 if sent:
                     self._rows.mark_sent(session, sent)
+                if parked:
+                    self._rows.park(session, parked)
 
             await self._transact(write)
             self._held_s = self._clock.monotonic_s()
             self._streams.update(changed)
             for queue in changed:
                 del self._plans[queue]
+            self._refusals.forget(sent)
+            self._parked(parked)
         return bool(sent)
 
-    def _trouble(self, queue: MessageQueue) -> Trouble:
-        return self._troubles.get((queue.topic, queue.broker_name)) or Trouble()
+    def _after_failure(
+        self, queue: MessageQueue, plan: Plan, outcome: Outcome
+    ) -> tuple[StreamPlace | None, list[Refusal]]:
+        """Where a queue stands after a batch that was not stored, and what of it is given up.
 
-    def _note_trouble(self, queue: MessageQueue, error: Exception | None) -> None:
-        trouble = self._troubles.setdefault((queue.topic, queue.broker_name), Trouble())
-        delay_s = self._pace.repeat_delay_s_min * 2 ** min(trouble.count, DOUBLINGS_MAX)
-        trouble.count += 1
-        trouble.until_s = self._clock.monotonic_s() + min(delay_s, self._pace.repeat_delay_s_max)
-        logger.warning("a batch of the outbox for %s waits: %s", queue, error)
+        Returns:
+            None for the place of a batch that is to be sent again as it is.
+        """
+        verdict, error = outcome
+        place = plan.place
+        renumbered = StreamPlace(place.epoch + 1, 0)
+        if verdict is not Verdict.REFUSED:
+            self._troubles.note(queue.topic, queue.broker_name, error)
+            plan.maybe_stored |= verdict is Verdict.UNKNOWN
+            return (renumbered if verdict is Verdict.RENUMBER else None), []
+        given_up = self._refusals.refused(place.pending_rows, error, maybe_stored=plan.maybe_stored)
+        if len(place.pending_rows) == 1 or not self._refusals.is_suspect(place.pending_rows[0]):
+            self._troubles.note(queue.topic, queue.broker_name, error)
+        if plan.maybe_stored:
+            return (renumbered if given_up else None), given_up
+        return place._replace(pending_rows=()), given_up

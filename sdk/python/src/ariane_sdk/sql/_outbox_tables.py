@@ -6,9 +6,11 @@
     ariane_outbox_partition   outbox | partition | producer_id | owner | lease_epoch | lease_until
     ariane_outbox_stream      outbox | partition | topic | broker_name | queue_id
                               | epoch | next_sequence | pending_rows
+    ariane_outbox_parked      row_id | outbox | attempts | reason | error | parked_at
 
 ``pending_rows`` is the batch that a relay has begun to send and not seen stored: written down
-before it leaves, so that whoever comes next sends the same rows under the same numbers.
+before it leaves, so that whoever comes next sends the same rows under the same numbers. A row of
+the last table keeps its message from being sent, for as long as it is there.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from sqlalchemy import (
     LargeBinary,
     String,
     Table,
+    Text,
 )
 
 from ariane_sdk.sql._tables import METADATA
@@ -84,4 +87,16 @@ OUTBOX_STREAM: Final = Table(
     Column("epoch", Integer, nullable=False),
     Column("next_sequence", BigInteger, nullable=False),
     Column("pending_rows", JSON, nullable=False),
+)
+
+OUTBOX_PARKED: Final = Table(
+    "ariane_outbox_parked",
+    METADATA,
+    Column("row_id", _ROW_ID, primary_key=True, autoincrement=False),
+    Column("outbox", String(OUTBOX_LENGTH_MAX), nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("reason", String(64), nullable=False),
+    Column("error", Text, nullable=False),
+    Column("parked_at", DateTime(timezone=True), nullable=False),
+    Index(None, "outbox"),
 )

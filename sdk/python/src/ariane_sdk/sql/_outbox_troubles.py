@@ -1,0 +1,73 @@
+"""Failures of an outbox: what failed lately is left alone for a while, longer each time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from ariane_sdk._clock import Clock
+from ariane_sdk._log import logger
+
+DOUBLINGS_MAX: Final = 16
+
+
+@dataclass(slots=True)
+class _Trouble:
+    """Failures in a row.
+
+    Attributes:
+        count: How many.
+        until_s: When to try again, by the monotonic clock.
+    """
+
+    count: int
+    until_s: float
+
+
+class OutboxTroubles:
+    """Failures by topic and broker, and those of topics that are nowhere."""
+
+    def __init__(self, clock: Clock, *, delay_s_min: float, delay_s_max: float) -> None:
+        """Nothing has failed yet.
+
+        Args:
+            clock: Tells the time.
+            delay_s_min: How long to wait after the first failure; it doubles each time.
+            delay_s_max: How long at most.
+        """
+        self._clock = clock
+        self._delay_s_min = delay_s_min
+        self._delay_s_max = delay_s_max
+        self._troubles: dict[tuple[str, str], _Trouble] = {}
+
+    def note(self, topic: str, broker_name: str, error: Exception | None) -> None:
+        """Something failed.
+
+        Args:
+            topic: The topic.
+            broker_name: Where; empty when the topic is nowhere.
+            error: Why.
+        """
+        trouble = self._troubles.setdefault((topic, broker_name), _Trouble(0, 0.0))
+        delay_s = self._delay_s_min * 2 ** min(trouble.count, DOUBLINGS_MAX)
+        trouble.count += 1
+        trouble.until_s = self._clock.monotonic_s() + min(delay_s, self._delay_s_max)
+        where = f"{topic} at {broker_name}" if broker_name else topic
+        logger.warning("messages of the outbox for %s wait: %s", where, error)
+
+    def end(self, topic: str, broker_name: str) -> None:
+        """It works again."""
+        self._troubles.pop((topic, broker_name), None)
+
+    def is_over(self, topic: str, broker_name: str) -> bool:
+        """Whether it may be tried now."""
+        trouble = self._troubles.get((topic, broker_name))
+        return trouble is None or trouble.until_s <= self._clock.monotonic_s()
+
+    def nowhere(self) -> list[str]:
+        """Topics that are to be looked for later."""
+        return [
+            topic
+            for topic, broker_name in self._troubles
+            if not broker_name and not self.is_over(topic, "")
+        ]
