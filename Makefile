@@ -11,8 +11,10 @@ STAMP := .venv/.stamp
 PYTEST_ARGS ?=
 # Goes to the soak, such as SOAK_ARGS="--minutes 60 --seed 7".
 SOAK_ARGS ?=
-# Goes to bench-peers, such as PEERS_ARGS="--only kafka --pairs 9".
+# Goes to bench-peers, such as PEERS_ARGS="--pairs 9 --dry".
 PEERS_ARGS ?=
+# Works or peers for bench-peers; rows of all others stay as they are.
+ONLY ?=
 
 .PHONY: help
 help: ## List the verbs
@@ -54,8 +56,8 @@ bench: $(STAMP) ## Measure ourselves, as ratios to what the machine can do
 	@$(BIN)/python bench/run.py
 
 .PHONY: bench-peers
-bench-peers: $(STAMP) ## Measure ourselves beside RocketMQ, Kafka and others; QUICK=1 in minutes
-	@$(BIN)/python bench/peers $(if $(QUICK),--quick) $(PEERS_ARGS)
+bench-peers: $(STAMP) ## Measure ourselves beside RocketMQ, Kafka and others; QUICK=1, ONLY="kafka latency"
+	@$(BIN)/python bench/peers $(if $(QUICK),--quick) $(foreach word,$(ONLY),--only $(word)) $(PEERS_ARGS)
 
 .PHONY: integration
 integration: $(STAMP) ## All tests, with the slow ones over real processes

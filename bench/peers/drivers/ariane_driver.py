@@ -1,12 +1,18 @@
-"""Our own client as a driver: ``ariane_driver.py NAME_SERVERS CALLS_IN_FLIGHT``."""
+"""Our own client as a driver: ``ariane_driver.py NAME_SERVERS CALLS_IN_FLIGHT``.
+
+One process sends; another one listens, where that is done at the same time.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from itertools import count as counter
+from itertools import cycle
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +25,9 @@ from driver_loop import (
     nothing,
     run_workers,
     serve,
+    topics_of,
 )
+from scheduled import Heard, Schedule, send_on_schedule
 
 from ariane_sdk import (
     ClusterClient,
@@ -45,28 +53,41 @@ class ArianeDriver:
         self._producer = producer
         self._group_numbers = counter(1)
         self._table = pa.table({"body": pa.array([], pa.binary())})
+        self._heard: Heard | None = None
+        self._listener: PushConsumer | None = None
 
     async def prepare_produce(self, load: Mapping[str, Any]) -> dict[str, Any]:
         """Make the topic, the bodies and the route."""
-        await self._cluster.create_topic(load["topic"], queue_count=QUEUE_COUNT, exists_ok=True)
+        for topic in topics_of(load):
+            await self._cluster.create_topic(topic, queue_count=QUEUE_COUNT, exists_ok=True)
+            await self._producer.route(topic)
         pool = bodies_of(load["body_bytes"])
-        await self._producer.route(load["topic"])
         if load["shape"] == "columns":
             self._table = pa.table({"body": pa.array(pool * (ROWS_OF_TABLE // len(pool)))})
         return {}
 
     async def produce(self, load: Mapping[str, Any]) -> dict[str, Any]:
         """Send in the shape that is asked for."""
-        topic = load["topic"]
+        # To all topics in turn, whoever sends next.
+        topics = cycle(topics_of(load))
 
         async def send_one(body: bytes) -> int:
             try:
-                await self._producer.send(Message(topic, body))
+                await self._producer.send(Message(next(topics), body))
+            except ArianeError:
+                return 1
+            return 0
+
+        async def send_in_transaction(body: bytes) -> int:
+            try:
+                async with self._producer.transaction(Message(next(topics), body)):
+                    pass
             except ArianeError:
                 return 1
             return 0
 
         async def send_batch(bodies: list[bytes]) -> int:
+            topic = next(topics)
             try:
                 await self._producer.send_batch([Message(topic, body) for body in bodies])
             except BatchSendError as error:
@@ -75,6 +96,8 @@ class ArianeDriver:
 
         if load["shape"] == "singles":
             return await run_workers(load_bodies(load), load["in_flight"], send_one)
+        if load["shape"] == "transactions":
+            return await run_workers(load_bodies(load), load["in_flight"], send_in_transaction)
         if load["shape"] == "batches":
             return await run_workers(load_batches(load), load["in_flight"], send_batch)
         return await self._produce_columns(load)
@@ -103,7 +126,7 @@ class ArianeDriver:
 
     async def consume(self, load: Mapping[str, Any]) -> dict[str, Any]:
         """Consume from the earliest message, by a new group."""
-        group = f"bench-{next(self._group_numbers)}-{load['topic']}"
+        group = self._new_group()
         if load["shape"] == "chunks":
             return await self._consume_columns(group, load)
         arrivals = Arrivals(load["count"])
@@ -114,7 +137,7 @@ class ArianeDriver:
         async with PushConsumer(
             self._name_servers,
             group=group,
-            subscriptions={load["topic"]: "*"},
+            subscriptions=dict.fromkeys(topics_of(load), "*"),
             listener=listen,
             start="earliest",
         ):
@@ -128,7 +151,7 @@ class ArianeDriver:
         async with PullConsumer(
             self._name_servers,
             group=group,
-            subscriptions={load["topic"]: "*"},
+            subscriptions=dict.fromkeys(topics_of(load), "*"),
             start="earliest",
             column_names=["queueOffset", "body"],
         ) as consumer:
@@ -150,6 +173,46 @@ class ArianeDriver:
             arrivals.take(batch.column("body").to_pylist())
         return {**arrivals.answer(), "seconds": max(end - begin, 1e-9)}
 
+    async def listen(self, load: Mapping[str, Any]) -> dict[str, Any]:
+        """Listen to what is sent on a schedule, until that is asked for."""
+        heard = self._heard = Heard(load)
+
+        async def listener(messages: Sequence[ReceivedMessage]) -> None:
+            heard.take(messages)
+
+        self._listener = PushConsumer(
+            self._name_servers,
+            group=self._new_group(),
+            subscriptions={load["topic"]: "*"},
+            listener=listener,
+            start="earliest",
+        )
+        await self._listener.start()
+        await self._listener.wait_assigned()
+        return {}
+
+    async def heard(self, load: Mapping[str, Any]) -> dict[str, Any]:
+        """What was heard, once all is."""
+        del load
+        assert self._listener is not None
+        assert self._heard is not None
+        await self._heard.wait()
+        await self._listener.stop()
+        return self._heard.answer()
+
+    async def send_scheduled(self, load: Mapping[str, Any]) -> dict[str, Any]:
+        """Send each when it is due, whatever became of those before it."""
+        topic, delay_ms = load["topic"], load["delay_ms"]
+
+        def send(body: bytes, later_ms: int) -> asyncio.Future[Any]:
+            delay = timedelta(milliseconds=later_ms) if delay_ms else None
+            return self._producer.send_nowait(Message(topic, body, delay=delay))
+
+        return await send_on_schedule(Schedule(load), send)
+
+    def _new_group(self) -> str:
+        return f"bench-{os.getpid()}-{next(self._group_numbers)}"
+
 
 async def main(name_servers: str, calls_in_flight: str) -> None:
     """Connect, and answer."""
@@ -166,6 +229,9 @@ async def main(name_servers: str, calls_in_flight: str) -> None:
                 "produce": driver.produce,
                 "prepare_consume": nothing,
                 "consume": driver.consume,
+                "listen": driver.listen,
+                "send_scheduled": driver.send_scheduled,
+                "heard": driver.heard,
             }
         )
 

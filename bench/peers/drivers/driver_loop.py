@@ -53,6 +53,12 @@ def load_batches(load: Mapping[str, Any]) -> Iterator[list[bytes]]:
         yield batch
 
 
+def topics_of(load: Mapping[str, Any]) -> list[str]:
+    """The topics of a load: its own, or so many with a number behind it."""
+    topic, count = load["topic"], load["topics"]
+    return [topic] if count == 1 else [f"{topic}-{number}" for number in range(count)]
+
+
 async def nothing(_load: Mapping[str, Any]) -> dict[str, Any]:
     """A step that a contender has no need of."""
     return {}
@@ -126,6 +132,8 @@ class Arrivals:
         begin = self._end if self._begin is None else self._begin
         return {
             "count": len(self._bodies),
+            "begin": begin,
+            "end": self._end,
             "seconds": max(self._end - begin, 1e-9),
             "digest": digest_of(self._bodies),
         }

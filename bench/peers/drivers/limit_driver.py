@@ -1,18 +1,21 @@
-"""What the machine can do, as a driver: ``limit_driver.py copy|loopback|grpc``.
+"""What the machine can do, as a driver: ``limit_driver.py copy|loopback|grpc|flush FOLDER``.
 
 The same bytes in the same blocks as a load has: copied in memory; through a socket on loopback to
 another process, which answers eight bytes a block; or as requests of bare gRPC calls to another
-process, which answers eight bytes a call and looks at nothing.
+process, which answers eight bytes a call and looks at nothing; or appended to a file and flushed,
+all that would be in flight at once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from itertools import repeat
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -75,8 +78,9 @@ async def other_end(kind: str) -> AsyncIterator[int]:
 
 def blocks_of(load: Mapping[str, Any]) -> tuple[Iterator[bytes], int]:
     """The blocks of a load, each the same bytes, and how many messages one stands for."""
-    block = np.random.default_rng(7).bytes(load["batch"] * load["body_bytes"])
-    return repeat(block, load["count"] // load["batch"]), load["batch"]
+    batch = 1 if load["shape"] == "singles" else load["batch"]
+    block = np.random.default_rng(7).bytes(batch * load["body_bytes"])
+    return repeat(block, load["count"] // batch), batch
 
 
 async def run_limit(load: Mapping[str, Any], send: Callable[[bytes], Any], flights: int) -> Any:
@@ -137,7 +141,28 @@ async def bare_grpc(port: int) -> None:
         await serve({"prepare_produce": nothing, "produce": produce})
 
 
-async def main(kind: str) -> None:
+async def flush(folder: str) -> None:
+    """Append what is in flight to a file whose room is taken, and flush it: nobody is faster."""
+    path = Path(folder) / "flushed"
+
+    async def produce(load: Mapping[str, Any]) -> dict[str, Any]:
+        together = {**load, "shape": "batches", "batch": load["in_flight"]}
+        size_bytes = load["count"] * load["body_bytes"]
+        with path.open("wb", buffering=0) as file:
+            os.posix_fallocate(file.fileno(), 0, size_bytes)
+            os.fsync(file.fileno())
+
+            async def send(block: bytes) -> int:
+                file.write(block)
+                os.fdatasync(file.fileno())
+                return 0
+
+            return await run_limit(together, send, 1)
+
+    await serve({"prepare_produce": nothing, "produce": produce})
+
+
+async def main(kind: str, folder: str) -> None:
     """Serve as one end or the other."""
     if kind == "serve-loopback":
         await serve_loopback()
@@ -145,10 +170,12 @@ async def main(kind: str) -> None:
         await serve_grpc()
     elif kind == "copy":
         await copy()
+    elif kind == "flush":
+        await flush(folder)
     else:
         async with other_end(kind) as port:
             await {"loopback": loopback, "grpc": bare_grpc}[kind](port)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    asyncio.run(main(sys.argv[1], sys.argv[-1]))

@@ -30,9 +30,12 @@ class Contender(Protocol):
     def consume(self, load: Load) -> Leg:
         """Consume all of a topic, by a group of its own."""
 
+    def exchange(self, load: Load) -> Leg:
+        """Send on a schedule while a listener listens; the topic is new."""
+
 
 class DriverContender:
-    """A contender whose client is a driver that knows ``produce`` and ``consume``.
+    """A contender whose client is a driver that knows what it is asked for.
 
     Args:
         name: As it stands in results.
@@ -66,6 +69,28 @@ class DriverContender:
         leg = self._run("consume", load)
         return replace(leg, lost=lost_of(leg, load))
 
+    def exchange(self, load: Load) -> Leg:
+        """Listen, send on a schedule, and hear how long each message took."""
+        self._driver.ask("prepare_produce", **load.asked())
+        return self._exchange(self._driver, load, [self._driver.pid])
+
+    def _exchange(self, listener: Driver, load: Load, client_pids: Sequence[int]) -> Leg:
+        asked = load.asked()
+        listener.ask("listen", **asked)
+        client, server = usage_of(client_pids), usage_of(self._server_pids)
+        sent = self._driver.ask("send_scheduled", **asked)
+        heard = listener.ask("heard", **asked)
+        return Leg(
+            count=heard["count"],
+            seconds=sent["seconds"],
+            failures=sent["failures"],
+            # What was refused is told as that, and not lost as well.
+            lost=max(load.count - sent["failures"] - heard["count"], heard["altered"]),
+            client=between(client, usage_of(client_pids)),
+            server=between(server, usage_of(self._server_pids)),
+            notes={**heard["percentiles"], "sender late at most": sent["late_ms"]},
+        )
+
     def _run(self, what: str, load: Load) -> Leg:
         # A first question makes the topic and the bodies; it is not timed.
         self._driver.ask(f"prepare_{what}", **load.asked())
@@ -84,7 +109,8 @@ class DriverContender:
 
 def lost_of(leg: Leg, load: Load) -> int:
     """How many messages a consumed leg lacks; at least 1 when they are not as they were sent."""
-    missing = load.count - leg.count
+    missing = load.count * load.groups - leg.count
     if missing != 0 or leg.digest is None:
         return abs(missing)
-    return 0 if leg.digest == expected_digest(load.body_bytes, load.count) else 1
+    expected = load.groups * expected_digest(load.body_bytes, load.count)
+    return 0 if leg.digest == expected % (1 << 64) else 1

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-Shape = Literal["batches", "columns", "singles", "listener", "chunks"]
-"""How messages are handed over: sent in explicit batches, as columns, or one by one and each
-awaited; consumed by a call for each small batch, or in chunks as large as the client has."""
+Shape = Literal["batches", "columns", "singles", "transactions", "listener", "chunks"]
+"""How messages are handed over: sent in explicit batches, as columns, one by one and each awaited,
+or each in a transaction that commits at once; consumed by a call for each small batch, or in chunks
+as large as the client has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,12 @@ class Load:
         body_bytes: Of each body.
         in_flight: Sends, or batches, that wait for their acknowledgement at the same time.
         batch: Messages of one explicit batch.
+        topics: How many topics they go to in turn; the names of more than one have numbers.
+        groups: How many groups consume all of it, at the same time.
+        rate: Messages a second of a schedule that waits for nobody; 0: as fast as can be.
+        warm_up_count: How many of a schedule's first messages are not looked at.
+        delay_ms: With a schedule: each message is to be delivered that long after it was due to be
+            sent, and up to twice that long, in turn; 0: at once.
     """
 
     shape: Shape
@@ -29,6 +36,11 @@ class Load:
     body_bytes: int
     in_flight: int = 1
     batch: int = 1000
+    topics: int = 1
+    groups: int = 1
+    rate: int = 0
+    warm_up_count: int = 0
+    delay_ms: int = 0
 
     def on(self, topic: str) -> Load:
         """The same on another topic."""
@@ -37,6 +49,12 @@ class Load:
     def of(self, count: int) -> Load:
         """The same with another count."""
         return replace(self, count=count)
+
+    def for_seconds(self, seconds: float, warm_up_s: float) -> Load:
+        """The same schedule, for so long after so long."""
+        warm_up_count = round(self.rate * warm_up_s)
+        count = warm_up_count + round(self.rate * seconds)
+        return replace(self, count=count, warm_up_count=warm_up_count)
 
     def asked(self) -> dict[str, Any]:
         """The load as a driver is asked for it."""
@@ -64,7 +82,7 @@ class Leg:
         digest: Sum of the checksums of what was consumed; ``None`` where the tool gives none.
         client: What the client took.
         server: What the servers took.
-        notes: What else the tool said.
+        notes: What else it says: of a schedule, the percentiles in milliseconds.
     """
 
     count: int

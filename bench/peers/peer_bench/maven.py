@@ -1,4 +1,4 @@
-"""Jars from Maven Central by their coordinates, fetched once."""
+"""Jars from Maven Central by their coordinates, fetched once, and our drivers that need them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from peer_bench.errors import PeerUnavailable
 from peer_bench.places import CACHE_PATH, JAVA_PATH
 
 FETCH_S_MAX: Final = 600
+COMPILE_S_MAX: Final = 120
 
 
 def class_path(name: str) -> str:
@@ -37,3 +38,27 @@ def class_path(name: str) -> str:
             raise PeerUnavailable(f"{name} cannot be fetched: {done.stdout.decode()[-500:]}")
         marker.touch()
     return f"{jars}/*"
+
+
+def driver_path(name: str) -> str:
+    """Compile what lies in ``java/<name>`` and ``java/shared``; returns a class path with jars.
+
+    Raises:
+        PeerUnavailable: There is no Java here, or a jar cannot be had.
+    """
+    jars = class_path(name)
+    if shutil.which("javac") is None:
+        raise PeerUnavailable("javac is not installed")
+    sources = sorted([*(JAVA_PATH / name).glob("*.java"), *(JAVA_PATH / "shared").glob("*.java")])
+    classes = CACHE_PATH / f"{name}-classes"
+    marker = classes / "compiled"
+    newest = max(source.stat().st_mtime for source in sources)
+    if not marker.exists() or marker.stat().st_mtime < newest:
+        shutil.rmtree(classes, ignore_errors=True)
+        classes.mkdir(parents=True)
+        command = ["javac", "-nowarn", "-cp", jars, "-d", str(classes), *map(str, sources)]
+        done = subprocess.run(command, capture_output=True, timeout=COMPILE_S_MAX, check=False)
+        if done.returncode != 0:
+            raise PeerUnavailable(f"{name} cannot be compiled: {done.stderr.decode()[-500:]}")
+        marker.touch()
+    return f"{classes}:{jars}"

@@ -31,25 +31,30 @@ class Part:
         produced: What we aim at when sending.
         in_flight: Its threads, tasks or batches at the same time; ours if not given.
         shape: How it sends, if not as we do.
+        topics: To how many topics, if not to as many as we.
         consume: How it consumes afterwards, for the count and the checksum; ``None``: it cannot.
         consumed: What we aim at when consuming, by our way of doing it. A way that is not here is
             not compared with this peer.
-        share: Of the workload's messages, for both sides, where a peer would take minutes.
         title: The work's name, if this peer makes it another.
+        quick: Whether it is done when there is little time.
     """
 
     produced: Target = NOBODY_SAID
     in_flight: int | None = None
     shape: Shape | None = None
+    topics: int | None = None
     consume: Shape | None = "listener"
     consumed: Mapping[Shape, Target] = field(default_factory=dict)
-    share: float = 1.0
     title: str = ""
+    quick: bool = False
 
     def load_from(self, ours: Load) -> Load:
         """The load as the peer does it."""
         return replace(
-            ours, in_flight=self.in_flight or ours.in_flight, shape=self.shape or ours.shape
+            ours,
+            in_flight=self.in_flight or ours.in_flight,
+            shape=self.shape or ours.shape,
+            topics=self.topics or ours.topics,
         )
 
 
@@ -63,6 +68,7 @@ class Peer:
         parts: What it does, by the workload's key.
         ours: Runs us, if not by default.
         warm_up_s: Seconds of work before anything counts; a Java tool needs 20.
+        start_s: Seconds that its start and its end take, about: for the time that is left.
     """
 
     key: str
@@ -70,3 +76,4 @@ class Peer:
     parts: Mapping[str, Part]
     ours: Callable[[Path], AbstractContextManager[Contender]] = ours.running
     warm_up_s: float = 3.0
+    start_s: float = 4.0

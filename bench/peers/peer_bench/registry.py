@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from peer_bench.contenders import (
+    budget,
     kafka,
     kafka_clients,
     limits,
@@ -18,12 +19,15 @@ from peer_bench.peers import Peer
 
 PEERS: Final[tuple[Peer, ...]] = (
     *limits.PEERS,
+    budget.PEER,
     ourselves.SYNC_FLUSH,
+    ourselves.ONE_TOPIC,
     rocketmq.PEER,
     kafka.PEER,
+    kafka_clients.JAVA,
     kafka_clients.CONFLUENT,
     kafka_clients.AIOKAFKA,
     nats.PEER,
-    rabbitmq.PEER,
+    *rabbitmq.PEERS,
     redis.PEER,
 )

@@ -120,8 +120,7 @@ def keep_rows(rows: Iterable[Row], path: Path = ROWS_PATH) -> list[Row]:
         row.check()
     kept = [new.pop((row.work, _name_of(row.against)), row) for row in read_rows(path)]
     kept.extend(new.values())
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps([asdict(row) for row in kept], indent=1) + "\n")
+    _replace(path, [asdict(row) for row in kept])
     return kept
 
 
@@ -131,16 +130,44 @@ def keep_runs(runs: Mapping[str, Mapping[str, Any]], path: Path = RUNS_PATH) -> 
     Legs of works that were not run again stay, as their rows do; so does everything of a peer that
     was skipped this time.
     """
-    kept: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    kept = read_runs(path)
     for key, run in runs.items():
         before = kept.get(key, {})
-        if "skipped" in run and "legs" in before:
-            continue
-        works = {leg["work"] for leg in run.get("legs", [])}
-        legs = [leg for leg in before.get("legs", []) if leg["work"] not in works]
-        kept[key] = {**run, "legs": [*legs, *run["legs"]]} if "legs" in run else dict(run)
+        if "legs" in run:
+            kept[key] = _merged(before, run)
+        elif "skipped" not in run or "legs" not in before:
+            kept[key] = {**before, **run}
+    _replace(path, kept)
+
+
+def read_runs(path: Path = RUNS_PATH) -> dict[str, Any]:
+    """What is kept of runs; nothing without a file."""
+    kept: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return kept
+
+
+def _merged(before: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, Any]:
+    """A run of some works of a peer, with what is kept of its others."""
+    works = {leg["work"] for leg in run["legs"]}
+    merged = {**before, **run}
+    merged.pop("skipped", None)
+    merged["legs"] = [leg for leg in before.get("legs", []) if leg["work"] not in works]
+    merged["legs"] += run["legs"]
+    for name in ("contenders", "took_s"):
+        if name in run:
+            merged[name] = {**before.get(name, {}), **run[name]}
+    if "failed" in before:
+        done = run.get("took_s", {})
+        merged["failed"] = {w: word for w, word in before["failed"].items() if w not in done}
+    return merged
+
+
+def _replace(path: Path, kept: object) -> None:
+    """Write a file whole or not at all: a run may be interrupted at any time."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(kept, indent=1) + "\n")
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(kept, indent=1) + "\n")
+    new.replace(path)
 
 
 def table_of(rows: Sequence[Row]) -> str:

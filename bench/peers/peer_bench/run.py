@@ -4,18 +4,49 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final, NamedTuple
 
 from peer_bench.contender import Contender
 from peer_bench.errors import DriverFailed
 from peer_bench.loads import Leg, Load, Shape
 from peer_bench.pairs import compare
-from peer_bench.peers import Part, Peer, Target
+from peer_bench.peers import NOBODY_SAID, Part, Target
+from peer_bench.readings import RATE, Reading
 from peer_bench.results import Row, machine, now
 from peer_bench.workloads import Workload
+from peer_bench.workloads.workload import (
+    SCHEDULE_S,
+    SCHEDULE_S_QUICK,
+    SCHEDULE_WARM_UP_S,
+)
 
-UNIT = "msg/s"
+OUR_WARM_UP_S_MAX: Final = 4.0
+"""We need no longer: there is nothing that compiles."""
+_GRAIN: Final = 1000
+
+
+class Extent(NamedTuple):
+    """How much is run.
+
+    Attributes:
+        pairs: Pairs that count.
+        leg_s: About how long the slower of two legs takes.
+        schedule_s: How long a schedule lasts.
+        warm_up_s_max: At most so many seconds of warm-up.
+        count_max: Messages of a leg at most, whatever the work says; for trying things out.
+    """
+
+    pairs: int
+    leg_s: float = 1.5
+    schedule_s: float = SCHEDULE_S
+    warm_up_s_max: float = 60.0
+    count_max: int = 10_000_000
+
+
+WHOLE: Final = Extent(pairs=5)
+QUICK: Final = Extent(pairs=2, leg_s=0.4, schedule_s=SCHEDULE_S_QUICK, warm_up_s_max=2.0)
+TINY: Final = Extent(pairs=1, leg_s=0.1, schedule_s=0.5, warm_up_s_max=0.0, count_max=20_000)
 
 
 @dataclass(slots=True)
@@ -24,16 +55,21 @@ class Measured:
 
     work: str
     target: Target
+    reading: Reading = RATE
     pairs: list[tuple[Leg, Leg]] = field(default_factory=list)
     lost: int = 0
 
     def row(self, ours: Contender, theirs: Contender) -> Row:
         """What the pairs say."""
-        said = compare([(mine.rate, other.rate) for mine, other in self.pairs])
+        read = self.reading.of
+        said = compare(
+            [(read(mine), read(other)) for mine, other in self.pairs],
+            less_is_better=self.reading.less_is_better,
+        )
         return Row(
             work=self.work,
             ours=said.ours,
-            unit=UNIT,
+            unit=self.reading.unit,
             against=theirs.name,
             theirs=said.theirs,
             ratio=said.ratio,
@@ -56,56 +92,62 @@ class Measured:
 
 
 class Duel:
-    """Us and one peer, both running.
+    """Us and one peer, both running, at one work.
 
     Args:
         ours: We.
         theirs: The peer.
-        peer: What the peer does.
-        pairs: How many pairs count.
-        quick: Whether there is little time.
+        part: What the peer does.
+        workload: The work.
+        extent: How much of it.
     """
 
     def __init__(
-        self, ours: Contender, theirs: Contender, peer: Peer, *, pairs: int, quick: bool
+        self, ours: Contender, theirs: Contender, part: Part, workload: Workload, extent: Extent
     ) -> None:
         self._ours = ours
         self._theirs = theirs
-        self._peer = peer
-        self._pairs = pairs
-        self._quick = quick
+        self._part = part
+        self._workload = workload
+        self._extent = extent
         self._topic_number = 0
+        self._slowest_message_s = 0.0
 
-    def warm_up(self, workload: Workload, seconds: float) -> None:
-        """Keep both busy with a workload for so many seconds each; nothing of it counts."""
-        part = self._peer.parts[workload.key]
-        load = self._load_of(workload, quick=True)
-        for contender, asked, consume in (
-            (self._ours, load, self._our_check(workload, part)),
-            (self._theirs, part.load_from(load), part.consume),
+    def warm_up(self, seconds: float) -> None:
+        """Keep both busy with the work, the peer for so long; nothing of it counts."""
+        seconds = min(seconds, self._extent.warm_up_s_max)
+        load = self._workload.load
+        if not load.rate:
+            load = load.of(min(self._workload.try_count, self._extent.count_max))
+        for contender, asked, consume, least_s in (
+            (self._ours, load, self._our_check(), min(seconds, OUR_WARM_UP_S_MAX)),
+            (self._theirs, self._part.load_from(load), self._part.consume, seconds),
         ):
-            end = time.monotonic() + seconds
+            if load.rate:
+                self._exchange(contender, asked.for_seconds(max(least_s, 0.2), 0.0))
+                continue
+            end = time.monotonic() + least_s
             while True:
-                self._send_and_check(contender, asked, consume)
+                message_s = self._try_out(contender, asked, consume)
                 if time.monotonic() >= end:
                     break
+            self._slowest_message_s = max(self._slowest_message_s, message_s)
 
-    def measure(self, workload: Workload) -> list[Measured]:
-        """Run the pairs of one workload; what was sent first, then what was consumed."""
-        part = self._peer.parts[workload.key]
-        load = self._load_of(workload, quick=self._quick)
-        sent = Measured(part.title or workload.title, part.produced)
+    def measure(self) -> list[Measured]:
+        """Run the pairs; what was sent first, then what was consumed."""
+        if self._workload.load.rate:
+            return self._measure_exchanges()
+        part, load = self._part, self._workload.load.of(self.leg_count)
+        sent = self._of_sending()
         consumed = {
             shape: Measured(title, part.consumed[shape])
-            for shape, title in workload.consuming.items()
+            for shape, title in self._workload.consuming.items()
             if shape in part.consumed
         }
-        for _ in range(self._pairs):
-            mine = load.on(self._new_topic())
-            other = part.load_from(load).on(self._new_topic())
+        for _ in range(self._extent.pairs):
+            mine, other = self._on_new_topics(load)
             our_leg, their_leg = self._produce(self._ours, mine), self._produce(self._theirs, other)
-            sent.pairs.append((our_leg, their_leg))
-            sent.lost += our_leg.failures + (load.count - our_leg.count - our_leg.failures)
+            lost = our_leg.failures + (load.count - our_leg.count - our_leg.failures)
             for shape, measured in consumed.items():
                 pair = (
                     self._consume(self._ours, mine, shape),
@@ -115,40 +157,85 @@ class Duel:
                 measured.lost += pair[0].lost
             if not consumed:
                 # Nothing is measured here: what was sent is counted and compared all the same.
-                sent.lost += self._consume(self._ours, mine, self._our_check(workload, part)).lost
+                lost += self._consume(self._ours, mine, self._our_check()).lost
                 if part.consume is not None:
                     self._consume(self._theirs, other, part.consume)
-        return [sent, *consumed.values()]
+            for measured in sent:
+                measured.pairs.append((our_leg, their_leg))
+                measured.lost += lost
+            if not sent:
+                next(iter(consumed.values())).lost += lost
+        return [*sent, *consumed.values()]
 
-    def _load_of(self, workload: Workload, *, quick: bool) -> Load:
-        load = workload.load_of(quick=quick)
-        return load.of(round(load.count * self._peer.parts[workload.key].share))
+    @property
+    def leg_count(self) -> int:
+        """Messages of one leg: what the slower side does in its time, after the warm-up."""
+        fitting = self._workload.load.count
+        if self._slowest_message_s:
+            fitting = min(fitting, round(self._extent.leg_s / self._slowest_message_s))
+        return max(min(fitting, self._extent.count_max) // _GRAIN, 1) * _GRAIN
 
-    def _send_and_check(self, contender: Contender, load: Load, consume: Shape | None) -> None:
+    def _measure_exchanges(self) -> list[Measured]:
+        load = self._workload.load.for_seconds(self._extent.schedule_s, SCHEDULE_WARM_UP_S)
+        sent = self._of_sending()
+        for _ in range(self._extent.pairs):
+            mine, other = self._on_new_topics(load)
+            pair = self._exchange(self._ours, mine), self._exchange(self._theirs, other)
+            for measured in sent:
+                measured.pairs.append(pair)
+                measured.lost += pair[0].failures + pair[0].lost
+        return sent
+
+    def _of_sending(self) -> list[Measured]:
+        title = self._part.title or self._workload.title
+        return [
+            Measured(
+                f"{title}, {reading.name}" if reading.name else title,
+                self._part.produced if reading.targeted else NOBODY_SAID,
+                reading,
+            )
+            for reading in self._workload.sent
+        ]
+
+    def _try_out(self, contender: Contender, load: Load, consume: Shape | None) -> float:
+        """One round of the warm-up; seconds that a message took in the slower half of it."""
         load = load.on(self._new_topic())
-        self._produce(contender, load)
+        legs = [self._produce(contender, load)]
         if consume is not None:
-            self._consume(contender, load, consume)
+            legs.append(self._consume(contender, load, consume))
+        return max(leg.seconds for leg in legs) / load.count
+
+    def _exchange(self, contender: Contender, load: Load) -> Leg:
+        leg = contender.exchange(load if load.topic else load.on(self._new_topic()))
+        if not leg.count:
+            raise DriverFailed(f"{contender.name} delivered nothing of {load}")
+        if leg.failures or leg.lost:
+            print(f"  {contender.name}: {leg.failures} refused, {leg.lost} lost of {load.count}")
+        return leg
 
     @staticmethod
     def _produce(contender: Contender, load: Load) -> Leg:
         leg = contender.produce(load)
         if not leg.count:
             raise DriverFailed(f"{contender.name} sent nothing of {load}")
+        if leg.failures:
+            print(f"  {contender.name}: {leg.failures} of {load.count} refused")
         return leg
 
     @staticmethod
     def _consume(contender: Contender, load: Load, shape: Shape) -> Leg:
-        leg = contender.consume(Load(shape, load.topic, load.count, load.body_bytes))
+        leg = contender.consume(replace(load, shape=shape))
         if not leg.count:
             raise DriverFailed(f"{contender.name} consumed nothing of {load}")
         if leg.lost:
             print(f"  {contender.name} lost or altered {leg.lost} of {load.count} in {load.topic}")
         return leg
 
-    @staticmethod
-    def _our_check(workload: Workload, part: Part) -> Shape:
-        return next(iter(part.consumed or workload.consuming), "chunks")
+    def _our_check(self) -> Shape:
+        return next(iter(self._part.consumed or self._workload.consuming), "chunks")
+
+    def _on_new_topics(self, load: Load) -> tuple[Load, Load]:
+        return load.on(self._new_topic()), self._part.load_from(load).on(self._new_topic())
 
     def _new_topic(self) -> str:
         self._topic_number += 1

@@ -61,6 +61,18 @@ def test_runs_are_kept_by_peer_and_work(tmp_path):
     assert json.loads(path.read_text()) == kept
 
 
+def test_failures_stay_until_their_work_is_done(tmp_path):
+    path = tmp_path / "runs.json"
+    leg = {"work": "w", "pair": 1}
+    keep_runs({"a": {"legs": [leg], "took_s": {"k": {"5": 9.0}}}}, path)
+    keep_runs({"a": {"failed": {"k": "no disk", "j": "no word"}}}, path)
+    kept = json.loads(path.read_text())["a"]
+    assert (kept["legs"], set(kept["failed"])) == ([leg], {"k", "j"})
+    keep_runs({"a": {"legs": [leg], "took_s": {"k": {"2": 1.0}}}}, path)
+    kept = json.loads(path.read_text())["a"]
+    assert kept["failed"] == {"j": "no word"}
+
+
 def test_tables_show_targets_where_there_are_any():
     line = table_of([ROW]).splitlines()[1]
     assert "1.9-2.1" in line

@@ -1,18 +1,23 @@
 from dataclasses import replace
 
+import pytest
 from peer_bench.bodies import expected_digest
 from peer_bench.contender import lost_of
-from peer_bench.loads import Leg, Load
-from peer_bench.peers import Part, Peer, Target
-from peer_bench.run import Duel
+from peer_bench.loads import Leg, Load, Usage
+from peer_bench.peers import Part, Target
+from peer_bench.readings import PERCENTILES, SERVER_CPU
+from peer_bench.run import WHOLE, Duel
 from peer_bench.workloads import Workload
 
 WORKLOAD = Workload(
     key="batches",
     title="sending",
-    load=Load("batches", "", 100, 64, in_flight=8),
-    count_quick=10,
+    load=Load("batches", "", 5000, 64, in_flight=8),
+    try_count=10,
     consuming={"listener": "listening", "chunks": "fetching"},
+)
+SCHEDULE = Workload(
+    key="latency", title="late", load=Load("singles", "", 0, 64, rate=1000), sent=PERCENTILES
 )
 
 
@@ -27,22 +32,29 @@ class Scripted:
 
     def produce(self, load):
         self.asked.append(("produce", load))
-        return Leg(load.count - self._failures, next(self._seconds), failures=self._failures)
+        count = load.count - self._failures
+        server = Usage(cpu_s=count / 1e6)
+        return Leg(count, next(self._seconds), failures=self._failures, server=server)
 
     def consume(self, load):
         self.asked.append(("consume", load))
         return Leg(load.count - self._lost, next(self._seconds), lost=self._lost)
 
+    def exchange(self, load):
+        self.asked.append(("exchange", load))
+        milliseconds = next(self._seconds)
+        notes = {reading.name: milliseconds for reading in PERCENTILES}
+        return Leg(load.count, 1, lost=self._lost, failures=self._failures, notes=notes)
 
-def duel(ours, theirs, part, **options):
-    peer = Peer("queue", lambda _: None, {"batches": part})
-    return Duel(ours, theirs, peer, **{"pairs": 2, "quick": False, **options})
+
+def duel(ours, theirs, part, workload=WORKLOAD, **extent):
+    return Duel(ours, theirs, part, workload, WHOLE._replace(**{"pairs": 2, **extent}))
 
 
 def test_both_run_in_turn_on_topics_of_their_own_and_every_topic_is_consumed():
     ours, theirs = Scripted("us", [1, 2, 1, 2]), Scripted("them", [2, 2, 4, 8])
     part = Part(Target(1, 2), in_flight=3, consumed={"listener": Target(3, 4)})
-    sent, heard = duel(ours, theirs, part).measure(WORKLOAD)
+    sent, heard = duel(ours, theirs, part).measure()
     row = sent.row(ours, theirs)
     assert (row.work, row.ratio, row.floor, row.goal, row.lost) == ("sending", 3, 1, 2, 0)
     assert row.versions == {"us": "1", "them": "1"}
@@ -56,21 +68,56 @@ def test_both_run_in_turn_on_topics_of_their_own_and_every_topic_is_consumed():
 def test_what_is_not_measured_is_consumed_and_compared_all_the_same():
     ours = Scripted("us", [1, 1] * 2, lost=3, failures=2)
     theirs = Scripted("them", [1] * 2)
-    (sent,) = duel(ours, theirs, Part(consume=None)).measure(WORKLOAD)
+    (sent,) = duel(ours, theirs, Part(consume=None)).measure()
     assert sent.row(ours, theirs).lost == 2 * (3 + 2)
     assert [what for what, _ in theirs.asked] == ["produce"] * 2
 
 
-def test_with_little_time_there_are_fewer_messages():
-    ours, theirs = Scripted("us", [1, 1]), Scripted("them", [1, 1])
-    duel(ours, theirs, Part(), pairs=1, quick=True).measure(WORKLOAD)
-    assert {load.count for _, load in ours.asked} == {10}
+@pytest.mark.parametrize(
+    ("seconds", "count"), [(0.001, 5000), (0.006, 2000), (60, 1000)], ids=["all", "some", "few"]
+)
+def test_a_leg_has_as_many_messages_as_the_slower_side_manages(seconds, count):
+    # The warm-up sends 10: what they take tells what fits into 1.5 s.
+    ours = Scripted("us", [seconds / 1000] * 6)
+    theirs = Scripted("them", [seconds, seconds * 1.25, *[1] * 4])
+    fight = duel(ours, theirs, Part(), pairs=1)
+    fight.warm_up(0)
+    fight.measure()
+    assert {load.count for _, load in ours.asked[2:] + theirs.asked[2:]} == {count}
 
 
 def test_warming_up_goes_on_for_its_time_and_at_least_once():
     ours, theirs = Scripted("us", [1] * 2), Scripted("them", [1] * 2)
-    duel(ours, theirs, Part()).warm_up(WORKLOAD, 0)
+    duel(ours, theirs, Part()).warm_up(0)
     assert [what for what, _ in ours.asked] == ["produce", "consume"]
+
+
+def test_a_schedule_gives_a_row_for_each_percentile_and_less_is_better():
+    ours, theirs = Scripted("us", [2, 4], lost=1, failures=2), Scripted("them", [4, 4])
+    measured = duel(ours, theirs, Part(Target(0.5, 1)), SCHEDULE, schedule_s=3).measure()
+    rows = [each.row(ours, theirs) for each in measured]
+    assert [row.work for row in rows] == ["late, p50", "late, p99", "late, p99.9", "late, max"]
+    assert [row.floor for row in rows] == [None, 0.5, None, None]
+    assert {(row.unit, row.ratio, row.lost) for row in rows} == {("ms", 1.5, 6)}
+    _, load = ours.asked[0]
+    assert (load.count, load.warm_up_count) == (4000, 1000)
+
+
+def test_the_cpu_of_a_message_is_read_from_the_servers():
+    workload = replace(WORKLOAD, sent=(SERVER_CPU,))
+    ours, theirs = Scripted("us", [1] * 4), Scripted("them", [1] * 2)
+    (measured,) = duel(ours, theirs, Part(Target(1, 3), consume=None), workload).measure()
+    row = measured.row(ours, theirs)
+    assert (row.ours, row.unit, row.ratio) == (1, "us", 1)
+
+
+def test_what_only_fills_a_topic_gives_no_row_and_its_losses_are_told():
+    workload = replace(WORKLOAD, sent=())
+    ours, theirs = Scripted("us", [1, 1] * 2, failures=2), Scripted("them", [1, 1] * 2)
+    part = Part(consumed={"listener": Target()})
+    (heard,) = duel(ours, theirs, part, workload).measure()
+    assert heard.row(ours, theirs).work == "listening"
+    assert heard.lost == 4
 
 
 def test_a_leg_that_lacks_messages_or_has_others_is_told():
@@ -81,3 +128,11 @@ def test_a_leg_that_lacks_messages_or_has_others_is_told():
     assert lost_of(replace(whole, count=51), load) == 1
     assert lost_of(replace(whole, digest=1), load) == 1
     assert lost_of(replace(whole, digest=None), load) == 0
+
+
+def test_each_group_gets_all():
+    load = Load("listener", "t", 50, 64, groups=4)
+    digest = 4 * expected_digest(64, 50) % (1 << 64)
+    assert lost_of(Leg(200, 1, digest=digest), load) == 0
+    assert lost_of(Leg(199, 1, digest=digest), load) == 1
+    assert lost_of(Leg(200, 1, digest=digest + 1), load) == 1

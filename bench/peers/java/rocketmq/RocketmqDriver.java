@@ -1,8 +1,5 @@
-import java.io.BufferedReader;
-import java.io.InputStreamReader;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CountDownLatch;
@@ -10,14 +7,17 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.LongAdder;
-import java.util.regex.Matcher;
-import java.util.regex.Pattern;
 import java.util.zip.CRC32;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.LocalTransactionState;
+import org.apache.rocketmq.client.producer.SendCallback;
+import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
+import org.apache.rocketmq.client.producer.TransactionListener;
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
@@ -44,8 +44,12 @@ public final class RocketmqDriver {
   private final String broker;
   private final DefaultMQAdminExt admin = new DefaultMQAdminExt();
   private final DefaultMQProducer producer = new DefaultMQProducer("bench_producer");
+  private final TransactionMQProducer transactionProducer =
+      new TransactionMQProducer("bench_transactions");
   private byte[][] bodies = new byte[0][];
   private int groups;
+  private Exchange exchange;
+  private DefaultMQPushConsumer listening;
 
   private RocketmqDriver(String nameServer, String broker) {
     this.nameServer = nameServer;
@@ -71,38 +75,53 @@ public final class RocketmqDriver {
     producer.setNamesrvAddr(nameServer);
     producer.setCompressMsgBodyOverHowmuch(Integer.MAX_VALUE);
     producer.start();
-    BufferedReader asked =
-        new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-    for (String line = asked.readLine(); line != null; line = asked.readLine()) {
-      String answer;
-      try {
-        answer = answer(line);
-      } catch (Exception error) {
-        error.printStackTrace();
-        answer = "{\"error\": \"" + error.toString().replaceAll("[\"\\\\\\n\\r]", " ") + "\"}";
-      }
-      System.out.println("\n" + answer);
-      System.out.flush();
-    }
+    transactionProducer.setNamesrvAddr(nameServer);
+    transactionProducer.setCompressMsgBodyOverHowmuch(Integer.MAX_VALUE);
+    transactionProducer.setTransactionListener(new Committing());
+    transactionProducer.start();
+    Asked.serve(this::answer);
   }
 
-  private String answer(String line) throws Exception {
-    String topic = text(line, "topic");
-    int count = number(line, "count");
-    int workers = number(line, "in_flight");
-    boolean single = text(line, "shape").equals("singles");
-    switch (text(line, "do")) {
+  private String answer(Asked asked) throws Exception {
+    String topic = asked.text("topic");
+    int count = asked.number("count");
+    switch (asked.text("do")) {
       case "prepare_produce":
         admin.createAndUpdateTopicConfig(broker, new TopicConfig(topic, QUEUE_COUNT, QUEUE_COUNT));
-        bodies = makeBodies(number(line, "body_bytes"));
+        bodies = makeBodies(asked.number("body_bytes"));
         waitForRoute(topic);
         return "{}";
       case "produce":
-        return produce(topic, count, workers, single ? 1 : number(line, "batch"));
+        return produce(asked);
       case "prepare_consume":
         return "{}";
+      case "consume":
+        return consume(topic, count, asked.number("groups"));
+      case "listen":
+        exchange = new Exchange(asked);
+        listen(topic);
+        return "{}";
+      case "send_scheduled":
+        return exchange.send((body, later) -> sendNow(topic, body, later));
+      case "heard":
+        String heard = exchange.heard();
+        listening.shutdown();
+        return heard;
       default:
-        return consume(topic, count);
+        throw new IllegalArgumentException("not known: " + asked.text("do"));
+    }
+  }
+
+  /** Every local transaction succeeds, at once. */
+  private static final class Committing implements TransactionListener {
+    @Override
+    public LocalTransactionState executeLocalTransaction(Message message, Object unused) {
+      return LocalTransactionState.COMMIT_MESSAGE;
+    }
+
+    @Override
+    public LocalTransactionState checkLocalTransaction(MessageExt message) {
+      return LocalTransactionState.COMMIT_MESSAGE;
     }
   }
 
@@ -122,7 +141,12 @@ public final class RocketmqDriver {
     }
   }
 
-  private String produce(String topic, int count, int workers, int batch) throws Exception {
+  private String produce(Asked asked) throws Exception {
+    String topic = asked.text("topic");
+    String shape = asked.text("shape");
+    int count = asked.number("count");
+    int workers = asked.number("in_flight");
+    int batch = shape.equals("batches") ? asked.number("batch") : 1;
     AtomicInteger next = new AtomicInteger();
     LongAdder acknowledged = new LongAdder();
     LongAdder failures = new LongAdder();
@@ -136,7 +160,7 @@ public final class RocketmqDriver {
                     first < count;
                     first = next.getAndAdd(batch)) {
                   int size = Math.min(batch, count - first);
-                  while (!send(topic, first, size, batch == 1)) {
+                  while (!send(topic, first, size, shape)) {
                     failures.add(size);
                     if (failures.sum() > (long) FAILURES_MAX * batch) {
                       return;
@@ -156,11 +180,15 @@ public final class RocketmqDriver {
         + failures.sum() + "}";
   }
 
-  private boolean send(String topic, int first, int size, boolean single) {
+  private boolean send(String topic, int first, int size, String shape) {
     try {
-      if (single) {
-        Message message = new Message(topic, bodies[first % POOL_SIZE]);
-        return producer.send(message).getSendStatus() == SendStatus.SEND_OK;
+      Message single = new Message(topic, bodies[first % POOL_SIZE]);
+      if (shape.equals("transactions")) {
+        return transactionProducer.sendMessageInTransaction(single, null).getSendStatus()
+            == SendStatus.SEND_OK;
+      }
+      if (shape.equals("singles")) {
+        return producer.send(single).getSendStatus() == SendStatus.SEND_OK;
       }
       List<Message> messages = new ArrayList<>(size);
       for (int number = first; number < first + size; number++) {
@@ -173,12 +201,96 @@ public final class RocketmqDriver {
     }
   }
 
-  private String consume(String topic, int count) throws Exception {
+  /** Sends one on its schedule: whoever sends so waits for no answer. */
+  private void sendNow(String topic, byte[] body, long laterMs) throws Exception {
+    Exchange sending = exchange;
+    Message message = new Message(topic, body);
+    if (laterMs > 0) {
+      message.setDelayTimeMs(laterMs);
+    }
+    producer.send(
+        message,
+        new SendCallback() {
+          @Override
+          public void onSuccess(SendResult result) {
+            if (result.getSendStatus() == SendStatus.SEND_OK) {
+              sending.acknowledged();
+            } else {
+              sending.refused();
+            }
+          }
+
+          @Override
+          public void onException(Throwable error) {
+            error.printStackTrace();
+            sending.refused();
+          }
+        });
+  }
+
+  /** Listens with a new group; returns when it has its queues. */
+  private void listen(String topic) throws Exception {
+    Exchange taking = exchange;
+    listening =
+        consumer(
+            topic,
+            (messages, context) -> {
+              long now = System.nanoTime();
+              for (MessageExt message : messages) {
+                taking.take(message.getBody(), now);
+              }
+              return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+            });
+    listening.start();
+    while (listening.fetchSubscribeMessageQueues(topic).size() != QUEUE_COUNT
+        || listening.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().size()
+            < QUEUE_COUNT) {
+      Thread.sleep(50);
+    }
+  }
+
+  private String consume(String topic, int count, int groupCount) throws Exception {
     LongAdder received = new LongAdder();
     LongAdder digest = new LongAdder();
     AtomicLong begin = new AtomicLong();
     AtomicLong end = new AtomicLong();
-    CountDownLatch whole = new CountDownLatch(count);
+    CountDownLatch whole = new CountDownLatch(count * groupCount);
+    MessageListenerConcurrently listener =
+        (messages, context) -> {
+          begin.compareAndSet(0, System.nanoTime());
+          CRC32 crc = new CRC32();
+          for (MessageExt message : messages) {
+            crc.reset();
+            crc.update(message.getBody());
+            digest.add(crc.getValue());
+            received.increment();
+            whole.countDown();
+          }
+          end.accumulateAndGet(System.nanoTime(), Math::max);
+          return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        };
+    List<DefaultMQPushConsumer> consumers = new ArrayList<>();
+    for (int group = 0; group < groupCount; group++) {
+      consumers.add(consumer(topic, listener));
+    }
+    for (DefaultMQPushConsumer consumer : consumers) {
+      consumer.start();
+    }
+    long before = -1;
+    while (!whole.await(SILENCE_S_MAX, TimeUnit.SECONDS) && received.sum() > before) {
+      before = received.sum();
+    }
+    for (DefaultMQPushConsumer consumer : consumers) {
+      consumer.shutdown();
+    }
+    double seconds = Math.max(end.get() - begin.get(), 1) / 1e9;
+    return "{\"count\": " + received.sum() + ", \"seconds\": " + seconds + ", \"digest\": "
+        + Long.toUnsignedString(digest.sum()) + "}";
+  }
+
+  /** A consumer of a new group, from the first message. */
+  private DefaultMQPushConsumer consumer(String topic, MessageListenerConcurrently listener)
+      throws Exception {
     DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("bench_" + ++groups + "_" + topic);
     consumer.setNamesrvAddr(nameServer);
     consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
@@ -186,30 +298,8 @@ public final class RocketmqDriver {
     consumer.setConsumeThreadMax(CONSUMER_THREADS);
     consumer.setConsumeMessageBatchMaxSize(LISTENER_BATCH);
     consumer.subscribe(topic, "*");
-    consumer.registerMessageListener(
-        (MessageListenerConcurrently)
-            (messages, context) -> {
-              begin.compareAndSet(0, System.nanoTime());
-              CRC32 crc = new CRC32();
-              for (MessageExt message : messages) {
-                crc.reset();
-                crc.update(message.getBody());
-                digest.add(crc.getValue());
-                received.increment();
-                whole.countDown();
-              }
-              end.accumulateAndGet(System.nanoTime(), Math::max);
-              return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
-            });
-    consumer.start();
-    long before = -1;
-    while (!whole.await(SILENCE_S_MAX, TimeUnit.SECONDS) && received.sum() > before) {
-      before = received.sum();
-    }
-    consumer.shutdown();
-    double seconds = Math.max(end.get() - begin.get(), 1) / 1e9;
-    return "{\"count\": " + received.sum() + ", \"seconds\": " + seconds + ", \"digest\": "
-        + Long.toUnsignedString(digest.sum()) + "}";
+    consumer.registerMessageListener(listener);
+    return consumer;
   }
 
   private static byte[][] makeBodies(int size) {
@@ -223,15 +313,5 @@ public final class RocketmqDriver {
       ByteBuffer.wrap(made[number]).order(ByteOrder.LITTLE_ENDIAN).putLong(0, number);
     }
     return made;
-  }
-
-  private static String text(String line, String name) {
-    Matcher found = Pattern.compile("\"" + name + "\": \"([^\"]*)\"").matcher(line);
-    return found.find() ? found.group(1) : "";
-  }
-
-  private static int number(String line, String name) {
-    Matcher found = Pattern.compile("\"" + name + "\": (\\d+)").matcher(line);
-    return found.find() ? Integer.parseInt(found.group(1)) : 0;
   }
 }

@@ -22,9 +22,8 @@ from peer_bench.contenders.kafka_server import HEAP, PARTITIONS, VERSION, kafka_
 from peer_bench.drivers import Driver
 from peer_bench.errors import DriverFailed
 from peer_bench.loads import Leg, Load
-from peer_bench.maven import class_path
+from peer_bench.maven import driver_path
 from peer_bench.peers import Part, Peer, Target
-from peer_bench.places import JAVA_PATH
 from peer_bench.usage import between, usage_of
 
 CLIENT_HEAP: Final = "2g"
@@ -107,6 +106,10 @@ class KafkaTools:
         lacking = round(load.count - size_bytes / load.body_bytes)
         return replace(whole, lost=max(lost_of(whole, load), abs(lacking)))
 
+    def exchange(self, load: Load) -> Leg:
+        """Its tool for latency waits for each message, so it is not asked."""
+        raise DriverFailed(f"Kafka's tools know no schedule: {load}")
+
     def _measured(self, tool: str, arguments: list[str]) -> tuple[str, Leg]:
         client, server = usage_of([self._driver.pid]), usage_of([self._server_pid])
         out = self._run(tool, *arguments, bootstrap=False)
@@ -145,8 +148,8 @@ def running(data_path: Path) -> Iterator[KafkaTools]:
         PeerUnavailable: It cannot be had or started here.
     """
     with kafka_server(data_path) as (address, pid):
-        command = ["java", f"-Xms{CLIENT_HEAP}", f"-Xmx{CLIENT_HEAP}", "-cp", class_path("kafka")]
-        command.append(str(JAVA_PATH / "kafka" / "RepeatedTool.java"))
+        command = ["java", f"-Xms{CLIENT_HEAP}", f"-Xmx{CLIENT_HEAP}"]
+        command += ["-cp", driver_path("kafka"), "RepeatedTool"]
         with Driver("Kafka's tools", command, data_path / "driver.log") as driver:
             yield KafkaTools(driver, address, pid, data_path)
 
@@ -155,8 +158,14 @@ PEER: Final = Peer(
     key="kafka",
     running=running,
     warm_up_s=20.0,
+    start_s=10.0,
     parts={
-        "batches": Part(Target(1.0, 2.0), consume="chunks", consumed={"chunks": Target(0.6, 1.0)}),
-        "columns": Part(Target(1.0, 2.0), consume="chunks", consumed={"chunks": Target(0.6, 1.0)}),
+        "batches": Part(
+            Target(1.0, 2.0), consume="chunks", consumed={"chunks": Target(0.6, 1.0)}, quick=True
+        ),
+        "batches-4k": Part(consume="chunks", consumed={"chunks": Target()}),
+        "columns": Part(
+            Target(1.0, 2.0), consume="chunks", consumed={"chunks": Target(0.6, 1.0)}, quick=True
+        ),
     },
 )

@@ -79,7 +79,7 @@ PEER: Final = Peer(
     key="nats",
     running=running,
     parts={
-        "batches": Part(Target(1.5, 3.0), consumed={"listener": Target(1.5, 3.0)}),
+        "batches": Part(Target(1.5, 3.0), consumed={"listener": Target(1.5, 3.0)}, quick=True),
         "singles-64": Part(Target(1.5, 2.5)),
     },
 )

@@ -8,6 +8,8 @@ from typing import Final
 from peer_bench.contenders import ours
 from peer_bench.peers import Part, Peer, Target
 
+SYNC_TITLE: Final = "single sends, 64 in flight, 1 KiB, flushing synchronously"
+
 SYNC_FLUSH: Final = Peer(
     key="sync-flush",
     running=partial(ours.running, name="ourselves, flushing asynchronously"),
@@ -16,7 +18,17 @@ SYNC_FLUSH: Final = Peer(
         "singles-64": Part(
             Target(0.5, 0.8),
             consume="chunks",
-            title="single sends, 64 in flight, 1 KiB, flushing synchronously",
+            title=SYNC_TITLE,
+            quick=True,
         )
+    },
+)
+
+ONE_TOPIC: Final = Peer(
+    key="one-topic",
+    running=partial(ours.running, name="ourselves, 1 topic"),
+    parts={
+        "topics-batches": Part(Target(0.84, 0.97), topics=1, consume="chunks", quick=True),
+        "topics-singles": Part(Target(0.84, 0.97), topics=1, consume="chunks"),
     },
 )

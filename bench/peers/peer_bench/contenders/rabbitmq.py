@@ -1,4 +1,4 @@
-"""RabbitMQ quorum queues: Debian's server and Erlang, run where they were unpacked, and aio-pika.
+"""RabbitMQ quorum queues by its Python clients, aio-pika and pika.
 
 A quorum queue flushes what it confirms; it cannot be told otherwise.
 """
@@ -7,90 +7,51 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from peer_bench.contender import DriverContender
-from peer_bench.debian import libraries_of, unpacked
+from peer_bench.contenders.rabbitmq_server import rabbitmq_server
 from peer_bench.drivers import Driver
-from peer_bench.errors import PeerUnavailable
 from peer_bench.peers import Part, Peer, Target
-from peer_bench.places import DRIVERS_PATH, free_port
+from peer_bench.places import DRIVERS_PATH
 from peer_bench.python_clients import client_python, client_versions
-from peer_bench.servers import server
 
-_ERLANG: Final = (
-    "asn1", "base", "crypto", "eldap", "ftp", "inets", "mnesia", "os-mon", "parsetools",
-    "public-key", "runtime-tools", "snmp", "ssl", "syntax-tools", "tftp", "tools", "xmerl",
-)  # fmt: skip
-_PACKAGES: Final = ("rabbitmq-server", *(f"erlang-{part}" for part in _ERLANG))
-_INSTALLED_ROOT: Final = "ROOTDIR=/usr/lib/erlang\n"
+_TARGET: Final = Target(1.5, 3.0)
 
 
 @contextmanager
-def running(data_path: Path) -> Iterator[DriverContender]:
-    """Run it in a folder that is its own.
+def running(data_path: Path, *, client: str) -> Iterator[DriverContender]:
+    """Run the server and one client, in a folder of their own.
 
     Raises:
-        PeerUnavailable: It cannot be had or started here.
+        PeerUnavailable: They cannot be had or started here.
     """
-    root, python = unpacked("rabbitmq", _PACKAGES), client_python()
-    erlang = root / "usr/lib/erlang"
-    _move(erlang)
-    homes = sorted((root / "usr/lib/rabbitmq/lib").glob("rabbitmq_server-*"))
-    if not homes:
-        raise PeerUnavailable("the package rabbitmq-server holds no server")
-    found = homes[-1].name.partition("-")[2]
-    port, names_port = free_port(), free_port()
-    environment = {
-        **libraries_of(root),
-        "PATH": f"{erlang}/bin:/usr/bin:/bin",
-        "HOME": str(data_path),
-        "ERL_EPMD_PORT": str(names_port),
-        "ERL_EPMD_ADDRESS": "127.0.0.1",
-        "RABBITMQ_NODENAME": f"bench-{port}@localhost",
-        "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
-        "RABBITMQ_NODE_PORT": str(port),
-        "RABBITMQ_DIST_PORT": str(free_port()),
-        "RABBITMQ_MNESIA_BASE": str(data_path / "mnesia"),
-        "RABBITMQ_LOG_BASE": str(data_path / "log"),
-        "RABBITMQ_ENABLED_PLUGINS_FILE": str(data_path / "plugins"),
-        "RABBITMQ_PLUGINS_DIR": str(homes[-1] / "plugins"),
-        "RABBITMQ_CONF_ENV_FILE": str(data_path / "none"),
-        "RABBITMQ_ALLOW_INPUT": "1",
-        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-noinput",
-    }
-    # Erlang would leave its name server running behind; so it is given one that ends with us.
-    with server(
-        "epmd", [str(erlang / "bin/epmd")], port=names_port, home=data_path,
-        environment=environment,
-    ), server(
-        "rabbitmq", [str(homes[-1] / "sbin/rabbitmq-server")], port=port, home=data_path,
-        environment=environment,
-    ) as pid:  # fmt: skip
-        client = [python, str(DRIVERS_PATH / "rabbitmq_driver.py"), str(port)]
-        with Driver("aio-pika", client, data_path / "driver.log") as driver:
+    python = client_python()
+    with rabbitmq_server(data_path) as (port, pid, found):
+        name = client.replace("-", "_")
+        command = [python, str(DRIVERS_PATH / f"{name}_driver.py"), str(port)]
+        with Driver(client, command, data_path / "driver.log") as driver:
             yield DriverContender(
-                f"aio-pika to RabbitMQ quorum queues {found}",
+                f"{client} to RabbitMQ quorum queues {found}",
                 driver,
                 [pid],
                 settings={"flush": "each confirmation", "queue": "quorum", "prefetch": 4000},
-                versions={"rabbitmq-server": found, **client_versions("aio-pika")},
+                versions={"rabbitmq-server": found, **client_versions(client)},
             )
 
 
-def _move(erlang: Path) -> None:
-    """Tell Erlang's starter where it lies now."""
-    for path in (erlang / "bin/erl", *erlang.glob("erts-*/bin/erl")):
-        text = path.read_text()
-        path.write_text(text.replace(_INSTALLED_ROOT, f"ROOTDIR={erlang}\n"))
+def _peer(client: str) -> Peer:
+    return Peer(
+        key=client,
+        running=partial(running, client=client),
+        parts={
+            "batches": Part(_TARGET, consumed={"listener": _TARGET}, quick=client == "pika"),
+            "singles-64": Part(),
+        },
+        start_s=12.0,
+    )
 
 
-PEER: Final = Peer(
-    key="rabbitmq",
-    running=running,
-    parts={
-        "batches": Part(Target(1.5, 3.0), consumed={"listener": Target(1.5, 3.0)}, share=0.2),
-        "singles-64": Part(share=0.2),
-    },
-)
+PEERS: Final = tuple(_peer(client) for client in ("aio-pika", "pika"))

@@ -46,6 +46,6 @@ def running(data_path: Path) -> Iterator[DriverContender]:
 PEER: Final = Peer(
     key="redis",
     running=running,
-    parts={"batches": Part(Target(1.5, 3.0), consumed={"listener": Target(1.5, 3.0)})},
+    parts={"batches": Part(Target(1.5, 3.0), consumed={"listener": Target(1.5, 3.0)}, quick=True)},
 )
 """Its entries live in memory."""

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from peer_bench.contender import DriverContender
 from peer_bench.drivers import Driver
-from peer_bench.maven import class_path
+from peer_bench.maven import class_path, driver_path
 from peer_bench.peers import Part, Peer, Target
-from peer_bench.places import JAVA_PATH, free_port
+from peer_bench.places import free_port
 from peer_bench.servers import server
 
 NAME: Final = "RocketMQ"
@@ -38,7 +38,7 @@ def running(data_path: Path, *, flush_mode: str = "async") -> Iterator[DriverCon
     data_path.mkdir(parents=True, exist_ok=True)
     with servers(jars, data_path, flush_mode=flush_mode) as (addresses, pids):
         command = ["java", f"-Xms{CLIENT_HEAP}", f"-Xmx{CLIENT_HEAP}", f"-Duser.home={data_path}"]
-        command += ["-cp", jars, str(JAVA_PATH / "rocketmq" / "RocketmqDriver.java"), *addresses]
+        command += ["-cp", driver_path("rocketmq"), "RocketmqDriver", *addresses]
         with Driver(NAME, command, data_path / "driver.log") as driver:
             yield DriverContender(
                 f"{NAME} {VERSION}",
@@ -51,6 +51,7 @@ def running(data_path: Path, *, flush_mode: str = "async") -> Iterator[DriverCon
                     "client heap": CLIENT_HEAP,
                     "listener threads": 20,
                     "listener batch": 32,
+                    "timerPrecisionMs": 1000,
                 },
                 versions={"rocketmq": VERSION},
             )
@@ -105,12 +106,20 @@ PEER: Final = Peer(
     key="rocketmq",
     running=running,
     warm_up_s=20.0,
+    start_s=12.0,
     parts={
-        "batches": Part(Target(1.0, 2.0), in_flight=8, consumed={"listener": Target(1.5, 2.5)}),
+        "batches": Part(
+            Target(1.0, 2.0), in_flight=8, consumed={"listener": Target(1.5, 2.5)}, quick=True
+        ),
+        "batches-4k": Part(in_flight=8, consumed={"listener": Target()}),
         "columns": Part(Target(0.8, 1.5), in_flight=8, shape="batches"),
-        "singles-64": Part(Target(1.5, 2.5), in_flight=64),
+        "singles-64": Part(Target(1.5, 2.5), in_flight=64, quick=True),
         "singles-1024": Part(Target(2.5, 4.0), in_flight=512),
         "singles-1": Part(Target(0.5, 1.0)),
+        "fan-out": Part(in_flight=8, consumed={"listener": Target()}),
+        "latency": Part(Target(0.5, 1.0), quick=True),
+        "delay": Part(),
+        "transactions": Part(in_flight=64),
     },
 )
 """Its clients block a thread for each send: 1,024 in flight are 512 threads, its best."""

@@ -1,4 +1,4 @@
-"""Explicit batches of 1,000 objects, and the backlog that they leave."""
+"""Explicit batches of objects, 1 MB each, and the backlog that they leave."""
 
 from __future__ import annotations
 
@@ -7,13 +7,25 @@ from typing import Final
 from peer_bench.loads import Load
 from peer_bench.workloads.workload import Workload
 
-WORKLOAD: Final = Workload(
-    key="batches",
-    title="explicit batches of 1,000 objects, 1 KiB",
-    load=Load("batches", "", 400_000, 1024, in_flight=8, batch=1000),
-    count_quick=50_000,
-    consuming={
-        "listener": "catch-up consuming, a listener call per batch of up to 32, 1 KiB",
-        "chunks": "catch-up consuming, columns, 1 KiB",
-    },
+WORKLOADS: Final = (
+    Workload(
+        key="batches",
+        title="explicit batches of 1,000 objects, 1 KiB",
+        load=Load("batches", "", 400_000, 1024, in_flight=8, batch=1000),
+        try_count=50_000,
+        consuming={
+            "listener": "catch-up consuming, a listener call per batch of up to 32, 1 KiB",
+            "chunks": "catch-up consuming, columns, 1 KiB",
+        },
+    ),
+    Workload(
+        key="batches-4k",
+        title="explicit batches of 250 objects, 4 KiB",
+        load=Load("batches", "", 120_000, 4096, in_flight=8, batch=250),
+        try_count=12_000,
+        consuming={
+            "listener": "catch-up consuming, a listener call per batch of up to 32, 4 KiB",
+            "chunks": "catch-up consuming, columns, 4 KiB",
+        },
+    ),
 )

@@ -11,6 +11,6 @@ WORKLOAD: Final = Workload(
     key="columns",
     title="columns of 128 B",
     load=Load("columns", "", 2_000_000, 128, in_flight=4, batch=1000),
-    count_quick=200_000,
+    try_count=200_000,
     consuming={"chunks": "catch-up consuming, columns, 128 B"},
 )

@@ -4,11 +4,27 @@ from __future__ import annotations
 
 from typing import Final
 
-from peer_bench.workloads import batches, columns, singles
+from peer_bench.workloads import (
+    batches,
+    broker_cpu,
+    columns,
+    delay,
+    fan_out,
+    latency,
+    singles,
+    topics,
+    transactions,
+)
 from peer_bench.workloads.workload import Workload
 
 WORKLOADS: Final[tuple[Workload, ...]] = (
-    batches.WORKLOAD,
+    *batches.WORKLOADS,
     columns.WORKLOAD,
     *singles.WORKLOADS,
+    *topics.WORKLOADS,
+    fan_out.WORKLOAD,
+    latency.WORKLOAD,
+    delay.WORKLOAD,
+    transactions.WORKLOAD,
+    broker_cpu.WORKLOAD,
 )

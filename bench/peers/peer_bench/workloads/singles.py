@@ -12,20 +12,18 @@ WORKLOADS: Final = (
         key="singles-64",
         title="single sends, 64 in flight, 1 KiB",
         load=Load("singles", "", 150_000, 1024, in_flight=64),
-        count_quick=20_000,
+        try_count=20_000,
     ),
     Workload(
         key="singles-1024",
         title="single sends, 1,024 in flight, 1 KiB",
         load=Load("singles", "", 300_000, 1024, in_flight=1024),
-        count_quick=30_000,
-        in_quick=False,
+        try_count=30_000,
     ),
     Workload(
         key="singles-1",
         title="single sends, one at a time, 1 KiB",
         load=Load("singles", "", 10_000, 1024),
-        count_quick=2_000,
-        in_quick=False,
+        try_count=2_000,
     ),
 )

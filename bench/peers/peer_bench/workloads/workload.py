@@ -5,30 +5,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Final
 
 from peer_bench.loads import Load, Shape
+from peer_bench.readings import RATE, Reading
+
+SCHEDULE_S: Final = 5.0
+SCHEDULE_S_QUICK: Final = 1.5
+SCHEDULE_WARM_UP_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Messages that are sent, and then consumed.
+    """Messages that are sent, and then consumed; or sent on a schedule and consumed meanwhile.
 
     Attributes:
         key: Its name in code: peers say by it what they do instead.
         title: Its name in results.
-        load: How we send; the topic is filled in for each leg.
-        count_quick: Messages when there is little time.
+        load: How we send; the topic is filled in for each leg, and the count is the largest one:
+            a leg takes no longer than it must.
+        try_count: Messages of one round of the warm-up.
+        sent: What is read from sending; nothing, if it only fills the topic.
         consuming: Our ways of consuming that are measured, with their names in results.
-        in_quick: Whether it is run at all when there is little time.
     """
 
     key: str
     title: str
     load: Load
-    count_quick: int
+    try_count: int = 0
+    sent: tuple[Reading, ...] = (RATE,)
     consuming: Mapping[Shape, str] = field(default_factory=lambda: MappingProxyType({}))
-    in_quick: bool = True
-
-    def load_of(self, *, quick: bool) -> Load:
-        """The load, by the time there is."""
-        return self.load.of(self.count_quick) if quick else self.load

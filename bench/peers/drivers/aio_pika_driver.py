@@ -1,4 +1,4 @@
-"""aio-pika as a driver of quorum queues: ``rabbitmq_driver.py PORT``. A topic is one queue."""
+"""aio-pika as a driver of quorum queues: ``aio_pika_driver.py PORT``. A topic is one queue."""
 
 from __future__ import annotations
 

@@ -1,0 +1,163 @@
+"""Open loop: messages that are sent when they are due, and how long after that each was heard.
+
+All processes share the machine, so the monotonic clock of one is that of the other. A body begins
+with the number of its message and the moment from which its time counts: when it was due to be sent
+or, of a delayed message, when it was due to be delivered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from driver_loop import SILENCE_S_MAX
+
+_STAMP = struct.Struct("<qq")
+_BURSTS_A_SECOND = 1000
+_SPREAD = 7919
+"""A prime: delays go up and down instead of in the order of sending."""
+
+
+class Schedule:
+    """When what is sent: a burst every millisecond, fixed before the first of them.
+
+    Args:
+        load: As it was asked; its rate is a multiple of a thousand a second.
+    """
+
+    def __init__(self, load: Mapping[str, Any]) -> None:
+        self.burst_size = load["rate"] // _BURSTS_A_SECOND
+        self.burst_count = load["count"] // self.burst_size
+        self.filling = filling_of(load)
+        self._delay_ms = load["delay_ms"]
+
+    def delay_ms_of(self, number: int) -> int:
+        """How long after it was due to be sent a message is to be delivered."""
+        return self._delay_ms and self._delay_ms + number * _SPREAD % self._delay_ms
+
+
+def filling_of(load: Mapping[str, Any]) -> bytes:
+    """What stands in each body behind number and moment."""
+    return bytes((p * 31 + 7) & 0xFF for p in range(_STAMP.size, load["body_bytes"]))
+
+
+class Ticker(threading.Thread):
+    """Calls back on the loop when a burst is due, never waiting for the one before.
+
+    A thread, because the loop's own timers are rounded up to milliseconds.
+    """
+
+    def __init__(self, burst_count: int, send_burst: Callable[[int, int], None]) -> None:
+        super().__init__(name="ticker", daemon=True)
+        self._burst_count = burst_count
+        self._send_burst = send_burst
+        self._loop = asyncio.get_running_loop()
+
+    def run(self) -> None:
+        """Tick to the end."""
+        begin_ns = time.monotonic_ns() + 50_000_000
+        for burst in range(self._burst_count):
+            due_ns = begin_ns + burst * (1_000_000_000 // _BURSTS_A_SECOND)
+            rest_ns = due_ns - time.monotonic_ns()
+            if rest_ns > 0:
+                time.sleep(rest_ns / 1e9)
+            self._loop.call_soon_threadsafe(self._send_burst, burst, due_ns)
+
+
+async def send_on_schedule(
+    schedule: Schedule, send: Callable[[bytes, int], asyncio.Future[Any]]
+) -> dict[str, Any]:
+    """Send all when they are due, then wait for every outcome.
+
+    Args:
+        schedule: What is due when.
+        send: Sends a body without waiting, to be delivered so many milliseconds later.
+    """
+    outcomes: list[asyncio.Future[Any]] = []
+    late_ns = 0
+    all_sent = asyncio.Event()
+
+    def send_burst(burst: int, due_ns: int) -> None:
+        nonlocal late_ns
+        late_ns = max(late_ns, time.monotonic_ns() - due_ns)
+        first = burst * schedule.burst_size
+        for number in range(first, first + schedule.burst_size):
+            later_ms = schedule.delay_ms_of(number)
+            # The delay counts from the send, as an application's does.
+            from_ns = time.monotonic_ns() + later_ms * 1_000_000 if later_ms else due_ns
+            outcomes.append(send(_STAMP.pack(number, from_ns) + schedule.filling, later_ms))
+        if burst == schedule.burst_count - 1:
+            all_sent.set()
+
+    begin = time.perf_counter()
+    Ticker(schedule.burst_count, send_burst).start()
+    await all_sent.wait()
+    ended = await asyncio.gather(*outcomes, return_exceptions=True)
+    failures = sum(isinstance(each, BaseException) for each in ended)
+    return {
+        "count": len(ended) - failures,
+        "failures": failures,
+        "seconds": time.perf_counter() - begin,
+        "late_ms": late_ns / 1e6,
+    }
+
+
+class Heard:
+    """What a listener heard: looked at when the last has come."""
+
+    def __init__(self, load: Mapping[str, Any]) -> None:
+        self._load = load
+        self._come: list[tuple[int, Sequence[Any]]] = []
+        self._count = 0
+        self._whole = asyncio.Event()
+
+    def take(self, messages: Sequence[Any]) -> None:
+        """Take messages that came now; each has a ``body``."""
+        self._come.append((time.monotonic_ns(), [message.body for message in messages]))
+        self._count += len(messages)
+        if self._count >= self._load["count"]:
+            self._whole.set()
+
+    async def wait(self) -> None:
+        """Wait until all have come, or nothing more does."""
+        while not self._whole.is_set():
+            before = self._count
+            try:
+                async with asyncio.timeout(SILENCE_S_MAX):
+                    await self._whole.wait()
+            except TimeoutError:
+                if self._count == before:
+                    return
+
+    def answer(self) -> dict[str, Any]:
+        """How many there were, how many were not as they were sent, and percentiles.
+
+        Of messages that never came no percentile tells; they are lost, and told so.
+        """
+        took_ns = np.full(self._load["count"], -1, np.int64)
+        filling = filling_of(self._load)
+        altered = 0
+        for at_ns, bodies in self._come:
+            for body in bodies:
+                number, from_ns = _STAMP.unpack_from(body)
+                if bytes(body[_STAMP.size :]) != filling or not 0 <= number < len(took_ns):
+                    altered += 1
+                elif took_ns[number] < 0:
+                    took_ns[number] = max(at_ns - from_ns, 0)
+        looked_at = took_ns[self._load["warm_up_count"] :]
+        return {
+            "count": int((took_ns >= 0).sum()),
+            "altered": altered,
+            "percentiles": percentiles(looked_at[looked_at >= 0]),
+        }
+
+
+def percentiles(took_ns: Any) -> dict[str, float]:
+    """What many nanoseconds come to, in milliseconds: what some message took, of two the worse."""
+    found = np.percentile(took_ns, [50, 99, 99.9, 100], method="higher") / 1e6
+    return dict(zip(("p50", "p99", "p99.9", "max"), found.tolist(), strict=True))

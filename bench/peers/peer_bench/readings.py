@@ -1,0 +1,49 @@
+"""What is read from a leg, and stands in a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from peer_bench.loads import Leg
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One figure of a leg.
+
+    Attributes:
+        of: Reads it.
+        unit: Its unit.
+        name: Stands behind the work's name; may be empty.
+        less_is_better: The ratio is then theirs over ours: above 1 is always better for us.
+        targeted: Whether the work's floor and goal are for it.
+    """
+
+    of: Callable[[Leg], float]
+    unit: str
+    name: str = ""
+    less_is_better: bool = False
+    targeted: bool = True
+
+
+def _rate(leg: Leg) -> float:
+    return leg.rate
+
+
+def _server_us(leg: Leg) -> float:
+    return leg.server.cpu_s / leg.count * 1e6
+
+
+def _note(name: str, leg: Leg) -> float:
+    return leg.notes[name]
+
+
+RATE: Final = Reading(_rate, "msg/s")
+SERVER_CPU: Final = Reading(_server_us, "us", less_is_better=True)
+PERCENTILES: Final = tuple(
+    Reading(partial(_note, name), "ms", name, less_is_better=True, targeted=name == "p99")
+    for name in ("p50", "p99", "p99.9", "max")
+)

@@ -1,0 +1,34 @@
+from peer_bench.plan import Forecast, bouts_of
+from peer_bench.registry import PEERS
+from peer_bench.run import QUICK, WHOLE
+from peer_bench.workloads import WORKLOADS
+
+
+def keys(**chosen):
+    return [bout.key for bout in bouts_of(PEERS, **chosen)]
+
+
+def test_everything_is_run_once_and_fits_into_its_time():
+    every = bouts_of(PEERS)
+    assert len({bout.key for bout in every}) == len(every)
+    assert {bout.workload.key for bout in every} == {workload.key for workload in WORKLOADS}
+    assert {bout.peer.key for bout in every} == {peer.key for peer in PEERS}
+    assert sum(bout.expected_s(WHOLE) for bout in every) < 40 * 60
+    assert sum(bout.expected_s(QUICK) for bout in bouts_of(PEERS, quick=True)) < 5 * 60
+
+
+def test_peers_and_works_are_chosen_by_their_names():
+    assert keys(only=["nats"]) == [("nats", "batches"), ("nats", "singles-64")]
+    assert keys(only=["nats", "batches"]) == [("nats", "batches")]
+    assert {peer for peer, _ in keys(only=["latency"])} == {"rocketmq", "kafka-java"}
+
+
+def test_what_is_left_is_what_it_took_before_or_what_is_expected():
+    first, second = bouts_of(PEERS, only=["nats"])
+    runs = {"nats": {"took_s": {"batches": {"5": 500.0, "2": 9.0}}}}
+    forecast = Forecast([first, second], WHOLE, runs)
+    assert forecast.left_s == 500 + second.expected_s(WHOLE)
+    forecast.took(first, 1060.0)
+    assert forecast.left_s == 2 * second.expected_s(WHOLE)
+    forecast.drop(second.peer)
+    assert forecast.left_s == 0
