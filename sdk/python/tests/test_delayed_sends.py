@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
 import pyarrow as pa
 import pytest
@@ -18,6 +18,13 @@ from ariane_sdk.errors import (
     MessageIllegal,
     MessageNotFound,
 )
+
+
+class Nowhere(tzinfo):
+    """A time zone that does not say where it is."""
+
+    def utcoffset(self, _moment):
+        return None
 
 
 @pytest.fixture
@@ -128,6 +135,8 @@ async def test_batches_of_all_kinds_at_once(producer, topic, arrived):
         {"delay": timedelta(1), "delay_level": 1},
         {"delay": timedelta(1), "deliver_at": datetime(2100, 1, 1, tzinfo=UTC)},
         {"delay_level": -1},
+        {"delay_level": 1 << 31},
+        {"deliver_at": datetime(2100, 1, 1, tzinfo=Nowhere())},
         {"delay": timedelta(1), "message_group": "g"},
         {"deliver_at": datetime(2100, 1, 1)},  # noqa: DTZ001 - the point of it.
     ],
@@ -139,11 +148,44 @@ async def test_delays_that_cannot_be(producer, topic, fields):
         await producer.send_batch([Message(topic, b"a", **fields)])
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"deliver_at": datetime(2100, 1, 1, tzinfo=Nowhere())},
+        {"delay": timedelta.max},
+        {"delay": timedelta(days=41)},
+        {"deliver_at": datetime.max.replace(tzinfo=UTC)},
+        {"delay_level": 1 << 40},
+    ],
+)
+async def test_a_delay_that_cannot_be_harms_no_other_message(producer, topic, arrived, fields):
+    good = [Message(topic, b"good", delay=timedelta(milliseconds=1)) for _ in range(3)]
+    good.append(Message(topic, b"good", delay_level=1))
+    outcomes = await asyncio.gather(
+        *map(producer.send, [good[0], Message(topic, b"bad", **fields), *good[1:]]),
+        return_exceptions=True,
+    )
+    assert isinstance(outcomes.pop(1), ArianeError)
+    assert all(result.unique_id for result in outcomes)
+    with pytest.raises(BatchSendError) as raised:
+        await producer.send_batch([good[0], Message(topic, b"bad", **fields), *good[1:]])
+    assert [isinstance(each, ArianeError) for each in raised.value.outcomes] == [0, 1, 0, 0, 0]
+    assert {message.body for message in await arrived(8)} == {b"good"}
+
+
 async def test_too_far_ahead_is_told(producer, topic):
     with pytest.raises(ArianeError, match="40 days") as raised:
         await producer.send(Message(topic, b"a", delay=timedelta(days=41)))
     assert raised.value.reason == "DELIVERY_TIME_TOO_LATE"
     assert not raised.value.outcome_unknown
+
+
+async def test_the_brokers_limit_counts_too(cluster, topic):
+    settings = ProducerSettings(delay_days_max=400)
+    async with Producer(cluster.name_servers, settings=settings) as producer:
+        with pytest.raises(ArianeError, match="40 days") as raised:
+            await producer.send(Message(topic, b"a", delay=timedelta(days=41)))
+    assert raised.value.reason == "DELIVERY_TIME_TOO_LATE"
 
 
 async def test_a_recalled_message_does_not_come(producer, topic, arrived):
@@ -165,8 +207,13 @@ async def test_a_recall_that_comes_too_late_says_so(producer, topic, arrived):
 
 
 async def test_handles_that_name_nothing(producer, topic):
-    with pytest.raises(IllegalArgument):
-        await producer.recall("nothing")
+    for handle in ("nothing", None, 7):
+        with pytest.raises(IllegalArgument, match="no recall handle"):
+            await producer.recall(handle)
+    with pytest.raises(IllegalArgument, match="of a delay level"):
+        await producer.recall(
+            (await producer.send(Message(topic, b"a", delay_level=9))).recall_handle
+        )
     result = await producer.send(Message(topic, b"a", delay=timedelta(minutes=5)))
     named = decode_recall_handle(result.recall_handle)
     with pytest.raises(MessageNotFound):
@@ -191,6 +238,8 @@ def test_the_sync_twin(cluster):
         ({"delay": timedelta(microseconds=1)}, 5001),
         ({"delay": timedelta(milliseconds=7)}, 5007),
         ({"delay": timedelta(days=-900)}, 1),
+        ({"delay": timedelta.min}, 1),
+        ({"delay": timedelta.max}, 5000 + (timedelta.max // timedelta(milliseconds=1)) + 1),
     ],
 )
 def test_times_are_rounded_up(fields, expected):

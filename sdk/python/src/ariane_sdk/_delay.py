@@ -13,7 +13,11 @@ AT_ONCE: Final = 0
 AT_TIMES: Final = -1
 """Beside delay levels, of which 1 is the first: a batch is of one kind."""
 
+DELAY_LEVEL_MAX: Final = (1 << 31) - 1
+"""The contract has no more; brokers take what is above their highest level for that."""
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY_MS: Final = 86_400_000
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
@@ -36,12 +40,35 @@ def check_delay(message: Message) -> None:
     ways = (message.deliver_at is not None) + (message.delay is not None)
     if ways + (message.delay_level != AT_ONCE) > 1:
         raise MessageIllegal("a message has one of deliver_at, delay and delay_level")
-    if message.delay_level < AT_ONCE:
-        raise MessageIllegal(f"delay level {message.delay_level}: 1 is the first")
+    if not AT_ONCE <= message.delay_level <= DELAY_LEVEL_MAX:
+        raise MessageIllegal(f"delay level {message.delay_level}: 1 is the first, 18 mostly last")
     if message.message_group:
         raise MessageIllegal("a message of a message group stays in order: it cannot be delayed")
-    if message.deliver_at is not None and message.deliver_at.tzinfo is None:
+    if message.deliver_at is not None and message.deliver_at.utcoffset() is None:
         raise MessageIllegal(f"{message.deliver_at!r} has no time zone")
+
+
+def check_delivery_time(message: Message, now_ms: int, days_max: float) -> None:
+    """Refuse a delivery time that is too far ahead for brokers: others would go down with it.
+
+    Args:
+        message: One that ``check_delay`` has passed.
+        now_ms: When its delay begins, milliseconds since the epoch.
+        days_max: How far ahead it may be.
+
+    Raises:
+        MessageIllegal: It is further.
+    """
+    if delay_kind(message) != AT_TIMES:
+        return
+    time_ms = delivery_time_ms(message, now_ms)
+    if time_ms - now_ms > days_max * _DAY_MS:
+        raise MessageIllegal(
+            f"{message.delay or message.deliver_at} is more than {days_max:g} days ahead: the"
+            " settings of producer and broker (delay_days_max) say how far it may be",
+            reason="DELIVERY_TIME_TOO_LATE",
+            metadata={"delivery_time_ms": str(time_ms), "limit_ms": f"{days_max * _DAY_MS:.0f}"},
+        )
 
 
 def delay_kind(message: Message) -> int:
@@ -52,12 +79,14 @@ def delay_kind(message: Message) -> int:
 def delivery_time_ms(message: Message, now_ms: int) -> int:
     """When a message with a time is due, rounded up, in milliseconds since the epoch.
 
+    Never fails for a message that ``check_delay`` has passed: its record is in a batch by then.
+
     Args:
         message: The message.
         now_ms: When its delay begins.
     """
     if message.delay is not None:
-        return max(1, now_ms - (-message.delay // _MILLISECOND))
+        return max(1, now_ms - message.delay // -_MILLISECOND)
     if message.deliver_at is None:
         raise AssertionError("a message of another kind")
     return max(1, -((_EPOCH - message.deliver_at) // _MILLISECOND))

@@ -11,7 +11,13 @@ from typing import Final, NamedTuple, TypeAlias
 from ariane_record.errors import RecordError
 from ariane_sdk._body_packing import BodyPacking
 from ariane_sdk._clock import Clock
-from ariane_sdk._delay import AT_ONCE, check_delay, delay_kind, is_delayed
+from ariane_sdk._delay import (
+    AT_ONCE,
+    check_delay,
+    check_delivery_time,
+    delay_kind,
+    is_delayed,
+)
 from ariane_sdk._latency import BrokerLatencies
 from ariane_sdk._limits import (
     check_body_size,
@@ -264,6 +270,7 @@ class Intake:
             check_property_names(message)
         if is_delayed(message):
             check_delay(message)
+            check_delivery_time(message, self._clock.now_ms(), self._settings.delay_days_max)
         if isinstance(message.keys, str):
             raise MessageIllegal(f"keys {message.keys!r}: a tuple of texts is expected, not a text")
 

@@ -51,6 +51,8 @@ class RecallCalls:
             IllegalArgument: The handle is none.
             CallError: As ``Producer.recall``.
         """
+        if not isinstance(handle, str):
+            raise IllegalArgument(f"{handle!r:.100} is no recall handle: a text is expected")
         try:
             named = decode_recall_handle(handle)
         except RecallHandleIllegal as error:

@@ -61,6 +61,8 @@ class ProducerSettings:
         repeat_delay_s_max: Upper bound of that delay.
         avoid_broker_s: How long a broker that did not answer gets no messages that others can take.
         body_bytes_max: Bytes of one body.
+        delay_days_max: Days that a delivery time may be ahead. A broker that allows fewer refuses
+            later ones with all messages that travel in the same batch.
         batch_bytes_max: Bytes of records and their columns after which a batch takes no more; a
             larger message is a batch of its own.
         request_bytes_max: Bytes of batches in one call to a broker; a larger batch goes alone.
@@ -88,6 +90,7 @@ class ProducerSettings:
     repeat_delay_s_max: float = 1.0
     avoid_broker_s: float = 2.0
     body_bytes_max: int = BODY_BYTES_MAX
+    delay_days_max: float = 40.0
     batch_bytes_max: int = 2 << 20
     request_bytes_max: int = 4_000_000
     calls_in_flight_max: int = 1

@@ -43,12 +43,14 @@ def decode_recall_handle(handle: str) -> RecallHandle:
     Raises:
         RecallHandleIllegal: It is no handle.
     """
+    if not handle:
+        raise RecallHandleIllegal("no recall handle: messages of a delay level have none")
     if len(handle) > _HANDLE_LENGTH_MAX:
         raise RecallHandleIllegal("no recall handle: it is too long")
     try:
         said = urlsafe_b64decode(handle).decode().split(" ")
     except ValueError as error:
-        raise RecallHandleIllegal(f"no recall handle: {error}") from error
+        raise RecallHandleIllegal("no recall handle") from error
     if len(said) != _WORDS or said[0] != _VERSION or not said[3].isdecimal():
         raise RecallHandleIllegal("no recall handle, or of a version that is not known here")
     return RecallHandle(said[1], said[2], int(said[3]), said[4])
