@@ -6,7 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from ariane_sdk import ConsumerSettings, MessageQueue, errors
+from ariane_sdk._caution import NO_CAUTION
 from ariane_sdk._owned_queues import OwnedQueues
+from ariane_sdk._queue_locks import QueueLocks
 from ariane_sdk._tag_filter import TagFilter
 from ariane_sdk._window import QueueWindow
 
@@ -44,6 +46,9 @@ class Keeping:
     async def store(self, _broker, offsets, *, durable=False):
         self.offsets |= offsets
         return {}
+
+    def caution_of(self, _queue):
+        return NO_CAUTION
 
 
 class Work:
@@ -94,10 +99,13 @@ class Locks:
         self.held.update(set(queues) - self.foreign)
         return [queue for queue in queues if queue not in self.foreign]
 
-    async def give_back(self, _broker, queues):
+    async def give_back(self, queues):
         self.held.difference_update(queues)
         self.giving_back.set()
         await self.gate.wait()
+
+    async def give_back_all(self):
+        self.held.clear()
 
     def epoch_of(self, _queue):
         return None
@@ -112,9 +120,9 @@ async def make_owned():
 
     def make(locks=None):
         broker = SimpleNamespace(broker_name="broker-a", read_address="")
-        route = SimpleNamespace(read_queues=(Q0, Q1, Q2), broker=lambda _name: broker)
+        place = SimpleNamespace(works=[], lost=0, keeping=Keeping(), broker=broker)
+        route = SimpleNamespace(read_queues=(Q0, Q1, Q2), broker=lambda _name: place.broker)
         routes = SimpleNamespace(cached=lambda _topic: route, doubt=lambda _topic: None)
-        place = SimpleNamespace(works=[], lost=0, keeping=Keeping())
 
         def make_work(queue, begin_offset, _on_room):
             place.works.append(Work(queue, begin_offset))
@@ -229,6 +237,51 @@ async def test_a_queue_whose_lock_is_lost_while_it_is_taken_over_is_asked_for_ag
 
     locks.lost = set()
     await wait_until(lambda: place.owned.queues == {Q0})
+
+
+class LockCalls:
+    """A broker that locks whatever is asked for."""
+
+    def __init__(self):
+        self.locked = set()
+
+    async def lock(self, _broker, queues):
+        self.locked.update(queues)
+        return dict.fromkeys(queues, 7), 60.0
+
+    async def unlock(self, _broker, epochs):
+        self.locked.difference_update(epochs)
+
+
+async def test_the_lock_of_a_queue_whose_broker_leaves_the_routes_is_given_back_when_it_returns(
+    make_owned,
+):
+    calls = LockCalls()
+    locks = QueueLocks(
+        calls,
+        broker_of=lambda queue: place.owned.broker_of(queue),  # noqa: PLW0108 - there is none yet.
+        is_used=lambda queue: place.owned.uses(queue),  # noqa: PLW0108 - the same.
+        on_lost=lambda queue: place.owned.drop(queue),  # noqa: PLW0108 - the same.
+        settings=ConsumerSettings(),
+        clock=QuickClock(),
+    )
+    place = make_owned(locks)
+    place.owned.change_to({Q0, Q1}, handover_s=0)
+    await wait_until(lambda: place.owned.queues == {Q0, Q1})
+    broker, place.broker = place.broker, None
+    place.owned.change_to((), handover_s=0)
+    for work in place.works:
+        work.finish.set()
+    await wait_until(lambda: not any(map(place.owned.uses, (Q0, Q1))))
+    assert calls.locked == {Q0, Q1}
+
+    # Now Q1 is another member's, who would wait for it for as long as this one renews it.
+    place.broker = broker
+    place.owned.change_to({Q0}, handover_s=0)
+    await wait_until(lambda: place.owned.queues == {Q0})
+    await locks.renew()
+    await asyncio.wait_for(locks.return_by_and_by(), 10)
+    assert calls.locked == {Q0}
 
 
 async def test_offsets_that_are_set_anew_while_a_queue_is_taken_over_are_those_to_begin_at(

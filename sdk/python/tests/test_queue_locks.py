@@ -32,9 +32,11 @@ class Calls:
         self.error = None
         self.takes_s = 0.0
         self.given_back = {}
+        self.asked = []
 
     async def lock(self, broker, queues):
         assert broker is BROKER
+        self.asked.append(list(queues))
         self.clock.now_s += self.takes_s
         if self.error is not None:
             raise self.error
@@ -61,11 +63,30 @@ def lost():
     return []
 
 
+class Place:
+    """Where queues are, as far as the client knows, and which of them it uses."""
+
+    def __init__(self):
+        self.broker = BROKER
+        self.used = set(QUEUES)
+
+    def broker_of(self, _queue):
+        if self.broker is None:
+            raise errors.ServiceUnavailable("in no route", retriable=True)
+        return self.broker
+
+
 @pytest.fixture
-def locks(clock, calls, lost):
+def place():
+    return Place()
+
+
+@pytest.fixture
+def locks(clock, calls, lost, place):
     return QueueLocks(
         calls,
-        broker_of=lambda _: BROKER,
+        broker_of=place.broker_of,
+        is_used=lambda queue: queue in place.used,
         on_lost=lost.append,
         settings=ConsumerSettings(),
         clock=clock,
@@ -142,9 +163,81 @@ async def test_who_was_frozen_holds_nothing(locks, clock, lost, calls):
 
 async def test_given_back_means_told_and_forgotten(locks, calls):
     await locks.acquire(BROKER, QUEUES)
-    await locks.give_back(BROKER, QUEUES[:2])
+    await locks.give_back(QUEUES[:2])
     assert calls.given_back == {QUEUES[0]: 7, QUEUES[1]: 7}
     assert not locks.holds(QUEUES[0])
+    assert locks.holds(QUEUES[2])
+
+
+@pytest.mark.parametrize("why", ["no answer", "in no route"])
+async def test_what_could_not_be_given_back_is_not_renewed_and_given_back_later(
+    locks, calls, place, why
+):
+    await locks.acquire(BROKER, QUEUES)
     calls.error = errors.ServiceUnavailable("away", retriable=True)
-    await locks.give_back(BROKER, QUEUES)
-    assert not locks.holds(QUEUES[2])
+    if why == "in no route":
+        place.broker = None
+    await locks.give_back(QUEUES[:2])
+    calls.error = None
+    await locks.renew()
+    assert calls.given_back == {}
+    assert calls.asked[1:] == ([[QUEUES[2]]] if place.broker else [])
+
+    if place.broker is None:
+        await locks.return_by_and_by()
+        assert calls.given_back == {}
+        place.broker = BROKER
+    await locks.return_by_and_by()
+    assert calls.given_back == {QUEUES[0]: 7, QUEUES[1]: 7}
+
+
+async def test_what_is_wanted_again_is_not_given_back_any_longer(locks, calls):
+    await locks.acquire(BROKER, QUEUES)
+    calls.error = errors.ServiceUnavailable("away", retriable=True)
+    await locks.give_back(QUEUES[:2])
+    calls.error = None
+    await locks.acquire(BROKER, QUEUES[:1])
+    await locks.return_by_and_by()
+    assert calls.given_back == {QUEUES[1]: 7}
+    assert locks.holds(QUEUES[0])
+
+
+async def test_what_nobody_uses_is_given_back_instead_of_renewed(locks, calls, place):
+    await locks.acquire(BROKER, QUEUES)
+    place.used = set(QUEUES[:2])
+    await locks.renew()
+    assert calls.asked[-1] == QUEUES[:2]
+    await locks.return_by_and_by()
+    assert calls.given_back == {QUEUES[2]: 7}
+
+
+@pytest.mark.parametrize(("unknown", "given_back"), [(True, dict.fromkeys(QUEUES, 0)), (False, {})])
+async def test_what_may_have_been_granted_unheard_is_given_back(locks, calls, unknown, given_back):
+    calls.error = errors.CallError("no answer", outcome_unknown=unknown)
+    with pytest.raises(errors.CallError):
+        await locks.acquire(BROKER, QUEUES)
+    calls.error = None
+    if unknown:
+        await locks.return_by_and_by()
+    assert calls.given_back == given_back
+
+
+async def test_who_finds_its_lock_no_longer_good_says_so_at_once(locks, calls, clock, lost):
+    await locks.acquire(BROKER, QUEUES)
+    locks.stop_relying(QUEUES[0])
+    assert lost == []
+    clock.now_s += 30
+    locks.stop_relying(QUEUES[0])
+    assert lost == QUEUES[:1]
+    await locks.return_by_and_by()
+    assert calls.given_back == {QUEUES[0]: 7}
+
+
+async def test_nothing_is_left_when_a_consumer_stops(locks, calls):
+    await locks.acquire(BROKER, QUEUES)
+    calls.error = errors.ServiceUnavailable("away", retriable=True)
+    await locks.give_back(QUEUES[:1])
+    calls.error = None
+    await locks.give_back_all()
+    assert calls.given_back == dict.fromkeys(QUEUES, 7)
+    assert not any(map(locks.holds, QUEUES))

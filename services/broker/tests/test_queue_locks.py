@@ -99,6 +99,72 @@ def test_owners_keep_their_locks_over_a_restart_for_one_lease(locks, clock):
     assert take(after, "b")[QUEUE] > epoch
 
 
+def gone(client_id):
+    return lambda owner: owner == client_id
+
+
+def test_the_lock_of_an_owner_that_is_gone_may_be_taken_when_it_has_stopped(locks, clock):
+    first = take(locks, "a")[QUEUE]
+    assert locks.relied_seconds == 40
+    clock.advance(39)
+    assert locks.lock("group", "b", [QUEUE], is_gone=gone("a")) == ({}, False)
+    clock.advance(1)
+    assert locks.lock("group", "b", [QUEUE], is_gone=gone("c")) == ({}, False)
+    owned, changed = locks.lock("group", "b", [QUEUE], is_gone=gone("a"))
+    assert owned[QUEUE] > first
+    assert changed
+
+
+def test_an_owner_that_comes_back_in_time_goes_on(locks, clock):
+    first = take(locks, "a")[QUEUE]
+    clock.advance(59)
+    assert take(locks, "a") == {QUEUE: first}
+    clock.advance(39)
+    assert locks.lock("group", "b", [QUEUE], is_gone=gone("a")) == ({}, False)
+
+
+def restarted(locks, clock):
+    after = new_locks(clock)
+    after.load(json.loads(json.dumps(locks.document())))
+    return after
+
+
+def test_restarts_give_no_more_time_to_an_owner_that_renews_no_more(locks, clock):
+    take(locks, "a")
+    for _ in range(4):
+        locks = restarted(locks, clock)
+        assert locks.lock("group", "b", [QUEUE], is_gone=gone("a")) == ({}, False)
+        clock.advance(10)
+    assert QUEUE in locks.lock("group", "b", [QUEUE], is_gone=gone("a"))[0]
+
+
+def test_what_has_passed_for_who_is_gone_is_to_be_saved_now_and_then(locks, clock):
+    take(locks, "a")
+    clock.advance(10)
+    assert not locks.ages_due()
+    locks = restarted(locks, clock)
+    clock.advance(4)
+    assert not locks.ages_due()
+    clock.advance(1)
+    assert locks.ages_due()
+    locks.document()
+    assert not locks.ages_due()
+    clock.advance(5)
+    take(locks, "a")
+    assert not locks.ages_due()
+
+
+def test_the_first_renewal_after_a_restart_is_on_the_disk_before_it_is_heard_of(locks, clock):
+    take(locks, "a")
+    locks = restarted(locks, clock)
+    clock.advance(39)
+    assert locks.lock("group", "a", [QUEUE])[1]
+    assert not locks.lock("group", "a", [QUEUE])[1]
+    after = restarted(locks, clock)
+    clock.advance(39)
+    assert after.lock("group", "b", [QUEUE], is_gone=gone("a")) == ({}, False)
+
+
 def test_no_epoch_comes_twice_after_all_was_given_back(locks, clock):
     epoch = take(locks, "a")[QUEUE]
     locks.unlock("group", "a", {QUEUE: epoch})
@@ -119,7 +185,9 @@ def test_a_deleted_topic_or_group_has_no_locks(locks):
 class TwoOwners(RuleBasedStateMachine):
     """Members that lock, store, freeze and come back; the broker restarts in between.
 
-    What a member believes to own, it goes on storing for, however long it was frozen.
+    What a member believes to own, it goes on storing for, however long it was frozen. What it
+    relies on it consumes: no two may do so at once, whether their streams to the broker stand or
+    not.
     """
 
     clients = st.sampled_from(["a", "b", "c"])
@@ -128,25 +196,42 @@ class TwoOwners(RuleBasedStateMachine):
         super().__init__()
         self.clock = VirtualClock()
         self.locks = new_locks(self.clock)
+        self.saved = json.dumps(self.locks.document())
         self.believed = {}
+        self.relied = {}
+        self.gone = set()
         self.owner_of_epoch = {}
         self.accepted = []
 
-    @rule(client=clients)
-    def lock_or_renew(self, client):
-        owned = take(self.locks, client)
+    @rule(client=clients, answer_lost=st.booleans())
+    def lock_or_renew(self, client, answer_lost):
+        self.gone.discard(client)
+        owned, changed = self.locks.lock(
+            "group", client, [QUEUE], is_gone=lambda owner: owner in self.gone
+        )
+        if changed:
+            self.save()
+        if answer_lost:
+            return
         if QUEUE in owned:
             epoch = owned[QUEUE]
             assert self.owner_of_epoch.setdefault(epoch, client) == client
             self.believed[client] = epoch
+            self.relied[client] = self.clock.monotonic() + self.locks.relied_seconds
         else:
             self.believed.pop(client, None)
+            self.relied.pop(client, None)
 
     @rule(client=clients)
     def give_back(self, client):
         epoch = self.believed.pop(client, None)
+        self.relied.pop(client, None)
         if epoch is not None:
             self.locks.unlock("group", client, {QUEUE: epoch})
+
+    @rule(client=clients)
+    def cut_off(self, client):
+        self.gone.add(client)
 
     @rule(client=clients)
     def store(self, client):
@@ -154,7 +239,7 @@ class TwoOwners(RuleBasedStateMachine):
         if epoch is not None and not reason(self.locks, client, epoch):
             self.accepted.append(epoch)
 
-    @rule(seconds=st.sampled_from([1, 19, 30, 59, 60, 200]))
+    @rule(seconds=st.sampled_from([1, 10, 19, 30, 39, 40, 59, 60, 200]))
     def freeze(self, seconds):
         self.clock.advance(seconds)
 
@@ -163,15 +248,24 @@ class TwoOwners(RuleBasedStateMachine):
         self.clock.jump(seconds)
 
     @rule()
+    def save(self):
+        self.saved = json.dumps(self.locks.document())
+
+    @rule()
     def restart(self):
-        document = json.loads(json.dumps(self.locks.document()))
         self.locks = new_locks(self.clock)
-        self.locks.load(document)
+        self.locks.load(json.loads(self.saved))
+        self.gone = {"a", "b", "c"}
 
     @invariant()
     def at_most_one_is_accepted_at_once(self):
         accepted = [c for c, epoch in self.believed.items() if not reason(self.locks, c, epoch)]
         assert len(accepted) <= 1
+
+    @invariant()
+    def at_most_one_relies_at_once(self):
+        now = self.clock.monotonic()
+        assert sum(until > now for until in self.relied.values()) <= 1
 
     @invariant()
     def nobody_comes_back(self):

@@ -207,6 +207,7 @@ class ConsumerLife:
                 timeout_s=plan.settings.call_timeout_s,
             ),
             broker_of=self._broker_of,
+            is_used=self._uses,
             on_lost=self._drop,
             settings=plan.settings,
             clock=plan.clock,
@@ -242,6 +243,8 @@ class ConsumerLife:
         if plan.ordered:
             renew = loop_for_ever(self.locks.renew_by_and_by, plan.clock)
             self._tasks.append(start_task(renew, "renew-locks"))
+            give_back = loop_for_ever(self.locks.return_by_and_by, plan.clock)
+            self._tasks.append(start_task(give_back, "return-locks"))
         if not by_hand:
             self._rebalance_wanted.set()
             rebalance = loop_for_ever(self._rebalance_when_wanted, plan.clock)
@@ -429,6 +432,9 @@ class ConsumerLife:
     def _doubt_routes(self) -> None:
         for route in self._known_routes():
             self.session.routes.doubt(route.topic)
+
+    def _uses(self, queue: MessageQueue) -> bool:
+        return self.owned.uses(queue)
 
     def _drop(self, queue: MessageQueue) -> None:
         self.owned.drop(queue)

@@ -88,8 +88,8 @@ class OrderedQueueWork(QueueWork):
                     tries += 1
             if not left:
                 return True
-        # Who renews locks finds out too, and has the queue given up.
-        logger.warning("%s is not consumed any longer: its lock is not good", self.queue)
+        # Otherwise the queue would stand still should the lock be renewed now.
+        self._locks.stop_relying(self.queue)
         return False
 
     async def _deliver_once(self, batch: Sequence[ReceivedMessage]) -> FailedMessages | None:

@@ -107,6 +107,11 @@ class OwnedQueues:
         """A queue in work."""
         return self._works.get(queue)
 
+    def uses(self, queue: MessageQueue) -> bool:
+        """Whether a queue is in work, being taken over, or being given up."""
+        acquired = queue in self._acquiring and queue in self._wanted
+        return acquired or queue in self._works or queue in self._releases
+
     def works(self) -> Iterable[OwnedQueue]:
         """All queues in work."""
         return self._works.values()
@@ -259,8 +264,9 @@ class OwnedQueues:
             await self.store(durable=True)
         except ArianeError as error:
             logger.warning("the last offsets of group %s are not stored: %s", self._group, error)
-        await self._give_back(self._works)
         self._works.clear()
+        if self._locks is not None:
+            await self._locks.give_back_all()
 
     async def _store_at(
         self, broker_name: str, offsets: Mapping[MessageQueue, int], durable: bool
@@ -397,17 +403,8 @@ class OwnedQueues:
 
     async def _give_back(self, queues: Iterable[MessageQueue]) -> None:
         """Let other members lock queues; their offsets are stored."""
-        if self._locks is None:
-            return
-        by_broker: dict[str, list[MessageQueue]] = defaultdict(list)
-        for queue in queues:
-            by_broker[queue.broker_name].append(queue)
-        for broker_name, given in by_broker.items():
-            try:
-                broker = self._broker(broker_name, given[0].topic)
-            except CallError:
-                continue  # Nobody knows where it is; the locks die by themselves.
-            await self._locks.give_back(broker, given)
+        if self._locks is not None:
+            await self._locks.give_back(queues)
 
     def _pull_loop(self, broker_name: str) -> PullLoop:
         loop = self._pull_loops.get(broker_name)

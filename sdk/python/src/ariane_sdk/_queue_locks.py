@@ -9,13 +9,27 @@
 Time is counted from before the question, by a clock that never jumps, and a member relies on a lock
 for less time than the broker keeps it. A process that was frozen for longer finds at its next look
 that it holds nothing.
+
+What a broker may have granted is held, or owed, until it is known to be gone::
+
+          acquire: granted          give_back; nobody uses it; lost
+    free ────────────────> held ──────────────────────────────────────> owed ────────> free
+      |                    renewed every 20 s,                          the broker is told, and
+      |                    as long as it is used                        told again every second
+      |                                                                   ^     |
+      +───────────── acquire: who knows whether it was granted ───────────+     | acquire
+                                                                         held <─+
+
+A lock that is held and used by nobody would stand in the way of the whole group for as long as this
+process lives and renews it. Calls to one broker are made one at a time, so that none overtakes
+another.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -28,6 +42,12 @@ from ariane_sdk.errors import CallError
 
 RENEW_RETRY_S: Final = 1.0
 """How long to wait before a broker that did not renew is asked again."""
+
+RETURN_RETRY_S: Final = 1.0
+"""How long to wait before a broker is told again of locks that are given back."""
+
+ANY_EPOCH: Final = 0
+"""Gives a lock back whatever its epoch is."""
 
 
 class LockCalls(Protocol):
@@ -61,6 +81,7 @@ class QueueLocks:
         calls: LockCalls,
         *,
         broker_of: Callable[[MessageQueue], BrokerRoute],
+        is_used: Callable[[MessageQueue], bool],
         on_lost: Callable[[MessageQueue], None],
         settings: ConsumerSettings,
         clock: Clock,
@@ -70,16 +91,22 @@ class QueueLocks:
         Args:
             calls: Asks brokers.
             broker_of: Where a queue is now; raises ``CallError`` when nobody knows.
+            is_used: Whether a queue is consumed, taken over or being given up. What is not is not
+                renewed.
             on_lost: Told of a queue that must not be consumed any longer.
             settings: How often to renew, and how long to rely on a lock.
             clock: Measures that.
         """
         self._calls = calls
         self._broker_of = broker_of
+        self._is_used = is_used
         self._on_lost = on_lost
         self._settings = settings
         self._clock = clock
         self._held: dict[MessageQueue, HeldLock] = {}
+        self._owed: dict[MessageQueue, int] = {}
+        self._owing = asyncio.Event()
+        self._turns: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def holds(self, queue: MessageQueue) -> bool:
         """Whether the queue may be consumed now."""
@@ -99,26 +126,51 @@ class QueueLocks:
         Raises:
             CallError: The broker did not tell.
         """
-        asked_s = self._clock.monotonic_s()
-        epochs, lease_s = await self._calls.lock(broker, queues)
-        good_until_s = asked_s + min(lease_s, self._settings.lock_life_s)
-        for queue, epoch in epochs.items():
-            self._held[queue] = HeldLock(epoch, good_until_s)
+        async with self._turns[broker.broker_name]:
+            asked_s = self._clock.monotonic_s()
+            owed = {queue: self._owed.pop(queue) for queue in queues if queue in self._owed}
+            try:
+                epochs, lease_s = await self._calls.lock(broker, queues)
+            except BaseException as error:
+                if not isinstance(error, CallError) or error.outcome_unknown:
+                    owed = {queue: ANY_EPOCH for queue in queues if queue not in self._held}
+                self._owe(owed)
+                raise
+            good_until_s = asked_s + min(lease_s, self._settings.lock_life_s)
+            for queue, epoch in epochs.items():
+                self._held[queue] = HeldLock(epoch, good_until_s)
         return [queue for queue in queues if queue in epochs]
 
-    async def give_back(self, broker: BrokerRoute, queues: Sequence[MessageQueue]) -> None:
-        """Let others have queues at once; a broker that cannot be told finds out by itself."""
-        epochs = {queue: self._held.pop(queue).epoch for queue in queues if queue in self._held}
-        if not epochs:
-            return
-        try:
-            await self._calls.unlock(broker, epochs)
-        except CallError as error:
-            logger.info("locks of %s expire by themselves: %s", broker.broker_name, error)
+    async def give_back(self, queues: Iterable[MessageQueue]) -> None:
+        """Let others have queues: at once, or as soon as their brokers can be told."""
+        given = {queue: self._held.pop(queue).epoch for queue in queues if queue in self._held}
+        self._owe(given)
+        await self._return(given)
+
+    async def give_back_all(self) -> None:
+        """Hold nothing any longer; a broker that cannot be told now finds out by itself."""
+        await self.give_back(list(self._held))
+        await self._return(self._owed)
 
     def lose(self, queue: MessageQueue) -> None:
-        """Somebody else owns the queue."""
-        self._held.pop(queue, None)
+        """Rely on a lock no longer. Mostly another member has it; should it be ours, it is owed."""
+        lock = self._held.pop(queue, None)
+        if lock is not None:
+            self._owe({queue: lock.epoch})
+
+    def stop_relying(self, queue: MessageQueue) -> None:
+        """Who consumes a queue found its lock no longer good, and has stopped."""
+        if queue in self._held and not self.holds(queue):
+            logger.warning("the lock of %s was not renewed in time", queue)
+            self._lost(queue)
+
+    async def return_by_and_by(self) -> None:
+        """One round: wait until locks are owed, and for a while, and give them back."""
+        await self._owing.wait()
+        await self._clock.sleep(RETURN_RETRY_S)
+        await self._return(self._owed)
+        if not self._owed:
+            self._owing.clear()
 
     async def renew_by_and_by(self) -> None:
         """One round: wait until locks are to be renewed, and renew them."""
@@ -127,41 +179,98 @@ class QueueLocks:
             await self._clock.sleep(RENEW_RETRY_S)
 
     async def renew(self) -> bool:
-        """Renew all locks; whether every broker answered."""
-        by_broker: dict[str, list[MessageQueue]] = defaultdict(list)
-        for queue in self._held:
-            by_broker[queue.broker_name].append(queue)
-        answered = await asyncio.gather(*map(self._renew_at, by_broker.values()))
-        now_s = self._clock.monotonic_s()
-        for queue in [queue for queue, lock in self._held.items() if lock.good_until_s <= now_s]:
-            logger.warning("the lock of %s was not renewed in time", queue)
-            self._lost(queue)
+        """Renew all locks that are used; whether every broker answered."""
+        idle = [queue for queue in self._held if not self._is_used(queue)]
+        if idle:
+            logger.warning("locks that nobody uses are given back: %s", idle)
+            self._owe({queue: self._held.pop(queue).epoch for queue in idle})
+        answered = await asyncio.gather(*map(self._renew_at, _broker_names(self._held)))
+        for queue in list(self._held):
+            self.stop_relying(queue)
         return all(answered)
 
-    async def _renew_at(self, queues: Sequence[MessageQueue]) -> bool:
-        before = {queue: self._held[queue].epoch for queue in queues}
-        asked_s = self._clock.monotonic_s()
-        try:
-            epochs, lease_s = await self._calls.lock(self._broker_of(queues[0]), queues)
-        except CallError as error:
-            logger.info("locks of broker %s not renewed: %s", queues[0].broker_name, error)
-            return False
-        good_until_s = asked_s + min(lease_s, self._settings.lock_life_s)
-        for queue, epoch in before.items():
-            if self.epoch_of(queue) != epoch:
-                continue  # Given back, or taken anew, meanwhile.
-            if epochs.get(queue) == epoch and self.holds(queue):
-                self._held[queue] = HeldLock(epoch, good_until_s)
-            elif epochs.get(queue) == epoch:
-                # Who found it no longer good has stopped, and only begins anew with a new lock.
-                logger.warning("the lock of %s was renewed too late", queue)
-                self._lost(queue)
-            else:
-                # Also when the lock is ours again: somebody may have had it in between.
-                logger.warning("another member took over %s", queue)
-                self._lost(queue)
+    async def _renew_at(self, broker_name: str) -> bool:
+        async with self._turns[broker_name]:
+            before = {
+                queue: lock.epoch
+                for queue, lock in self._held.items()
+                if queue.broker_name == broker_name
+            }
+            if not before:
+                return True
+            queues = list(before)
+            asked_s = self._clock.monotonic_s()
+            try:
+                epochs, lease_s = await self._calls.lock(self._broker_of(queues[0]), queues)
+            except CallError as error:
+                logger.info("locks of broker %s not renewed: %s", broker_name, error)
+                return False
+            good_until_s = asked_s + min(lease_s, self._settings.lock_life_s)
+            for queue, epoch in before.items():
+                self._take_renewal(queue, epoch, epochs.get(queue), good_until_s)
         return True
+
+    def _take_renewal(
+        self, queue: MessageQueue, epoch: int, granted: int | None, good_until_s: float
+    ) -> None:
+        """Take in what a broker says of one lock.
+
+        Args:
+            queue: The queue.
+            epoch: Of the lock that was to be renewed.
+            granted: Of the lock that this member has now; nothing if it has none.
+            good_until_s: Until when to rely on it.
+        """
+        if self.epoch_of(queue) != epoch:
+            if granted is not None:
+                self._owe({queue: granted})  # Given back, or lost, meanwhile.
+        elif granted == epoch and self.holds(queue):
+            self._held[queue] = HeldLock(epoch, good_until_s)
+        elif granted == epoch:
+            # Who found it no longer good has stopped, and only begins anew with a new lock.
+            logger.warning("the lock of %s was renewed too late", queue)
+            self._lost(queue)
+        else:
+            # Also when the lock is ours again: somebody may have had it in between.
+            logger.warning("another member took over %s", queue)
+            self._lost(queue)
+            if granted is not None:
+                self._owe({queue: granted})
 
     def _lost(self, queue: MessageQueue) -> None:
         self.lose(queue)
         self._on_lost(queue)
+
+    def _owe(self, epochs: Mapping[MessageQueue, int]) -> None:
+        self._owed.update(epochs)
+        if self._owed:
+            self._owing.set()
+
+    async def _return(self, queues: Iterable[MessageQueue]) -> None:
+        """Tell brokers of locks that are owed; those that cannot be told stay owed."""
+        await asyncio.gather(
+            *(self._return_at(name, set(queues)) for name in _broker_names(queues))
+        )
+
+    async def _return_at(self, broker_name: str, queues: Collection[MessageQueue]) -> None:
+        async with self._turns[broker_name]:
+            # Some may have been acquired anew meanwhile.
+            epochs = {
+                queue: epoch
+                for queue, epoch in self._owed.items()
+                if queue in queues and queue.broker_name == broker_name
+            }
+            if not epochs:
+                return
+            try:
+                await self._calls.unlock(self._broker_of(next(iter(epochs))), epochs)
+            except CallError as error:
+                logger.info("locks of broker %s are given back later: %s", broker_name, error)
+                return
+            for queue, epoch in epochs.items():
+                if self._owed.get(queue) == epoch:
+                    del self._owed[queue]
+
+
+def _broker_names(queues: Iterable[MessageQueue]) -> list[str]:
+    return sorted({queue.broker_name for queue in queues})

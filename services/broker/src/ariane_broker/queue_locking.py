@@ -38,9 +38,9 @@ class QueueLocking:
         self._saved = saved
 
     @property
-    def lease_seconds(self) -> float:
-        """How long a lock holds without renewal."""
-        return self._locks.lease_seconds
+    def relied_seconds(self) -> float:
+        """How long an owner may rely on a lock without renewing it."""
+        return self._locks.relied_seconds
 
     async def lock(
         self, consumer_group: str, client_id: str, queues: Sequence[QueueKey]
@@ -60,8 +60,14 @@ class QueueLocking:
         self._check_member(consumer_group, client_id)
         for queue in queues:
             readable_queue(self._topics, *queue, consumer_group)
-        owned, changed = self._locks.lock(consumer_group, client_id, queues)
-        if changed:
+        owned, changed = self._locks.lock(
+            consumer_group,
+            client_id,
+            queues,
+            is_gone=lambda owner: self._clients.membership(consumer_group, owner) is None,
+        )
+        # While others wait, what has passed for owners who are gone outlives a restart.
+        if changed or self._locks.ages_due():
             self._saved.mark_changed()
         # Also without a change: an earlier call may have been cut short before its save.
         await self._saved.save()

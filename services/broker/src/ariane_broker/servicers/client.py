@@ -195,7 +195,7 @@ class ClientServicer(ClientServiceServicer):
                 client_pb.LockedQueue(topic=queue.topic, queue_id=queue.queue_id, lock_epoch=epoch)
                 for queue, epoch in owned.items()
             ],
-            lease=span_of(self._locking.lease_seconds),
+            lease=span_of(self._locking.relied_seconds),
         )
 
     async def UnlockQueues(
