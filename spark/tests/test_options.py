@@ -4,7 +4,8 @@ import pickle
 
 import pytest
 
-from ariane_sdk import MessageQueue
+from ariane_record.compression import Compression
+from ariane_sdk import MessageQueue, ProducerSettings
 from ariane_spark.errors import (
     FeatureNotAvailable,
     OptionError,
@@ -13,7 +14,13 @@ from ariane_spark.errors import (
 )
 from ariane_spark.given_options import GivenOptions
 from ariane_spark.option_table import OPTIONS, Use
-from ariane_spark.options import TriggerLimits, column_names, read_options, write_options
+from ariane_spark.options import (
+    BodyCompression,
+    TriggerLimits,
+    column_names,
+    read_options,
+    write_options,
+)
 from ariane_spark.partitions import PartitionLimits
 from ariane_spark.position_rules import AtGroup, AtOffsets, AtTime, AtTimes, Edge
 from ariane_spark.queue_selection import AssignedQueues, NamedTopics, TopicPattern
@@ -177,6 +184,23 @@ def test_writing():
         write_options({**exactly, "maxInFlight": "2"})
     with pytest.raises(OptionIllegal, match="'maybe' is neither"):
         write_options({**NEEDED, "deliveryGuarantee": "maybe"})
+
+
+def test_compression_is_that_of_producers():
+    producer = ProducerSettings()
+    assert write_options(NEEDED).compression == BodyCompression(
+        producer.compression, producer.compress_bytes_min, producer.compression_level
+    )
+    given = {"compression": "LZ4", "compressBytesMin": "0", "compressionLevel": "9"}
+    assert write_options({**NEEDED, **given}).compression == BodyCompression(Compression.LZ4, 0, 9)
+    for wrong, text in (
+        ({"compression": "brotli"}, "none of none, lz4, zstd, zlib"),
+        ({"compressionLevel": "5"}, "only with 'compression'"),
+        ({"compressBytesMin": "5", "compression": "none"}, "only with 'compression'"),
+        ({"compression": "zstd", "compressionLevel": "10"}, "out of range"),
+    ):
+        with pytest.raises(OptionIllegal, match=text):
+            write_options({**NEEDED, **wrong})
 
 
 def test_columns_are_known_before_the_use_is():

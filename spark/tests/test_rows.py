@@ -1,12 +1,18 @@
 """Rows of a table as messages."""
 
+from dataclasses import replace
+from datetime import UTC, datetime
+
 import pyarrow as pa
 import pytest
 
+from ariane_spark.batch_writer import row_plan
 from ariane_spark.errors import FeatureNotAvailable, OptionIllegal, RowIllegal, SchemaIllegal
+from ariane_spark.options import WriteOptions
 from ariane_spark.rows import IdentitySeed, RowPlan
 
 SEED = IdentitySeed("query/7/0")
+NOON = datetime(2013, 2, 8, 12, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -35,12 +41,13 @@ def test_every_column_has_its_place(plan):
             "tag": pa.array(["created", None]),
             "keys": pa.array([["k1", "k2"], None]),
             "messageGroup": pa.array(["g", None]),
+            "DeliveryTimestamp": pa.array([None, NOON], pa.timestamp("us", "UTC")),
             "topic": pa.array(["orders", "refunds"]),
         }
     )
     text = (
         "Properties map<string,string>, BODY binary, tag string, keys array<string>,"
-        " messageGroup string, topic string"
+        " messageGroup string, DeliveryTimestamp timestamp, topic string"
     )
 
     orders, refunds = plan(text, None).tables(batch, SEED, 5)
@@ -53,6 +60,7 @@ def test_every_column_has_its_place(plan):
             "tag": "created",
             "keys": ["k1", "k2"],
             "messageGroup": "g",
+            "deliveryTimestamp": None,
             "properties": [("a", "1"), ("messageId", first_id)],
         }
     ]
@@ -64,6 +72,7 @@ def test_every_column_has_its_place(plan):
             "tag": None,
             "keys": None,
             "messageGroup": None,
+            "deliveryTimestamp": NOON,
             "properties": [("messageId", second_id)],
         }
     ]
@@ -133,12 +142,22 @@ def test_ids_are_the_same_for_the_same_row_and_differ_otherwise():
         ("body string, keys string", "t", SchemaIllegal, "'keys' is string, not array<string>"),
         ("body string, queueId int", "t", SchemaIllegal, "'queueId' cannot be written"),
         ("body string", None, OptionIllegal, "and there is no column of that name"),
-        ("body string, deliveryTimestamp timestamp", "t", FeatureNotAvailable, "delayed"),
+        ("body string, deliveryTimestamp timestamp_ntz", "t", SchemaIllegal, "not timestamp"),
     ],
 )
 def test_tables_that_are_no_messages_are_refused(plan, text, topic, error, clause):
     with pytest.raises(error, match=clause):
         plan(text, topic)
+
+
+def test_rows_for_later_are_not_written_exactly_once(ddl):
+    schema = ddl("body string, deliveryTimestamp timestamp")
+    options = WriteOptions("localhost:9876", "t", exactly_once=True)
+
+    with pytest.raises(FeatureNotAvailable, match="write at least once"):
+        row_plan(options, schema)
+
+    assert row_plan(replace(options, exactly_once=False), schema).topic == "t"
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,7 @@ def test_at_least_once_writes_streams_too(copy, new_topic, numbers_of):
         ({"maxInFlight": "4"}, "is for 'at-least-once'"),
         ({"batchBytes": "1"}, "out of range"),
         ({"writeId": "x" * 101}, "100 printable characters"),
-        ({"compression": "lz4"}, "not available yet"),
+        ({"compression": "lzma"}, "none of none, lz4, zstd, zlib"),
     ],
 )
 def test_what_cannot_be_obeyed_is_refused_before_anything_is_staged(spark, write, options, text):

@@ -1,12 +1,15 @@
 """Tables and streams into topics."""
 
+import asyncio
+import time
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as f
 
-from ariane_sdk import Message
+from ariane_sdk import Message, QueueReader
 from ariane_spark import OptionIllegal, UnknownOption, foreach_batch_writer
 
 pytestmark = pytest.mark.spark
@@ -89,6 +92,59 @@ def test_a_task_that_is_repeated_writes_the_same_ids_again(spark, topic, reading
     assert sorted(min(bodies) for bodies in bodies_by_id.values()) == list(range(20_000))
     assert all(len(bodies) == 1 for bodies in bodies_by_id.values())
     assert len(rows) > 20_000
+
+
+def test_rows_are_delivered_when_they_say(spark, topic, reading, write):
+    soon = datetime.now(UTC) + timedelta(seconds=3)
+    rows = [("now", None), ("later", soon), ("past", datetime(2013, 1, 1, tzinfo=UTC))]
+
+    write(spark.createDataFrame(rows, "body string, deliveryTimestamp timestamp"), topic=topic)
+
+    def delivered():
+        found = reading(topic).load().collect()
+        return {row.body.decode(): row for row in found}
+
+    first = delivered()
+    if "later" in first:  # Reading took its time.
+        assert datetime.now(UTC) >= soon
+    deadline = time.monotonic() + 60
+    while len(found := delivered()) < len(rows):
+        assert time.monotonic() < deadline, sorted(found)
+    assert found["later"].storeTimestamp.astimezone(UTC) >= soon - timedelta(milliseconds=1)
+    assert found["now"].deliveryTimestamp is None
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+@pytest.mark.parametrize("kind", ["lz4", "zstd", "zlib"])
+def test_large_bodies_are_compressed(spark, topic, local_cluster, reading, write, kind, guarantee):
+    frame = spark.range(300).selectExpr(
+        "repeat(concat(id, ' '), if(id % 3 = 0, 1, 2000)) AS body", "cast(id AS string) AS tag"
+    )
+
+    write(frame, topic=topic, deliveryGuarantee=guarantee, compression=kind, compressBytesMin="900")
+
+    rows = reading(topic, columns="tag,body").load().collect()
+    assert {row.tag: row.body.decode() for row in rows} == {
+        str(number): f"{number} " * (2000 if number % 3 else 1) for number in range(300)
+    }
+    stored = stored_records(local_cluster.name_servers, topic)
+    assert sum(len(columns.compressed_positions()) for columns in stored) == 200
+    assert sum(int(columns.body_length.sum()) for columns in stored) < 300 * 900
+    assert sorted(body for columns in stored for body in columns.bodies()) == sorted(
+        bytes(row.body) for row in rows
+    )
+
+
+def stored_records(name_servers, topic):
+    async def read():
+        async with QueueReader(name_servers) as reader:
+            return [
+                columns
+                for queue, (begin, end) in (await reader.bounds(topic)).items()
+                async for columns in reader.read_range(queue, begin, end)
+            ]
+
+    return asyncio.run(read())
 
 
 @pytest.fixture

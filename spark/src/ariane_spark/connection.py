@@ -44,12 +44,16 @@ def connect_producer_once(options: WriteOptions) -> Producer:
             send_timeout_s=SEND_S_MAX,
             batch_bytes_max=options.batch_bytes,
             calls_in_flight_max=options.calls_max,
+            compression=options.compression.kind,
+            compress_bytes_min=options.compression.bytes_min,
+            compression_level=options.compression.level,
         )
         producer = Producer(options.endpoints, group="ariane-spark", settings=settings)
         producer.start()
         return producer
 
-    return _once("write", (options.endpoints, options.batch_bytes, options.calls_max), start)
+    key = (options.endpoints, options.batch_bytes, options.calls_max, options.compression)
+    return _once("write", key, start)
 
 
 def connect_transactions_once(options: WriteOptions) -> BatchTransactions:

@@ -90,7 +90,12 @@ class ExactlyOnceWrite:
         if calls.is_committed(home, batch):
             return _drained(batches, batch, home)
         staged = StagedAttempt(
-            calls, batch, home, partition_id, block_bytes_max=self.options.batch_bytes
+            calls,
+            batch,
+            home,
+            partition_id,
+            block_bytes_max=self.options.batch_bytes,
+            compression=self.options.compression,
         )
         seed = IdentitySeed(f"{batch.sink.name}/{batch.batch_id}/{partition_id}")
         count = 0

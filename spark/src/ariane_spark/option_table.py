@@ -254,9 +254,26 @@ OPTIONS: Final = (
         "Bytes of records in one request, 65536 to 3145728.",
         "1048576",
     ),
+    Option(
+        "compression",
+        (Use.WRITE,),
+        "Compress large bodies: `lz4`, `zstd` or `zlib`. Readers see them as they were.",
+        "`none`",
+    ),
+    Option(
+        "compressBytesMin",
+        (Use.WRITE,),
+        "Bodies of fewer bytes are never compressed.",
+        "4096",
+    ),
+    Option(
+        "compressionLevel",
+        (Use.WRITE,),
+        "From 1, fast, to 9, small.",
+        "5",
+    ),
     _later("filter", READ, "Only messages that a SQL condition holds for."),
     _later("pushdown", (Use.BATCH_READ,), "Let Spark hand down its filters."),
-    _later("compression", (Use.WRITE,), "Compress bodies."),
 )
 
 OPTION_BY_KEY: Final = {option.name.lower(): option for option in OPTIONS}

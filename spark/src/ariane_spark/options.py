@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from ariane_record.compression import Compression
 from ariane_spark.errors import OptionIllegal
 from ariane_spark.given_options import GivenOptions
 from ariane_spark.offsets import OffsetsMalformed, parse_queues
@@ -104,6 +105,24 @@ class ReadOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class BodyCompression:
+    """How bodies are compressed; the defaults are those of producers.
+
+    Attributes:
+        kind: The format.
+        bytes_min: Bodies of fewer bytes are never compressed.
+        level: From 1, fast, to 9, small.
+    """
+
+    kind: Compression = Compression.NONE
+    bytes_min: int = 4096
+    level: int = 5
+
+
+NO_COMPRESSION: Final = BodyCompression()
+
+
+@dataclass(frozen=True, slots=True)
 class WriteOptions:
     """Where to write and how.
 
@@ -115,6 +134,7 @@ class WriteOptions:
         write_id: Names a write that is no stream, so that it can be repeated; ``None``: it cannot.
         batch_bytes: Bytes of one request.
         calls_max: Requests to one broker under way at the same time, where not exactly once.
+        compression: How bodies are compressed.
     """
 
     endpoints: str
@@ -124,6 +144,7 @@ class WriteOptions:
     write_id: str | None = None
     batch_bytes: int = BATCH_BYTES_DEFAULT
     calls_max: int = 1
+    compression: BodyCompression = NO_COMPRESSION
 
 
 def read_options(given: Mapping[str, str], use: Use) -> ReadOptions:
@@ -181,6 +202,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         batch_bytes=options.number("batchBytes", BATCH_BYTES_MIN, BATCH_BYTES_MAX)
         or BATCH_BYTES_DEFAULT,
         calls_max=calls_max or 1,
+        compression=_compression(options),
     )
 
 
@@ -199,6 +221,23 @@ def column_names(given: Mapping[str, str]) -> tuple[str, ...] | None:
 
         return tuple(name for name in message_schema().fieldNames() if name != "properties")
     return names
+
+
+def _compression(options: GivenOptions) -> BodyCompression:
+    name = options.text("compression") or Compression.NONE.value
+    kinds = {kind.value: kind for kind in Compression}
+    if name.lower() not in kinds:
+        raise OptionIllegal("compression", f"{name!r} is none of {', '.join(kinds)}")
+    kind = kinds[name.lower()]
+    bytes_min = options.number("compressBytesMin", 0)
+    level = options.number("compressionLevel", 1, 9)
+    if kind is Compression.NONE:
+        for useless, value in (("compressBytesMin", bytes_min), ("compressionLevel", level)):
+            if value is not None:
+                raise OptionIllegal(useless, "has a meaning only with 'compression'")
+    return BodyCompression(
+        kind, _or(bytes_min, NO_COMPRESSION.bytes_min), level or NO_COMPRESSION.level
+    )
 
 
 def _name_of_write(options: GivenOptions, name: str, *, exactly_once: bool) -> str | None:

@@ -20,15 +20,19 @@ from pyspark.sql.types import (
     MapType,
     StringType,
     StructType,
+    TimestampType,
 )
 
-from ariane_spark.errors import FeatureNotAvailable, OptionIllegal, RowIllegal, SchemaIllegal
+from ariane_spark.errors import OptionIllegal, RowIllegal, SchemaIllegal
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 MESSAGE_ID_PROPERTY: Final = "messageId"
 """Names the property by which a consumer can tell a message that was written twice."""
+
+DELIVERY_COLUMN: Final = "deliveryTimestamp"
+"""Names the column that says when a message is to be delivered."""
 
 _ID_BYTES: Final = 16
 
@@ -45,6 +49,7 @@ _TYPES: Final[Mapping[str, tuple[DataType, ...]]] = {
         MapType(StringType(), StringType(), valueContainsNull=True),
         MapType(StringType(), StringType(), valueContainsNull=False),
     ),
+    DELIVERY_COLUMN: (TimestampType(),),
 }
 """What may be written, and as what."""
 
@@ -128,13 +133,10 @@ class RowPlan:
         Raises:
             SchemaIllegal: There is no body, or a column that messages do not have.
             OptionIllegal: Nothing says which topic.
-            FeatureNotAvailable: Delivery times are not available yet.
         """
         columns = {}
         for at, field in enumerate(schema.fields):
             name = _NAME_BY_KEY.get(field.name.lower())
-            if field.name.lower() == "deliverytimestamp":
-                raise FeatureNotAvailable(field.name, "delayed messages are not available yet")
             if name is None or name in columns:
                 raise SchemaIllegal(
                     f"column {field.name!r} cannot be written; select from"

@@ -16,6 +16,7 @@ import numpy as np
 from ariane.broker.v1.transaction_service_pb2 import StageBatchRecordsRequest
 from ariane_spark.batch_transactions import Attempt, BatchTransactions
 from ariane_spark.errors import FeatureNotAvailable, QueueNotFound
+from ariane_spark.options import NO_COMPRESSION, BodyCompression
 from ariane_spark.sink_batches import SinkBatch
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class StagedAttempt:
         partition_id: int,
         *,
         block_bytes_max: int,
+        compression: BodyCompression = NO_COMPRESSION,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         """Nothing is staged yet.
@@ -51,6 +53,7 @@ class StagedAttempt:
             home: The broker.
             partition_id: Spark's partition.
             block_bytes_max: Bytes of records in one call; a larger record is alone.
+            compression: How bodies are compressed.
             now_ms: Milliseconds since the epoch, for messages.
         """
         self._calls = calls
@@ -58,6 +61,7 @@ class StagedAttempt:
         self._home = home
         self._partition_id = partition_id
         self._block_bytes_max = block_bytes_max
+        self._compression = compression
         self._now_ms = now_ms
         self._token = uuid4().hex
         self._record_count = 0
@@ -80,14 +84,21 @@ class StagedAttempt:
             QueueNotFound: The topic has no queue there.
         """
         # The SDK checks tables that it sends the same way, so both guarantees refuse the same rows.
-        from ariane_sdk.message_tables import table_parts  # noqa: PLC0415 - it needs Arrow.
+        from ariane_record.packed_columns import ColumnPacking  # noqa: PLC0415 - it needs Arrow.
+        from ariane_sdk.message_tables import table_parts  # noqa: PLC0415 - the same.
 
+        packing = ColumnPacking(
+            self._compression.kind,
+            self._compression.level,
+            size_bytes_min=self._compression.bytes_min,
+        )
         ids = _ids_of(table)
         for part in table_parts(table, None, body_bytes_max=BODY_BYTES_MAX):
-            for start, stop in self._cuts(topic, part.messages):
+            messages = packing.packed(part.messages)
+            for start, stop in self._cuts(topic, messages):
                 first = part.first_row + start
                 chosen = ids.slice(first, stop - start)
-                self._stage(topic, part.messages.slice(start, stop), chosen)
+                self._stage(topic, messages.slice(start, stop), chosen)
 
     def finish(self) -> Attempt:
         """Wait until all is staged; what a commit has to name.
