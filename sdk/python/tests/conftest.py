@@ -15,7 +15,11 @@ from google.protobuf.any_pb2 import Any
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 
-from ariane.broker.v1.send_service_pb2 import AppendRecordsResponse, AppendResult
+from ariane.broker.v1.send_service_pb2 import (
+    AppendRecordsResponse,
+    AppendResult,
+    StreamAppendsResponse,
+)
 from ariane.broker.v1.send_service_pb2_grpc import (
     SendServiceServicer,
     add_SendServiceServicer_to_server,
@@ -48,10 +52,14 @@ class ScriptedBroker(SendServiceServicer):
 
     ``script`` holds what happens to the next calls, in order: ``"store"`` (also when empty), a
     ``grpc.StatusCode`` or a ``Status`` for the whole call, a list of ``Status`` or None for its
-    batches, ``"hang"``, ``"store and hang"``, or an event that the answer waits for.
+    batches, ``"hang"``, ``"store and hang"``, or an event that the answer waits for. A request of a
+    stream is a call here; what fails it by its code alone ends its stream. Without ``streams`` it
+    knows none, as brokers of yesterday.
     """
 
-    def __init__(self):
+    def __init__(self, *, streams=True):
+        self.streams = streams
+        self.stream_count = 0
         self.script = deque()
         self.calls = []
         self.queues: dict[tuple[str, int], list[RecordFields]] = {}
@@ -59,6 +67,35 @@ class ScriptedBroker(SendServiceServicer):
         self.address = ""
 
     async def AppendRecords(self, request, context):  # noqa: N802 - the contract's name.
+        step = await self._next_step(request)
+        if isinstance(step, Status):
+            context.set_trailing_metadata((("grpc-status-details-bin", step.SerializeToString()),))
+            await context.abort(_code(step), step.message)
+        return AppendRecordsResponse(results=await self._results(request, step, context))
+
+    async def StreamAppends(self, request_iterator, context):  # noqa: N802 - the contract's.
+        if not self.streams:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
+        self.stream_count += 1
+        writing = asyncio.Lock()
+        try:
+            async with asyncio.TaskGroup() as works:
+                while (request := await context.read()) is not grpc.aio.EOF:
+                    works.create_task(self._answer(request, context, writing))
+        except* grpc.aio.AbortError:
+            pass
+
+    async def _answer(self, request, context, writing):
+        answer = StreamAppendsResponse(request_number=request.request_number)
+        step = await self._next_step(request)
+        if isinstance(step, Status):
+            answer.error.CopyFrom(step)
+        else:
+            answer.results.extend(await self._results(request, step, context))
+        async with writing:
+            await context.write(answer)
+
+    async def _next_step(self, request):
         async with self.called:
             self.calls.append(request)
             self.called.notify_all()
@@ -66,11 +103,11 @@ class ScriptedBroker(SendServiceServicer):
         if isinstance(step, asyncio.Event):
             await step.wait()
             step = "store"
+        return step
+
+    async def _results(self, request, step, context):
         if isinstance(step, grpc.StatusCode):
             await context.abort(step, "scripted")
-        if isinstance(step, Status):
-            context.set_trailing_metadata((("grpc-status-details-bin", step.SerializeToString()),))
-            await context.abort(_code(step), step.message)
         if step == "hang":
             await asyncio.sleep(3600)
         errors = step if isinstance(step, list) else [None] * len(request.batches)
@@ -80,7 +117,7 @@ class ScriptedBroker(SendServiceServicer):
         ]
         if step == "store and hang":
             await asyncio.sleep(3600)
-        return AppendRecordsResponse(results=results)
+        return results
 
     async def SendMessages(self, request, context):  # noqa: N802 - the contract's name.
         raise NotImplementedError

@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 import grpc
 
+from pytest_ariane.append_faults import appends_with_faults
+
 
 class BreakableBroker(Protocol):
     """What can be done to the broker as a whole."""
@@ -119,6 +121,8 @@ class FaultyServicer:
 
     def __getattr__(self, rpc: str) -> Any:
         method = getattr(self._servicer, rpc)
+        if rpc == "StreamAppends":
+            return appends_with_faults(method, self._faults.take)
         if not inspect.iscoroutinefunction(method):
             return method
         return _with_faults(rpc, method, self._faults)

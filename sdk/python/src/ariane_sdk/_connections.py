@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from grpc.aio import Channel, insecure_channel
+from grpc.aio import Channel, StreamStreamCall, UnaryUnaryCall, insecure_channel
 
 from ariane.broker.v1.client_service_pb2_grpc import ClientServiceStub
 from ariane.broker.v1.group_service_pb2_grpc import GroupServiceStub
@@ -13,6 +13,13 @@ from ariane.broker.v1.offset_service_pb2_grpc import OffsetServiceStub
 from ariane.broker.v1.pull_service_pb2_grpc import PullServiceStub
 from ariane.broker.v1.query_service_pb2_grpc import QueryServiceStub
 from ariane.broker.v1.retry_service_pb2_grpc import RetryServiceStub
+from ariane.broker.v1.send_service_pb2 import (
+    DESCRIPTOR as SEND,
+)
+from ariane.broker.v1.send_service_pb2 import (
+    AppendRecordsResponse,
+    StreamAppendsResponse,
+)
 from ariane.broker.v1.send_service_pb2_grpc import SendServiceStub
 from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceStub
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
@@ -54,6 +61,11 @@ CHANNEL_OPTIONS: Final[tuple[tuple[str, int | str], ...]] = (
 )
 
 
+_SEND_SERVICE: Final = SEND.services_by_name["SendService"]
+_APPEND_RECORDS: Final = f"/{_SEND_SERVICE.full_name}/AppendRecords"
+_STREAM_APPENDS: Final = f"/{_SEND_SERVICE.full_name}/StreamAppends"
+
+
 class Connections:
     """The channels of one client; lives on one event loop."""
 
@@ -69,6 +81,14 @@ class Connections:
         self._channels: dict[str, Channel] = {}
         self._closed = False
         self._fork_guard = ForkGuard()
+
+    def check(self) -> None:
+        """Be of this process.
+
+        Raises:
+            ClientForked: They were made in a parent process.
+        """
+        self._fork_guard.check()
 
     def channel(self, address: str) -> Channel:
         """The channel to an address, "host:port".
@@ -93,6 +113,24 @@ class Connections:
     def send(self, address: str) -> SendServiceAsyncStub:
         """The send service of a broker."""
         return SendServiceStub(self.channel(address))
+
+    def append_records(
+        self, address: str, request: bytes, timeout_s: float
+    ) -> UnaryUnaryCall[bytes, AppendRecordsResponse]:
+        """Append by one call to a broker; the request is encoded already."""
+        method: Any = self.channel(address).unary_unary(
+            _APPEND_RECORDS, response_deserializer=AppendRecordsResponse.FromString
+        )
+        return cast(
+            "UnaryUnaryCall[bytes, AppendRecordsResponse]", method(request, timeout=timeout_s)
+        )
+
+    def append_stream(self, address: str) -> StreamStreamCall[bytes, StreamAppendsResponse]:
+        """A stream of appends to a broker; requests are written encoded."""
+        method: Any = self.channel(address).stream_stream(
+            _STREAM_APPENDS, response_deserializer=StreamAppendsResponse.FromString
+        )
+        return cast("StreamStreamCall[bytes, StreamAppendsResponse]", method())
 
     def pull(self, address: str) -> PullServiceAsyncStub:
         """The pull service of a broker."""

@@ -15,6 +15,7 @@ from ariane_record.layout import PROPERTIES_BYTES_MAX, ByteBuffer
 from ariane_record.producer_sequence import stored_sequence, with_sequence
 from ariane_record.recall_handle import RecallHandle
 from ariane_record.withdrawal import take_back
+from ariane_sdk._append_wire import EncodedBatch
 from ariane_sdk._delay import AT_ONCE, AT_TIMES, delivery_time_ms
 from ariane_sdk._journey import Journey
 from ariane_sdk._message import (
@@ -218,15 +219,11 @@ class SendBatch:
         insort(self._withdrawn, place)
         return size_bytes - self._encoder.size_bytes
 
-    def to_wire(self, wire: AppendBatch) -> None:
-        """Close it, and say what travels.
-
-        Args:
-            wire: Filled in place: a message that is put into another one is copied, records and
-                all.
-        """
+    def to_wire(self) -> EncodedBatch:
+        """Close it, and say what travels."""
         self.open = False
         block = self._block = self._sealed()
+        wire = AppendBatch()
         sequence = self.journey.sequence
         if sequence is not None:
             wire.sequence.producer_id = sequence.producer_id
@@ -245,7 +242,7 @@ class SendBatch:
             wire.delay_level = self._delay_kind
         elif self._delay_kind == AT_TIMES:
             wire.delivery_times_ms = self._times_on_wire()
-        wire.records = bytes(block.records)
+        return EncodedBatch(wire.SerializeToString(), block.records)
 
     def _times_on_wire(self) -> bytes:
         """When each message is to be delivered."""

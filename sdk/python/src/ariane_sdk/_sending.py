@@ -22,8 +22,9 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
 
-from ariane.broker.v1.send_service_pb2 import AppendRecordsRequest, AppendRecordsResponse
-from ariane_sdk._broker_calls import answer_of
+from ariane.broker.v1.send_service_pb2 import AppendResult
+from ariane_sdk._append_calls import AppendCalls
+from ariane_sdk._append_wire import request_parts
 from ariane_sdk._broker_sender import BrokerSender
 from ariane_sdk._clock import Clock
 from ariane_sdk._connections import Connections
@@ -83,7 +84,7 @@ class Sending:
             settled: Told the bytes of a batch that is done.
             latencies: Told how long calls took, if slow brokers are to be passed over.
         """
-        self._connections = connections
+        self._calls = AppendCalls(connections, clock)
         self._routes = routes
         self._group = group
         self._settings = settings
@@ -137,6 +138,7 @@ class Sending:
         """Give everything up; what is in flight may have been stored."""
         for sender in self._senders.values():
             await sender.close()
+        self._calls.close()
         for batch in list(self._unsettled):
             refusal = batch.journey.last_refusal
             before = "" if refusal is None else f" before another try, after: {refusal}"
@@ -179,7 +181,7 @@ class Sending:
         peer = f"broker {broker_name} at {address}"
         time_left_s = min(batch.journey.deadline_s for batch in in_time) - now_s
         try:
-            response = await answer_of(self._append(address, in_time, time_left_s), peer)
+            results = await self._append(address, in_time, time_left_s, peer)
         except CallError as error:
             await self._failed_whole(broker_name, in_time, error)
             return
@@ -187,7 +189,7 @@ class Sending:
         if self._latencies is not None:
             self._latencies.answered(broker_name, self._clock.monotonic_s() - now_s)
         failed: list[tuple[SendBatch, CallError]] = []
-        for batch, result in zip(in_time, response.results, strict=True):
+        for batch, result in zip(in_time, results, strict=True):
             if result.HasField("error"):
                 failed.append((batch, error_from_status(result.error, peer=peer)))
             else:
@@ -198,18 +200,19 @@ class Sending:
             await self._after_failure(broker_name, failed)
 
     async def _append(
-        self, address: str, batches: Sequence[SendBatch], time_left_s: float
-    ) -> AppendRecordsResponse:
+        self, address: str, batches: Sequence[SendBatch], time_left_s: float, peer: str
+    ) -> Sequence[AppendResult]:
         if not address:
             raise ServiceUnavailable("nobody knows where it is", reason="BROKER_NOT_PRIMARY")
-        request = AppendRecordsRequest(producer_group=self._group)
+        encoded = []
         for batch in batches:
             if self._streams is not None and batch.journey.sequence is None:
                 batch.journey.sequence = self._streams.take(batch.queue, batch.count)
             batch.journey.in_flight = True
-            batch.to_wire(request.batches.add())
+            encoded.append(batch.to_wire())
         timeout_s = max(CALL_TIMEOUT_S_MIN, min(time_left_s, self._settings.call_timeout_s))
-        return await self._connections.send(address).AppendRecords(request, timeout=timeout_s)
+        parts = request_parts(self._group, encoded)
+        return await self._calls.append(address, parts, peer=peer, timeout_s=timeout_s)
 
     async def _failed_whole(
         self, broker_name: str, batches: Sequence[SendBatch], error: CallError

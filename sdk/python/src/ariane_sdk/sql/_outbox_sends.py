@@ -7,8 +7,8 @@ from enum import Enum
 from random import Random
 from typing import Final, NamedTuple
 
-from ariane.broker.v1.send_service_pb2 import AppendRecordsRequest
 from ariane_record import ProducerSequence
+from ariane_sdk._append_wire import request_parts
 from ariane_sdk._broker_calls import answer_of
 from ariane_sdk._message import Message, MessageQueue
 from ariane_sdk._send_batch import SendBatch
@@ -128,11 +128,10 @@ class OutboxSends:
         broker = route.broker(queue.broker_name)
         if broker is None or not broker.primary_address:
             raise ServiceUnavailable(f"nobody knows where broker {queue.broker_name} is")
-        request = AppendRecordsRequest()
-        _batch(queue, sequence, rows).to_wire(request.batches.add())
+        request = b"".join(request_parts("", [_batch(queue, sequence, rows).to_wire()]))
         peer = f"broker {queue.broker_name} at {broker.primary_address}"
-        call = self._session.connections.send(broker.primary_address).AppendRecords(
-            request, timeout=self._timeout_s
+        call = self._session.connections.append_records(
+            broker.primary_address, request, self._timeout_s
         )
         (result,) = (await answer_of(call, peer)).results
         if result.HasField("error"):

@@ -1,0 +1,116 @@
+"""Sends travel on one stream to each broker, and call by call to a broker that knows none."""
+
+import asyncio
+
+import grpc
+import pytest
+
+from ariane_sdk import Message, MessageQueue, Producer, ProducerSettings, errors
+
+QUICK = ProducerSettings(
+    call_timeout_s=0.3, send_timeout_s=10, repeat_delay_s_min=0.01, repeat_delay_s_max=0.05
+)
+PATIENT = ProducerSettings(call_timeout_s=10, send_timeout_s=20, calls_in_flight_max=4)
+
+
+def to(queue_id, body):
+    return Message("orders", body), MessageQueue("orders", "broker-a", queue_id)
+
+
+async def send_to(producer, queue_id, body):
+    message, queue = to(queue_id, body)
+    return await producer.send(message, message_queue=queue)
+
+
+async def test_all_sends_share_one_stream(world):
+    broker = world.brokers["broker-a"]
+    async with Producer(world.name_servers) as producer:
+        for number in range(5):
+            await producer.send(Message("orders", b"%d" % number))
+        await asyncio.gather(*(producer.send(Message("orders", b"x")) for _ in range(50)))
+    assert broker.stream_count == 1
+    assert len(broker.messages) == 55
+
+
+async def test_answers_may_overtake_one_another(world):
+    broker = world.brokers["broker-a"]
+    gate = asyncio.Event()
+    broker.script.append(gate)
+    async with Producer(world.name_servers, settings=PATIENT) as producer:
+        slow = asyncio.create_task(send_to(producer, 0, b"slow"))
+        await broker.wait_called(1)
+        await send_to(producer, 1, b"fast")
+        assert not slow.done()
+        gate.set()
+        await slow
+    assert broker.stream_count == 1
+
+
+async def test_a_broker_of_yesterday_is_sent_calls(world):
+    broker = world.brokers["broker-a"]
+    broker.streams = False
+    async with Producer(world.name_servers) as producer:
+        for number in range(3):
+            await producer.send(Message("orders", b"%d" % number))
+    assert sorted(broker.bodies) == [b"0", b"1", b"2"]
+    assert len(broker.calls) == 3
+
+
+async def test_a_request_without_an_answer_retires_its_stream(world):
+    broker = world.brokers["broker-a"]
+    broker.script.append("store and hang")
+    async with Producer(world.name_servers, settings=QUICK) as producer:
+        await producer.send(Message("orders", b"one"))
+        await producer.send(Message("orders", b"two"))
+    assert broker.stream_count == 2
+    # The scripted broker knows no numbers: a real one stores the repeat once.
+    assert set(broker.bodies) == {b"one", b"two"}
+
+
+async def test_a_broken_stream_is_a_broken_call_for_all_that_are_on_it(world):
+    broker = world.brokers["broker-a"]
+    gate = asyncio.Event()
+    broker.script.extend([gate, grpc.StatusCode.UNAVAILABLE])
+    async with Producer(world.name_servers, settings=PATIENT) as producer:
+        held = asyncio.create_task(send_to(producer, 0, b"held"))
+        await broker.wait_called(1)
+        await send_to(producer, 1, b"breaks")
+        await held
+    sequences = {
+        (batch.queue_id, batch.sequence.first_sequence)
+        for call in broker.calls
+        for batch in call.batches
+    }
+    assert len(broker.calls) == 4
+    assert sequences == {(0, 0), (1, 0)}  # Both were repeated under their numbers.
+
+
+async def test_a_stream_that_is_refused_for_good_fails_sends(world):
+    broker = world.brokers["broker-a"]
+    broker.script.append(grpc.StatusCode.PERMISSION_DENIED)
+    async with Producer(world.name_servers, settings=PATIENT) as producer:
+        with pytest.raises(errors.SendError) as caught:
+            await producer.send(Message("orders", b"one"))
+        assert not caught.value.outcome_unknown
+        await producer.send(Message("orders", b"two"))
+    assert broker.bodies == [b"two"]
+
+
+async def test_a_request_that_is_too_large_fails_alone(world):
+    broker = world.brokers["broker-a"]
+    broker.script.append(asyncio.Event())
+    huge = ProducerSettings(
+        body_bytes_max=8 << 20,
+        request_bytes_max=8 << 20,
+        calls_in_flight_max=4,
+        call_timeout_s=10,
+    )
+    async with Producer(world.name_servers, settings=huge) as producer:
+        small = asyncio.create_task(send_to(producer, 0, b"small"))
+        await broker.wait_called(1)
+        with pytest.raises(errors.SendError) as caught:
+            await send_to(producer, 1, b"x" * (5 << 20))
+        assert not caught.value.outcome_unknown
+        assert isinstance(caught.value.__cause__, errors.RequestTooLarge)
+        await small
+    assert broker.bodies == [b"small"]
