@@ -20,6 +20,7 @@ PLUGIN_GROUP = "ariane.commands"
 """Entry points of this group are click commands."""
 
 OWN_ROOMS: Mapping[str, str] = {
+    "bench": "ariane_admin.commands.bench:bench",
     "broker": "ariane_admin.commands.broker:broker",
     "cluster": "ariane_admin.commands.cluster:cluster",
     "completion": "ariane_admin.commands.completion:completion",
@@ -29,6 +30,7 @@ OWN_ROOMS: Mapping[str, str] = {
     "doctor": "ariane_admin.commands.doctor:doctor",
     "group": "ariane_admin.commands.group:group",
     "message": "ariane_admin.commands.message:message",
+    "outbox": "ariane_admin.commands.outbox:outbox",
     "produce": "ariane_admin.commands.produce:produce",
     "topic": "ariane_admin.commands.topic:topic",
     "transaction": "ariane_admin.commands.transaction:transaction",

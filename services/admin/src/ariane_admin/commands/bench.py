@@ -1,0 +1,284 @@
+"""``ariane bench``: how fast a cluster is, from here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from ariane_admin.bench_bodies import SIZE_MIN, BenchBodies
+from ariane_admin.bench_latency import measure_latency
+from ariane_admin.bench_topic import bench_topic
+from ariane_admin.bench_works import ConsumingRun, SendingRun, Sent, Show, fill
+from ariane_admin.connection import name_servers_option, run_async
+from ariane_admin.errors import CommandFailed
+from ariane_admin.output import Output, Row, output_option
+from ariane_admin.progress import progress
+from ariane_admin.topic_words import QUEUES_MAX
+
+_BODY_BYTES_MAX = 4 << 20
+_COUNT_MAX = 50_000_000
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+@click.group()
+def bench() -> None:
+    """Measure a cluster from here: as fast as it goes, or at a fixed rate.
+
+    Each measurement makes a topic of its own on all brokers and deletes it, counts what was
+    stored, and compares what was consumed; a message that is missing or altered is a failure.
+    Messages that were sent stay in the commit log until it is cleaned, as deleted ones do.
+    """
+
+
+def _load_options(count: int) -> Callable[[_Command], _Command]:
+    """Options of all measurements that are as fast as it goes."""
+
+    def with_options(command: _Command) -> _Command:
+        options = (
+            click.option(
+                "--count",
+                type=click.IntRange(1, _COUNT_MAX),
+                default=count,
+                show_default=True,
+                help="How many messages.",
+            ),
+            *_TOPIC_OPTIONS,
+        )
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return with_options
+
+
+_TOPIC_OPTIONS = (
+    click.option(
+        "--size",
+        "size_bytes",
+        type=click.IntRange(SIZE_MIN, _BODY_BYTES_MAX),
+        default=1024,
+        show_default=True,
+        help="Bytes of a body.",
+    ),
+    click.option(
+        "--queues",
+        type=click.IntRange(1, QUEUES_MAX),
+        default=4,
+        show_default=True,
+        help="Message queues of the topic on each broker.",
+    ),
+    name_servers_option,
+    output_option,
+)
+
+
+@bench.command("produce")
+@_load_options(100_000)
+@click.option(
+    "--in-flight",
+    type=click.IntRange(1, 100_000),
+    default=64,
+    show_default=True,
+    help="Sends, or batches, that are awaited at the same time.",
+)
+@click.option(
+    "--batch",
+    type=click.IntRange(1, 100_000),
+    default=1,
+    show_default=True,
+    help="Messages of an explicit batch; 1: single sends.",
+)
+def produce(
+    *,
+    count: int,
+    size_bytes: int,
+    queues: int,
+    in_flight: int,
+    batch: int,
+    name_servers: str,
+    output: Output,
+) -> None:
+    """Send messages as fast as it goes, and count what was stored.
+
+    \b
+    Examples:
+      ariane bench produce
+      ariane bench produce --batch 1000 --in-flight 4
+      ariane bench produce --count 10000 --in-flight 1 -o json
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+
+    async def measured(show: Show) -> Row:
+        bodies = BenchBodies(count, size_bytes)
+        async with bench_topic(name_servers, queues) as topic:
+            sending = SendingRun(topic, bodies, in_flight=in_flight, batch=batch, show=show)
+            sent = await sending.run()
+            stored = await topic.stored_count()
+        lost = max(sent.acknowledged - stored, 0)
+        return {
+            "messages": sent.acknowledged,
+            "seconds": round(sent.seconds, 3),
+            **_rates(sent.acknowledged, size_bytes, sent.seconds),
+            "failed": sent.failed,
+            "stored": stored,
+            "lost": lost,
+        }
+
+    _show_and_judge(measured, output)
+
+
+@bench.command("consume")
+@_load_options(200_000)
+@click.option(
+    "--groups",
+    type=click.IntRange(1, 100),
+    default=1,
+    show_default=True,
+    help="Consumer groups at the same time, each of which gets all.",
+)
+@click.option(
+    "--listener-batch",
+    type=click.IntRange(1, 10_000),
+    default=32,
+    show_default=True,
+    help="Messages for one call of a listener, at most.",
+)
+def consume(
+    *,
+    count: int,
+    size_bytes: int,
+    queues: int,
+    groups: int,
+    listener_batch: int,
+    name_servers: str,
+    output: Output,
+) -> None:
+    """Store messages, then consume them as fast as it goes, and compare each.
+
+    The clock runs from the first delivery to the last.
+
+    \b
+    Examples:
+      ariane bench consume
+      ariane bench consume --groups 4 -o json
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+
+    async def measured(show: Show) -> Row:
+        bodies = BenchBodies(count, size_bytes, copies=groups)
+        async with bench_topic(name_servers, queues) as topic:
+            _check_filled(await fill(topic, bodies, show))
+            consuming = ConsumingRun(
+                topic, bodies, group_count=groups, listener_batch=listener_batch, show=show
+            )
+            consumed = await consuming.run()
+        return {
+            "messages": consumed.deliveries,
+            "seconds": round(consumed.seconds, 3),
+            **_rates(consumed.deliveries, size_bytes, consumed.seconds),
+            **_checked(bodies),
+        }
+
+    _show_and_judge(measured, output)
+
+
+@bench.command("latency")
+@click.option(
+    "--rate",
+    type=click.IntRange(1, 1_000_000),
+    default=1000,
+    show_default=True,
+    help="Messages a second, whatever becomes of those before.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.1, 86_400),
+    default=10.0,
+    show_default=True,
+    help="How long, after one second that does not count.",
+)
+@click.option(
+    "--warm-up", type=click.FloatRange(0, 3600), default=1.0, show_default=True, hidden=True
+)
+def latency(
+    *,
+    rate: int,
+    seconds: float,
+    warm_up: float,
+    size_bytes: int,
+    queues: int,
+    name_servers: str,
+    output: Output,
+) -> None:
+    """Send on a fixed schedule, and tell how long messages take to a listener.
+
+    An open loop: a message that leaves late counts from when it was due, so that a pause shows in
+    every message that it delays. Sender and listener are in this process.
+
+    \b
+    Examples:
+      ariane bench latency
+      ariane bench latency --rate 5000 --seconds 30 -o json
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+
+    async def measured(show: Show) -> Row:
+        warm_up_count = round(rate * warm_up)
+        bodies = BenchBodies(warm_up_count + max(round(rate * seconds), 1), size_bytes)
+        async with bench_topic(name_servers, queues) as topic:
+            heard = await measure_latency(
+                topic, bodies, rate=rate, warm_up_count=warm_up_count, show=show
+            )
+        checked = _checked(bodies)
+        # What was refused could not come.
+        checked["lost"] = max(bodies.missing_count - heard.failed, 0)
+        return {
+            "messages": bodies.count,
+            "rate": rate,
+            **heard.percentiles_ms,
+            "sender_late_ms": round(heard.late_ms, 3),
+            "failed": heard.failed,
+            **checked,
+        }
+
+    _show_and_judge(measured, output)
+
+
+for _option in reversed(_TOPIC_OPTIONS):
+    latency = _option(latency)
+
+
+def _rates(count: int, size_bytes: int, seconds: float) -> dict[str, object]:
+    return {
+        "messages_per_second": round(count / seconds),
+        "megabytes_per_second": round(count * size_bytes / seconds / 1e6, 1),
+    }
+
+
+def _checked(bodies: BenchBodies) -> dict[str, object]:
+    """What came and what did not, as every consuming measurement tells it."""
+    return {
+        "lost": bodies.missing_count,
+        "altered": bodies.altered_count,
+        "repeated": bodies.repeated_count,
+    }
+
+
+def _check_filled(sent: Sent) -> None:
+    if sent.failed:
+        raise CommandFailed(f"{sent.failed:,} messages could not be stored; nothing was measured")
+
+
+def _show_and_judge(measured: Callable[[Show], Any], output: Output) -> None:
+    """Run a measurement and write it.
+
+    Raises:
+        CommandFailed: Messages failed, were lost or altered; the figures are written before.
+    """
+    with progress() as show:
+        row: Row = run_async(measured(show))
+    output.record(row)
+    wrong = {name: row[name] for name in ("failed", "lost", "altered") if row.get(name)}
+    if wrong:
+        words = ", ".join(f"{count:,} {name}" for name, count in wrong.items())
+        raise CommandFailed(f"not all messages arrived as they were sent: {words}")

@@ -1,0 +1,210 @@
+"""``ariane outbox``: sending what applications wrote into their databases, and what was refused."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+import click
+from sqlalchemy import create_engine
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.orm import Session, sessionmaker
+
+from ariane_admin.confirmation import confirm, yes_option
+from ariane_admin.connection import name_servers_option, run_async
+from ariane_admin.errors import CommandFailed
+from ariane_admin.exits import ExitStatus
+from ariane_admin.output import Output, Row, output_option
+from ariane_admin.progress import progress
+from ariane_sdk.sql import Outbox, OutboxRelay, ParkedMessage
+
+DATABASE_VARIABLE: Final = "ARIANE_OUTBOX_DATABASE"
+LOOK_INTERVAL_S: Final = 0.5
+PAGE_SIZE: Final = 1000
+
+_COLUMNS: Final = (
+    *("row_id", "topic", "message_group", "keys", "body_bytes", "attempts", "reason", "parked"),
+    "error",
+)
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def _database_option(command: _Command) -> _Command:
+    """Give a command the option ``--database`` and the argument `database`."""
+    option = click.option(
+        "--database",
+        required=True,
+        envvar=DATABASE_VARIABLE,
+        show_envvar=True,
+        metavar="URL",
+        help="SQLAlchemy's URL of the application's database; better in the environment, where no "
+        "list of processes shows its password.",
+    )
+    return option(command)
+
+
+@click.group()
+def outbox() -> None:
+    """Send what applications wrote into an outbox, and look at what was refused."""
+
+
+@outbox.command("relay")
+@click.argument("name")
+@click.option("--until-empty", is_flag=True, help="End when nothing waits any more.")
+@click.option(
+    "--attempts-max",
+    type=click.IntRange(1),
+    default=50,
+    show_default=True,
+    help="Park what was refused so often.",
+)
+@_database_option
+@name_servers_option
+@output_option
+def relay(
+    *,
+    name: str,
+    until_empty: bool,
+    attempts_max: int,
+    database: str,
+    name_servers: str,
+    output: Output,
+) -> None:
+    """Send the messages of outbox NAME until Ctrl-C, beside any number of other relays.
+
+    \b
+    Examples:
+      ariane outbox relay shop --database postgresql+psycopg://shop@127.0.0.1/shop
+      ariane outbox relay shop --until-empty -o json
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+
+    async def run(sessions: sessionmaker[Session]) -> Row:
+        with sessions() as session:
+            kept = Outbox.as_kept(session, name)
+        with progress() as tell:
+            async with OutboxRelay(kept, sessions, name_servers, attempts_max=attempts_max):
+                while True:
+                    now = await asyncio.to_thread(_standing, sessions, kept)
+                    tell(
+                        f"{now['waiting']:,} wait, the oldest for {now['oldest_s']:.0f} s; "
+                        f"{now['parked']:,} are parked"
+                    )
+                    if until_empty and not now["waiting"]:
+                        return now
+                    await asyncio.sleep(LOOK_INTERVAL_S)
+
+    with _sessions(database) as sessions:
+        row = run_async(run(sessions))
+    output.done(f"Nothing waits in outbox {name}; {row['parked']:,} are parked.", row)
+
+
+@outbox.command("list")
+@click.argument("name")
+@click.option("--topic", default="", help="Only for this topic.")
+@click.option(
+    "--count", type=click.IntRange(1), default=100, show_default=True, help="At most so many."
+)
+@_database_option
+@output_option
+def list_parked(*, name: str, topic: str, count: int, database: str, output: Output) -> None:
+    """List messages of outbox NAME that brokers refused, the oldest first.
+
+    \b
+    Examples:
+      ariane outbox list shop
+      ariane outbox list shop --topic paid-orders -o json
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    rows: list[Row] = []
+    with _sessions(database) as sessions, sessions() as session:
+        kept = Outbox(name)
+        last_row_id = 0
+        while len(rows) < count:
+            page = kept.parked(
+                session,
+                topic=topic,
+                after_row_id=last_row_id,
+                count_max=min(PAGE_SIZE, count - len(rows)),
+            )
+            if not page:
+                break
+            rows += map(_row, page)
+            last_row_id = page[-1].row_id
+    output.rows(_COLUMNS, rows)
+
+
+@outbox.command("requeue")
+@click.argument("name")
+@click.argument("row_ids", type=int, nargs=-1, metavar="[ROW_ID]...")
+@click.option("--topic", default="", help="Only for this topic.")
+@yes_option
+@_database_option
+@output_option
+def requeue(
+    *, name: str, row_ids: tuple[int, ...], topic: str, yes: bool, database: str, output: Output
+) -> None:
+    """Have refused messages of outbox NAME be sent again: those named, or all that match.
+
+    Mend first what they were refused for; what is refused again is parked again. They come behind
+    what was sent of their message groups meanwhile.
+
+    \b
+    Examples:
+      ariane outbox requeue shop 4711 4712
+      ariane outbox requeue shop --topic paid-orders --yes
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    if not row_ids:
+        what = f"for {topic}" if topic else "whatever they are for"
+        confirm(f"Send all parked messages of outbox {name} again, {what}?", yes=yes)
+    with _sessions(database) as sessions, sessions.begin() as session:
+        count = Outbox(name).requeue(session, row_ids=row_ids or None, topic=topic)
+    if row_ids and not count:
+        raise CommandFailed(f"outbox {name} has none of these parked", ExitStatus.NOT_FOUND)
+    output.done(f"{count:,} messages wait again.", {"outbox": name, "requeued": count})
+
+
+@contextmanager
+def _sessions(database: str) -> Iterator[sessionmaker[Session]]:
+    """Sessions of a database; what it refuses is one line."""
+    try:
+        engine = create_engine(database)
+    except (ArgumentError, NoSuchModuleError) as error:
+        raise CommandFailed(f"--database: {error}", ExitStatus.USAGE) from error
+    except ModuleNotFoundError as error:
+        raise CommandFailed(f"--database: its driver is not installed: {error.name}") from error
+    try:
+        yield sessionmaker(engine)
+    except DBAPIError as error:
+        lost = ExitStatus.UNREACHABLE if error.connection_invalidated else ExitStatus.FAILED
+        raise CommandFailed(f"the database refuses: {error.orig}", lost) from error
+    finally:
+        engine.dispose()
+
+
+def _standing(sessions: sessionmaker[Session], kept: Outbox) -> dict[str, Any]:
+    with sessions() as session:
+        lag = kept.lag(session)
+        return {
+            "outbox": kept.name,
+            "waiting": lag.waiting_count,
+            "oldest_s": lag.oldest_s,
+            "parked": kept.parked_count(session),
+        }
+
+
+def _row(message: ParkedMessage) -> Row:
+    return {
+        "row_id": message.row_id,
+        "topic": message.topic,
+        "message_group": message.message_group,
+        "keys": list(message.keys),
+        "unique_id": message.unique_id,
+        "body_bytes": message.body_bytes,
+        "written": message.written_at.isoformat(timespec="milliseconds"),
+        "parked": message.parked_at.isoformat(timespec="milliseconds"),
+        "attempts": message.attempts,
+        "reason": message.reason,
+        "error": message.error,
+    }

@@ -1,0 +1,82 @@
+"""``ariane outbox``: relays, and what brokers refused."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.orm import sessionmaker
+
+from ariane_admin.exits import ExitStatus
+from ariane_sdk import Message
+from ariane_sdk.sql import METADATA, Outbox, create_tables
+from ariane_servicekit.postgresql import PostgresqlUnavailable, running_postgresql
+
+
+@pytest.fixture(scope="module")
+def postgresql_url(request):
+    cache = request.config.rootpath / ".cache" / "postgresql"
+    try:
+        with running_postgresql(cache_folder=cache) as url:
+            yield url
+    except PostgresqlUnavailable as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def sessions(request, tmp_path, monkeypatch):
+    url = f"sqlite:///{tmp_path}/shop.db"
+    if request.param == "postgresql":
+        url = request.getfixturevalue("postgresql_url")
+    monkeypatch.setenv("ARIANE_OUTBOX_DATABASE", url)
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        create_tables(connection)
+    yield sessionmaker(engine)
+    with engine.begin() as connection:
+        METADATA.drop_all(connection)
+    engine.dispose()
+
+
+def test_what_is_refused_is_listed_and_sent_again(sessions, ariane, ariane_json, request):
+    topic = f"outbox-{request.node.callspec.id}"
+    ariane("topic", "create", topic, "--type", "NORMAL")
+    # The application believes that brokers take more than they do.
+    shop = Outbox("shop", body_bytes_max=16 << 20)
+    large = bytes(5 << 20)
+    with sessions.begin() as session:
+        shop.add(session, *(Message(topic, b"%d" % number) for number in range(20)))
+        shop.add(session, Message(topic, large, keys=("o-1",)), Message(topic, b"last"))
+    done = ariane_json("outbox", "relay", "shop", "--until-empty")
+    assert done == {"outbox": "shop", "waiting": 0, "oldest_s": 0.0, "parked": 1}
+    bounds = ariane_json("topic", "show", topic)
+    assert sum(queue["end"] for queue in bounds["queue_list"]) == 21
+
+    [row] = ariane_json("outbox", "list", "shop")
+    assert (row["topic"], row["keys"], row["attempts"]) == (topic, ["o-1"], 1)
+    assert row["reason"] in {"MESSAGE_TOO_LARGE", "REQUEST_TOO_LARGE"}
+    assert row["body_bytes"] == len(large)
+    assert row["reason"] in ariane("outbox", "list", "shop", "--topic", topic)
+    assert ariane_json("outbox", "list", "shop", "--topic", "other") == []
+    assert ariane_json("outbox", "list", "other") == []
+
+    number = str(row["row_id"])
+    assert "--yes" in ariane("outbox", "requeue", "shop", status=ExitStatus.USAGE)
+    ariane("outbox", "requeue", "shop", "999999", status=ExitStatus.NOT_FOUND)
+    assert ariane_json("outbox", "requeue", "shop", number) == {"outbox": "shop", "requeued": 1}
+    assert ariane_json("outbox", "list", "shop") == []
+    assert "1 are parked" in ariane("outbox", "relay", "shop", "--until-empty")
+    assert "1 messages wait" in ariane("outbox", "requeue", "shop", "--topic", topic, "--yes")
+
+
+def test_what_a_database_refuses_is_one_line(tmp_path, ariane, monkeypatch):
+    monkeypatch.delenv("ARIANE_OUTBOX_DATABASE", raising=False)
+    assert "--database" in ariane("outbox", "list", "shop", status=ExitStatus.USAGE)
+    for url, status in (
+        ("no url", ExitStatus.USAGE),
+        ("nothing://", ExitStatus.USAGE),
+        (f"sqlite:///{tmp_path}/empty.db", ExitStatus.FAILED),
+        ("postgresql+psycopg://nobody:secret@127.0.0.1:1/shop", ExitStatus.FAILED),
+    ):
+        told = ariane("outbox", "list", "shop", "--database", url, status=status)
+        assert len(told.splitlines()) == 1
+        assert "secret" not in told
