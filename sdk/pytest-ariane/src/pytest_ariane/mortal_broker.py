@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from ariane_broker.app import compose_from
 from ariane_broker.broker_life import BrokerLife, Threads
@@ -39,7 +40,7 @@ class MortalBroker:
         self._stop = stop
         self.dies = False
         self.rpc_services: Sequence[RpcService] = [
-            RpcService(each.descriptor, each.add, FaultyServicer(each.servicer, faults))
+            replace(each, servicer=FaultyServicer(each.servicer, faults))
             for each in self._life.rpc_services
         ]
 
