@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final, NamedTuple
 
@@ -13,7 +13,8 @@ from ariane.broker.v1.retry_service_pb2 import (
     DEAD_LETTER_REASON_REJECTED,
     DEAD_LETTER_REASON_UNSPECIFIED,
     DeadLetterReason,
-    ReturnMessageRequest,
+    ReturnMessagesRequest,
+    ReturnMessagesResponse,
 )
 from ariane_sdk._broker_calls import answer_of, peer_name, read_address
 from ariane_sdk._clock import Clock
@@ -23,10 +24,13 @@ from ariane_sdk._log import logger
 from ariane_sdk._message import MessageQueue, ReceivedMessage
 from ariane_sdk._route import BrokerRoute
 from ariane_sdk._settings import ConsumerSettings
+from ariane_sdk._status import error_from_status
 from ariane_sdk.errors import ArianeError, CallError
 
-CALLS_MAX: Final = 64
-"""Messages that are sent back at once."""
+CALLS_MAX: Final = 16
+"""Calls to brokers at a time."""
+
+MESSAGES_PER_CALL: Final = 1024
 
 TRIES: Final = 3
 GROUP_LIFE_S: Final = 10.0
@@ -102,29 +106,23 @@ class MessageReturns:
         Returns:
             Those that could not be sent back.
         """
-        outcomes = await asyncio.gather(
-            *(
-                self._send_one(
-                    ReturnMessageRequest(
-                        consumer_group=self._group,
-                        topic=queue.topic,
-                        queue_id=queue.queue_id,
-                        commit_log_offset=message.commit_log_offset,
-                        cause=failed.cause[:CAUSE_LENGTH_MAX],
-                        attempts_max=self._settings.attempts_max,
-                        return_id=return_id,
-                        local_attempts=local_attempts,
-                        dead_letter=reason is not None,
-                        dead_letter_reason=reason or DEAD_LETTER_REASON_UNSPECIFIED,
-                    ),
-                    queue,
-                )
-                for message in failed.messages
-            )
+        wanted = ReturnMessagesRequest(
+            consumer_group=self._group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            cause=failed.cause[:CAUSE_LENGTH_MAX],
+            attempts_max=self._settings.attempts_max,
+            return_id=return_id,
+            local_attempts=local_attempts,
+            dead_letter=reason is not None,
+            dead_letter_reason=reason or DEAD_LETTER_REASON_UNSPECIFIED,
         )
-        return [
-            message for message, sent in zip(failed.messages, outcomes, strict=True) if not sent
-        ]
+        left: list[ReceivedMessage] = []
+        for begin in range(0, len(failed.messages), MESSAGES_PER_CALL):
+            left += await self._send(
+                wanted, failed.messages[begin : begin + MESSAGES_PER_CALL], queue
+            )
+        return left
 
     async def attempts_max(self, queue: MessageQueue) -> int | None:
         """How often the group tries a message again; nothing when nobody tells now."""
@@ -149,32 +147,60 @@ class MessageReturns:
         )
         return count
 
-    async def _send_one(self, request: ReturnMessageRequest, queue: MessageQueue) -> bool:
-        """Whether it was taken back."""
+    async def _send(
+        self,
+        wanted: ReturnMessagesRequest,
+        messages: Sequence[ReceivedMessage],
+        queue: MessageQueue,
+    ) -> Sequence[ReceivedMessage]:
+        """Those that were not taken back."""
+        request = ReturnMessagesRequest(
+            queue_offsets=[message.queue_offset for message in messages],
+            commit_log_offsets=[message.commit_log_offset for message in messages],
+        )
+        request.MergeFrom(wanted)
         async with self._calls:
             for tries in range(1, TRIES + 1):
                 try:
                     broker = self._broker_of(queue)
                     stub = self._connections().retries(read_address(broker))
-                    call = stub.ReturnMessage(request, timeout=self._settings.call_timeout_s)
-                    await answer_of(call, peer_name(broker))
+                    call = stub.ReturnMessages(request, timeout=self._settings.call_timeout_s)
+                    answer = await answer_of(call, peer_name(broker))
                 except CallError as error:
                     if error.retriable and tries < TRIES:
                         await self._clock.sleep(self._settings.redelivery_delay_s_min * tries)
                         continue
-                    _log_failure(queue, request, error)
-                    return False
+                    _log_failure(queue, messages, error)
+                    return messages
                 except ArianeError as error:
-                    _log_failure(queue, request, error)
-                    return False
-                return True
-        return False
+                    _log_failure(queue, messages, error)
+                    return messages
+                return _refused(messages, answer, queue, peer_name(broker))
+        return messages
 
 
-def _log_failure(queue: MessageQueue, request: ReturnMessageRequest, error: ArianeError) -> None:
+def _refused(
+    messages: Sequence[ReceivedMessage],
+    answer: ReturnMessagesResponse,
+    queue: MessageQueue,
+    peer: str,
+) -> Sequence[ReceivedMessage]:
+    """Those that a broker did not take back by themselves."""
+    refused = []
+    for message, said in zip(messages, answer.messages, strict=True):
+        if said.HasField("error"):
+            refused.append(message)
+            _log_failure(queue, [message], error_from_status(said.error, peer=peer))
+    return refused
+
+
+def _log_failure(
+    queue: MessageQueue, messages: Sequence[ReceivedMessage], error: ArianeError
+) -> None:
     logger.warning(
-        "a message of %s, commit-log offset %d, cannot be sent back and is tried again here: %s",
+        "%d messages of %s, from %d on, cannot be sent back and are tried again here: %s",
+        len(messages),
         queue,
-        request.commit_log_offset,
+        messages[0].queue_offset,
         error,
     )

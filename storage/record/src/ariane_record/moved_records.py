@@ -79,6 +79,7 @@ class MovedRecords:
         *,
         heads: Sequence[bytes],
         half_offsets: Int64s | int = 0,
+        attempts: int | None = None,
         delivery_times_ms: Int64s | None = None,
     ) -> RecordBlock:
         """Some of the records as a block of a topic.
@@ -90,6 +91,7 @@ class MovedRecords:
             rows: Which records, in the order of the block; at least one.
             heads: Encoded properties that go before what is kept, of each of them.
             half_offsets: What stands in the header in the place of a half message's offset.
+            attempts: How often each was tried, the same for all; nothing to leave that as it is.
             delivery_times_ms: As ``RecordBlock.delivery_times_ms``.
 
         Raises:
@@ -109,6 +111,8 @@ class MovedRecords:
         sizes = HEADER_BYTES + (body_ends - body_starts) + len(counted) + 2 + lengths
         headers = self._headers(rows, sizes, MAGIC_V2 if version_2 else MAGIC_V1)
         headers["half_offset"] = half_offsets
+        if attempts is not None:
+            headers["attempts"] = attempts
         encoded = headers.tobytes()
         header_starts = range(0, len(encoded), HEADER_BYTES)
         header_ends = range(HEADER_BYTES, len(encoded) + 1, HEADER_BYTES)

@@ -24,9 +24,10 @@ _sym_db = _symbol_database.Default()
 
 from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__pb2
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
+from google.rpc import status_pb2 as google_dot_rpc_dot_status__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$ariane/broker/v1/retry_service.proto\x12\x10\x61riane.broker.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1egoogle/protobuf/duration.proto\"\xb9\x02\n\x14ReturnMessageRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x10\n\x08queue_id\x18\x03 \x01(\x05\x12\x19\n\x11\x63ommit_log_offset\x18\x04 \x01(\x03\x12(\n\x05\x64\x65lay\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0b\x64\x65\x61\x64_letter\x18\x06 \x01(\x08\x12\r\n\x05\x63\x61use\x18\x07 \x01(\t\x12\x14\n\x0c\x61ttempts_max\x18\x08 \x01(\x05\x12\x11\n\treturn_id\x18\t \x01(\t\x12\x16\n\x0elocal_attempts\x18\n \x01(\x05\x12>\n\x12\x64\x65\x61\x64_letter_reason\x18\x0b \x01(\x0e\x32\".ariane.broker.v1.DeadLetterReason\"Q\n\x15ReturnMessageResponse\x12\x13\n\x0b\x64\x65\x61\x64_letter\x18\x01 \x01(\x08\x12\x10\n\x08\x61ttempts\x18\x02 \x01(\x05\x12\x11\n\tduplicate\x18\x03 \x01(\x08\"\x8d\x01\n\x19RedriveDeadLettersRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x15\n\rqueue_offsets\x18\x03 \x03(\x03\x12/\n\x06target\x18\x04 \x01(\x0e\x32\x1f.ariane.broker.v1.RedriveTarget\"\x81\x01\n\x1aRedriveDeadLettersResponse\x12\x16\n\x0eredriven_count\x18\x01 \x01(\x05\x12\x17\n\x0f\x64uplicate_count\x18\x02 \x01(\x05\x12\x32\n\x08\x66\x61ilures\x18\x03 \x03(\x0b\x32 .ariane.broker.v1.RedriveFailure\"5\n\x0eRedriveFailure\x12\x14\n\x0cqueue_offset\x18\x01 \x01(\x03\x12\r\n\x05\x63\x61use\x18\x02 \x01(\t*\xa8\x01\n\x10\x44\x65\x61\x64LetterReason\x12\"\n\x1e\x44\x45\x41\x44_LETTER_REASON_UNSPECIFIED\x10\x00\x12)\n%DEAD_LETTER_REASON_ATTEMPTS_EXHAUSTED\x10\x01\x12\x1f\n\x1b\x44\x45\x41\x44_LETTER_REASON_REJECTED\x10\x02\x12$\n DEAD_LETTER_REASON_CONSUMER_DIED\x10\x03*d\n\rRedriveTarget\x12\x1e\n\x1aREDRIVE_TARGET_UNSPECIFIED\x10\x00\x12\x19\n\x15REDRIVE_TARGET_ORIGIN\x10\x01\x12\x18\n\x14REDRIVE_TARGET_GROUP\x10\x02\x32\xf5\x01\n\x0cRetryService\x12j\n\rReturnMessage\x12&.ariane.broker.v1.ReturnMessageRequest\x1a\'.ariane.broker.v1.ReturnMessageResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x03\x12y\n\x12RedriveDeadLetters\x12+.ariane.broker.v1.RedriveDeadLettersRequest\x1a,.ariane.broker.v1.RedriveDeadLettersResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$ariane/broker/v1/retry_service.proto\x12\x10\x61riane.broker.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x17google/rpc/status.proto\"\xb9\x02\n\x14ReturnMessageRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x10\n\x08queue_id\x18\x03 \x01(\x05\x12\x19\n\x11\x63ommit_log_offset\x18\x04 \x01(\x03\x12(\n\x05\x64\x65lay\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0b\x64\x65\x61\x64_letter\x18\x06 \x01(\x08\x12\r\n\x05\x63\x61use\x18\x07 \x01(\t\x12\x14\n\x0c\x61ttempts_max\x18\x08 \x01(\x05\x12\x11\n\treturn_id\x18\t \x01(\t\x12\x16\n\x0elocal_attempts\x18\n \x01(\x05\x12>\n\x12\x64\x65\x61\x64_letter_reason\x18\x0b \x01(\x0e\x32\".ariane.broker.v1.DeadLetterReason\"Q\n\x15ReturnMessageResponse\x12\x13\n\x0b\x64\x65\x61\x64_letter\x18\x01 \x01(\x08\x12\x10\n\x08\x61ttempts\x18\x02 \x01(\x05\x12\x11\n\tduplicate\x18\x03 \x01(\x08\"\xd2\x02\n\x15ReturnMessagesRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x10\n\x08queue_id\x18\x03 \x01(\x05\x12\x15\n\rqueue_offsets\x18\x04 \x03(\x03\x12\x1a\n\x12\x63ommit_log_offsets\x18\x05 \x03(\x03\x12(\n\x05\x64\x65lay\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0b\x64\x65\x61\x64_letter\x18\x07 \x01(\x08\x12>\n\x12\x64\x65\x61\x64_letter_reason\x18\x08 \x01(\x0e\x32\".ariane.broker.v1.DeadLetterReason\x12\r\n\x05\x63\x61use\x18\t \x01(\t\x12\x14\n\x0c\x61ttempts_max\x18\n \x01(\x05\x12\x11\n\treturn_id\x18\x0b \x01(\t\x12\x16\n\x0elocal_attempts\x18\x0c \x01(\x05\"M\n\x16ReturnMessagesResponse\x12\x33\n\x08messages\x18\x01 \x03(\x0b\x32!.ariane.broker.v1.ReturnedMessage\"n\n\x0fReturnedMessage\x12\x13\n\x0b\x64\x65\x61\x64_letter\x18\x01 \x01(\x08\x12\x10\n\x08\x61ttempts\x18\x02 \x01(\x05\x12\x11\n\tduplicate\x18\x03 \x01(\x08\x12!\n\x05\x65rror\x18\x04 \x01(\x0b\x32\x12.google.rpc.Status\"\x8d\x01\n\x19RedriveDeadLettersRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x15\n\rqueue_offsets\x18\x03 \x03(\x03\x12/\n\x06target\x18\x04 \x01(\x0e\x32\x1f.ariane.broker.v1.RedriveTarget\"\x81\x01\n\x1aRedriveDeadLettersResponse\x12\x16\n\x0eredriven_count\x18\x01 \x01(\x05\x12\x17\n\x0f\x64uplicate_count\x18\x02 \x01(\x05\x12\x32\n\x08\x66\x61ilures\x18\x03 \x03(\x0b\x32 .ariane.broker.v1.RedriveFailure\"5\n\x0eRedriveFailure\x12\x14\n\x0cqueue_offset\x18\x01 \x01(\x03\x12\r\n\x05\x63\x61use\x18\x02 \x01(\t*\xa8\x01\n\x10\x44\x65\x61\x64LetterReason\x12\"\n\x1e\x44\x45\x41\x44_LETTER_REASON_UNSPECIFIED\x10\x00\x12)\n%DEAD_LETTER_REASON_ATTEMPTS_EXHAUSTED\x10\x01\x12\x1f\n\x1b\x44\x45\x41\x44_LETTER_REASON_REJECTED\x10\x02\x12$\n DEAD_LETTER_REASON_CONSUMER_DIED\x10\x03*d\n\rRedriveTarget\x12\x1e\n\x1aREDRIVE_TARGET_UNSPECIFIED\x10\x00\x12\x19\n\x15REDRIVE_TARGET_ORIGIN\x10\x01\x12\x18\n\x14REDRIVE_TARGET_GROUP\x10\x02\x32\xe4\x02\n\x0cRetryService\x12j\n\rReturnMessage\x12&.ariane.broker.v1.ReturnMessageRequest\x1a\'.ariane.broker.v1.ReturnMessageResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x03\x12m\n\x0eReturnMessages\x12\'.ariane.broker.v1.ReturnMessagesRequest\x1a(.ariane.broker.v1.ReturnMessagesResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x03\x12y\n\x12RedriveDeadLetters\x12+.ariane.broker.v1.RedriveDeadLettersRequest\x1a,.ariane.broker.v1.RedriveDeadLettersResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,22 +36,30 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_RETRYSERVICE'].methods_by_name['ReturnMessage']._loaded_options = None
   _globals['_RETRYSERVICE'].methods_by_name['ReturnMessage']._serialized_options = b'\312\363\030\004\010\003\020\003'
+  _globals['_RETRYSERVICE'].methods_by_name['ReturnMessages']._loaded_options = None
+  _globals['_RETRYSERVICE'].methods_by_name['ReturnMessages']._serialized_options = b'\312\363\030\004\010\003\020\003'
   _globals['_RETRYSERVICE'].methods_by_name['RedriveDeadLetters']._loaded_options = None
   _globals['_RETRYSERVICE'].methods_by_name['RedriveDeadLetters']._serialized_options = b'\312\363\030\004\010\005\020\003'
-  _globals['_DEADLETTERREASON']._serialized_start=852
-  _globals['_DEADLETTERREASON']._serialized_end=1020
-  _globals['_REDRIVETARGET']._serialized_start=1022
-  _globals['_REDRIVETARGET']._serialized_end=1122
-  _globals['_RETURNMESSAGEREQUEST']._serialized_start=122
-  _globals['_RETURNMESSAGEREQUEST']._serialized_end=435
-  _globals['_RETURNMESSAGERESPONSE']._serialized_start=437
-  _globals['_RETURNMESSAGERESPONSE']._serialized_end=518
-  _globals['_REDRIVEDEADLETTERSREQUEST']._serialized_start=521
-  _globals['_REDRIVEDEADLETTERSREQUEST']._serialized_end=662
-  _globals['_REDRIVEDEADLETTERSRESPONSE']._serialized_start=665
-  _globals['_REDRIVEDEADLETTERSRESPONSE']._serialized_end=794
-  _globals['_REDRIVEFAILURE']._serialized_start=796
-  _globals['_REDRIVEFAILURE']._serialized_end=849
-  _globals['_RETRYSERVICE']._serialized_start=1125
-  _globals['_RETRYSERVICE']._serialized_end=1370
+  _globals['_DEADLETTERREASON']._serialized_start=1409
+  _globals['_DEADLETTERREASON']._serialized_end=1577
+  _globals['_REDRIVETARGET']._serialized_start=1579
+  _globals['_REDRIVETARGET']._serialized_end=1679
+  _globals['_RETURNMESSAGEREQUEST']._serialized_start=147
+  _globals['_RETURNMESSAGEREQUEST']._serialized_end=460
+  _globals['_RETURNMESSAGERESPONSE']._serialized_start=462
+  _globals['_RETURNMESSAGERESPONSE']._serialized_end=543
+  _globals['_RETURNMESSAGESREQUEST']._serialized_start=546
+  _globals['_RETURNMESSAGESREQUEST']._serialized_end=884
+  _globals['_RETURNMESSAGESRESPONSE']._serialized_start=886
+  _globals['_RETURNMESSAGESRESPONSE']._serialized_end=963
+  _globals['_RETURNEDMESSAGE']._serialized_start=965
+  _globals['_RETURNEDMESSAGE']._serialized_end=1075
+  _globals['_REDRIVEDEADLETTERSREQUEST']._serialized_start=1078
+  _globals['_REDRIVEDEADLETTERSREQUEST']._serialized_end=1219
+  _globals['_REDRIVEDEADLETTERSRESPONSE']._serialized_start=1222
+  _globals['_REDRIVEDEADLETTERSRESPONSE']._serialized_end=1351
+  _globals['_REDRIVEFAILURE']._serialized_start=1353
+  _globals['_REDRIVEFAILURE']._serialized_end=1406
+  _globals['_RETRYSERVICE']._serialized_start=1682
+  _globals['_RETRYSERVICE']._serialized_end=2038
 # @@protoc_insertion_point(module_scope)

@@ -9,6 +9,7 @@ from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.rpc import status_pb2 as _status_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -167,6 +168,138 @@ class ReturnMessageResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReturnMessageResponse: _TypeAlias = ReturnMessageResponse  # noqa: Y015
+
+@_typing.final
+class ReturnMessagesRequest(_message.Message):
+    """Takes messages of one queue back."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONSUMER_GROUP_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    QUEUE_ID_FIELD_NUMBER: _builtins.int
+    QUEUE_OFFSETS_FIELD_NUMBER: _builtins.int
+    COMMIT_LOG_OFFSETS_FIELD_NUMBER: _builtins.int
+    DELAY_FIELD_NUMBER: _builtins.int
+    DEAD_LETTER_FIELD_NUMBER: _builtins.int
+    DEAD_LETTER_REASON_FIELD_NUMBER: _builtins.int
+    CAUSE_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_MAX_FIELD_NUMBER: _builtins.int
+    RETURN_ID_FIELD_NUMBER: _builtins.int
+    LOCAL_ATTEMPTS_FIELD_NUMBER: _builtins.int
+    consumer_group: _builtins.str
+    """The group that failed on them."""
+    topic: _builtins.str
+    """Where they were read."""
+    queue_id: _builtins.int
+    """The queue they were read from."""
+    dead_letter: _builtins.bool
+    """Whether to make them dead letters at once."""
+    dead_letter_reason: Global___DeadLetterReason.ValueType
+    """Why they become dead letters, where the client wants them to. Absent: rejected."""
+    cause: _builtins.str
+    """Why they failed, for people; at most 1024 bytes are kept."""
+    attempts_max: _builtins.int
+    """The client's own limit of attempts. 0: the group's."""
+    return_id: _builtins.str
+    """As in ReturnMessageRequest, for each of the messages."""
+    local_attempts: _builtins.int
+    """As in ReturnMessageRequest, for each of the messages."""
+    @_builtins.property
+    def queue_offsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Which: their queue offsets, 1 to 4096."""
+
+    @_builtins.property
+    def commit_log_offsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Their commit-log offsets, one for each queue offset."""
+
+    @_builtins.property
+    def delay(self) -> _duration_pb2.Duration:
+        """The wait before the next try. Absent: by the group's policy."""
+
+    def __init__(
+        self,
+        *,
+        consumer_group: _builtins.str = ...,
+        topic: _builtins.str = ...,
+        queue_id: _builtins.int = ...,
+        queue_offsets: _abc.Iterable[_builtins.int] | None = ...,
+        commit_log_offsets: _abc.Iterable[_builtins.int] | None = ...,
+        delay: _duration_pb2.Duration | None = ...,
+        dead_letter: _builtins.bool = ...,
+        dead_letter_reason: Global___DeadLetterReason.ValueType = ...,
+        cause: _builtins.str = ...,
+        attempts_max: _builtins.int = ...,
+        return_id: _builtins.str = ...,
+        local_attempts: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["delay", b"delay"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts_max", b"attempts_max", "cause", b"cause", "commit_log_offsets", b"commit_log_offsets", "consumer_group", b"consumer_group", "dead_letter", b"dead_letter", "dead_letter_reason", b"dead_letter_reason", "delay", b"delay", "local_attempts", b"local_attempts", "queue_id", b"queue_id", "queue_offsets", b"queue_offsets", "return_id", b"return_id", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReturnMessagesRequest: _TypeAlias = ReturnMessagesRequest  # noqa: Y015
+
+@_typing.final
+class ReturnMessagesResponse(_message.Message):
+    """Answers a return of many."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReturnedMessage]:
+        """What became of each, in the order of the request."""
+
+    def __init__(
+        self,
+        *,
+        messages: _abc.Iterable[Global___ReturnedMessage] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReturnMessagesResponse: _TypeAlias = ReturnMessagesResponse  # noqa: Y015
+
+@_typing.final
+class ReturnedMessage(_message.Message):
+    """What became of one message."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DEAD_LETTER_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_FIELD_NUMBER: _builtins.int
+    DUPLICATE_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    dead_letter: _builtins.bool
+    """As in ReturnMessageResponse."""
+    attempts: _builtins.int
+    """As in ReturnMessageResponse."""
+    duplicate: _builtins.bool
+    """As in ReturnMessageResponse."""
+    @_builtins.property
+    def error(self) -> _status_pb2.Status:
+        """Why it is not taken back; then nothing else is set."""
+
+    def __init__(
+        self,
+        *,
+        dead_letter: _builtins.bool = ...,
+        attempts: _builtins.int = ...,
+        duplicate: _builtins.bool = ...,
+        error: _status_pb2.Status | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "dead_letter", b"dead_letter", "duplicate", b"duplicate", "error", b"error"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReturnedMessage: _TypeAlias = ReturnedMessage  # noqa: Y015
 
 @_typing.final
 class RedriveDeadLettersRequest(_message.Message):

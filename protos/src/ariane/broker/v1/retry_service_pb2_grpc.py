@@ -40,6 +40,11 @@ class RetryServiceStub(object):
                 request_serializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.ReturnMessageRequest.SerializeToString,
                 response_deserializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.ReturnMessageResponse.FromString,
                 _registered_method=True)
+        self.ReturnMessages = channel.unary_unary(
+                '/ariane.broker.v1.RetryService/ReturnMessages',
+                request_serializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.ReturnMessagesRequest.SerializeToString,
+                response_deserializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.ReturnMessagesResponse.FromString,
+                _registered_method=True)
         self.RedriveDeadLetters = channel.unary_unary(
                 '/ariane.broker.v1.RetryService/RedriveDeadLetters',
                 request_serializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.RedriveDeadLettersRequest.SerializeToString,
@@ -63,6 +68,15 @@ class RetryServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReturnMessages(self, request, context):
+        """Takes failed messages of one queue back, in one call; otherwise as ReturnMessage. Each is taken
+        back or not by itself: the answer says which. When the call fails, some may be.
+        Errors: as ReturnMessage. Per message: MESSAGE_NOT_FOUND, MESSAGE_ILLEGAL.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RedriveDeadLetters(self, request, context):
         """Sends dead letters of a queue of the group's back to where they came from, each once for good:
         which were is known by the log, over any death of client and broker. Safe to repeat.
@@ -80,6 +94,11 @@ def add_RetryServiceServicer_to_server(servicer, server):
                     servicer.ReturnMessage,
                     request_deserializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.ReturnMessageRequest.FromString,
                     response_serializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.ReturnMessageResponse.SerializeToString,
+            ),
+            'ReturnMessages': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReturnMessages,
+                    request_deserializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.ReturnMessagesRequest.FromString,
+                    response_serializer=ariane_dot_broker_dot_v1_dot_retry__service__pb2.ReturnMessagesResponse.SerializeToString,
             ),
             'RedriveDeadLetters': grpc.unary_unary_rpc_method_handler(
                     servicer.RedriveDeadLetters,
@@ -115,6 +134,33 @@ class RetryService(object):
             '/ariane.broker.v1.RetryService/ReturnMessage',
             ariane_dot_broker_dot_v1_dot_retry__service__pb2.ReturnMessageRequest.SerializeToString,
             ariane_dot_broker_dot_v1_dot_retry__service__pb2.ReturnMessageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReturnMessages(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.broker.v1.RetryService/ReturnMessages',
+            ariane_dot_broker_dot_v1_dot_retry__service__pb2.ReturnMessagesRequest.SerializeToString,
+            ariane_dot_broker_dot_v1_dot_retry__service__pb2.ReturnMessagesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -41,6 +41,11 @@ class RetryServiceStub:
     Errors: MESSAGE_NOT_FOUND, GROUP_NOT_FOUND, TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID,
     STORE_FULL, FLUSH_UNCONFIRMED.
     """
+    ReturnMessages: _grpc.UnaryUnaryMultiCallable[_retry_service_pb2.ReturnMessagesRequest, _retry_service_pb2.ReturnMessagesResponse]
+    """Takes failed messages of one queue back, in one call; otherwise as ReturnMessage. Each is taken
+    back or not by itself: the answer says which. When the call fails, some may be.
+    Errors: as ReturnMessage. Per message: MESSAGE_NOT_FOUND, MESSAGE_ILLEGAL.
+    """
     RedriveDeadLetters: _grpc.UnaryUnaryMultiCallable[_retry_service_pb2.RedriveDeadLettersRequest, _retry_service_pb2.RedriveDeadLettersResponse]
     """Sends dead letters of a queue of the group's back to where they came from, each once for good:
     which were is known by the log, over any death of client and broker. Safe to repeat.
@@ -60,6 +65,11 @@ class RetryServiceAsyncStub(RetryServiceStub):
     one that comes with the `return_id` of its last return.
     Errors: MESSAGE_NOT_FOUND, GROUP_NOT_FOUND, TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID,
     STORE_FULL, FLUSH_UNCONFIRMED.
+    """
+    ReturnMessages: _aio.UnaryUnaryMultiCallable[_retry_service_pb2.ReturnMessagesRequest, _retry_service_pb2.ReturnMessagesResponse]  # type: ignore[assignment]
+    """Takes failed messages of one queue back, in one call; otherwise as ReturnMessage. Each is taken
+    back or not by itself: the answer says which. When the call fails, some may be.
+    Errors: as ReturnMessage. Per message: MESSAGE_NOT_FOUND, MESSAGE_ILLEGAL.
     """
     RedriveDeadLetters: _aio.UnaryUnaryMultiCallable[_retry_service_pb2.RedriveDeadLettersRequest, _retry_service_pb2.RedriveDeadLettersResponse]  # type: ignore[assignment]
     """Sends dead letters of a queue of the group's back to where they came from, each once for good:
@@ -83,6 +93,17 @@ class RetryServiceServicer(metaclass=_abc_1.ABCMeta):
         one that comes with the `return_id` of its last return.
         Errors: MESSAGE_NOT_FOUND, GROUP_NOT_FOUND, TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID,
         STORE_FULL, FLUSH_UNCONFIRMED.
+        """
+
+    @_abc_1.abstractmethod
+    def ReturnMessages(
+        self,
+        request: _retry_service_pb2.ReturnMessagesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_retry_service_pb2.ReturnMessagesResponse, _abc.Awaitable[_retry_service_pb2.ReturnMessagesResponse]]:
+        """Takes failed messages of one queue back, in one call; otherwise as ReturnMessage. Each is taken
+        back or not by itself: the answer says which. When the call fails, some may be.
+        Errors: as ReturnMessage. Per message: MESSAGE_NOT_FOUND, MESSAGE_ILLEGAL.
         """
 
     @_abc_1.abstractmethod

@@ -7,7 +7,6 @@ Otherwise it is sent back as if its listener had failed, and the rest of its que
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Protocol
 
 import numpy as np
 
@@ -16,7 +15,9 @@ from ariane_broker.consumer_offsets import ConsumerOffsets
 from ariane_broker.deaths.suspicions import Suspicions
 from ariane_broker.deaths.vanished_members import LonelyDeath, VanishedMembers
 from ariane_broker.retry.failed_records import DeadLetterReason
-from ariane_broker.retry.returning import Failure, MessageReturns
+from ariane_broker.retry.failures import FailedPlace, Failure
+from ariane_broker.retry.return_table import Returned
+from ariane_broker.retry.returning import MessageReturns, QueueLog
 from ariane_broker.saved_state import SavedState
 from ariane_broker.statistics import BrokerStatistics
 from ariane_record import ConsumerOffset, RecordFields
@@ -24,19 +25,8 @@ from ariane_record.columns import decode_columns
 from ariane_servicekit import get_logger
 from ariane_servicekit.errors import ServiceError
 from ariane_storage.errors import StorageError
-from ariane_storage.read import QueueRead
 
 _log = get_logger(__name__)
-
-
-class QueueLog(Protocol):
-    """What is asked of the store."""
-
-    def read_queue(
-        self, topic: str, queue_id: int, queue_offset: int, *, max_count: int, max_bytes: int
-    ) -> QueueRead:
-        """Read messages of a queue, in order."""
-        ...
 
 
 class DeathVerdicts:
@@ -107,7 +97,7 @@ class DeathVerdicts:
             await self._send_back(death, message)
 
     async def _send_back(self, death: LonelyDeath, message: RecordFields) -> None:
-        returned, _ = await self._returns.take_back(_failure(death, message))
+        returned = await self._take_back(_failure(death), message)
         _log.warning(
             "consumer_death_counted",
             attempts=returned.attempts,
@@ -127,10 +117,10 @@ class DeathVerdicts:
             "consumer_death_counted", attempts=tried + 1, dead_letter=dead_letter, **_names(death)
         )
         if dead_letter:
-            failure = _failure(death, message)
-            await self._returns.take_back(
-                replace(failure, reason=DeadLetterReason.CONSUMER_DIED, local_attempts=count - 1)
+            failure = replace(
+                _failure(death), reason=DeadLetterReason.CONSUMER_DIED, local_attempts=count - 1
             )
+            await self._take_back(failure, message)
             await self._pass(death)
             return
         self._suspicions.put(
@@ -143,6 +133,13 @@ class DeathVerdicts:
             ),
         )
         self._saved.mark_changed()
+
+    async def _take_back(self, failure: Failure, message: RecordFields) -> Returned:
+        place = FailedPlace(message.queue_offset, message.commit_log_offset)
+        (outcome,) = await self._returns.take_back(failure, [place])
+        if isinstance(outcome, ServiceError):
+            raise outcome
+        return outcome.returned
 
     async def _pass(self, death: LonelyDeath) -> None:
         """The group goes on behind the message."""
@@ -167,12 +164,11 @@ class DeathVerdicts:
         return columns.message(0)
 
 
-def _failure(death: LonelyDeath, message: RecordFields) -> Failure:
+def _failure(death: LonelyDeath) -> Failure:
     return Failure(
         consumer_group=death.place.consumer_group,
         topic=death.place.queue.topic,
         queue_id=death.place.queue.queue_id,
-        commit_log_offset=message.commit_log_offset,
         cause=f"consumer {death.client_id} died while it had this message, and no other, in work",
         died=True,
     )

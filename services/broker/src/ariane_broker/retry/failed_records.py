@@ -20,11 +20,8 @@ from typing import Final
 
 from ariane_broker.delay.parked_records import DELAY_PROPERTIES
 from ariane_record import PropertyName, RecordFields
-from ariane_record.layout import TRANSACTION_MASK
-from ariane_record.message_id import encode_offset_message_id
-from ariane_record.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, retry_topic
+from ariane_record.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 
-CAUSE_BYTES_MAX: Final = 1024
 RETURN_ID_LENGTH_MAX: Final = 64
 
 _OF_RETURNS: Final = frozenset(
@@ -49,7 +46,7 @@ _OF_ORIGIN: Final = (
     PropertyName.ORIGIN_QUEUE_ID,
     PropertyName.ORIGIN_QUEUE_OFFSET,
 )
-_DROPPED: Final = (
+DROPPED: Final = (
     _OF_RETURNS
     | DELAY_PROPERTIES
     | {PropertyName.HALF_MESSAGE, PropertyName.TRANSACTION_ID, PropertyName.WAIT}
@@ -83,56 +80,6 @@ class ReturnedRecord:
     dead_letter: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
-    """A try of a message that failed.
-
-    Attributes:
-        attempts: How often the message was tried by now.
-        deaths: How many of its consumers died of it by now.
-        cause: Why it failed, for people.
-        return_id: The client's name for the return.
-    """
-
-    attempts: int
-    deaths: int = 0
-    cause: str = ""
-    return_id: str = ""
-
-
-def consumer_deaths(failed: RecordFields, consumer_group: str) -> int:
-    """How many consumers of a group died of a message before."""
-    said = failed.properties if failed.topic == retry_topic(consumer_group) else {}
-    count = said.get(PropertyName.CONSUMER_DEATHS, "")
-    return int(count) if count.isascii() and count.isdecimal() else 0
-
-
-def retry_copy(failed: RecordFields, consumer_group: str, trial: Trial) -> RecordFields:
-    """What comes to the group for another try.
-
-    Args:
-        failed: The record that failed, as stored.
-        consumer_group: Who failed.
-        trial: How it failed.
-    """
-    return _copy(failed, consumer_group, trial)
-
-
-def dead_letter(
-    failed: RecordFields, consumer_group: str, reason: DeadLetterReason, trial: Trial
-) -> RecordFields:
-    """What is kept of a message that is tried no more; arguments as for ``retry_copy``."""
-    copy = _copy(failed, consumer_group, trial)
-    copy.properties.update(
-        {
-            PropertyName.DEAD_LETTER_TOPIC: copy.properties[PropertyName.RETRY_TOPIC],
-            PropertyName.DEAD_LETTER_MESSAGE_ID: copy.properties[PropertyName.ORIGIN_MESSAGE_ID],
-            PropertyName.DEAD_LETTER_REASON: reason.value,
-        }
-    )
-    return copy
-
-
 def redriven_record(letter: RecordFields, *, to_group: bool) -> RecordFields:
     """What is sent back of a dead letter.
 
@@ -141,7 +88,7 @@ def redriven_record(letter: RecordFields, *, to_group: bool) -> RecordFields:
         to_group: Whether it goes to the group's retry topic, and so must say where it came from.
     """
     source = f"{letter.topic}/{letter.queue_id}/{letter.queue_offset}"
-    kept = {name: value for name, value in letter.properties.items() if name not in _DROPPED}
+    kept = {name: value for name, value in letter.properties.items() if name not in DROPPED}
     origin = {
         name: letter.properties[name]
         for name in _OF_ORIGIN
@@ -150,13 +97,6 @@ def redriven_record(letter: RecordFields, *, to_group: bool) -> RecordFields:
     # First: that is how it is found in the log.
     properties = {PropertyName.REDRIVEN_FROM: source} | origin | kept
     return replace(letter, properties=properties, attempts=0, half_offset=0)
-
-
-def without_cause(record: RecordFields) -> RecordFields:
-    """A record that leaves out why it failed: it would be too large."""
-    properties = dict(record.properties)
-    properties.pop(PropertyName.LAST_ERROR, None)
-    return replace(record, properties=properties)
 
 
 def returned_record(fields: RecordFields) -> ReturnedRecord | None:
@@ -176,35 +116,3 @@ def returned_record(fields: RecordFields) -> ReturnedRecord | None:
                 dead_letter=prefix == DEAD_LETTER_PREFIX,
             )
     return None
-
-
-def _copy(failed: RecordFields, consumer_group: str, trial: Trial) -> RecordFields:
-    said = failed.properties if failed.topic == retry_topic(consumer_group) else {}
-    message_id = encode_offset_message_id(failed.store_host, failed.commit_log_offset)
-    own = {
-        PropertyName.RETRY_TOPIC: said.get(PropertyName.RETRY_TOPIC, failed.topic),
-        PropertyName.ORIGIN_MESSAGE_ID: said.get(PropertyName.ORIGIN_MESSAGE_ID, message_id),
-        PropertyName.ORIGIN_QUEUE_ID: said.get(PropertyName.ORIGIN_QUEUE_ID, str(failed.queue_id)),
-        PropertyName.ORIGIN_QUEUE_OFFSET: said.get(
-            PropertyName.ORIGIN_QUEUE_OFFSET, str(failed.queue_offset)
-        ),
-        PropertyName.RETURNED_OFFSET: str(failed.commit_log_offset),
-        PropertyName.RETURN_ID: trial.return_id,
-        PropertyName.LAST_ERROR: _printable(trial.cause),
-        PropertyName.CONSUMER_DEATHS: str(trial.deaths or ""),
-    }
-    kept = {name: value for name, value in failed.properties.items() if name not in _DROPPED}
-    return replace(
-        failed,
-        properties={name: value for name, value in own.items() if value} | kept,
-        # A committed message is committed once; its copies are ordinary ones.
-        system_flag=failed.system_flag & ~TRANSACTION_MASK,
-        attempts=trial.attempts,
-        half_offset=0,
-    )
-
-
-def _printable(cause: str) -> str:
-    """The beginning of a text, without what a property cannot carry."""
-    spaced = "".join(sign if sign.isprintable() else " " for sign in cause[:CAUSE_BYTES_MAX])
-    return spaced.encode(errors="replace")[:CAUSE_BYTES_MAX].decode(errors="ignore").strip()

@@ -2,79 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+import asyncio
+from bisect import bisect_left
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Final, Protocol
 
 import numpy as np
 
-from ariane_broker.append import AppendWatch
 from ariane_broker.consumer_groups import ConsumerGroups, GroupConfig
 from ariane_broker.consumer_offsets import QueueKey
-from ariane_broker.delay.delay import DeliveryTimes
-from ariane_broker.delay.delayed_append import DelayedAppend
 from ariane_broker.errors import broker_draining, message_illegal, message_not_found
 from ariane_broker.readable_topics import readable_topic
-from ariane_broker.retry.failed_records import (
-    DeadLetterReason,
-    Trial,
-    consumer_deaths,
-    dead_letter,
-    retry_copy,
-    without_cause,
-)
-from ariane_broker.retry.return_table import Returned, ReturnTable
-from ariane_broker.retry.waits import delay_of_try, wait_ms
+from ariane_broker.retry.copy_append import CopyAppend, Way
+from ariane_broker.retry.failed_columns import FailedColumns
+from ariane_broker.retry.failed_records import DeadLetterReason
+from ariane_broker.retry.failures import FailedPlace, Failure, ReturnLimits, TakenBack
+from ariane_broker.retry.return_table import ReturnTable
 from ariane_broker.topic_table import TopicConfig, TopicTable
 from ariane_broker.transactions.writing import TransactionLog
-from ariane_record import RecordBlock, RecordFields, RecordTooLarge
-from ariane_record.block import encode_block
+from ariane_record import RecordTooLarge
+from ariane_record.columns import RecordColumns, decode_columns
 from ariane_record.names import dead_letter_topic, retry_topic
-from ariane_storage.append import Appended
-from ariane_storage.errors import RecordNotFound
+from ariane_servicekit.errors import ServiceError
+from ariane_storage.errors import BlockRejected, RecordNotFound
+from ariane_storage.read import QueueRead
+
+SLICE_COUNT: Final = 128
+"""Messages that are taken back in one turn of the loop: some milliseconds."""
+
+SLICE_SPAN: Final = 512
+"""How far they may lie apart in their queue: all that is between them is read."""
+
+SLICE_BYTES: Final = 4 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """A message that a group failed on.
+class QueueLog(Protocol):
+    """What is asked of the store."""
 
-    Attributes:
-        consumer_group: The group.
-        topic: The topic that it was read from.
-        queue_id: The queue that it was read from.
-        commit_log_offset: Of its record.
-        wait_ms: Before the next try; None leaves it to the group's policy.
-        reason: Why it shall become a dead letter at once; None when it need not.
-        cause: Why it failed, for people.
-        attempts_max: The client's own limit of tries after the first; 0 is the group's.
-        local_attempts: Earlier tries that nobody returned.
-        return_id: The client's name for this return; perhaps empty.
-        died: Whether its consumer died of it, and nobody returned it.
-    """
+    def read_queue(
+        self, topic: str, queue_id: int, queue_offset: int, *, max_count: int, max_bytes: int
+    ) -> QueueRead:
+        """Read messages of a queue, in order."""
+        ...
 
-    consumer_group: str
-    topic: str
-    queue_id: int
-    commit_log_offset: int
-    wait_ms: int | None = None
-    reason: DeadLetterReason | None = None
-    cause: str = ""
-    attempts_max: int = 0
-    local_attempts: int = 0
-    return_id: str = ""
-    died: bool = False
+    def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Oldest queue offset that is kept, and the readable end."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
-class ReturnLimits:
-    """What bounds a return.
+class _Return:
+    """A return in work.
 
     Attributes:
-        delay_ms_max: The longest wait for another try.
-        deaths_max: How many of its consumers may die of a message; 0: no own limit.
+        failure: How messages failed.
+        group: Who failed.
+        outcomes: What became of each so far, or why it is not taken back.
     """
 
-    delay_ms_max: int
-    deaths_max: int = 0
+    failure: Failure
+    group: GroupConfig
+    outcomes: dict[FailedPlace, TakenBack | ServiceError] = field(default_factory=dict)
+
+    def topic_for(self, way: Way) -> str:
+        """Where messages go."""
+        name_topic = dead_letter_topic if way.reason else retry_topic
+        return name_topic(self.failure.consumer_group)
+
+
+@dataclass(frozen=True, slots=True)
+class _Slice:
+    """Some of its messages.
+
+    Attributes:
+        failed: Their records.
+        row_of: Which record is whose.
+        ways: What becomes of each record.
+    """
+
+    failed: FailedColumns
+    row_of: Mapping[FailedPlace, int]
+    ways: Sequence[Way]
+
+    def way_of(self, place: FailedPlace) -> Way:
+        """What becomes of a message."""
+        return self.ways[self.row_of[place]]
 
 
 class MessageReturns:
@@ -82,9 +96,9 @@ class MessageReturns:
 
     def __init__(
         self,
+        queues: QueueLog,
         log: TransactionLog,
-        watch: AppendWatch,
-        delayed: DelayedAppend,
+        copies: CopyAppend,
         table: ReturnTable,
         *,
         topics: TopicTable,
@@ -92,172 +106,205 @@ class MessageReturns:
         limits: ReturnLimits,
         make_topic: Callable[[str], Awaitable[TopicConfig]],
         is_draining: Callable[[], bool],
-        now_ms: Callable[[], int],
     ) -> None:
         """Take the parts.
 
         Args:
+            queues: Where failed messages are.
             log: Where copies and dead letters go.
-            watch: Is told of copies that are parked.
-            delayed: Parks copies.
+            copies: Appends them.
             table: The last returns.
             topics: The topics of this broker.
             groups: Its consumer groups.
             limits: What bounds a return.
             make_topic: Makes a topic of a group, unless it stands.
             is_draining: Whether the broker takes nothing more.
-            now_ms: Milliseconds since the epoch.
         """
+        self._queues = queues
         self._log = log
-        self._watch = watch
-        self._delayed = delayed
+        self._copies = copies
         self._table = table
         self._topics = topics
         self._groups = groups
         self._limits = limits
         self._make_topic = make_topic
         self._is_draining = is_draining
-        self._now_ms = now_ms
 
-    async def take_back(self, failure: Failure) -> tuple[Returned, bool]:
-        """Take a failed message back.
-
-        Returns:
-            What became of it, and whether that was so before.
+    async def take_back_at(self, failure: Failure, commit_log_offset: int) -> TakenBack:
+        """Take back one failed message whose queue offset is not known.
 
         Raises:
-            ServiceError: GROUP_NOT_FOUND, MESSAGE_NOT_FOUND, what forbids the group to read the
-                topic, MESSAGE_ILLEGAL, SERVICE_DRAINING, FLUSH_UNCONFIRMED.
+            ServiceError: As ``take_back``, or what it says of the message.
             StorageError: It is not taken back.
         """
-        if self._is_draining():
-            raise broker_draining()
-        group = self._groups.get(failure.consumer_group)
-        returned = self._known(failure)
-        if returned is None:
-            failed = await self._failed_record(failure)
-            reason = self._dead_letter_reason(failure, failed, group)
-            name_topic = retry_topic if reason is None else dead_letter_topic
-            config = await self._make_topic(name_topic(failure.consumer_group))
-            # Meanwhile the same return may have come by another way.
-            returned = self._known(failure)
-            if returned is None:
-                returned = self._store(failure, failed, reason, config, group)
-                await self._promised(returned)
-                return returned, False
-        await self._promised(returned)
-        return returned, True
+        self._groups.get(failure.consumer_group)
+        place = FailedPlace(0, commit_log_offset)
+        if self._known(failure, place) is None:
+            readable_topic(self._topics, failure.topic, failure.consumer_group)
+            try:
+                failed = await self._log.message_at(commit_log_offset)
+            except RecordNotFound:
+                raise message_not_found(f"@{commit_log_offset}") from None
+            if (failed.topic, failed.queue_id) != (failure.topic, failure.queue_id):
+                raise message_not_found(f"@{commit_log_offset}")
+            place = FailedPlace(failed.queue_offset, commit_log_offset)
+        (outcome,) = await self.take_back(failure, [place])
+        if isinstance(outcome, ServiceError):
+            raise outcome
+        return outcome
 
-    def _known(self, failure: Failure) -> Returned | None:
-        return self._table.duplicate_of(
-            failure.consumer_group, failure.commit_log_offset, failure.return_id
-        )
+    async def take_back(
+        self, failure: Failure, places: Sequence[FailedPlace]
+    ) -> list[TakenBack | ServiceError]:
+        """Take failed messages of one queue back.
 
-    async def _failed_record(self, failure: Failure) -> RecordFields:
-        """The record that failed.
+        Returns:
+            What became of each, or why it is not taken back: MESSAGE_NOT_FOUND, MESSAGE_ILLEGAL.
 
         Raises:
-            ServiceError: MESSAGE_NOT_FOUND, or what forbids the group to read the topic.
+            ServiceError: GROUP_NOT_FOUND, what forbids the group to read the topic,
+                SERVICE_DRAINING, FLUSH_UNCONFIRMED.
+            StorageError: Not all are taken back.
         """
-        readable_topic(self._topics, failure.topic, failure.consumer_group)
-        place = failure.commit_log_offset
-        try:
-            failed = await self._log.message_at(place)
-        except RecordNotFound:
-            raise message_not_found(f"@{place}") from None
-        if (failed.topic, failed.queue_id) != (failure.topic, failure.queue_id):
-            raise message_not_found(f"@{place}")
-        return failed
+        work = _Return(failure, self._groups.get(failure.consumer_group))
+        left: Sequence[FailedPlace] = sorted(set(places))
+        while True:
+            if self._is_draining():
+                raise broker_draining()
+            if not (left := self._not_known(work, left)):
+                break
+            readable_topic(self._topics, failure.topic, failure.consumer_group)
+            left = await self._take_slice(work, left)
+            await asyncio.sleep(0)
+        await self._promised(work.outcomes.values())
+        return [work.outcomes[place] for place in places]
+
+    def _known(self, failure: Failure, place: FailedPlace) -> TakenBack | None:
+        known = self._table.duplicate_of(
+            failure.consumer_group, place.commit_log_offset, failure.return_id
+        )
+        return None if known is None else TakenBack(known, duplicate=True)
+
+    def _not_known(self, work: _Return, places: Sequence[FailedPlace]) -> list[FailedPlace]:
+        """Those that were not taken back before."""
+        new = []
+        for place in places:
+            known = self._known(work.failure, place)
+            if known is None:
+                new.append(place)
+            else:
+                work.outcomes[place] = known
+        return new
+
+    async def _take_slice(
+        self, work: _Return, places: Sequence[FailedPlace]
+    ) -> Sequence[FailedPlace]:
+        """Take the first ones back; those that are left."""
+        span = (places[0].queue_offset + SLICE_SPAN,)
+        count = bisect_left(places[:SLICE_COUNT], span)
+        columns, end = self._read(work.failure, places[:count])
+        count = max(1, bisect_left(places[:count], (end,)))
+        row_of: dict[FailedPlace, int] = {}
+        if columns is not None:
+            offsets = columns.queue_offset.tolist(), columns.commit_log_offset.tolist()
+            row_of = dict(zip(map(FailedPlace, *offsets), range(len(columns)), strict=True))
+        for missing in [place for place in places[:count] if place not in row_of]:
+            work.outcomes[missing] = message_not_found(f"@{missing.commit_log_offset}")
+        found = [place for place in places[:count] if place in row_of]
+        if columns is not None and found:
+            failed = FailedColumns(columns, work.failure.topic, work.failure.consumer_group)
+            ways = self._ways(work, failed)
+            await self._take_found(work, _Slice(failed, row_of, ways), found)
+        return places[count:]
+
+    def _read(
+        self, failure: Failure, places: Sequence[FailedPlace]
+    ) -> tuple[RecordColumns | None, int]:
+        """The records from the first of some places to the last, as far as they are read at once.
+
+        Returns:
+            The records, None where there are none, and behind which queue offset they end.
+        """
+        queue = QueueKey(failure.topic, failure.queue_id)
+        first, last = places[0].queue_offset, places[-1].queue_offset
+        low, high = self._queues.queue_bounds(*queue)
+        if not low <= first < high:
+            return None, first + 1
+        read = self._queues.read_queue(
+            *queue, first, max_count=last - first + 1, max_bytes=SLICE_BYTES
+        )
+        end = max(int(read.next_queue_offset), first + 1)
+        if not read.count:
+            return None, end
+        # A copy: the log may let go of them while a topic is made.
+        return decode_columns(b"".join(read.chunks), read.sizes.astype(np.int32)), end
+
+    def _ways(self, work: _Return, failed: FailedColumns) -> list[Way]:
+        """What becomes of each record now: what its limits say, or the client."""
+        failure, deaths_max = work.failure, self._limits.deaths_max
+        attempts_max = failure.attempts_max or work.group.attempts_max
+        exhausted = failed.attempts + failure.local_attempts >= attempts_max
+        reason = failure.reason or DeadLetterReason.ATTEMPTS_EXHAUSTED
+        if failure.died:
+            reason = DeadLetterReason.CONSUMER_DIED
+            if deaths_max:
+                exhausted |= failed.deaths + 1 >= deaths_max
+        if failure.reason is not None:
+            exhausted[:] = True
+        return [
+            Way(attempts, reason if dead else "", born_key)
+            for attempts, dead, born_key in zip(
+                failed.attempts.tolist(), exhausted.tolist(), failed.born_keys, strict=True
+            )
+        ]
+
+    async def _take_found(self, work: _Return, part: _Slice, places: Sequence[FailedPlace]) -> None:
+        names = {work.topic_for(part.way_of(place)) for place in places}
+        configs = {name: await self._make_topic(name) for name in sorted(names)}
+        # Meanwhile the same returns may have come by another way.
+        places = self._not_known(work, places)
+        for way, members in groupby(sorted(places, key=part.way_of), key=part.way_of):
+            config = configs[work.topic_for(way)]
+            count = max(1, config.write_queue_count)
+            self._store(
+                work, part, list(members), QueueKey(config.topic, work.failure.queue_id % count)
+            )
 
     def _store(
-        self,
-        failure: Failure,
-        failed: RecordFields,
-        reason: DeadLetterReason | None,
-        config: TopicConfig,
-        group: GroupConfig,
-    ) -> Returned:
-        """Append the copy or the dead letter, in this turn of the loop."""
-        group_name = failure.consumer_group
-        attempts = failed.attempts + failure.local_attempts + 1
-        return_id = failure.return_id
-        trial = Trial(
-            attempts=attempts,
-            deaths=consumer_deaths(failed, group_name) + failure.died,
-            cause=failure.cause,
-            return_id=return_id,
-        )
-        queue = QueueKey(config.topic, failed.queue_id % max(1, config.write_queue_count))
-        if reason is not None:
-            block = _block(queue.topic, dead_letter(failed, group_name, reason, trial))
-            appended = self._log.append(block, queue.queue_id, failed.born_host)
-            due_ms = 0
-        else:
-            block = _block(queue.topic, retry_copy(failed, group_name, trial))
-            appended, due_ms = self._park(failure, failed, block, queue, group)
-        place = int(appended.first_commit_log_offset)
-        returned = Returned(return_id, attempts, reason is not None, due_ms, place)
-        self._table.remember(group_name, failure.commit_log_offset, returned)
-        return returned
-
-    def _park(
-        self,
-        failure: Failure,
-        failed: RecordFields,
-        block: RecordBlock,
-        queue: QueueKey,
-        group: GroupConfig,
-    ) -> tuple[Appended, int]:
-        """Park the copy; where it lies, and when it is due."""
-        wait = failure.wait_ms
-        tried = failed.attempts + failure.local_attempts
-        if wait is None:
-            wait = wait_ms(group.retry_policy, tried)
-        delay = delay_of_try(
-            wait,
-            tried,
-            now_ms=self._now_ms(),
-            delay_ms_max=self._limits.delay_ms_max,
-            level_count=len(self._delayed.levels_ms),
-        )
-        parked = self._delayed.park(block, queue, delay)
-        begin = self._watch.monotonic()
-        appended = self._delayed.append(parked, born_host=failed.born_host)
-        self._watch.appended(parked.queue, appended, parked.block.size_bytes, begin)
-        self._watch.on_growth(appended.next_commit_log_offset)
-        if isinstance(delay, DeliveryTimes):
-            return appended, int(np.min(delay.times_ms))
-        return appended, appended.store_timestamp_ms + self._delayed.levels_ms[delay.level - 1]
-
-    async def _promised(self, returned: Returned) -> None:
-        end = min(self._log.log.max_offset, returned.commit_log_offset + 1)
-        await self._log.promised(end)
-
-    def _dead_letter_reason(
-        self, failure: Failure, failed: RecordFields, group: GroupConfig
-    ) -> DeadLetterReason | None:
-        """Why a message becomes a dead letter now; None when it is tried again."""
-        if failure.reason is not None:
-            return failure.reason
-        attempts_max = failure.attempts_max or group.attempts_max
-        exhausted = failed.attempts + failure.local_attempts >= attempts_max
-        if failure.died:
-            deaths = consumer_deaths(failed, failure.consumer_group) + 1
-            exhausted = exhausted or 0 < self._limits.deaths_max <= deaths
-            return DeadLetterReason.CONSUMER_DIED if exhausted else None
-        return DeadLetterReason.ATTEMPTS_EXHAUSTED if exhausted else None
-
-
-def _block(topic: str, record: RecordFields) -> RecordBlock:
-    """A block of one record, without its cause where that is too much.
-
-    Raises:
-        ServiceError: MESSAGE_ILLEGAL when the message has no room for what is said of it.
-    """
-    try:
-        return encode_block(topic, [record])
-    except RecordTooLarge:
+        self, work: _Return, part: _Slice, places: Sequence[FailedPlace], queue: QueueKey
+    ) -> None:
+        """Append what becomes of messages of one way, in this turn of the loop."""
+        rows = np.array([part.row_of[place] for place in places], np.int64)
         try:
-            return encode_block(topic, [without_cause(record)])
-        except RecordTooLarge as error:
-            raise message_illegal(0, f"{error}, those of its return included") from error
+            stored = self._copies.append(
+                work.failure,
+                work.group,
+                part.failed,
+                rows,
+                way=part.way_of(places[0]),
+                queue=queue,
+            )
+        except (RecordTooLarge, BlockRejected, ServiceError) as error:
+            if len(places) > 1:
+                # Whose fault it is comes out one by one.
+                for place in places:
+                    self._store(work, part, [place], queue)
+            elif isinstance(error, ServiceError):
+                work.outcomes[places[0]] = error
+            else:
+                rule = f"{error}, those of its return included"
+                work.outcomes[places[0]] = message_illegal(0, rule)
+            return
+        for place, returned in zip(places, stored, strict=True):
+            self._table.remember(work.failure.consumer_group, place.commit_log_offset, returned)
+            work.outcomes[place] = TakenBack(returned, duplicate=False)
+
+    async def _promised(self, outcomes: Iterable[TakenBack | ServiceError]) -> None:
+        """Wait until all that is stored is as safe as the broker promises."""
+        offsets = [
+            outcome.returned.commit_log_offset
+            for outcome in outcomes
+            if not isinstance(outcome, ServiceError)
+        ]
+        if offsets:
+            await self._log.promised(min(self._log.log.max_offset, max(offsets) + 1))

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from ariane_broker.append import AppendWatch
 from ariane_broker.deaths.verdicts import DeathVerdicts
 from ariane_broker.retry import redriven_table, return_table
+from ariane_broker.retry.copy_append import CopyAppend
+from ariane_broker.retry.failures import ReturnLimits
 from ariane_broker.retry.redriven_table import RedrivenTable
 from ariane_broker.retry.redriving import DeadLetterRedrive
 from ariane_broker.retry.return_table import ReturnTable
-from ariane_broker.retry.returning import MessageReturns, ReturnLimits
+from ariane_broker.retry.returning import MessageReturns
 from ariane_broker.rooms.changing import ChangingRoom
 from ariane_broker.rooms.delaying import DAY_MS, DelayingRoom
 from ariane_broker.rooms.messaging import MessagingRoom
@@ -59,20 +61,20 @@ def retrying_room(
     )
     flush_wait = storing.group_flush if settings.flush_mode == "sync" else None
     log = TransactionLog(storing.store, watch, flush_wait=flush_wait)
+    limits = ReturnLimits(
+        delay_ms_max=round(settings.delay_days_max * DAY_MS),
+        deaths_max=settings.consumer_deaths_max,
+    )
     returns = MessageReturns(
+        storing.store,
         log,
-        watch,
-        delaying.delayed_append,
+        CopyAppend(log, watch, delaying.delayed_append, limits=limits, now_ms=clock.now_ms),
         table,
         topics=state.topics,
         groups=state.groups,
-        limits=ReturnLimits(
-            delay_ms_max=round(settings.delay_days_max * DAY_MS),
-            deaths_max=settings.consumer_deaths_max,
-        ),
+        limits=limits,
         make_topic=changing.topic_changes.create_for_group,
         is_draining=lambda: messaging.append_records.draining,
-        now_ms=clock.now_ms,
     )
     redrive = DeadLetterRedrive(
         storing.store,

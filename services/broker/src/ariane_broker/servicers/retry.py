@@ -10,12 +10,17 @@ from grpc import aio
 from ariane.broker.v1 import retry_service_pb2 as retry_pb
 from ariane.broker.v1.retry_service_pb2_grpc import RetryServiceServicer
 from ariane_broker.retry.failed_records import RETURN_ID_LENGTH_MAX, DeadLetterReason
+from ariane_broker.retry.failures import FailedPlace, Failure, TakenBack
 from ariane_broker.retry.redriving import DeadLetterRedrive
-from ariane_broker.retry.returning import Failure, MessageReturns
+from ariane_broker.retry.returning import MessageReturns
 from ariane_broker.wire_time import seconds_of
-from ariane_servicekit.errors import field_invalid
+from ariane_servicekit.error_status import status_of
+from ariane_servicekit.errors import ServiceError, field_invalid
 
 _COUNT_MAX: Final = 1_000_000
+MESSAGES_MAX: Final = 4096
+"""Messages that are taken back by one call."""
+
 _REASONS: Final = {
     retry_pb.DEAD_LETTER_REASON_UNSPECIFIED: DeadLetterReason.REJECTED,
     retry_pb.DEAD_LETTER_REASON_ATTEMPTS_EXHAUSTED: DeadLetterReason.ATTEMPTS_EXHAUSTED,
@@ -43,10 +48,28 @@ class RetryServicer(RetryServiceServicer):
         context: aio.ServicerContext[Any, Any],
     ) -> retry_pb.ReturnMessageResponse:
         """Take a failed message back."""
-        returned, duplicate = await self._returns.take_back(_failure(request))
+        taken = await self._returns.take_back_at(_failure(request), request.commit_log_offset)
         return retry_pb.ReturnMessageResponse(
-            dead_letter=returned.dead_letter, attempts=returned.attempts, duplicate=duplicate
+            dead_letter=taken.returned.dead_letter,
+            attempts=taken.returned.attempts,
+            duplicate=taken.duplicate,
         )
+
+    async def ReturnMessages(
+        self,
+        request: retry_pb.ReturnMessagesRequest,
+        context: aio.ServicerContext[Any, Any],
+    ) -> retry_pb.ReturnMessagesResponse:
+        """Take failed messages of one queue back."""
+        count = len(request.queue_offsets)
+        if not 1 <= count <= MESSAGES_MAX:
+            raise field_invalid("queue_offsets", f"must be 1 to {MESSAGES_MAX}", count)
+        if len(request.commit_log_offsets) != count:
+            given = len(request.commit_log_offsets)
+            raise field_invalid("commit_log_offsets", f"must be {count} as queue_offsets", given)
+        places = list(map(FailedPlace, request.queue_offsets, request.commit_log_offsets))
+        outcomes = await self._returns.take_back(_failure(request), places)
+        return retry_pb.ReturnMessagesResponse(messages=map(_returned, outcomes))
 
     async def RedriveDeadLetters(
         self,
@@ -70,7 +93,19 @@ class RetryServicer(RetryServiceServicer):
         )
 
 
-def _failure(request: retry_pb.ReturnMessageRequest) -> Failure:
+def _returned(outcome: TakenBack | ServiceError) -> retry_pb.ReturnedMessage:
+    if isinstance(outcome, ServiceError):
+        return retry_pb.ReturnedMessage(error=status_of(outcome))
+    return retry_pb.ReturnedMessage(
+        dead_letter=outcome.returned.dead_letter,
+        attempts=outcome.returned.attempts,
+        duplicate=outcome.duplicate,
+    )
+
+
+def _failure(
+    request: retry_pb.ReturnMessageRequest | retry_pb.ReturnMessagesRequest,
+) -> Failure:
     """What a request says.
 
     Raises:
@@ -90,7 +125,6 @@ def _failure(request: retry_pb.ReturnMessageRequest) -> Failure:
         consumer_group=request.consumer_group,
         topic=request.topic,
         queue_id=request.queue_id,
-        commit_log_offset=request.commit_log_offset,
         wait_ms=wait_ms if request.HasField("delay") else None,
         reason=reason if request.dead_letter else None,
         cause=request.cause,

@@ -1,0 +1,161 @@
+"""Appending copies of failed messages and dead letters, those of one way together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from ariane_broker.append import AppendWatch
+from ariane_broker.consumer_groups import GroupConfig
+from ariane_broker.consumer_offsets import QueueKey
+from ariane_broker.delay.delay import DeliveryTimes
+from ariane_broker.delay.delayed_append import DelayedAppend
+from ariane_broker.retry.failed_columns import FailedColumns
+from ariane_broker.retry.failed_records import DeadLetterReason
+from ariane_broker.retry.failures import Failure, ReturnLimits
+from ariane_broker.retry.return_table import Returned
+from ariane_broker.retry.waits import delay_of_try, wait_ms
+from ariane_broker.transactions.writing import TransactionLog
+from ariane_record import RecordBlock, RecordTooLarge
+from ariane_record.layout import Host
+from ariane_storage.append import Appended
+from ariane_storage.fields import Int64s
+
+
+class Way(NamedTuple):
+    """What failed messages have in common that are appended together.
+
+    Attributes:
+        attempts: How often each had been tried before.
+        reason: Why they are dead letters; empty where they are tried again.
+        born_key: The same for messages of one born host.
+    """
+
+    attempts: int
+    reason: DeadLetterReason | Literal[""]
+    born_key: tuple[int, int, int]
+
+
+class CopyAppend:
+    """Appends copies and dead letters, in one turn of the loop."""
+
+    def __init__(
+        self,
+        log: TransactionLog,
+        watch: AppendWatch,
+        delayed: DelayedAppend,
+        *,
+        limits: ReturnLimits,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            log: Where dead letters go.
+            watch: Is told of copies that are parked.
+            delayed: Parks copies.
+            limits: What bounds a return.
+            now_ms: Milliseconds since the epoch.
+        """
+        self._log = log
+        self._watch = watch
+        self._delayed = delayed
+        self._limits = limits
+        self._now_ms = now_ms
+
+    def append(
+        self,
+        failure: Failure,
+        group: GroupConfig,
+        failed: FailedColumns,
+        rows: Int64s,
+        *,
+        way: Way,
+        queue: QueueKey,
+    ) -> list[Returned]:
+        """Append what becomes of some failed messages.
+
+        Args:
+            failure: How they failed.
+            group: Who failed.
+            failed: The messages.
+            rows: Which of them.
+            way: What they have in common.
+            queue: Where they go: a queue of the retry topic, or of the dead letters.
+
+        Raises:
+            RecordTooLarge: A record has no room for what is said of it; nothing is stored.
+            ServiceError: The same with what is said of its delay.
+            StorageError: Nothing is stored.
+        """
+        block = self._block(failure, failed, rows, way, queue.topic)
+        born_host = failed.born_host(int(rows[0]))
+        if way.reason:
+            appended, due_ms = self._log.append(block, queue.queue_id, born_host), 0
+        else:
+            appended, due_ms = self._park(
+                failure, group, way, block=block, queue=queue, born_host=born_host
+            )
+        attempts = way.attempts + failure.local_attempts + 1
+        return [
+            Returned(failure.return_id, attempts, bool(way.reason), due_ms, place)
+            for place in appended.commit_log_offsets.tolist()
+        ]
+
+    def _block(
+        self, failure: Failure, failed: FailedColumns, rows: Int64s, way: Way, topic: str
+    ) -> RecordBlock:
+        """The records, without their cause where that is too much."""
+        attempts = way.attempts + failure.local_attempts + 1
+
+        def copies(cause: str) -> RecordBlock:
+            return failed.copies(
+                rows,
+                topic,
+                attempts=attempts,
+                deaths=failed.deaths[rows] + failure.died,
+                cause=cause,
+                return_id=failure.return_id,
+                reason=way.reason,
+            )
+
+        try:
+            return copies(failure.cause)
+        except RecordTooLarge:
+            if len(rows) > 1:
+                raise
+            return copies("")
+
+    def _park(
+        self,
+        failure: Failure,
+        group: GroupConfig,
+        way: Way,
+        *,
+        block: RecordBlock,
+        queue: QueueKey,
+        born_host: Host,
+    ) -> tuple[Appended, int]:
+        """Park copies; where they lie, and when they are due."""
+        wait, tried = failure.wait_ms, way.attempts + failure.local_attempts
+        if wait is None:
+            wait = wait_ms(group.retry_policy, tried)
+        delay = delay_of_try(
+            wait,
+            tried,
+            now_ms=self._now_ms(),
+            delay_ms_max=self._limits.delay_ms_max,
+            level_count=len(self._delayed.levels_ms),
+        )
+        if isinstance(delay, DeliveryTimes):
+            delay = DeliveryTimes(np.repeat(delay.times_ms, block.count))
+        parked = self._delayed.park(block, queue, delay)
+        begin = self._watch.monotonic()
+        appended = self._delayed.append(parked, born_host=born_host)
+        self._watch.appended(parked.queue, appended, parked.block.size_bytes, begin)
+        self._watch.on_growth(appended.next_commit_log_offset)
+        if isinstance(delay, DeliveryTimes):
+            return appended, int(delay.times_ms[0])
+        return appended, appended.store_timestamp_ms + self._delayed.levels_ms[delay.level - 1]
