@@ -154,6 +154,30 @@ async def test_a_failed_message_comes_again_and_the_rest_goes_on(place, send, ma
     assert last.message_group == "one"
 
 
+async def test_nothing_becomes_a_dead_letter_for_what_is_beside_it(
+    cluster, place, make_consumer, dead_letters_of
+):
+    """A listener that does not say with what it failed has failed with the whole batch."""
+    topic, group = place
+    done, together = set(), []
+
+    async def listen(messages):
+        together.append(len(messages))
+        if any(message.body == b"hopeless" for message in messages):
+            raise ValueError("one of them")
+        done.update(message.body for message in messages)
+
+    bodies = [b"good-%d" % number for number in range(10)]
+    async with Producer(cluster.name_servers) as producer:
+        messages = [Message(topic, body) for body in [*bodies[:5], b"hopeless", *bodies[5:]]]
+        await producer.send_batch(messages)
+    async with make_consumer(listen, batch_size=32):
+        (letter,) = await dead_letters_of(group, 1)
+    assert letter.body == b"hopeless"
+    assert done == set(bodies)
+    assert max(together) == len(bodies) + 1
+
+
 async def test_a_hopeless_message_becomes_a_dead_letter_after_its_last_repetition(
     place, send, make_consumer, dead_letters_of
 ):

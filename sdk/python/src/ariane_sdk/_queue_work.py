@@ -16,6 +16,7 @@ from ariane_sdk._message_returns import REJECTED, MessageReturns
 from ariane_sdk._settings import ConsumerSettings
 from ariane_sdk._tasks import start_task
 from ariane_sdk._window import Delivery, QueueWindow
+from ariane_sdk.errors import MessagesFailed
 
 TURN_MESSAGES: Final = 256
 """Messages after which other tasks have their turn, should the listener never wait."""
@@ -25,9 +26,12 @@ class QueueWork:
     """Delivers the messages of one queue: one batch after the other, or several at once.
 
     Messages that the listener fails on are sent back to their broker and come again through the
-    group's retry topic; the rest goes on. Those that cannot be sent back are delivered again, after
-    a delay that grows. One at a time, what is behind them in the queue waits; several at a time,
-    the others go on until the span of what is unfinished reaches its limit.
+    group's retry topic; the rest goes on. A batch of that topic that fails as a whole comes again
+    message by message, so that only what fails by itself is given up.
+
+    Those that cannot be sent back are delivered again, after a delay that grows. One at a time,
+    what is behind them in the queue waits; several at a time, the others go on until the span of
+    what is unfinished reaches its limit.
 
     Attributes:
         queue: The queue.
@@ -160,8 +164,11 @@ class QueueWork:
         """Whether the listener is done with it; otherwise the queue was given up meanwhile."""
         if self._comes_back:
             restore_topics(delivery.messages)
+        return await self._listen_until_done(delivery.messages)
+
+    async def _listen_until_done(self, left: Sequence[ReceivedMessage]) -> bool:
         delay_s = self._settings.redelivery_delay_s_min
-        left, tries = delivery.messages, 0
+        tries = 0
         while True:
             try:
                 await self.hand_out.give(left)
@@ -174,9 +181,11 @@ class QueueWork:
                     len(failed.messages),
                     len(left),
                     self.queue,
-                    delivery.begin_offset,
+                    left[0].queue_offset,
                     exc_info=True,
                 )
+                if self._comes_back and len(left) > 1 and not isinstance(error, MessagesFailed):
+                    return await self._listen_one_by_one(left)
             else:
                 return True
             left = await self._send_back(failed, tries)
@@ -186,6 +195,13 @@ class QueueWork:
             if await self._given_up_within(delay_s):
                 return False
             delay_s = min(2 * delay_s, self._settings.redelivery_delay_s_max)
+
+    async def _listen_one_by_one(self, messages: Sequence[ReceivedMessage]) -> bool:
+        """Find out whose fault it is: else what failed once beside it would die beside it, too."""
+        for message in messages:
+            if self.released or not await self._listen_until_done([message]):
+                return False
+        return True
 
     async def _send_back(self, failed: FailedMessages, tries: int) -> Sequence[ReceivedMessage]:
         """Those that are still to be delivered here."""
