@@ -5,7 +5,15 @@ import sys
 
 import pytest
 
-from ariane_sdk import ClusterClient, Message, Producer, ProducerSettings, PushConsumer, QueueReader
+from ariane_sdk import (
+    ClusterClient,
+    Message,
+    Producer,
+    ProducerSettings,
+    PullConsumer,
+    PushConsumer,
+    QueueReader,
+)
 from ariane_sdk.errors import ArianeError, SendError
 
 IMPATIENT = ProducerSettings(send_timeout_s=0.5)
@@ -81,6 +89,22 @@ async def test_a_delay_runs_into_a_deadline(ariane_name_servers, ariane_topic, a
         with pytest.raises(SendError) as caught:
             await producer.send(Message(ariane_topic, b"late"), timeout_s=0.3)
         assert caught.value.outcome_unknown
+
+
+@pytest.mark.parametrize("rule", ["refuse", "lose_reply"])
+async def test_pulls_that_fail_are_made_again(
+    ariane_name_servers, ariane_topic, ariane_faults, rule
+):
+    await send(ariane_name_servers, ariane_topic, b"a", b"b", b"c")
+    getattr(ariane_faults, rule)("PullRecords", times=2)
+    found = []
+    async with PullConsumer(
+        ariane_name_servers, group="puller", subscriptions={ariane_topic: "*"}, start="earliest"
+    ) as consumer:
+        while len(found) < 3:
+            found += [message.body for message in await consumer.poll()]
+    assert sorted(found) == [b"a", b"b", b"c"]
+    assert ariane_faults.pending == 0
 
 
 @pytest.mark.parametrize("end", ["kill_broker", "cut_power"])

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import numpy as np
 import pytest
 from grpc import StatusCode, aio
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ariane.broker.v1 import broker_service_pb2 as broker_pb
@@ -191,12 +191,14 @@ PULLED = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(PULLED, max_size=4))
 def test_bytes_are_what_protocol_buffers_would_write(pulled):
     parsed = pull_pb.StreamPullsResponse.FromString(stream_answer(pulled))
     assert parsed == pull_pb.StreamPullsResponse(pulled=pull_response(pulled))
 
 
+@settings(deadline=None)
 @given(st.integers(0, 1 << 63))
 def test_lengths_are_varints(number):
     octets = varint(number)

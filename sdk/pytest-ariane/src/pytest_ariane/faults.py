@@ -6,9 +6,10 @@ import asyncio
 import inspect
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol, cast
 
 import grpc
 
@@ -52,7 +53,8 @@ class Faults:
     """Switches for faults. A rule for calls holds for so many of them, then is gone.
 
     An RPC is named as in the contract: "AppendRecords" is a send, "PullRecords" a pull,
-    "StoreConsumerOffsets" and so on. Only calls with one answer are touched, no streams.
+    "StoreConsumerOffsets" and so on. Pulls travel on a stream: a rule for them touches each request
+    of it, and ends it where a call would have failed. No other streams are touched.
     """
 
     def __init__(self, broker: BreakableBroker) -> None:
@@ -111,6 +113,10 @@ class Faults:
         return None
 
 
+REQUESTS_OF_STREAMS: Final = {"StreamPulls": "PullRecords"}
+"""What the requests of a stream are as calls."""
+
+
 class FaultyServicer:
     """A servicer of the contract in front of which faults happen."""
 
@@ -123,6 +129,8 @@ class FaultyServicer:
         method = getattr(self._servicer, rpc)
         if rpc == "StreamAppends":
             return appends_with_faults(method, self._faults.take)
+        if rpc in REQUESTS_OF_STREAMS:
+            return _stream_with_faults(REQUESTS_OF_STREAMS[rpc], method, self._faults)
         if not inspect.iscoroutinefunction(method):
             return method
         return _with_faults(rpc, method, self._faults)
@@ -144,3 +152,33 @@ def _with_faults(
         return answer
 
     return call
+
+
+def _stream_with_faults(
+    rpc: str,
+    method: Callable[..., AsyncIterator[object]],
+    faults: Faults,
+) -> Callable[..., AsyncIterator[object]]:
+    async def stream(
+        requests: AsyncIterator[object], context: grpc.aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[object]:
+        taken: deque[_Fault | None] = deque()
+
+        async def faulty() -> AsyncIterator[object]:
+            async for request in requests:
+                fault = faults.take(rpc)
+                if fault is not None:
+                    await asyncio.sleep(fault.delay_s)
+                    if fault.refusal is not None:
+                        await context.abort(fault.refusal, "refused on purpose")
+                taken.append(fault)
+                yield request
+
+        async with aclosing(cast("AsyncGenerator[object]", method(faulty(), context))) as answers:
+            async for answer in answers:
+                fault = taken.popleft()
+                if fault is not None and fault.lost is not None:
+                    await context.abort(fault.lost, "the answer was lost on purpose")
+                yield answer
+
+    return stream

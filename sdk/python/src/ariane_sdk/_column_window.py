@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_record.columns import decode_columns
+from ariane_record.layout import ByteBuffer
 from ariane_sdk._columns_out import record_batch
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._window import QueueWindow
@@ -54,7 +55,7 @@ class ColumnWindow(QueueWindow):
 
     def put_records(
         self,
-        records: bytes,
+        records: ByteBuffer,
         sizes: NDArray[np.integer[Any]],
         next_offset: int,
         tags: Collection[str],

@@ -105,6 +105,9 @@ class PullConsumer:
         """
         self._column_names = None if column_names is None else columns_wanted(column_names)
         self._by_hand = not subscriptions
+        settings = settings or ConsumerSettings()
+        if self._column_names is not None:
+            settings = settings.for_columns()
         self._plan = ConsumerPlan(
             addresses=parse_addresses(name_servers),
             group=checked_group(group),
@@ -112,7 +115,7 @@ class PullConsumer:
             start=checked_start(start),
             model=checked_model(model),
             strategy=checked_strategy(strategy),
-            settings=settings or ConsumerSettings(),
+            settings=settings,
             clock=clock or SystemClock(),
             random=random or new_random(),
         )

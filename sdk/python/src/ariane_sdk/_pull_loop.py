@@ -1,44 +1,46 @@
-"""One held pull for each broker, covering all the queues that the consumer owns there.
+"""A stream of held pulls to each broker, each for all the queues that the consumer owns there.
 
-The next pull is made while the listener works on what the last one brought. A queue whose window
-is full is left out; when it has room again, or a queue is added, while a pull without it is being
-held, that pull is cancelled and made anew. Nothing is lost by that: positions move only when an
-answer has been taken in.
+::
+
+    pull 1 ->            pull 2 ->                        pull 3 ->
+            <- answer 1   decode 1, deliver 1    <- answer 2   decode 2, deliver 2
+                          (the broker reads)                   (the broker reads)
+
+The next pull leaves before what the last one brought is decoded: broker and client work at the same
+time. A queue whose window is full is left out; when it has room again, or a queue is added, while a
+pull without it is being held, another pull is sent, which ends that hold. Nothing is lost by that:
+positions move only when an answer has been taken in, and an answer for another position than that
+is dropped.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from itertools import compress, islice
-from typing import TYPE_CHECKING, Final
-
-import numpy as np
-from grpc.aio import AioRpcError
+from itertools import islice
+from typing import Final, NamedTuple
 
 from ariane.broker.v1.pull_service_pb2 import PullPosition, PullRecordsRequest, QueueRecords
 from ariane_record.errors import RecordCorrupted
 from ariane_sdk._clock import Clock
-from ariane_sdk._column_window import ColumnWindow
 from ariane_sdk._connections import Connections
 from ariane_sdk._log import logger
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._owned_queue import OwnedQueue
-from ariane_sdk._received_messages import received_messages
+from ariane_sdk._pull_stream import PullStream
+from ariane_sdk._pull_wire import PulledRecords
+from ariane_sdk._pulled import fill, move_into_range
 from ariane_sdk._settings import ConsumerSettings
-from ariane_sdk._status import error_from_rpc, error_from_status
+from ariane_sdk._status import error_from_status
 from ariane_sdk._tag_filter import TagFilter
 from ariane_sdk._tasks import loop_for_ever, start_task
 from ariane_sdk._timestamps import duration_from
+from ariane_sdk._window import ROOM_SHARE_MIN
 from ariane_sdk.errors import CallError, QueueOffsetOutOfRange, RecordDamaged
 
-if TYPE_CHECKING:
-    from grpc.aio import UnaryUnaryCall
-
-    from ariane.broker.v1.pull_service_pb2 import PullRecordsResponse
-
 INTERRUPT_DELAY_S: Final = 0.005
-"""A pull that finds something answers sooner; only one that is held is cancelled."""
+"""A pull that finds something answers sooner; only one that is held is overtaken."""
 
 POSITIONS_PER_PULL_MAX: Final = 8192
 """Brokers take no more in one call."""
@@ -47,11 +49,28 @@ HOLD_S_IN_TURN: Final = 0.1
 """How long a pull is held that leaves other queues waiting for their turn."""
 
 HOLD_GRACE_S: Final = 5.0
-"""How much longer than the hold a call may take."""
+"""How much longer than the hold an answer may take."""
 
 
 LOST_REASONS: Final = frozenset({"QUEUE_LOCKED", "QUEUE_LOCK_FENCED", "CONSUMER_OFFSET_RESET"})
 """The queue is to be dropped: another member owns it, or its offset was set anew."""
+
+_Key = tuple[str, int]
+_SIZE_BYTES: Final = 4
+
+
+class _Arrived(NamedTuple):
+    """What has come of a queue and is not taken in yet.
+
+    Attributes:
+        next_offset: Where the pull after it reads.
+        message_count: Messages.
+        size_bytes: Bytes of their records.
+    """
+
+    next_offset: int
+    message_count: int
+    size_bytes: int
 
 
 class PullLoop:
@@ -98,10 +117,13 @@ class PullLoop:
         self._on_trouble = on_trouble
         self._on_lost = on_lost
         self._lock_epoch_of = lock_epoch_of
-        self._works: dict[tuple[str, int], OwnedQueue] = {}
-        self._asked: dict[tuple[str, int], int] = {}
-        self._call: UnaryUnaryCall[PullRecordsRequest, PullRecordsResponse] | None = None
+        self._works: dict[_Key, OwnedQueue] = {}
+        # The positions of the pulls that have no answer yet, and what is being taken in.
+        self._asked: deque[dict[_Key, int]] = deque()
+        self._arrived: dict[_Key, _Arrived] = {}
+        self._stream: PullStream | None = None
         self._interrupt: asyncio.TimerHandle | None = None
+        self._overtaking: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self._failure_count = 0
         self._task = start_task(loop_for_ever(self._turn, clock), f"pull-{broker_name}")
@@ -123,9 +145,9 @@ class PullLoop:
     def look_again(self) -> None:
         """A queue was added, or has room again."""
         self._changed.set()
-        if self._call is not None and self._interrupt is None:
+        if self._asked and self._interrupt is None:
             loop = asyncio.get_running_loop()
-            self._interrupt = loop.call_later(INTERRUPT_DELAY_S, self._interrupt_held)
+            self._interrupt = loop.call_later(INTERRUPT_DELAY_S, self._overtake_held)
 
     async def close(self) -> None:
         """Pull no more."""
@@ -133,42 +155,105 @@ class PullLoop:
             self._interrupt.cancel()
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
+        self._hang_up()
 
-    def _interrupt_held(self) -> None:
+    def _overtake_held(self) -> None:
+        """Send another pull if the one that is held lacks a queue that is ready."""
         self._interrupt = None
-        if self._call is not None and any(
-            self._asked.get(key) != work.window.next_pull_offset and self._is_ready(work)
-            for key, work in self._works.items()
-        ):
-            self._call.cancel()
+        stream = self._stream
+        if stream is None or len(self._asked) != 1:
+            return  # The next pull is about to be made anyway.
+        asked = self._asked[0]
+        ready = self._next_ready()
+        if any(asked.get(key) != self._position(key, work) for key, work in ready.items()):
+            request = self._note(self._request(ready))
+            self._overtaking = start_task(self._send_after(stream, request), "overtaking-pull")
 
-    def _is_ready(self, work: OwnedQueue) -> bool:
-        return work.wants_records and work.not_before_s <= self._clock.monotonic_s()
+    async def _send_after(self, stream: PullStream, request: PullRecordsRequest) -> None:
+        try:
+            await stream.ask(request)
+        except CallError:
+            return  # Who waits for the answer before sees it too.
+
+    def _is_ready(self, key: _Key, work: OwnedQueue) -> bool:
+        if not work.wants_records or work.not_before_s > self._clock.monotonic_s():
+            return False
+        arrived = self._arrived.get(key)
+        if arrived is None:
+            return True
+        window, settings = work.window, self._settings
+        return (
+            window.message_count + arrived.message_count
+        ) * ROOM_SHARE_MIN <= settings.queue_message_count_max and (
+            window.size_bytes + arrived.size_bytes
+        ) * ROOM_SHARE_MIN <= settings.queue_bytes_max
+
+    def _position(self, key: _Key, work: OwnedQueue) -> int:
+        """Where the next pull reads a queue."""
+        arrived = self._arrived.get(key)
+        return work.window.next_pull_offset if arrived is None else arrived.next_offset
 
     async def _turn(self) -> None:
-        """One pull, or one wait for something to pull."""
+        """One answer, or one wait for something to pull."""
         self._changed.clear()
-        ready = self._next_ready()
-        if not ready:
-            await self._wait_for_change()
-            return
+        ready: Mapping[_Key, OwnedQueue] = {}
+        if not self._asked:
+            ready = self._next_ready()
+            if not ready:
+                await self._wait_for_change()
+                return
         try:
-            response = await self._pull(ready)
-        except AioRpcError as rpc_error:
-            peer = f"broker {self.broker_name}"
-            await self._back_off(error_from_rpc(rpc_error, peer=peer), ready)
+            answer = await self._next_answer(ready)
         except CallError as error:
-            await self._back_off(error, ready)
-        else:
-            self._failure_count = 0
-            for records in response.queues if response is not None else ():
-                self._take_in(records)
+            topics = {topic for asked in self._asked for topic, _ in asked}
+            self._hang_up()
+            await self._back_off(error, sorted(topics | {topic for topic, _ in ready}))
+            return
+        self._failure_count = 0
+        await self._take_all_in(answer, self._asked.popleft())
+
+    async def _next_answer(self, ready: Mapping[_Key, OwnedQueue]) -> list[PulledRecords]:
+        """The next answer; pulls these queues first, if there are any."""
+        if ready:
+            await self._pull(ready)
+        if self._stream is None:
+            raise CallError("nothing was asked", retriable=True)
+        return await self._stream.answer(self._settings.hold_s + HOLD_GRACE_S)
+
+    async def _take_all_in(self, answer: Sequence[PulledRecords], asked: dict[_Key, int]) -> None:
+        """Take an answer in while the broker works on the next one."""
+        if self._interrupt is not None:
+            self._interrupt.cancel()
+            self._interrupt = None
+        if not any(head.HasField("error") for head, _ in answer):
+            self._arrived = {
+                (head.topic, head.queue_id): _Arrived(
+                    head.next_queue_offset, len(head.record_sizes) // _SIZE_BYTES, len(records)
+                )
+                for head, records in answer
+                if self._is_wanted(head, asked)
+            }
+        try:
+            if not self._asked and self._arrived and (ready := self._next_ready()):
+                await self._pull_ahead(ready)
+            for pulled in answer:
+                self._take_in(pulled, asked)
                 # Decoding takes time: others have their turn between queues.
                 await asyncio.sleep(0)
+        finally:
+            self._arrived.clear()
 
-    def _next_ready(self) -> dict[tuple[str, int], OwnedQueue]:
+    async def _pull_ahead(self, ready: Mapping[_Key, OwnedQueue]) -> None:
+        try:
+            await self._pull(ready)
+        except CallError as error:
+            # What has come is taken in first; then another stream is tried.
+            logger.info("broker %s cannot be pulled from: %s", self.broker_name, error)
+            self._hang_up()
+
+    def _next_ready(self) -> dict[_Key, OwnedQueue]:
         """The queues of the next pull; where one pull cannot name all of them, they take turns."""
-        ready = {key: work for key, work in self._works.items() if self._is_ready(work)}
+        ready = {key: work for key, work in self._works.items() if self._is_ready(key, work)}
         if len(ready) <= POSITIONS_PER_PULL_MAX:
             return ready
         chosen = dict(islice(ready.items(), POSITIONS_PER_PULL_MAX))
@@ -187,53 +272,46 @@ class PullLoop:
         except TimeoutError:
             pass
 
-    async def _pull(
-        self, ready: Mapping[tuple[str, int], OwnedQueue]
-    ) -> PullRecordsResponse | None:
-        """The answer to one pull; nothing if it was interrupted."""
+    async def _pull(self, ready: Mapping[_Key, OwnedQueue]) -> None:
+        """Send one pull."""
+        request = self._request(ready)
         address = self._address()
         if not address:
             raise CallError(f"no address of broker {self.broker_name} is known", retriable=True)
-        request = self._request(ready)
-        self._asked = {
-            (position.topic, position.queue_id): position.queue_offset
-            for position in request.positions
-        }
-        call = self._connections.pull(address).PullRecords(
-            request, timeout=self._settings.hold_s + HOLD_GRACE_S
-        )
-        self._call = call
-        try:
-            return await call
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                call.cancel()
-                raise
-            return None
-        finally:
-            self._call = None
-            if self._interrupt is not None:
-                self._interrupt.cancel()
-                self._interrupt = None
+        if self._stream is not None and self._stream.address != address:
+            self._hang_up()
+        if self._stream is None:
+            channel = self._connections.channel(address)
+            self._stream = PullStream(channel, address, peer=f"broker {self.broker_name}")
+        await self._stream.ask(self._note(request))
 
-    def _request(self, ready: Mapping[tuple[str, int], OwnedQueue]) -> PullRecordsRequest:
+    def _note(self, request: PullRecordsRequest) -> PullRecordsRequest:
+        """Remember what a pull asks for."""
+        self._asked.append(
+            {
+                (position.topic, position.queue_id): position.queue_offset
+                for position in request.positions
+            }
+        )
+        return request
+
+    def _hang_up(self) -> None:
+        """End the stream; what was asked for is asked again on the next."""
+        if self._overtaking is not None:
+            self._overtaking.cancel()
+            self._overtaking = None
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+        self._asked.clear()
+
+    def _request(self, ready: Mapping[_Key, OwnedQueue]) -> PullRecordsRequest:
         settings = self._settings
         topics = {topic for topic, _ in ready}
         return PullRecordsRequest(
             consumer_group=self._group,
             client_id=self._client_id,
-            positions=[
-                PullPosition(
-                    topic=topic,
-                    queue_id=queue_id,
-                    queue_offset=work.window.next_pull_offset,
-                    record_count_max=settings.queue_message_count_max - work.window.message_count,
-                    size_bytes_max=settings.queue_bytes_max - work.window.size_bytes,
-                    lock_epoch=self._lock_epoch_of(work.queue),
-                )
-                for (topic, queue_id), work in ready.items()
-            ],
+            positions=[self._wanted(key, work) for key, work in ready.items()],
             subscriptions=[
                 self._filters[topic].to_wire(topic) for topic in topics if topic in self._filters
             ],
@@ -244,62 +322,56 @@ class PullLoop:
             ),
         )
 
-    def _take_in(self, records: QueueRecords) -> None:
-        key = (records.topic, records.queue_id)
+    def _wanted(self, key: _Key, work: OwnedQueue) -> PullPosition:
+        """What is wanted of one queue: as much as its window has room for."""
+        topic, queue_id = key
+        window, settings = work.window, self._settings
+        arrived = self._arrived.get(key) or _Arrived(window.next_pull_offset, 0, 0)
+        return PullPosition(
+            topic=topic,
+            queue_id=queue_id,
+            queue_offset=arrived.next_offset,
+            record_count_max=settings.queue_message_count_max
+            - window.message_count
+            - arrived.message_count,
+            size_bytes_max=settings.queue_bytes_max - window.size_bytes - arrived.size_bytes,
+            lock_epoch=self._lock_epoch_of(work.queue),
+        )
+
+    def _is_wanted(self, head: QueueRecords, asked: Mapping[_Key, int]) -> bool:
+        """Whether what came of a queue is what its window waits for."""
+        key = head.topic, head.queue_id
         work = self._works.get(key)
-        if work is None or work.released or self._asked[key] != work.window.next_pull_offset:
+        return (
+            work is not None
+            and not work.released
+            and asked.get(key) == work.window.next_pull_offset
+        )
+
+    def _take_in(self, pulled: PulledRecords, asked: Mapping[_Key, int]) -> None:
+        head, block = pulled
+        key = head.topic, head.queue_id
+        self._arrived.pop(key, None)
+        work = self._works.get(key)
+        if work is None or not self._is_wanted(head, asked):
             return
-        if records.HasField("error"):
-            error = error_from_status(records.error, peer=f"broker {self.broker_name}")
+        if head.HasField("error"):
+            error = error_from_status(head.error, peer=f"broker {self.broker_name}")
             if isinstance(error, QueueOffsetOutOfRange):
-                self._move_into_range(work, records)
+                move_into_range(work, head)
             elif error.reason in LOST_REASONS:
                 self._on_lost(work.queue, error)
             else:
                 self._queue_failed(work, error)
             return
-        if not records.record_sizes:
-            work.window.put((), records.next_queue_offset)
+        if not head.record_sizes:
+            work.window.put((), head.next_queue_offset)
             return
-        sizes = np.frombuffer(records.record_sizes, "<i4")
-        tag_filter = self._filters.get(work.queue.topic)
         try:
-            if isinstance(work.window, ColumnWindow):
-                tags = tag_filter.tags if tag_filter is not None else ()
-                work.window.put_records(records.records, sizes, records.next_queue_offset, tags)
-                work.wake()
-                return
-            messages = received_messages(records.records, sizes, work.queue)
+            fill(work, head, block, self._filters.get(work.queue.topic))
         except (RecordCorrupted, RecordDamaged) as error:
-            damage = CallError(f"{work.queue} at {self._asked[key]}: {error}")
+            damage = CallError(f"{work.queue} at {asked[key]}: {error}")
             self._queue_failed(work, damage)
-            return
-        sizes_bytes = sizes.tolist()
-        if tag_filter is not None and tag_filter.tags:
-            wanted = [tag_filter.matches(message.tag) for message in messages]
-            messages = list(compress(messages, wanted))
-            sizes_bytes = list(compress(sizes_bytes, wanted))
-        work.window.put(messages, records.next_queue_offset, sizes_bytes)
-        work.wake()
-
-    def _move_into_range(self, work: OwnedQueue, records: QueueRecords) -> None:
-        """Go on where the broker still has, or will have, something.
-
-        Below the range: retention has deleted what comes next, so the oldest that is kept does.
-        Above: the broker has lost what was consumed already, and all that is to come is new.
-        """
-        asked = work.window.next_pull_offset
-        oldest, end = records.min_queue_offset, records.max_queue_offset
-        next_offset = oldest if asked < oldest else end
-        logger.warning(
-            "%s keeps %d to %d, and not %d; going on at %d",
-            work.queue,
-            oldest,
-            end,
-            asked,
-            next_offset,
-        )
-        work.window.put((), next_offset)
 
     def _queue_failed(self, work: OwnedQueue, error: CallError) -> None:
         """One queue was not read; the others were."""
@@ -310,12 +382,10 @@ class PullLoop:
         asyncio.get_running_loop().call_later(delay_s, self.look_again)
         self._on_trouble(work.queue.topic, error)
 
-    async def _back_off(
-        self, error: CallError, ready: Mapping[tuple[str, int], OwnedQueue]
-    ) -> None:
-        """The call failed as a whole: wait before the next, longer each time."""
+    async def _back_off(self, error: CallError, topics: Sequence[str]) -> None:
+        """The stream failed: wait before the next, longer each time."""
         logger.info("broker %s cannot be pulled from: %s", self.broker_name, error)
-        for topic in _topics(ready):
+        for topic in topics:
             self._on_trouble(topic, error)
         delay_s = min(
             self._settings.reconnect_delay_s_min * 2 ** min(self._failure_count, 16),
@@ -323,7 +393,3 @@ class PullLoop:
         )
         self._failure_count += 1
         await self._clock.sleep(max(delay_s, error.retry_after_s))
-
-
-def _topics(ready: Mapping[tuple[str, int], OwnedQueue]) -> Sequence[str]:
-    return sorted({topic for topic, _ in ready})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import Field, dataclass, fields
+from dataclasses import Field, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -26,6 +26,8 @@ _POSITIVE: Final = frozenset(
         "buffered_bytes_max",
         "call_timeout_s",
         "calls_in_flight_max",
+        "columns_count_max",
+        "columns_pull_bytes_max",
         "listener_threads",
         "lock_life_s",
         "lock_renew_interval_s",
@@ -135,6 +137,10 @@ class ConsumerSettings:
             queue is not pulled.
         queue_bytes_max: The same in bytes of records.
         queue_span_max: Distance of the newest from the oldest unfinished message of one queue.
+        columns_count_max: Messages of one queue that wait to be fetched as columns, and of one
+            pull, in place of the three limits of numbers of messages above: a message of a record
+            batch is no object.
+        columns_pull_bytes_max: ``pull_bytes_max`` of a consumer that fetches columns.
         rebalance_interval_s: How often the assignment is computed anew without being told.
         rebalance_gap_s_min: Time between two computations, however often it is told.
         handover_s: How long a member of a larger group waits before it takes over a queue, so that
@@ -173,6 +179,8 @@ class ConsumerSettings:
     queue_message_count_max: int = 1000
     queue_bytes_max: int = 100 << 20
     queue_span_max: int = 2000
+    columns_count_max: int = 65_536
+    columns_pull_bytes_max: int = 4 << 20
     rebalance_interval_s: float = 20.0
     rebalance_gap_s_min: float = 1.0
     handover_s: float = 1.5
@@ -205,6 +213,16 @@ class ConsumerSettings:
             raise IllegalArgument(
                 f"hold_s {self.hold_s}: brokers hold for {HOLD_S_MAX:g} s at most"
             )
+
+    def for_columns(self) -> ConsumerSettings:
+        """These settings with the limits of a consumer that fetches columns."""
+        return replace(
+            self,
+            pull_record_count_max=self.columns_count_max,
+            pull_bytes_max=self.columns_pull_bytes_max,
+            queue_message_count_max=self.columns_count_max,
+            queue_span_max=self.columns_count_max,
+        )
 
 
 def _check_numbers(settings: object, numbers: Collection[Field[Any]]) -> None:

@@ -1,0 +1,69 @@
+"""What was pulled, on its way into the window of its queue."""
+
+from __future__ import annotations
+
+from itertools import compress
+
+import numpy as np
+
+from ariane.broker.v1.pull_service_pb2 import QueueRecords
+from ariane_sdk._column_window import ColumnWindow
+from ariane_sdk._log import logger
+from ariane_sdk._owned_queue import OwnedQueue
+from ariane_sdk._received_messages import received_messages
+from ariane_sdk._tag_filter import TagFilter
+
+
+def fill(
+    work: OwnedQueue, head: QueueRecords, block: memoryview, tag_filter: TagFilter | None
+) -> None:
+    """Put what came of a queue into its window.
+
+    Args:
+        work: The queue.
+        head: What is said of it.
+        block: The records, back to back.
+        tag_filter: What is wanted of its topic; all if not given.
+
+    Raises:
+        RecordCorrupted: The records cannot be taken apart.
+        RecordDamaged: One of them cannot.
+    """
+    sizes = np.frombuffer(head.record_sizes, "<i4")
+    tags = tag_filter.tags if tag_filter is not None else ()
+    if isinstance(work.window, ColumnWindow):
+        work.window.put_records(block, sizes, head.next_queue_offset, tags)
+        work.wake()
+        return
+    messages = received_messages(bytes(block), sizes, work.queue)
+    sizes_bytes = sizes.tolist()
+    if tag_filter is not None and tags:
+        wanted = [tag_filter.matches(message.tag) for message in messages]
+        messages = list(compress(messages, wanted))
+        sizes_bytes = list(compress(sizes_bytes, wanted))
+    work.window.put(messages, head.next_queue_offset, sizes_bytes)
+    work.wake()
+
+
+def move_into_range(work: OwnedQueue, head: QueueRecords) -> None:
+    """Go on where the broker still has, or will have, something.
+
+    Below the range: retention has deleted what comes next, so the oldest that is kept does.
+    Above: the broker has lost what was consumed already, and all that is to come is new.
+
+    Args:
+        work: The queue.
+        head: What is said of it.
+    """
+    asked = work.window.next_pull_offset
+    oldest, end = head.min_queue_offset, head.max_queue_offset
+    next_offset = oldest if asked < oldest else end
+    logger.warning(
+        "%s keeps %d to %d, and not %d; going on at %d",
+        work.queue,
+        oldest,
+        end,
+        asked,
+        next_offset,
+    )
+    work.window.put((), next_offset)
