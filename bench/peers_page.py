@@ -1,50 +1,101 @@
-"""Ourselves beside other message queues, for the page: a table, a picture, and who was skipped.
+"""Ourselves beside other message queues, for the page.
 
-Made from ``results/latest.json`` and ``latest-runs.json``, which ``make bench-peers`` keeps.
+Tables, pictures, where we lose, and who was skipped: made from ``results/latest.json`` and
+``latest-runs.json``, which ``make bench-peers`` keeps; every figure in the text is one of theirs.
 """
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterator, Sequence
-from html import escape
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from measure import RESULTS_PATH
+from ratio_picture import picture_of
 
 ROWS_PATH = RESULTS_PATH / "latest.json"
 RUNS_PATH = RESULTS_PATH / "latest-runs.json"
-PICTURE_PATH = Path(__file__).parents[1] / "docs" / "pictures" / "peers.svg"
-LIMITS = ("copying the bytes", "the bytes through a socket", "the bytes as bare gRPC calls")
+PICTURES_PATH = Path(__file__).parents[1] / "docs" / "pictures"
+LIMITS = (
+    "copying the bytes",
+    "the bytes through a socket",
+    "the bytes as bare gRPC calls",
+    "writing and flushing the bytes",
+)
 _FRONT = """## Beside other message queues
 
-Written by `make bench-peers`. Both sides run on this machine, with all their processes, and are
-asked in turn; each pair gives one ratio, ours over theirs, above 1 where we are faster: the median,
-and the range in parentheses. All that was sent was consumed again and compared. "Lost" is what of
-ours was not acknowledged, did not come, or came altered."""
-_WIDTH, _LINE, _LEFT, _RIGHT = 960, 26, 560, 40
+Both sides run on this machine, with all their processes, and are asked in turn; each pair gives one
+ratio, ours over theirs (of times and of CPU, theirs over ours), above 1 where we are better: the
+median, and the range in parentheses. All that was sent was consumed again and compared. "Lost" is
+what of ours was refused, did not come, or came altered.
+
+To repeat it: `make bench-peers`, about forty minutes, or `make bench-peers QUICK=1`, some five;
+`make bench-peers ONLY="kafka latency"` runs some peers or works, and the others stay as they are.
+Who is taken from where, and how each is driven: [bench/peers](../bench/peers/README.md). Your own
+cluster: [`ariane bench`](command-line.md#ariane-bench-latency)."""
+
+
+class _Group(NamedTuple):
+    """Rows that are shown together."""
+
+    key: str
+    title: str
+    rows: list[dict[str, Any]]
 
 
 def section() -> str:
-    """The part of the page; empty while nothing was measured. Draws the picture anew."""
+    """The part of the page; empty while nothing was measured. Draws the pictures anew."""
     if not ROWS_PATH.exists():
         return ""
-    rows = json.loads(ROWS_PATH.read_text())
+    rows = _by_work(json.loads(ROWS_PATH.read_text()))
     runs = json.loads(RUNS_PATH.read_text()) if RUNS_PATH.exists() else {}
-    peers = [row for row in rows if row["against"] not in LIMITS]
-    parts = [_FRONT]
-    if peers:
-        PICTURE_PATH.write_text(picture_of(peers))
-        parts.append("![Ratios to other message queues](pictures/peers.svg)")
-        parts.append("\n".join(_table(peers, "Theirs")))
-    parts.extend(_passages(peers, runs))
     limits = [row for row in rows if row["against"] in LIMITS]
+    peers = [row for row in rows if row["against"] not in LIMITS]
+    parts = [_FRONT, *_measured_on(rows, runs), *_reached(peers)]
+    for group in _groups(peers):
+        picture = PICTURES_PATH / f"peers-{group.key}.svg"
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        picture.write_text(picture_of(group.rows))
+        parts.append(f"### {group.title}\n\n![{group.title}: ratios](pictures/{picture.name})")
+        parts.append("\n".join(_table(group.rows, "Theirs")))
+    parts.extend(_passages(peers, runs))
     if limits:
-        parts.append("The same works beside what the machine can do with their bytes:")
+        parts.append(
+            "### Beside what the machine can do\n\nThe same works beside the bytes of their bodies"
+            " alone, without a queue:"
+        )
         parts.append("\n".join(_table(limits, "Limit")))
     return "\n\n".join(parts)
+
+
+def _by_work(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of one work side by side, works in the order in which they first came."""
+    works: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        works.setdefault(row["work"], []).append(row)
+    return [row for rows_of_work in works.values() for row in rows_of_work]
+
+
+def _groups(rows: Sequence[dict[str, Any]]) -> Iterator[_Group]:
+    groups = (
+        _Group("sending", "Sending", []),
+        _Group("consuming", "Consuming", []),
+        _Group("latency", "End to end, and lateness of delayed messages", []),
+        _Group("ourselves", "Beside ourselves, and beside what was agreed on", []),
+    )
+    for row in rows:
+        groups[_group_number(row)].rows.append(row)
+    return (group for group in groups if group.rows)
+
+
+def _group_number(row: Mapping[str, Any]) -> int:
+    if row["against"] == "-" or row["against"].startswith("ourselves"):
+        return 3
+    if row["unit"] == "ms":
+        return 2
+    return 1 if row["work"].startswith(("catch-up", "fan-out")) else 0
 
 
 def _table(rows: Sequence[dict[str, Any]], theirs: str) -> Iterator[str]:
@@ -54,8 +105,8 @@ def _table(rows: Sequence[dict[str, Any]], theirs: str) -> Iterator[str]:
         cells = (
             row["work"],
             row["against"],
-            f"{row['ours']:,.0f} {row['unit']}",
-            f"{row['theirs']:,.0f}",
+            f"{_figure(row['ours'])} {_unit(row)}",
+            _figure(row["theirs"]),
             f"{row['ratio']:.2g} ({row['ratio_min']:.2g} to {row['ratio_max']:.2g})",
             _target(row["floor"]),
             _target(row["goal"]),
@@ -64,79 +115,95 @@ def _table(rows: Sequence[dict[str, Any]], theirs: str) -> Iterator[str]:
         yield f"| {' | '.join(cells)} |"
 
 
-def _passages(peers: Sequence[dict[str, Any]], runs: dict[str, Any]) -> Iterator[str]:
-    """Where we lose, who was skipped, and what it was measured on."""
-    slower = [row for row in peers if row["ratio"] < 1]
-    if slower:
-        lines = [f"- {row['work']}: {row['ratio']:.2g} of {row['against']}" for row in slower]
-        yield "Where we are slower:\n\n" + "\n".join(lines)
-    skipped = [f"- {key}: {run['skipped']}" for key, run in runs.items() if "skipped" in run]
-    if skipped:
-        yield "Skipped here:\n\n" + "\n".join(skipped)
-    if peers:
-        machine = ", ".join(f"{name} {value}" for name, value in peers[0]["machine"].items())
-        begin, end = min(row["when"] for row in peers), max(row["when"] for row in peers)
-        pairs = sorted({row["pairs"] for row in peers})
-        quick = any(run.get("quick") for run in runs.values())
+def _measured_on(rows: Sequence[dict[str, Any]], runs: Mapping[str, Any]) -> Iterator[str]:
+    if not rows:
+        return
+    machine = ", ".join(f"{name} {value}" for name, value in rows[0]["machine"].items())
+    begin, end = min(row["when"] for row in rows), max(row["when"] for row in rows)
+    pairs = sorted({row["pairs"] for row in rows})
+    quick = any(run.get("quick") for run in runs.values())
+    yield (
+        f"{begin} to {end}; {machine}; pairs: {', '.join(map(str, pairs))}"
+        f"{'; some of it a quick run, with few messages' if quick else ''}."
+    )
+
+
+def _reached(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """How many of the ratios that were asked for are there."""
+    asked = [row for row in rows if row["floor"] is not None]
+    if not asked:
+        return
+    floors = sum(row["ratio"] >= row["floor"] for row in asked)
+    goals = sum(row["ratio"] >= row["goal"] for row in asked if row["goal"] is not None)
+    lost = sum(row["lost"] for row in rows)
+    yield (
+        f"Of {len(asked)} ratios that have a floor, {floors} reach it, and {goals} reach their"
+        f" goal. Lost in all runs: {lost}."
+    )
+
+
+def _passages(peers: Sequence[dict[str, Any]], runs: Mapping[str, Any]) -> Iterator[str]:
+    """Where we lose and why, as far as it was measured; and who was skipped."""
+    below = [row for row in peers if row["floor"] is not None and row["ratio"] < row["floor"]]
+    slower = [row for row in peers if row["ratio"] < 1 and row not in below]
+    for title, rows in (("Below their floor", below), ("Else slower than they", slower)):
+        if rows:
+            lines = [f"- {_loss(row, runs)}" for row in rows]
+            yield f"### {title}\n\n" + "\n".join(lines)
+    if below or slower:
         yield (
-            f"{begin} to {end}; {machine}; pairs: {', '.join(map(str, pairs))}"
-            f"{'; a quick run, with few messages' if quick else ''}."
+            "CPU is that of the median pair, of all processes of a side, while it sent or"
+            " consumed; where both cores are busy, it is what decides."
         )
+    skipped = [f"- {key}: {run['skipped']}" for key, run in runs.items() if "skipped" in run]
+    skipped += [
+        f"- {key}, {work}: failed" for key, run in runs.items() for work in run.get("failed", {})
+    ]
+    if skipped:
+        yield "### Skipped here\n\n" + "\n".join(skipped)
+
+
+def _loss(row: Mapping[str, Any], runs: Mapping[str, Any]) -> str:
+    said = f"{row['work']}: {row['ratio']:.2g} of {row['against']}"
+    legs = _legs_of(row, runs)
+    sides = {side: [leg for leg in legs if leg["side"] == side] for side in ("ours", "theirs")}
+    if row["unit"] != "msg/s" or not all(sides.values()) or row["against"] == "-":
+        return f"{said}."
+    words = [f"{side} {_cpu_words(of_side)}" for side, of_side in sides.items()]
+    return f"{said}. CPU a message: {'; '.join(words)}."
+
+
+def _legs_of(row: Mapping[str, Any], runs: Mapping[str, Any]) -> list[dict[str, Any]]:
+    for run in runs.values():
+        if row["against"] in run.get("contenders", {}):
+            legs = [leg for leg in run["legs"] if leg["work"] == row["work"]]
+            if legs:
+                return legs
+    return []
+
+
+def _cpu_words(legs: Sequence[Mapping[str, Any]]) -> str:
+    """What clients and servers of one side took, and how many cores that kept busy."""
+
+    def median(each: Iterable[float]) -> float:
+        return statistics.median(each)
+
+    client = median(leg["client"]["cpu_s"] / leg["count"] * 1e6 for leg in legs)
+    server = median(leg["server"]["cpu_s"] / leg["count"] * 1e6 for leg in legs)
+    cores = median(
+        (leg["client"]["cpu_s"] + leg["server"]["cpu_s"]) / leg["seconds"] for leg in legs
+    )
+    return f"{client:.1f} µs in clients, {server:.1f} µs in servers, {cores:.1f} cores busy"
+
+
+def _unit(row: Mapping[str, Any]) -> str:
+    return "µs" if row["unit"] == "us" else str(row["unit"])
+
+
+def _figure(value: float) -> str:
+    """Whole where it is large, else three digits."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _target(ratio: float | None) -> str:
     return "" if ratio is None else f"{ratio:g}"
-
-
-def picture_of(rows: Sequence[dict[str, Any]]) -> str:
-    """Ratios as an SVG: a bar to the median, a line over the range, ticks at floor and goal.
-
-    The scale is logarithmic: twice as fast is as far from 1 as half as fast.
-    """
-    said = [row[name] for row in rows for name in ("ratio_min", "ratio_max", "floor", "goal")]
-    known = [ratio for ratio in said if ratio]
-    low = math.floor(math.log2(min(*known, 0.5)))
-    high = math.ceil(math.log2(max(*known, 2.0)))
-    scale = (_WIDTH - _LEFT - _RIGHT) / (high - low)
-
-    def across(ratio: float) -> float:
-        return round(_LEFT + (math.log2(ratio) - low) * scale, 1)
-
-    height = _LINE * (len(rows) + 2)
-    parts = [
-        (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
-            'font-family="sans-serif" font-size="12">'
-        ),
-        f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>',
-    ]
-    for power in range(low, high + 1):
-        place = across(2.0**power)
-        strong = "#555555" if power == 0 else "#dddddd"
-        parts += [
-            f'<path d="M{place} {_LINE}V{height - _LINE}" stroke="{strong}"/>',
-            f'<text x="{place}" y="{height - 8}" text-anchor="middle">{2.0**power:g}</text>',
-        ]
-    for number, row in enumerate(rows):
-        parts += _bar(row, _LINE * (number + 1), across)
-    return "\n".join([*parts, "</svg>"]) + "\n"
-
-
-def _bar(row: dict[str, Any], top: int, across: Any) -> Iterator[str]:
-    middle = top + _LINE // 2
-    begin, end = sorted((across(1.0), across(row["ratio"])))
-    floor = row["floor"]
-    colour = "#2b7a4b" if row["ratio"] >= (floor or 1.0) else "#b5472f"
-    label = escape(f"{row['work']}, beside {row['against']}")
-    yield (
-        f'<text x="{_LEFT - 8}" y="{middle + 4}" text-anchor="end" font-size="9.5">{label}</text>'
-    )
-    size = f'width="{round(end - begin, 1)}" height="12"'
-    yield f'<rect x="{begin}" y="{top + 7}" {size} fill="{colour}"/>'
-    yield (
-        f'<path d="M{across(row["ratio_min"])} {middle}H{across(row["ratio_max"])}" '
-        'stroke="#222222"/>'
-    )
-    for name, dash in (("floor", ""), ("goal", ' stroke-dasharray="3 2"')):
-        if row[name] is not None:
-            yield f'<path d="M{across(row[name])} {top + 3}v20" stroke="#1f4e8c"{dash}/>'

@@ -179,9 +179,9 @@ def table_of(rows: Sequence[Row]) -> str:
 def _cells(row: Row) -> tuple[str, ...]:
     return (
         row.work,
-        f"{row.ours:,.0f}",
+        _figure(row.ours),
         row.unit,
-        f"{row.theirs:,.0f}",
+        _figure(row.theirs),
         f"{row.ratio:.3g}",
         f"{row.ratio_min:.2g}-{row.ratio_max:.2g}",
         _ratio(row.floor),
@@ -194,9 +194,13 @@ def _cells(row: Row) -> tuple[str, ...]:
 def _line(work: str, ours: str, unit: str, theirs: str, *more: str) -> str:
     *ratios, against = more
     figures = "".join(
-        f"{cell:>{width}}" for cell, width in zip(ratios, (8, 14, 6, 6, 6), strict=True)
+        f"{cell:>{width}}" for cell, width in zip(ratios, (9, 18, 6, 6, 6), strict=True)
     )
-    return f"{work:<66}{ours:>10} {unit:<6}{theirs:>12}{figures}  {against}"
+    return f"{work:<70}{ours:>10} {unit:<6}{theirs:>12}{figures}  {against}"
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _ratio(target: float | None) -> str:

@@ -24,7 +24,7 @@ def page(tmp_path, monkeypatch):
     spec = importlib.util.spec_from_file_location("peers_page", BENCH / "peers_page.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    for name in ("ROWS_PATH", "RUNS_PATH", "PICTURE_PATH"):
+    for name in ("ROWS_PATH", "RUNS_PATH", "PICTURES_PATH"):
         monkeypatch.setattr(module, name, tmp_path / name)
     return module
 
@@ -33,17 +33,46 @@ def test_nothing_is_said_before_anything_was_measured(page):
     assert page.section() == ""
 
 
-def test_a_table_a_picture_where_we_lose_and_who_was_skipped(page):
-    rows = [row("batches", "Queue <1>", 2.0, 1.0), row("singles", "Queue <1>", 0.25, None)]
-    rows.append(row("batches", "copying the bytes", 0.01, None))
+def leg(work, side, client_s, server_s):
+    return {
+        "work": work, "side": side, "count": 1_000_000, "seconds": 5.0,
+        "client": {"cpu_s": client_s}, "server": {"cpu_s": server_s},
+    }  # fmt: skip
+
+
+def test_tables_pictures_and_who_was_skipped(page):
+    rows = [row("batches", "Queue <1>", 2.0, 1.0), row("catch-up", "Queue <1>", 2.5, None)]
+    rows += [row("batches", "Other 2", 3.0, 1.0), row("batches", "copying the bytes", 0.01, None)]
+    rows.append({**row("end to end, p99", "Queue <1>", 1.5, 0.5), "unit": "ms", "ours": 1.234})
     page.ROWS_PATH.write_text(json.dumps(rows))
-    page.RUNS_PATH.write_text(json.dumps({"rabbit": {"skipped": "no Erlang"}, "q": {"legs": []}}))
+    runs = {"rabbit": {"skipped": "no Erlang"}, "q": {"legs": [], "failed": {"batches": "word"}}}
+    page.RUNS_PATH.write_text(json.dumps(runs))
     said = page.section()
     assert "| batches | Queue <1> | 200,000 msg/s | 100,000 | 2 (1.8 to 2.2) | 1 |  | 0 |" in said
-    assert "Where we are slower:\n\n- singles: 0.25 of Queue <1>" in said
-    assert "- rabbit: no Erlang" in said
+    assert "| 1.23 ms |" in said
+    assert "Of 3 ratios that have a floor, 3 reach it, and 0 reach their goal." in said
+    assert "- rabbit: no Erlang\n- q, batches: failed" in said
+    assert "slower" not in said
+    assert said.index("| Queue <1> | 200") < said.index("| Other 2 |") < said.index("### Consuming")
     assert said.index("what the machine can do") < said.index("| copying the bytes |")
-    drawn = ET.fromstring(page.PICTURE_PATH.read_text())  # noqa: S314 - our own picture.
+    picture = (page.PICTURES_PATH / "peers-sending.svg").read_text()
+    drawn = ET.fromstring(picture)  # noqa: S314 - our own picture.
     bars = [part for part in drawn.iter() if part.tag.endswith("rect")]
     assert len(bars) == 1 + 2
     assert all(float(bar.get("width")) > 0 for bar in bars)
+
+
+def test_where_we_lose_is_told_with_what_was_measured(page):
+    rows = [row("batches", "Queue 1", 0.5, 1.0), row("singles", "Queue 1", 0.8, None)]
+    page.ROWS_PATH.write_text(json.dumps(rows))
+    legs = [leg("batches", "ours", 6.0, 4.0), leg("batches", "theirs", 1.0, 2.0)]
+    runs = {"q": {"legs": legs, "contenders": {"Queue 1": {}}}}
+    page.RUNS_PATH.write_text(json.dumps(runs))
+    said = page.section()
+    below = said.index("### Below their floor")
+    assert said[below:].startswith(
+        "### Below their floor\n\n- batches: 0.5 of Queue 1. CPU a message: ours 6.0 µs in clients,"
+        " 4.0 µs in servers, 2.0 cores busy; theirs 1.0 µs in clients, 2.0 µs in servers,"
+        " 0.6 cores busy.\n"
+    )
+    assert "### Else slower than they\n\n- singles: 0.8 of Queue 1.\n" in said
