@@ -18,11 +18,13 @@ class FailedMessages:
         messages: In the order of the queue; at least one.
         cause: Why, for people.
         rejected: Whether another try is of no use.
+        named: Whether the listener said which they are; else the fault may be of any of them.
     """
 
     messages: Sequence[ReceivedMessage]
     cause: str
     rejected: bool = False
+    named: bool = False
 
 
 def failed_messages(delivered: Sequence[ReceivedMessage], error: Exception) -> FailedMessages:
@@ -34,8 +36,9 @@ def failed_messages(delivered: Sequence[ReceivedMessage], error: Exception) -> F
         named = set(map(id, error.messages))
         left = [message for message in delivered if id(message) in named]
         if left and len(left) == len(named):
-            return FailedMessages(left, str(error), error.rejected)
-    return FailedMessages(delivered, f"{type(error).__qualname__}: {error}")
+            return FailedMessages(left, str(error), error.rejected, named=True)
+    cause = f"{type(error).__qualname__}: {error}"
+    return FailedMessages(delivered, cause, named=len(delivered) == 1)
 
 
 def restore_topics(messages: Sequence[ReceivedMessage]) -> None:

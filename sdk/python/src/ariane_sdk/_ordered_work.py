@@ -20,8 +20,11 @@ class OrderedQueueWork(QueueWork):
     """Delivers the messages of one queue strictly one batch after the other.
 
     Messages that the listener fails on suspend the queue for a while and come again, with all that
-    is behind them, until the group allows no more. Then they come one by one, and those that still
-    fail become dead letters. Nothing is handed out without the lock.
+    is behind them, until the group allows no more. The last time they come one by one, and those
+    that still fail become dead letters. Nothing is handed out without the lock.
+
+    With a limit of 0 there is no other time: a message is given up at once if the listener got it
+    alone or says that it failed. Where it fails with a whole batch, each comes once more, alone.
     """
 
     def __init__(
@@ -67,9 +70,7 @@ class OrderedQueueWork(QueueWork):
         """Whether the listener is done with it; otherwise the queue was given up, or lost."""
         left, tries, singly = delivery.messages, 0, False
         while self._locks.holds(self.queue):
-            exhausted = await self._is_exhausted(tries)
             # Whose fault it is comes out one by one.
-            singly = singly or exhausted
             batch = left[:1] if singly else left
             try:
                 failed = await self._deliver_once(batch)
@@ -79,13 +80,15 @@ class OrderedQueueWork(QueueWork):
             if done:
                 left, tries = left[done:], 0
             if failed is not None:
-                hopeless = failed.rejected or (exhausted and not done)
+                attempts_max = await self._dead_letters.attempts_max(self.queue)
+                hopeless = failed.rejected or (failed.named and _is_reached(attempts_max, tries))
                 if hopeless and await self._give_up_on(left[0], failed, tries):
                     left, tries = left[1:], 0
                 elif await self._given_up_within(self._settings.suspend_s):
                     return False
                 else:
                     tries += 1
+                    singly = singly or _is_reached(attempts_max, tries)
             if not left:
                 return True
         # Otherwise the queue would stand still should the lock be renewed now.
@@ -110,13 +113,6 @@ class OrderedQueueWork(QueueWork):
             return failed
         return None
 
-    async def _is_exhausted(self, tries: int) -> bool:
-        """Whether the next try is the last one, after so many."""
-        if not tries:
-            return False
-        attempts_max = await self._dead_letters.attempts_max(self.queue)
-        return attempts_max is not None and tries >= attempts_max
-
     async def _give_up_on(
         self, message: ReceivedMessage, failed: FailedMessages, tries: int
     ) -> bool:
@@ -128,3 +124,8 @@ class OrderedQueueWork(QueueWork):
             local_attempts=tries,
             reason=REJECTED if failed.rejected else EXHAUSTED,
         )
+
+
+def _is_reached(attempts_max: int | None, tries: int) -> bool:
+    """Whether no further try is allowed after so many; nobody knows how many: then there is."""
+    return attempts_max is not None and tries >= attempts_max
