@@ -40,7 +40,15 @@ class Delays:
         self.delivery = DeliveryLoop(
             self.levels, self.timer, delivery, reparking, clock, on_delivered=lambda: None
         )
-        self.aged = AgedRecords(store, self.timer, reparking, clock, age_ms=DAY_MS)
+        self.is_pressed = False
+        self.aged = AgedRecords(
+            store,
+            self.timer,
+            reparking,
+            clock,
+            age_ms=DAY_MS,
+            is_pressed=lambda: self.is_pressed,
+        )
         parking = Parking(
             level_count=18,
             delay_ms_max=40 * DAY_MS,
@@ -137,6 +145,36 @@ async def test_what_waits_holds_back_retention_until_it_is_parked_again(delays, 
     message = store.query_by_key("orders", "a")[0]
     assert message.born_host == HOST
     assert message.properties == {"UNIQ_KEY": "a"}
+
+
+async def test_a_full_disk_does_not_wait_for_what_waits(delays, store, clock):
+    delays.fill(3)
+    due = clock.now_ms() + 20 * DAY_MS
+    delays.park([b"a", b"b"], [due, due])
+    delays.fill(60)
+    delays.park([b"young"], [due])
+    held = delays.timer.needed_from
+    await delays.aged.turn()
+    assert delays.aged.reparked_count == 0
+    delays.is_pressed = True
+    await delays.aged.turn()
+    assert delays.aged.reparked_count == 2
+    assert delays.timer.needed_from > held
+    await delays.aged.turn()
+    assert delays.aged.reparked_count == 2, "the older half has none any more"
+    delays.restore()
+    clock.time_ms = due
+    await delays.delivery.turn()
+    assert delays.delivered() == 3
+
+
+async def test_a_disk_that_is_full_of_what_waits_is_not_filled_with_copies(delays, clock):
+    due = clock.now_ms() + 20 * DAY_MS
+    for number in range(40):
+        delays.park([b"%d" % number], [due])
+    delays.is_pressed = True
+    await delays.aged.turn()
+    assert delays.aged.reparked_count == 0
 
 
 async def test_what_is_parked_again_twice_comes_once(delays, store, clock):

@@ -2,25 +2,44 @@
 
 A message may wait for weeks, and the log is kept for days. What waits holds back retention, so
 nothing is lost in any case; parking it again lets go of the old part of the log.
+
+So it is when the disk fills up, however young the log is: what waits in its older half is parked
+again, unless that is most of it. Then it is the messages that fill the disk, and copies of them
+would fill it sooner.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
 from typing import Final, Protocol
 
+from ariane_broker.delay.parked_queue import ParkedRows
 from ariane_broker.delay.reparking import Reparking
 from ariane_broker.delay.timer_queue import SLICE_BYTES, SLICE_COUNT, TIMER_QUEUE, TimerQueue
 from ariane_servicekit import Clock, Loop, get_logger
 from ariane_storage.errors import StoreFull, StorePoisoned
 
-TURN_SECONDS_MAX: Final = 600.0
+TURN_SECONDS_MAX: Final = 60.0
+
+SCAN_COUNT: Final = 1 << 14
+"""Entries that are looked at in one go."""
 
 _log = get_logger(__name__)
 
 
-class DatedQueues(Protocol):
+class AgeingLog(Protocol):
     """What is asked of the store."""
+
+    @property
+    def min_offset(self) -> int:
+        """First commit-log offset that is kept."""
+        ...
+
+    @property
+    def max_offset(self) -> int:
+        """Next commit-log offset to be written."""
+        ...
 
     def queue_offset_at_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
         """The first queue offset that was stored at a time or after it."""
@@ -36,27 +55,30 @@ class AgedRecords:
 
     def __init__(
         self,
-        dated: DatedQueues,
+        log: AgeingLog,
         timer: TimerQueue,
         reparking: Reparking,
         clock: Clock,
         *,
         age_ms: int,
+        is_pressed: Callable[[], bool],
     ) -> None:
         """Take the parts.
 
         Args:
-            dated: Says which records are old.
+            log: Says which records are old.
             timer: Says which of them wait.
             reparking: Parks them again.
             clock: Says what time it is.
             age_ms: From which age on.
+            is_pressed: Whether segments would have to go however young, for lack of space.
         """
-        self._dated = dated
+        self._log = log
         self._timer = timer
         self._reparking = reparking
         self._clock = clock
         self._age_ms = age_ms
+        self._is_pressed = is_pressed
         self.reparked_count = 0
         interval_s = min(TURN_SECONDS_MAX, age_ms / 4000)
         self.loop = Loop("park-again", self.turn, interval_s=interval_s, clock=clock)
@@ -64,22 +86,49 @@ class AgedRecords:
     async def turn(self) -> None:
         """Park again what is old, in slices between which everything else has its turn."""
         old_ms = self._clock.now_ms() - self._age_ms
-        end = self._dated.queue_offset_at_time(*TIMER_QUEUE, old_ms)
+        end = self._log.queue_offset_at_time(*TIMER_QUEUE, old_ms)
+        if self._is_pressed():
+            end = max(end, await self._end_of_older_half())
+        try:
+            async for rows in self._waiting(end):
+                await self._repark(rows)
+        except (StoreFull, StorePoisoned) as error:
+            _log.warning("records_not_parked_again", reason=str(error))
+
+    async def _end_of_older_half(self) -> int:
+        """The end of what waits in the older half of the log; 0 if it would be of no use."""
+        begin, end = self._log.min_offset, self._log.max_offset
+        middle = (begin + end) // 2
+        waiting_bytes = queue_end = 0
+        async for rows in self._waiting(None):
+            older = rows.take(rows.commit_log_offsets < middle)
+            if len(older):
+                waiting_bytes += int(older.sizes.sum())
+                queue_end = int(older.queue_offsets[-1]) + 1
+            if len(older) < len(rows):
+                break
+        return queue_end if 2 * waiting_bytes < middle - begin else 0
+
+    async def _waiting(self, end: int | None) -> AsyncIterator[ParkedRows]:
+        """What waits for long, part by part.
+
+        Args:
+            end: Up to this queue offset; None goes on to the end of the queue.
+        """
         queue_offset = self._timer.begin
-        while queue_offset < end:
-            looked_at, rows = self._timer.waiting_long(
-                queue_offset, min(end - queue_offset, 1 << 14)
-            )
-            if not looked_at:
+        while end is None or queue_offset < end:
+            count = SCAN_COUNT if end is None else min(end - queue_offset, SCAN_COUNT)
+            queue_offset, rows = self._timer.waiting_long(queue_offset, count)
+            if not queue_offset:
                 return
-            queue_offset = looked_at
-            while len(rows):
-                part = rows.take(slice(SLICE_COUNT)).within(SLICE_BYTES)
-                rows = rows.take(slice(len(part), None))
-                try:
-                    self._reparking.repark(self._timer.pending(part), self._timer.mark)
-                except (StoreFull, StorePoisoned) as error:
-                    _log.warning("records_not_parked_again", reason=str(error))
-                    return
-                self.reparked_count += len(part)
-                await asyncio.sleep(0)
+            if len(rows):
+                yield rows
+            await asyncio.sleep(0)
+
+    async def _repark(self, rows: ParkedRows) -> None:
+        while len(rows):
+            part = rows.take(slice(SLICE_COUNT)).within(SLICE_BYTES)
+            rows = rows.take(slice(len(part), None))
+            self._reparking.repark(self._timer.pending(part), self._timer.mark)
+            self.reparked_count += len(part)
+            await asyncio.sleep(0)

@@ -96,6 +96,7 @@ def delaying_room(outside: Outside, state: StateRoom, storing: StoringRoom) -> D
         reparking,
         clock,
         age_ms=round(settings.retention_hours * HOUR_MS / 2),
+        is_pressed=lambda: storing.keeping.disk_used_ratio >= settings.disk_force_ratio,
     )
     parking = Parking(
         level_count=len(levels_ms),
