@@ -60,7 +60,7 @@ def section() -> str:
         picture.write_text(picture_of(group.rows))
         parts.append(f"### {group.title}\n\n![{group.title}: ratios](pictures/{picture.name})")
         parts.append("\n".join(_table(group.rows, "Theirs")))
-    parts.extend(_passages(peers, runs))
+    parts.extend(_passages(rows, runs))
     if limits:
         parts.append(
             "### Beside what the machine can do\n\nThe same works beside the bytes of their bodies"
@@ -142,18 +142,20 @@ def _reached(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     )
 
 
-def _passages(peers: Sequence[dict[str, Any]], runs: Mapping[str, Any]) -> Iterator[str]:
+def _passages(rows: Sequence[dict[str, Any]], runs: Mapping[str, Any]) -> Iterator[str]:
     """Where we lose and why, as far as it was measured; and who was skipped."""
+    peers = [row for row in rows if row["against"] not in LIMITS]
     below = [row for row in peers if row["floor"] is not None and row["ratio"] < row["floor"]]
     slower = [row for row in peers if row["ratio"] < 1 and row not in below]
-    for title, rows in (("Below their floor", below), ("Else slower than they", slower)):
-        if rows:
-            lines = [f"- {_loss(row, runs)}" for row in rows]
+    for title, losses in (("Below their floor", below), ("Else slower than they", slower)):
+        if losses:
+            lines = [f"- {_loss(row, rows, runs)}" for row in losses]
             yield f"### {title}\n\n" + "\n".join(lines)
     if below or slower:
         yield (
-            "CPU is that of the median pair, of all processes of a side, while it sent or"
-            " consumed; where both cores are busy, it is what decides."
+            "CPU is the median over the pairs, of all processes of a side, while it sent or"
+            " consumed; where both cores are busy, it is what decides, and where they are not,"
+            " waiting does."
         )
     skipped = [f"- {key}: {run['skipped']}" for key, run in runs.items() if "skipped" in run]
     skipped += [
@@ -163,14 +165,24 @@ def _passages(peers: Sequence[dict[str, Any]], runs: Mapping[str, Any]) -> Itera
         yield "### Skipped here\n\n" + "\n".join(skipped)
 
 
-def _loss(row: Mapping[str, Any], runs: Mapping[str, Any]) -> str:
-    said = f"{row['work']}: {row['ratio']:.2g} of {row['against']}"
+def _loss(
+    row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], runs: Mapping[str, Any]
+) -> str:
+    figures = f"{_figure(row['ours'])} beside {_figure(row['theirs'])} {_unit(row)}"
+    if row["against"] == "-":
+        return f"{row['work']}: {figures} that are allowed."
+    words = [f"{row['work']}: {row['ratio']:.2g} of {row['against']}, {figures}"]
+    words += [
+        f"we reach {limit['ratio']:.2g} of {limit['against']}"
+        for limit in rows
+        if limit["work"] == row["work"] and limit["against"] in LIMITS
+    ]
     legs = _legs_of(row, runs)
     sides = {side: [leg for leg in legs if leg["side"] == side] for side in ("ours", "theirs")}
-    if row["unit"] != "msg/s" or not all(sides.values()) or row["against"] == "-":
-        return f"{said}."
-    words = [f"{side} {_cpu_words(of_side)}" for side, of_side in sides.items()]
-    return f"{said}. CPU a message: {'; '.join(words)}."
+    if row["unit"] == "msg/s" and all(sides.values()):
+        cpu = "; ".join(f"{side} {_cpu_words(each)}" for side, each in sides.items())
+        words.append(f"CPU a message: {cpu}")
+    return ". ".join(word[0].upper() + word[1:] for word in words) + "."
 
 
 def _legs_of(row: Mapping[str, Any], runs: Mapping[str, Any]) -> list[dict[str, Any]]:

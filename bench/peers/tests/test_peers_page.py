@@ -64,6 +64,8 @@ def test_tables_pictures_and_who_was_skipped(page):
 
 def test_where_we_lose_is_told_with_what_was_measured(page):
     rows = [row("batches", "Queue 1", 0.5, 1.0), row("singles", "Queue 1", 0.8, None)]
+    rows.append(row("batches", "copying the bytes", 0.01, None))
+    rows.append({**row("CPU", "-", 0.9, 1.0), "ours": 3.33, "theirs": 3.0, "unit": "us"})
     page.ROWS_PATH.write_text(json.dumps(rows))
     legs = [leg("batches", "ours", 6.0, 4.0), leg("batches", "theirs", 1.0, 2.0)]
     runs = {"q": {"legs": legs, "contenders": {"Queue 1": {}}}}
@@ -71,8 +73,13 @@ def test_where_we_lose_is_told_with_what_was_measured(page):
     said = page.section()
     below = said.index("### Below their floor")
     assert said[below:].startswith(
-        "### Below their floor\n\n- batches: 0.5 of Queue 1. CPU a message: ours 6.0 µs in clients,"
+        "### Below their floor\n\n- Batches: 0.5 of Queue 1, 200,000 beside 100,000 msg/s."
+        " We reach 0.01 of copying the bytes. CPU a message: ours 6.0 µs in clients,"
         " 4.0 µs in servers, 2.0 cores busy; theirs 1.0 µs in clients, 2.0 µs in servers,"
         " 0.6 cores busy.\n"
     )
-    assert "### Else slower than they\n\n- singles: 0.8 of Queue 1.\n" in said
+    assert "- CPU: 3.33 beside 3 µs that are allowed.\n" in said
+    assert (
+        "### Else slower than they\n\n- Singles: 0.8 of Queue 1, 200,000 beside 100,000 msg/s.\n"
+        in said
+    )
