@@ -85,6 +85,8 @@ def test_one_by_query_and_all_are_sent_back_once(ariane, ariane_json, died):
     assert redrive(two["place"]) == (1, 0)
     assert redrive(two["place"]) == (0, 1)
     ariane("dead-letter", "redrive", "d-shipping", status=ExitStatus.USAGE)
+    gone = "broker-a/0/99"
+    ariane("dead-letter", "redrive", "d-shipping", gone, status=ExitStatus.NOT_FOUND)
     assert redrive("--key", "k-one", "--yes") == (1, 0)
     assert redrive("--yes") == (1, 2)
     out = ariane("consume", "d-again", "--from", "earliest", "--no-follow")

@@ -89,7 +89,7 @@ def show(*, group: str, place: str, name_servers: str, output: Output) -> None:
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     rows = run_async(_rows(name_servers, group, _at(place), 1))
     if not rows:
-        raise CommandFailed(f"group {group} has no dead letter {place}", ExitStatus.NOT_FOUND)
+        raise _nothing_at(group, place)
     output.record(rows[0])
 
 
@@ -176,7 +176,10 @@ def redrive(
                     on_progress=lambda now: tell(f"{now.redriven_count:,} sent back"),
                 )
 
-    _tell(output, group, run_async(send()))
+    done = run_async(send())
+    if place is not None and not (done.redriven_count or done.duplicate_count or done.failures):
+        raise _nothing_at(group, place)
+    _tell(output, group, done)
 
 
 def _tell(output: Output, group: str, done: Redrive) -> None:
@@ -199,6 +202,10 @@ def _tell(output: Output, group: str, done: Redrive) -> None:
     if failures:
         shown = [f"{each['place']}: {each['cause']}" for each in causes[:_FAILURES_SHOWN]]
         raise CommandFailed("; ".join(shown), ExitStatus.FAILED)
+
+
+def _nothing_at(group: str, place: str) -> CommandFailed:
+    return CommandFailed(f"group {group} has no dead letter {place}", ExitStatus.NOT_FOUND)
 
 
 def _wanted(
