@@ -79,18 +79,21 @@ async def send_on_schedule(
         send: Sends a body without waiting, to be delivered so many milliseconds later.
     """
     outcomes: list[asyncio.Future[Any]] = []
-    late_ns = 0
+    late_ns = refused = 0
     all_sent = asyncio.Event()
 
     def send_burst(burst: int, due_ns: int) -> None:
-        nonlocal late_ns
+        nonlocal late_ns, refused
         late_ns = max(late_ns, time.monotonic_ns() - due_ns)
         first = burst * schedule.burst_size
         for number in range(first, first + schedule.burst_size):
             later_ms = schedule.delay_ms_of(number)
             # The delay counts from the send, as an application's does.
             from_ns = time.monotonic_ns() + later_ms * 1_000_000 if later_ms else due_ns
-            outcomes.append(send(_STAMP.pack(number, from_ns) + schedule.filling, later_ms))
+            try:
+                outcomes.append(send(_STAMP.pack(number, from_ns) + schedule.filling, later_ms))
+            except Exception:  # noqa: BLE001 - whatever a client says when it has no room.
+                refused += 1
         if burst == schedule.burst_count - 1:
             all_sent.set()
 
@@ -98,9 +101,9 @@ async def send_on_schedule(
     Ticker(schedule.burst_count, send_burst).start()
     await all_sent.wait()
     ended = await asyncio.gather(*outcomes, return_exceptions=True)
-    failures = sum(isinstance(each, BaseException) for each in ended)
+    failures = refused + sum(isinstance(each, BaseException) for each in ended)
     return {
-        "count": len(ended) - failures,
+        "count": len(ended) + refused - failures,
         "failures": failures,
         "seconds": time.perf_counter() - begin,
         "late_ms": late_ns / 1e6,

@@ -55,6 +55,14 @@ async def test_sends_that_fail_are_counted():
     assert (said["count"], said["failures"]) == (0, 40)
 
 
+async def test_a_client_without_room_is_counted_as_a_failure():
+    def send(_body, _later_ms):
+        raise BufferError
+
+    said = await send_on_schedule(Schedule(LOAD), send)
+    assert (said["count"], said["failures"]) == (0, 40)
+
+
 def test_delays_lie_between_once_and_twice_what_is_asked():
     schedule = Schedule({**LOAD, "delay_ms": 100})
     delays = [schedule.delay_ms_of(number) for number in range(1000)]
