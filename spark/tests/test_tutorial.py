@@ -19,9 +19,10 @@ def test_every_cell_prints_what_stands_below_it(spark, local_cluster, tmp_path, 
     page = PAGE.replace("127.0.0.1:9876", local_cluster.name_servers)
     # Relative paths are Spark's, which stands where its Java process was started.
     page = page.replace('"archive"', f'"{tmp_path}/archive"')
+    page = page.replace('"redrive"', f'"{tmp_path}/redrive"')
     page = page.replace('"checkpoints/', f'"{tmp_path}/checkpoints/')
     cells = CELL.findall(page)
-    assert len(cells) == 10
+    assert len(cells) == 13
 
     for code, expected in cells:
         printed = io.StringIO()

@@ -7,10 +7,12 @@ from typing import Final
 import click
 
 from ariane_spark.commands.archive import archive
+from ariane_spark.commands.redrive import redrive
 from ariane_spark.commands.replay import replay
 from ariane_spark.commands.report import report
+from ariane_spark.commands.sessions import sessions
 
-_HELP: Final = """Archive topics, replay them, report on them, with Spark.
+_HELP: Final = """Archive topics, replay them, mend dead letters, make sessions, report; with Spark.
 
 Spark runs in this process, on all its cores, unless --master says otherwise. Where the command is
 started by spark-submit, Spark's own settings count.
@@ -21,6 +23,8 @@ Exit status: 0 it is done, 1 it could not be done, 2 the command line is wrong.
 Examples:
   ariane spark archive orders refunds --to /data/archive
   ariane spark replay orders orders-again --since 2013-02-08T00:00Z --until 2013-02-09T00:00Z
+  ariane spark redrive billing --state /data/redrive/billing --repair fixes:add_currency
+  ariane spark sessions clicks visits --gap '30 minutes' --checkpoint /data/visits
   ariane spark report --to report.html
 """
 
@@ -31,5 +35,5 @@ def spark() -> None:
     """Hold the commands together."""
 
 
-for command in (archive, replay, report):
+for command in (archive, redrive, replay, report, sessions):
     spark.add_command(command)

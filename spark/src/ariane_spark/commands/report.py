@@ -1,4 +1,4 @@
-"""``ariane spark report``: lag, rates and journeys in one HTML file."""
+"""``ariane spark report``: lag, rates, journeys and traces in one HTML file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ Examples:
 """
 
 
-@click.command(epilog=_EXAMPLES, short_help="Write lag, rates and journeys to an HTML file.")
+@click.command(
+    epilog=_EXAMPLES, short_help="Write lag, rates, journeys and traces to an HTML file."
+)
 @click.option(
     "--to", "path", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The file."
 )
@@ -42,7 +44,7 @@ def report(
     name_servers: str,
     master: str | None,
 ) -> None:
-    """Tell what was stored in a span of time, and how far consumer groups are behind.
+    """Tell what was stored in a span of time, its traces, and how far consumer groups are behind.
 
     One file of HTML, with tables and charts, that loads nothing from elsewhere. Only headers of
     messages are read, no bodies.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import wraps
@@ -42,6 +42,19 @@ master_option = click.option(
     metavar="URL",
     help="Where Spark runs, such as local[4] or spark://host:7077. By default here, on all cores.",
 )
+
+output_option = click.option(
+    "-o",
+    "--output",
+    "for_programs",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    callback=lambda _context, _option, value: value == "json",
+    help="How results are written.",
+)
+
+_CELL_CHARACTERS_MAX: Final = 60
 
 
 class Moment(click.ParamType[datetime]):
@@ -121,3 +134,31 @@ def told_by(error: Exception) -> str:
     text = str(error)
     found = _TOLD_BY_US.findall(text)
     return str(found[-1]) if found else text.strip().partition("\n")[0]
+
+
+def text_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A table for people, with an empty line behind it; numbers are set to the right.
+
+    Args:
+        head: Names of the columns.
+        rows: Their cells; long texts are cut.
+    """
+    cells = [head, *(tuple(map(_cell, row)) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    numeric = [all(isinstance(row[at], int) for row in rows) for at in range(len(head))]
+    lines = [
+        "  ".join(
+            cell.rjust(width) if number else cell.ljust(width)
+            for cell, width, number in zip(line, widths, numeric, strict=True)
+        ).rstrip()
+        for line in (cells[0], ["-" * width for width in widths], *cells[1:])
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(value: object) -> str:
+    text = f"{value:,}" if isinstance(value, int) else str(value)
+    printable = "".join(sign if sign.isprintable() else " " for sign in text)
+    if len(printable) <= _CELL_CHARACTERS_MAX:
+        return printable
+    return f"{printable[: _CELL_CHARACTERS_MAX - 1]}…"

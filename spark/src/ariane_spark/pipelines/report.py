@@ -1,4 +1,4 @@
-"""Lag, rates and journeys of topics and consumer groups, as one HTML file."""
+"""Lag, rates, journeys and traces of topics and consumer groups, as one HTML file."""
 
 from __future__ import annotations
 

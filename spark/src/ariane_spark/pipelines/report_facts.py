@@ -9,10 +9,17 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
+from ariane_sdk import MessageQueue
 from ariane_sdk.sync import ClusterClient
 from ariane_spark.connection import connect_once
 from ariane_spark.option_table import Use
 from ariane_spark.options import read_options
+from ariane_spark.pipelines.report_traces import (
+    Positions,
+    TraceSummary,
+    collect_traces,
+    is_of_group,
+)
 from ariane_spark.queue_selection import TopicPattern
 
 if TYPE_CHECKING:
@@ -76,6 +83,7 @@ class ReportFacts:
         topics: By name.
         tags: By topic, the most frequent first.
         groups: The furthest behind first.
+        traces: The ways of traces.
     """
 
     since: datetime
@@ -84,6 +92,7 @@ class ReportFacts:
     topics: Sequence[TopicFacts]
     tags: Sequence[TagFacts]
     groups: Sequence[GroupFacts]
+    traces: TraceSummary
 
 
 def collect_facts(
@@ -109,12 +118,15 @@ def collect_facts(
         OptionError: The pattern is no regular expression.
         ArianeError: Somebody does not answer.
     """
-    given = {
+    span = {
         "endpoints": endpoints,
-        "topicsPattern": pattern,
-        "columns": "topic,tag,bornTimestamp,storeTimestamp,reconsumeTimes",
         "startingTimestamp": since.isoformat(),
         "endingTimestamp": until.isoformat(),
+    }
+    given = {
+        **span,
+        "topicsPattern": pattern,
+        "columns": "topic,tag,bornTimestamp,storeTimestamp,reconsumeTimes",
     }
     step = (until - since) / step_count
     catalog = connect_once(read_options(given, Use.BATCH_READ))
@@ -124,6 +136,7 @@ def collect_facts(
     tags: list[TagFacts] = []
     if names:
         counted, tags = _counted(spark, given, since, step, step_count)
+    groups, positions, of_groups = _groups(endpoints, selection)
     nothing = [0] * step_count
     return ReportFacts(
         since=since,
@@ -131,7 +144,8 @@ def collect_facts(
         step=step,
         topics=[counted.get(n, TopicFacts(n, 0, (0.0, 0.0), 0, nothing)) for n in names],
         tags=tags,
-        groups=_groups(endpoints, selection),
+        groups=groups,
+        traces=collect_traces(spark, span, [*names, *of_groups] if names else [], positions),
     )
 
 
@@ -180,13 +194,17 @@ def _counted(
     return topics, sorted(tags, key=lambda t: (t.topic, -t.message_count, t.tag or ""))
 
 
-def _groups(endpoints: str, selection: TopicPattern) -> list[GroupFacts]:
-    """How far each group is behind, topic by topic."""
+def _groups(
+    endpoints: str, selection: TopicPattern
+) -> tuple[list[GroupFacts], Positions, list[str]]:
+    """How far each group is behind, topic by topic; where it is; what groups get again."""
     facts = []
+    positions: dict[MessageQueue, dict[str, int]] = {}
     with ClusterClient(endpoints) as client:
         for group in client.list_groups():
             lags: dict[str, list[tuple[int, datetime | None]]] = {}
             for lag in client.consumer_lag(group):
+                positions.setdefault(lag.message_queue, {})[group] = lag.consumer_offset
                 if selection.admits(lag.message_queue.topic):
                     entry = (lag.message_count, lag.oldest_store_time)
                     lags.setdefault(lag.message_queue.topic, []).append(entry)
@@ -194,4 +212,6 @@ def _groups(endpoints: str, selection: TopicPattern) -> list[GroupFacts]:
                 times = [oldest for _, oldest in entries if oldest is not None]
                 total = sum(count for count, _ in entries)
                 facts.append(GroupFacts(group, topic, total, min(times, default=None)))
-    return sorted(facts, key=lambda fact: (-fact.lag, fact.group, fact.topic))
+        of_groups = [name for name in client.list_topics(include_system=True) if is_of_group(name)]
+    facts.sort(key=lambda fact: (-fact.lag, fact.group, fact.topic))
+    return facts, positions, of_groups

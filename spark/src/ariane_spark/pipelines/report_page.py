@@ -15,7 +15,7 @@ _CHART_HEIGHT: Final = 60
 _STYLE: Final = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem;
        color: #1b1f24; background: #fff }
-h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2.5rem }
+h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2.5rem } h3 { font-size: 1rem }
 table { border-collapse: collapse; width: 100% }
 th, td { text-align: left; padding: .3rem .8rem .3rem 0; border-bottom: 1px solid #d8dee4;
          vertical-align: middle }
@@ -26,6 +26,11 @@ svg { display: block; width: 100%; height: 3.5rem } svg rect { fill: #2f6db5 }
   body { color: #e6edf3; background: #0d1117 } th, td { border-color: #30363d }
   svg rect { fill: #6ea8e8 } .late { color: #ff8a80 } .none { color: #8b949e } }
 """
+
+_TRACE_HEAD: Final = (
+    "<th>topic<th>place<th>tag<th>stored<th class=number>journey"
+    "<th>groups past it<th>groups before it"
+)
 
 
 def page_of(facts: ReportFacts, made_at: datetime) -> str:
@@ -53,6 +58,10 @@ def page_of(facts: ReportFacts, made_at: datetime) -> str:
         _topic_table(facts),
         "<h2>Tags</h2>",
         _tag_table(facts),
+        "<h2>Traces</h2>",
+        "<p>What carries one trace context (W3C), from the birth of its first message to the store",
+        "of its last; the longest first. A group is past a message when its offset is, now.</p>",
+        _trace_tables(facts),
         "</html>",
     ]
     return "\n".join(parts) + "\n"
@@ -102,6 +111,28 @@ def _tag_table(facts: ReportFacts) -> str:
     ]
     head = "<th>topic<th>tag<th class=number>messages<th class=number>of its topic"
     return _table(head, rows, "No messages were stored.")
+
+
+def _trace_tables(facts: ReportFacts) -> str:
+    traces = facts.traces
+    if not traces.trace_count:
+        return '<p class="none">No message carries a trace: no producer measures.</p>'
+    parts = [f"<p>{traces.traced_count:,} messages of {traces.trace_count:,} traces.</p>"]
+    for trace in traces.longest:
+        rows = [
+            f"<tr><td>{escape(step.topic)}<td>{escape(step.place)}<td>{escape(step.tag or '')}"
+            f"<td>{_time(step.stored)}"
+            f'<td class="number">{(step.stored - step.born).total_seconds() * 1000:,.0f} ms'
+            f"<td>{escape(', '.join(step.consumed_by))}"
+            f"<td>{escape(', '.join(step.waited_for_by))}"
+            for step in trace.steps
+        ]
+        length = f"{trace.message_count:,} messages in {trace.seconds:,.3f} s"
+        parts.append(f"<h3>{escape(trace.trace_id)}: {length}</h3>")
+        parts.append(_table(_TRACE_HEAD, rows, ""))
+        if trace.message_count > len(rows):
+            parts.append(f"<p>and {trace.message_count - len(rows):,} more</p>")
+    return "\n".join(parts)
 
 
 def _table(head: str, rows: Sequence[str], nothing: str) -> str:

@@ -1,0 +1,156 @@
+"""``ariane spark redrive``: dead letters repaired and sent back."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from ariane_spark.commands.shared import (
+    EXIT_FAILED,
+    Moment,
+    master_option,
+    name_servers_option,
+    one_line_errors,
+    output_option,
+    running_spark,
+    text_table,
+)
+from ariane_spark.commands.user_functions import shipped_function
+
+if TYPE_CHECKING:
+    from ariane_spark.pipelines.redrive import RedrivePlan, RedriveReport
+
+_ROWS_SHOWN: Final = 20
+
+_EXAMPLES = """
+\b
+Examples:
+  ariane spark redrive billing --state /data/redrive/billing --dry-run
+  ariane spark redrive billing --state /data/redrive/billing --repair fixes:add_currency
+  ariane spark redrive billing --state s3a://bucket/billing --reason REJECTED --to-topic bills
+
+\b
+where fixes.py, in the folder where the command is started, has
+  from dataclasses import replace
+  def add_currency(letter):  # an ariane_spark.pipelines.Letter
+      if letter.last_error != "no currency":
+          return None  # left where it is
+      return replace(letter, body=letter.body.replace(b"}", b', "currency": "EUR"}'))
+"""
+
+
+@click.command(epilog=_EXAMPLES, short_help="Repair dead letters and send them back, each once.")
+@click.argument("group")
+@click.option(
+    "--state", required=True, metavar="DIR", help="Folder or URL that knows which were sent."
+)
+@click.option(
+    "--repair",
+    metavar="MODULE:FUNCTION",
+    help="Takes a letter and gives it back repaired, or None. Without it they go as they are.",
+)
+@click.option(
+    "--repair-table",
+    metavar="MODULE:FUNCTION",
+    help="The same for Arrow tables of letters; rows that it leaves out are dropped.",
+)
+@click.option("--to-topic", "target", metavar="NAME", help="Where all go.  [default: back]")
+@click.option("--topic", metavar="NAME", help="Only what came from this topic.")
+@click.option("--reason", metavar="REASON", help="Only what died for it, such as REJECTED.")
+@click.option("--since", type=Moment(), help="Only dead then or later.")
+@click.option("--until", type=Moment(), help="Only dead before this.")
+@click.option(
+    "--at-least-once", is_flag=True, help="For topics of type FIFO that lie on several brokers."
+)
+@click.option("--dry-run", is_flag=True, help="Only tell what would be done.")
+@name_servers_option
+@master_option
+@output_option
+@one_line_errors
+def redrive(
+    *,
+    group: str,
+    state: str,
+    repair: str | None,
+    repair_table: str | None,
+    target: str | None,
+    topic: str | None,
+    reason: str | None,
+    since: datetime | None,
+    until: datetime | None,
+    at_least_once: bool,
+    dry_run: bool,
+    name_servers: str,
+    master: str | None,
+    for_programs: bool,
+) -> None:
+    """Repair the dead letters of GROUP, and send them back to the topics that they came from.
+
+    Each is sent once: interrupted, say the same again, with the same --state. Dead letters stay
+    where they are; those that the function drops or fails on are told, and come up again next time.
+    Exit status 1 when there are some that it failed on.
+
+    What ariane dead-letter redrive has sent back is not known here, nor the other way round.
+    """
+    from ariane_spark.pipelines import LetterFilter, RedrivePlan  # noqa: PLC0415 - needs Spark.
+    from ariane_spark.pipelines.redrive import check_plan  # noqa: PLC0415 - the same.
+    from ariane_spark.pipelines.redrive import redrive as send_back  # noqa: PLC0415 - the same.
+
+    plan = RedrivePlan(
+        endpoints=name_servers,
+        group=group,
+        state=state,
+        repair=shipped_function("repair", repair),
+        repair_table=shipped_function("repair-table", repair_table),
+        target=target,
+        wanted=LetterFilter(topic=topic, reason=reason, since=since, until=until),
+        exactly_once=not at_least_once,
+        dry_run=dry_run,
+    )
+    check_plan(plan)
+    with running_spark("redrive", master) as spark:
+        report = send_back(spark, plan)
+    _tell(plan, report, for_programs=for_programs)
+    if report.failed_count and not dry_run:
+        sys.exit(EXIT_FAILED)
+
+
+def _tell(plan: RedrivePlan, report: RedriveReport, *, for_programs: bool) -> None:
+    if for_programs:
+        told = {"group": plan.group, "letter_count": report.letter_count, **asdict(report)}
+        click.echo(json.dumps(told, ensure_ascii=False))
+        return
+    if report.reasons:
+        click.echo(
+            text_table(
+                ("topic", "reason", "last error", "letters", "sent", "dropped", "failed"),
+                [tuple(asdict(reason).values()) for reason in report.reasons[:_ROWS_SHOWN]],
+            )
+        )
+        _tell_more(len(report.reasons))
+    if report.kept:
+        click.echo(
+            text_table(
+                ("place", "outcome", "cause"),
+                [tuple(asdict(letter).values()) for letter in report.kept[:_ROWS_SHOWN]],
+            )
+        )
+        _tell_more(report.dropped_count + report.failed_count)
+    if report.finished_count:
+        click.echo(f"{report.finished_count:,} of an interrupted run were sent first.")
+    done = "would be sent" if report.dry_run else "sent"
+    click.echo(
+        f"{report.sent_count:,} of {report.letter_count:,} dead letters of {plan.group} {done};"
+        f" {report.dropped_count:,} dropped, {report.failed_count:,} failed;"
+        f" {report.sent_before_count:,} had been sent before."
+    )
+
+
+def _tell_more(count: int) -> None:
+    if count > _ROWS_SHOWN:
+        click.echo(f"and {count - _ROWS_SHOWN:,} more\n")

@@ -1,0 +1,155 @@
+"""``ariane spark sessions``: event-time sessions per key, written back."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+
+import click
+
+from ariane_spark.commands.shared import (
+    master_option,
+    name_servers_option,
+    one_line_errors,
+    output_option,
+    running_spark,
+)
+
+_EXAMPLES = """
+\b
+Examples:
+  ariane spark sessions clicks visits --gap '30 minutes' --checkpoint /data/visits
+  ariane spark sessions clicks visits --gap '30 minutes' --checkpoint /data/visits \\
+      --key "get_json_object(text, '$.user')" --time "get_json_object(text, '$.at')" \\
+      --watermark '1 hour' --total "spent=sum(cast(get_json_object(text, '$.eur') AS double))" \\
+      --every '10 seconds'
+"""
+
+
+class _Total(click.ParamType[tuple[str, str]]):
+    """A field of a session: ``NAME=EXPRESSION``."""
+
+    name = "NAME=EXPR"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        """Read it."""
+        name, equals, expression = str(value).partition("=")
+        if not (equals and name.isidentifier() and expression.strip()):
+            self.fail(f"{value!r} is not NAME=EXPRESSION", param, ctx)
+        return name, expression
+
+
+@click.command(epilog=_EXAMPLES, short_help="Make sessions of events, and write them to a topic.")
+@click.argument("topic")
+@click.argument("target")
+@click.option("--gap", required=True, metavar="SPAN", help="So long without an event ends one.")
+@click.option(
+    "--checkpoint",
+    required=True,
+    metavar="DIR",
+    help="Folder or URL that keeps progress and open sessions.",
+)
+@click.option(
+    "--watermark",
+    default="10 minutes",
+    show_default=True,
+    metavar="SPAN",
+    help="How late events may come.",
+)
+@click.option("--key", default="messageGroup", show_default=True, help="Whose event it is; SQL.")
+@click.option("--time", default="bornTimestamp", show_default=True, help="When it was; SQL.")
+@click.option("--where", metavar="EXPR", help="Only events that this holds for; SQL.")
+@click.option(
+    "--total", "totals", type=_Total(), multiple=True, help="A further field; SQL that aggregates."
+)
+@click.option("--every", metavar="SPAN", help="Go on for ever, such as '10 seconds'.")
+@click.option(
+    "--batch",
+    "batch_records_max",
+    type=click.IntRange(min=1),
+    default=1_000_000,
+    show_default=True,
+    help="Messages of one micro-batch at most.",
+)
+@click.option(
+    "--partitions",
+    type=click.IntRange(min=1),
+    default=8,
+    show_default=True,
+    help="Into how many parts open sessions are divided; the first run says it for ever.",
+)
+@click.option("--group", metavar="NAME", help="Show the progress as that of this consumer group.")
+@name_servers_option
+@master_option
+@output_option
+@one_line_errors
+def sessions(
+    *,
+    topic: str,
+    target: str,
+    gap: str,
+    checkpoint: str,
+    watermark: str,
+    key: str,
+    time: str,
+    where: str | None,
+    totals: tuple[tuple[str, str], ...],
+    every: str | None,
+    batch_records_max: int,
+    partitions: int,
+    group: str | None,
+    name_servers: str,
+    master: str | None,
+    for_programs: bool,
+) -> None:
+    """Make sessions of the events of TOPIC, and write each that is closed to topic TARGET, once.
+
+    Goes on where its checkpoint ends, and stops when everything is done that was there at the
+    start; sessions that are open then wait for the next run. SQL is Spark's, over the columns of a
+    message and text, its body as text.
+    """
+    from ariane_spark.pipelines.sessions import (  # noqa: PLC0415 - needs Spark.
+        SessionsPlan,
+        check_plan,
+        session_counts,
+        start_sessions,
+    )
+    from ariane_spark.progress_listener import watched  # noqa: PLC0415 - the same.
+
+    plan = SessionsPlan(
+        endpoints=name_servers,
+        topic=topic,
+        target=target,
+        checkpoint=checkpoint,
+        gap=gap,
+        watermark=watermark,
+        key=key,
+        time=time,
+        where=where,
+        totals=dict(totals),
+        batch_records_max=batch_records_max,
+        options={} if group is None else {"commitGroup": group},
+    )
+    check_plan(plan)
+    settings = {"spark.sql.shuffle.partitions": str(partitions)}
+    if every is None:
+        # All progress of a run that ends is kept: it tells how many sessions there were.
+        settings["spark.sql.streaming.numRecentProgressUpdates"] = "100000"
+    with (
+        running_spark("sessions", master, settings) as spark,
+        watched(spark, log=False, bar=sys.stderr.isatty()),
+    ):
+        query = start_sessions(spark, plan, every=every)
+        query.awaitTermination()
+        counts = session_counts(query)
+    if for_programs:
+        click.echo(json.dumps({"topic": topic, "target": target, **asdict(counts)}))
+        return
+    click.echo(
+        f"{counts.message_count:,} messages of {topic} read; {counts.session_count:,} sessions of"
+        f" {counts.event_count:,} events written to {target}; {counts.open_count:,} are open,"
+        f" {counts.late_count:,} events came too late"
+    )

@@ -1,0 +1,48 @@
+"""Functions of users that are named on the command line and run in Spark's tasks."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ariane_spark.errors import OptionIllegal
+
+
+def shipped_function(option: str, spec: str | None) -> Callable[..., Any] | None:
+    """The function that a text names; its module travels to the tasks by value.
+
+    The folder where the command was started is looked through first. What the module imports is not
+    shipped: it is installed there, or given to Spark by ``--py-files``.
+
+    Args:
+        option: That it was given with.
+        spec: ``module:function``; ``None``: nothing.
+
+    Raises:
+        OptionIllegal: There is no such function.
+    """
+    if spec is None:
+        return None
+    module_name, colon, name = spec.partition(":")
+    if not (colon and module_name and name):
+        raise OptionIllegal(option, f"{spec!r} is not MODULE:FUNCTION")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+        function = getattr(module, name)
+    except (ImportError, AttributeError) as error:
+        raise OptionIllegal(option, f"{spec}: {error}") from error
+    if not callable(function):
+        raise OptionIllegal(option, f"{spec} is no function")
+    from pyspark import cloudpickle  # noqa: PLC0415 - help needs no Spark.
+
+    register: Callable[[ModuleType], None] = cloudpickle.register_pickle_by_value
+    register(module)
+    found: Callable[..., Any] = function
+    return found

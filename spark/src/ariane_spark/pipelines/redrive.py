@@ -1,0 +1,330 @@
+"""Dead letters, grouped by reason, repaired by a function, and sent back once.
+
+A dead letter is never removed: it stays where it is until retention takes it. What was sent back is
+known from the ledger of the redrive (``redrive_ledger``), so that whoever is interrupted runs it
+again, and what the function dropped or failed on is offered to it again, or to a better one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as f
+from pyspark.sql.pandas.functions import arrow_udf
+
+from ariane_spark.connection import connect_once, connect_transactions_once
+from ariane_spark.errors import OptionIllegal
+from ariane_spark.option_table import Use
+from ariane_spark.options import read_options, write_options
+from ariane_spark.pipelines.dead_letters import (
+    ALL_LETTERS,
+    LetterFilter,
+    check_group,
+    dead_letters,
+)
+from ariane_spark.pipelines.redrive_ledger import RedriveLedger, Run
+from ariane_spark.pipelines.repairs import (
+    DECISION_SCHEMA,
+    DROPPED,
+    FAILED,
+    SENT,
+    Repairing,
+    RepairLetter,
+    RepairTable,
+    unchanged,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+REDRIVEN_PROPERTY: Final = "redrivenFrom"
+"""Names the property that says which dead letter a message was: group/broker/queue/offset."""
+
+KEPT_SHOWN: Final = 100
+REASONS_SHOWN: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedrivePlan:
+    """What to send back, and how.
+
+    Attributes:
+        endpoints: Name servers, ``host:port``, separated by commas.
+        group: The consumer group that gave the messages up.
+        state: Folder of the ledger, any path or URL that Spark writes to. Keep it as long as the
+            dead letters are kept: it alone knows which were sent. One redrive at a time.
+        repair: Takes a ``Letter`` and gives it back as it is to be sent, or ``None`` to leave it.
+        repair_table: The same for many at once: takes an Arrow table of dead letters, the columns
+            of ``dead_letters``, and gives one with the rows that are to be sent.
+        target: The topic that all are sent to; ``None``: where each came from.
+        wanted: Which dead letters.
+        exactly_once: Otherwise an interrupted run may send messages twice when it is finished;
+            topics of type FIFO on several brokers have no other way.
+        dry_run: Only tell what would be done.
+        options: Further options of the sink.
+    """
+
+    endpoints: str
+    group: str
+    state: str
+    repair: RepairLetter | None = None
+    repair_table: RepairTable | None = None
+    target: str | None = None
+    wanted: LetterFilter = ALL_LETTERS
+    exactly_once: bool = True
+    dry_run: bool = False
+    options: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonCount:
+    """What became of the dead letters of one topic that died for one reason.
+
+    Attributes:
+        topic: Where they came from.
+        reason: Why they were given up.
+        last_error: Why they failed the last time.
+        letter_count: All of them.
+        sent_count: Sent back.
+        dropped_count: Left by the function.
+        failed_count: Those that the function failed on, or that no topic would take.
+    """
+
+    topic: str
+    reason: str
+    last_error: str
+    letter_count: int
+    sent_count: int
+    dropped_count: int
+    failed_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeptLetter:
+    """A dead letter that was not sent back.
+
+    Attributes:
+        place: Where it lies: ``broker/queue/offset``.
+        outcome: ``dropped`` or ``failed``.
+        cause: Why it failed.
+    """
+
+    place: str
+    outcome: str
+    cause: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedriveReport:
+    """What a redrive did, or would do.
+
+    Attributes:
+        dry_run: Whether it only would.
+        finished_count: Messages of an interrupted run that were sent first, or had been.
+        sent_before_count: Dead letters that were sent by earlier runs.
+        sent_count: Dead letters that were sent back by this run.
+        dropped_count: Dead letters that the function left.
+        failed_count: Dead letters that could not be repaired or sent.
+        reasons: The same by topic and reason, the most frequent first; at most 1,000.
+        kept: The first 100 of those that were not sent.
+    """
+
+    dry_run: bool
+    finished_count: int = 0
+    sent_before_count: int = 0
+    sent_count: int = 0
+    dropped_count: int = 0
+    failed_count: int = 0
+    reasons: Sequence[ReasonCount] = ()
+    kept: Sequence[KeptLetter] = ()
+
+    @property
+    def letter_count(self) -> int:
+        """Dead letters that were looked at, without those that were sent before."""
+        return self.sent_count + self.dropped_count + self.failed_count
+
+
+def redrive(spark: SparkSession, plan: RedrivePlan) -> RedriveReport:
+    """Repair dead letters and send them back, each once.
+
+    Body, tag, keys, message group and properties are those of the dead letter or what the function
+    made of them, and the property ``redrivenFrom`` tells which dead letter it was.
+
+    Args:
+        spark: The session.
+        plan: What to do.
+
+    Returns:
+        What was done.
+
+    Raises:
+        OptionError: The plan contradicts itself, or cannot be obeyed.
+        ArianeError: Nobody answers.
+    """
+    check_plan(plan)
+    ledger = RedriveLedger(spark, plan.state)
+    finished = 0
+    if not plan.dry_run:
+        finished = sum(_finish(plan, ledger, run) for run in ledger.runs() if _is_open(run))
+    letters = dead_letters(spark, plan.endpoints, plan.group, plan.wanted)
+    sent_before = ledger.sent_letters()
+    before = 0
+    if sent_before is not None:
+        places = ["place", "died"]
+        before = letters.select(*places).join(sent_before, places, "left_semi").count()
+        letters = letters.join(sent_before, places, "left_anti")
+    decisions = _decided(letters, _repairing(plan))
+    report = _told(decisions) if plan.dry_run else _sent(plan, ledger, decisions)
+    return replace(report, dry_run=plan.dry_run, finished_count=finished, sent_before_count=before)
+
+
+def check_plan(plan: RedrivePlan) -> None:
+    """See that a plan makes sense, before Spark is started for it.
+
+    Raises:
+        OptionIllegal: It does not.
+    """
+    check_group(plan.group)
+    if plan.repair is not None and plan.repair_table is not None:
+        raise OptionIllegal("repair", "one function is enough: for letters or for tables")
+    for moment in (plan.wanted.since, plan.wanted.until):
+        if moment is not None and moment.tzinfo is None:
+            raise OptionIllegal("since", "times need a time zone")
+
+
+def _repairing(plan: RedrivePlan) -> Repairing:
+    catalog = connect_once(
+        read_options({"endpoints": plan.endpoints, "topicsPattern": ".*"}, Use.BATCH_READ)
+    )
+    topics = frozenset(catalog.topics())
+    if plan.target is not None and plan.target not in topics:
+        raise OptionIllegal("target", f"there is no topic {plan.target!r}")
+    on_tables = plan.repair_table is not None
+    return Repairing(plan.repair_table or plan.repair or unchanged, on_tables, plan.target, topics)
+
+
+def _decided(letters: DataFrame, repairing: Repairing) -> DataFrame:
+    """What the function makes of each letter; unlike ``mapInArrow`` it needs no pandas."""
+    import pyarrow as pa  # noqa: PLC0415 - help needs no Arrow.
+
+    def decide(rows: pa.StructArray) -> pa.StructArray:
+        return repairing(rows)
+
+    # Spark reads from them that whole arrays are wanted, and texts do not say it.
+    decide.__annotations__ = {"rows": pa.Array, "return": pa.Array}
+    # Not deterministic: Spark must not call it once for each column of what it gives.
+    # The stubs know only forms that say what the annotations do.
+    declare: Any = arrow_udf
+    decision = declare(decide, DECISION_SCHEMA).asNondeterministic()(f.struct(*letters.columns))
+    return letters.select(decision.alias("decision")).select("decision.*")
+
+
+def _told(decisions: DataFrame) -> RedriveReport:
+    """What would be done; the function runs once for each letter here, too."""
+    kept = decisions.persist()
+    try:
+        return _counted(kept)
+    finally:
+        kept.unpersist()
+
+
+def _sent(plan: RedrivePlan, ledger: RedriveLedger, decisions: DataFrame) -> RedriveReport:
+    run = ledger.begin()
+    # The function runs once for each letter: what it made is written down, and that is sent.
+    ledger.decide(run, decisions)
+    decided = ledger.decisions(run)
+    told = _counted(decided)
+    if told.sent_count:
+        _check_groups(plan, decided)
+        ledger.mark_planned(run)
+        _finish(plan, ledger, run)
+    else:
+        ledger.forget(run)
+    return told
+
+
+def _is_open(run: Run) -> bool:
+    return run.planned and not run.sent
+
+
+def _finish(plan: RedrivePlan, ledger: RedriveLedger, run: Run) -> int:
+    """Send what was decided in a run; how many messages that were."""
+    messages = ledger.decisions(run).where(f.col("outcome") == SENT)
+    counts = messages.groupBy("topic").count().orderBy("topic").collect()
+    origin = f.concat(f.lit(f"{plan.group}/"), "place")
+    for topic, _ in counts:
+        given = {"endpoints": plan.endpoints, "topic": topic, **(plan.options or {})}
+        if plan.exactly_once:
+            given["deliveryGuarantee"] = "exactly-once"
+            given["writeId"] = f"redrive/{ledger.identity()}/{run.number}/{topic}"
+        (
+            messages.where(f.col("topic") == topic)
+            # What belongs to one message group goes in the order in which it died.
+            .repartition(f.coalesce("messageGroup", "place"))
+            .sortWithinPartitions("died", "place")
+            .select(
+                "body",
+                "tag",
+                "keys",
+                "messageGroup",
+                f.map_concat(
+                    f.map_filter("properties", lambda name, _: name != REDRIVEN_PROPERTY),
+                    f.create_map(f.lit(REDRIVEN_PROPERTY), origin),
+                ).alias("properties"),
+            )
+            .write.format("ariane")
+            .mode("append")
+            .options(**given)
+            .save()
+        )
+    ledger.mark_sent(run)
+    return sum(count for _, count in counts)
+
+
+def _check_groups(plan: RedrivePlan, decided: DataFrame) -> None:
+    """See that an exactly-once sink takes the message groups, before anything is planned.
+
+    Raises:
+        OptionIllegal: It takes those of a topic not.
+    """
+    if not plan.exactly_once:
+        return
+    calls = connect_transactions_once(write_options({"endpoints": plan.endpoints}))
+    grouped = decided.where((f.col("outcome") == SENT) & f.col("messageGroup").isNotNull())
+    for (topic,) in grouped.select("topic").distinct().collect():
+        if calls.divides_groups(topic):
+            raise OptionIllegal(
+                "exactly_once",
+                f"the message groups of {topic}, a topic of type FIFO, are divided among several"
+                " brokers, and an exactly-once sink writes to one: send them at least once",
+            )
+
+
+def _counted(decisions: DataFrame) -> RedriveReport:
+    def those(outcome: str) -> Column:
+        return f.count_if(f.col("outcome") == outcome)
+
+    outcomes = those(SENT), those(DROPPED), those(FAILED)
+    sent, dropped, failed = decisions.agg(*outcomes).collect()[0]
+    reasons = (
+        decisions.groupBy("origin", "reason", "lastError")
+        .agg(f.count(f.lit(1)).alias("letters"), *outcomes)
+        .orderBy(f.desc("letters"), "origin", "reason", "lastError")
+        .limit(REASONS_SHOWN)
+    )
+    kept = (
+        decisions.where(f.col("outcome") != SENT)
+        .select("place", "outcome", f.coalesce("cause", f.lit("")))
+        .orderBy("place")
+        .limit(KEPT_SHOWN)
+    )
+    return RedriveReport(
+        dry_run=True,
+        sent_count=sent,
+        dropped_count=dropped,
+        failed_count=failed,
+        reasons=[ReasonCount(*row) for row in reasons.collect()],
+        kept=[KeptLetter(*row) for row in kept.collect()],
+    )

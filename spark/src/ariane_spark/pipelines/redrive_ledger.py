@@ -1,0 +1,140 @@
+"""What was decided over dead letters, so that each is sent back once, whoever dies in between.
+
+::
+
+    state/id-4f1c...               names the ledger in the brokers
+    state/run-000001/decisions/    Parquet: each dead letter, what became of it, the message
+    state/run-000001/planned       from here on these messages are sent, these and no others
+    state/run-000001/sent          all of them are
+
+A run that has no ``planned`` never sent anything and is forgotten. One that has it and no ``sent``
+is finished by the next: its messages are written again under the same name, and brokers know
+whether they have them. The folder may lie wherever Spark writes to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from pyspark.sql import functions as f
+
+from ariane_spark.pipelines.repairs import SENT
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_RUN: Final = re.compile(r"run-([0-9]{6,})")
+_IDENTITY: Final = re.compile(r"id-([0-9a-f]{32})")
+_DECISIONS: Final = "decisions"
+_PLANNED: Final = "planned"
+_SENT: Final = "sent"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a redrive.
+
+    Attributes:
+        number: From 1 on.
+        planned: Whether it is decided what is sent.
+        sent: Whether all of it is sent.
+    """
+
+    number: int
+    planned: bool
+    sent: bool
+
+    @property
+    def name(self) -> str:
+        """Its folder within the ledger."""
+        return f"run-{self.number:06}"
+
+
+class RedriveLedger:
+    """One folder; for one redrive at a time."""
+
+    def __init__(self, spark: SparkSession, folder: str) -> None:
+        """Read nothing yet.
+
+        Args:
+            spark: The session.
+            folder: Path or URL; need not exist.
+        """
+        self._spark = spark
+        self._folder = folder.rstrip("/")
+        jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - the only way to Hadoop's file systems.
+        self._path = jvm.org.apache.hadoop.fs.Path
+        configuration: Any = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001 - the same.
+        self._files = self._path(self._folder).getFileSystem(configuration)
+
+    def identity(self) -> str:
+        """What names the ledger in the brokers; drawn at random when it is first asked for."""
+        found = sorted(match[1] for match in map(_IDENTITY.fullmatch, self._names("")) if match)
+        if found:
+            return found[0]
+        drawn = uuid4().hex
+        self._touch(f"id-{drawn}")
+        return drawn
+
+    def runs(self) -> Sequence[Run]:
+        """The runs that there are, the first one first."""
+        found = []
+        for match in filter(None, map(_RUN.fullmatch, self._names(""))):
+            marks = self._names(match[0])
+            found.append(Run(int(match[1]), _PLANNED in marks, _SENT in marks))
+        return sorted(found, key=lambda run: run.number)
+
+    def begin(self) -> Run:
+        """Begin a run; what an earlier one left that never sent anything is removed."""
+        runs = self.runs()
+        for run in runs:
+            if not run.planned:
+                self.forget(run)
+        last = max((run.number for run in runs if run.planned), default=0)
+        return Run(last + 1, planned=False, sent=False)
+
+    def forget(self, run: Run) -> None:
+        """Remove a run that sent nothing."""
+        self._files.delete(self._path(f"{self._folder}/{run.name}"), True)  # noqa: FBT003 - Java's: with all in it.
+
+    def decide(self, run: Run, decisions: DataFrame) -> None:
+        """Write down what was decided; nothing is sent yet."""
+        decisions.write.mode("overwrite").parquet(self._decisions_path(run))
+
+    def decisions(self, run: Run) -> DataFrame:
+        """What was decided in a run."""
+        return self._spark.read.parquet(self._decisions_path(run))
+
+    def mark_planned(self, run: Run) -> None:
+        """From here on what was decided in a run is sent."""
+        self._touch(f"{run.name}/{_PLANNED}")
+
+    def mark_sent(self, run: Run) -> None:
+        """All that was decided in a run is sent."""
+        self._touch(f"{run.name}/{_SENT}")
+
+    def sent_letters(self) -> DataFrame | None:
+        """The dead letters that were sent or are about to be, by place and time of death."""
+        planned = [run for run in self.runs() if run.planned]
+        if not planned:
+            return None
+        paths = [self._decisions_path(run) for run in planned]
+        sent = self._spark.read.parquet(*paths).where(f.col("outcome") == SENT)
+        return sent.select("place", "died").distinct()
+
+    def _decisions_path(self, run: Run) -> str:
+        return f"{self._folder}/{run.name}/{_DECISIONS}"
+
+    def _names(self, folder: str) -> set[str]:
+        path = self._path(f"{self._folder}/{folder}" if folder else self._folder)
+        if not self._files.exists(path):
+            return set()
+        return {status.getPath().getName() for status in self._files.listStatus(path)}
+
+    def _touch(self, name: str) -> None:
+        path = self._path(f"{self._folder}/{name}")
+        self._files.create(path, True).close()  # noqa: FBT003 - Java's: replaces what is there.

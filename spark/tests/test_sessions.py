@@ -1,0 +1,227 @@
+"""Sessions per key, told once, with state that outlives the query."""
+
+import json
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from click.testing import CliRunner
+
+from ariane_sdk import Message
+from ariane_spark.commands import spark as spark_commands
+from ariane_spark.errors import OptionIllegal
+from ariane_spark.pipelines import SessionsPlan, session_counts, start_sessions
+from ariane_spark.pipelines.sessions import check_plan
+
+BEGIN = datetime(2013, 1, 1, tzinfo=UTC)
+GAP_MINUTES = 30
+KEYS, VISITS, CLICKS = 6, 5, 4
+"""Each key makes visits of some clicks, a minute apart; visits are two hours apart."""
+
+NEVER = datetime(2013, 6, 1, tzinfo=UTC)
+
+
+def instant(moment):
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def clicks_of(visits):
+    """Clicks of some visits of all keys, in the order of their time."""
+    return [
+        (f"k{key}", BEGIN + timedelta(hours=2 * visit, minutes=click, seconds=key), key + click)
+        for visit in visits
+        for click in range(CLICKS)
+        for key in range(KEYS)
+    ]
+
+
+def sessions_of(visits):
+    """What must come out: key, begin, end, events, sum."""
+    return Counter(
+        (
+            f"k{key}",
+            instant(BEGIN + timedelta(hours=2 * visit, seconds=key)),
+            instant(BEGIN + timedelta(hours=2 * visit, minutes=CLICKS - 1, seconds=key)),
+            CLICKS,
+            CLICKS * key + CLICKS * (CLICKS - 1) // 2,
+        )
+        for visit in visits
+        for key in range(KEYS)
+    )
+
+
+@pytest.fixture
+def click(producer):
+    def click(topic, clicks):
+        producer.send_batch(
+            [
+                Message(
+                    topic,
+                    json.dumps({"at": instant(moment), "value": value}).encode(),
+                    message_group=key,
+                )
+                for key, moment, value in clicks
+            ]
+        )
+
+    return click
+
+
+@pytest.fixture
+def plan(local_cluster, tmp_path):
+    def plan(topic, target, **more):
+        given = {
+            "endpoints": local_cluster.name_servers,
+            "topic": topic,
+            "target": target,
+            "checkpoint": str(tmp_path / "checkpoint"),
+            "gap": f"{GAP_MINUTES} minutes",
+            "watermark": "10 minutes",
+            "time": "get_json_object(text, '$.at')",
+            "totals": {"value": "sum(cast(get_json_object(text, '$.value') AS int))"},
+        }
+        return SessionsPlan(**{**given, **more})
+
+    return plan
+
+
+@pytest.fixture
+def told(reading):
+    """The sessions that a topic holds."""
+
+    def told(topic):
+        found = Counter()
+        for row in reading(topic).load().collect():
+            body = json.loads(row.body)
+            assert (row["keys"], row.tag) == ([body["key"]], "session")
+            found[tuple(body.values())] += 1
+        return found
+
+    return told
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_closed_sessions_are_told_once_and_open_ones_wait(spark, new_topic, click, plan, told):
+    topic, target = new_topic(), new_topic()
+    begun = clicks_of(range(VISITS))
+    cut = len(begun) - KEYS * 2
+    click(topic, begun[:cut])
+
+    first = start_sessions(spark, plan(topic, target))
+    assert first.awaitTermination(300)
+
+    # The last visits are open, and are half over.
+    assert told(target) == sessions_of(range(VISITS - 1))
+    counts = session_counts(first)
+    assert (counts.message_count, counts.session_count) == (cut, KEYS * (VISITS - 1))
+    assert (counts.event_count, counts.open_count) == (KEYS * CLICKS * (VISITS - 1), KEYS)
+    assert counts.late_count == 0
+
+    # The second half comes, something late, and an event long after that closes all.
+    click(topic, [*begun[cut:], ("k0", BEGIN, 1000)])
+    click(topic, [("closing", NEVER, 0)])
+    second = start_sessions(spark, plan(topic, target))
+    assert second.awaitTermination(300)
+
+    assert told(target) == sessions_of(range(VISITS))
+    counts = session_counts(second)
+    assert (counts.session_count, counts.late_count, counts.open_count) == (KEYS, 1, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_a_session_ends_by_the_gap_and_not_before(spark, new_topic, click, plan, told):
+    topic, target = new_topic(), new_topic()
+    gap = timedelta(minutes=GAP_MINUTES)
+    second = timedelta(seconds=1)
+    moments = [BEGIN, BEGIN + gap - second, BEGIN + 2 * gap]
+    click(topic, [("k", moment, 1) for moment in moments])
+    click(topic, [("closing", NEVER, 0)])
+
+    assert start_sessions(spark, plan(topic, target)).awaitTermination(300)
+
+    assert told(target) == Counter(
+        [
+            ("k", instant(moments[0]), instant(moments[1]), 2, 2),
+            ("k", instant(moments[2]), instant(moments[2]), 1, 1),
+        ]
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_a_query_that_runs_on_dies_and_repeats_tells_each_session_once(
+    spark, new_topic, click, plan, told, tmp_path
+):
+    topic, target = new_topic(), new_topic()
+    wanted = plan(topic, target, batch_records_max=20)
+    for visit in range(VISITS):
+        query = start_sessions(spark, wanted, every="100 milliseconds")
+        click(topic, clicks_of([visit]))
+        if visit == VISITS - 1:
+            click(topic, [("closing", NEVER, 0)])
+        query.processAllAvailable()
+        query.stop()
+        # It was committed, and Spark did not come to say so.
+        commits = tmp_path / "checkpoint" / "commits"
+        last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
+        for path in commits.glob(f"*{last}*"):
+            if path.name in {str(last), f".{last}.crc"}:
+                path.unlink()
+    query = start_sessions(spark, wanted, every="100 milliseconds")
+    query.processAllAvailable()
+    query.stop()
+
+    assert told(target) == sessions_of(range(VISITS))
+
+
+def test_a_plan_that_makes_no_sense_is_refused():
+    good = {
+        "endpoints": "a:1",
+        "topic": "clicks",
+        "target": "visits",
+        "checkpoint": "x",
+        "gap": "1 minute",
+        "watermark": "0 seconds",
+    }
+
+    check_plan(SessionsPlan(**good))
+    for change, clause in (
+        ({"target": "clicks"}, "events of themselves"),
+        ({"totals": {"end": "max(time)"}}, "end are fields"),
+    ):
+        with pytest.raises(OptionIllegal, match=clause):
+            check_plan(SessionsPlan(**{**good, **change}))
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_the_command(spark, local_cluster, new_topic, click, told, tmp_path, monkeypatch):
+    topic, target = new_topic(), new_topic()
+    click(topic, clicks_of(range(VISITS)))
+    monkeypatch.setattr("ariane_spark.spark_session.session", lambda *_, **__: spark)
+    monkeypatch.setattr(spark, "stop", lambda: None)
+
+    def run(*arguments):
+        where = ["--name-servers", local_cluster.name_servers]
+        words = ["sessions", topic, target, "--gap", "30 minutes", *where, *arguments]
+        folder = ["--checkpoint", str(tmp_path / "checkpoint")]
+        return CliRunner().invoke(spark_commands, [*words, *folder])
+
+    wrong = run("--key", "no such column")
+    done = run(
+        *("--time", "get_json_object(text, '$.at')", "-o", "json"),
+        *("--total", "value=sum(cast(get_json_object(text, '$.value') AS int))"),
+    )
+
+    assert (wrong.exit_code, wrong.output.count("\n")) == (1, 1), wrong.output
+    assert done.exit_code == 0, done.output
+    counts = json.loads(done.output)
+    assert counts["session_count"] == KEYS * (VISITS - 1)
+    assert (counts["open_count"], counts["late_count"]) == (KEYS, 0)
+    assert told(target) == sessions_of(range(VISITS - 1))
+    assert run("--total", "spent").exit_code == 2
