@@ -25,7 +25,7 @@ body                  binary                   never; decompressed
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -33,10 +33,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from ariane_record.arrow_texts import own_octets
 from ariane_record.columns import RecordColumns
 from ariane_record.errors import RecordCorrupted
 from ariane_record.layout import KEY_SEPARATOR, ByteBuffer, PropertyName, SystemFlag
-from ariane_record.property_columns import PropertyColumns, decode_property_columns
+from ariane_record.property_columns import PropertyColumns, decode_property_text
 
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 
@@ -87,6 +88,11 @@ def arrow_schema(names: Sequence[str] = COLUMN_NAMES) -> pa.Schema:
     Raises:
         KeyError: No such column.
     """
+    return _schema_of(tuple(names))
+
+
+@lru_cache
+def _schema_of(names: tuple[str, ...]) -> pa.Schema:
     return pa.schema([pa.field(name, TYPES[name]) for name in names])
 
 
@@ -117,23 +123,26 @@ class _RecordArrays:
     @cached_property
     def _properties(self) -> PropertyColumns:
         columns = self._columns
-        return decode_property_columns(
-            columns.records, columns.properties_start, columns.properties_length
-        )
+        starts, lengths = columns.properties_start, columns.properties_length
+        texts = _spans(columns.records, starts, starts + lengths, pa.binary())
+        return decode_property_text(own_octets(texts).tobytes(), lengths)
 
     def _property(self, name: str) -> pa.StringArray:
         """The value of one property in each record, or null."""
         properties = self._properties
+        if not len(properties.places_of(name)):
+            return pa.nulls(properties.row_count, pa.string())
         pairs = properties.pair_of_each_row(name)
         present = pairs >= 0
-        chosen = pairs[present]
-        values = _spans(
-            properties.text,
-            properties.value_start[chosen],
-            properties.value_end[chosen],
-            pa.string(),
-        )
-        return values if len(chosen) == len(pairs) else _spread(values, present)
+        if present.all():
+            return self._values(pairs)
+        return _spread(self._values(pairs[present]), present)
+
+    def _values(self, pairs: NDArray[np.int64]) -> pa.StringArray:
+        """The values of some pairs."""
+        properties = self._properties
+        starts, ends = properties.value_start[pairs], properties.value_end[pairs]
+        return _spans(properties.text, starts, ends, pa.string())
 
     def topic(self) -> pa.StringArray:
         columns = self._columns
@@ -164,6 +173,17 @@ class _RecordArrays:
         return pc.replace_with_mask(unique_ids, pc.is_null(unique_ids), ids)
 
     def keys(self) -> pa.ListArray:
+        pairs = self._properties.pair_of_each_row(PropertyName.KEYS)
+        present = pairs >= 0
+        values = self._values(pairs[present])
+        if not (own_octets(values) == ord(KEY_SEPARATOR)).any():
+            # No record has more than one.
+            offsets = np.zeros(len(pairs) + 1, np.int32)
+            np.cumsum(present, out=offsets[1:])
+            return pa.ListArray.from_arrays(pa.array(offsets), values)
+        return self._split_keys()
+
+    def _split_keys(self) -> pa.ListArray:
         joined = pc.utf8_trim(self._property(PropertyName.KEYS), KEY_SEPARATOR)
         some = pc.fill_null(pc.not_equal(joined, ""), fill_value=False)
         present = some.to_numpy(zero_copy_only=False)
@@ -184,16 +204,14 @@ class _RecordArrays:
 
     def properties(self) -> pa.MapArray:
         properties = self._properties
-        own = np.zeros(len(properties.row), np.bool_)
+        others = np.ones(len(properties.row), np.bool_)
         for name in OWN_COLUMNS:
-            own |= properties.named(name)
-        kept = properties.last_of_each_name(np.flatnonzero(~own))
+            others[properties.places_of(name)] = False
+        kept = properties.last_of_each_name(np.flatnonzero(others))
         names = _spans(
             properties.text, properties.name_start[kept], properties.name_end[kept], pa.string()
         )
-        values = _spans(
-            properties.text, properties.value_start[kept], properties.value_end[kept], pa.string()
-        )
+        values = self._values(kept)
         offsets = np.zeros(len(self._columns) + 1, np.int32)
         np.cumsum(np.bincount(properties.row[kept], minlength=len(self._columns)), out=offsets[1:])
         return pa.MapArray.from_arrays(pa.array(offsets), names, values)

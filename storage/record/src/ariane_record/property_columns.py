@@ -61,6 +61,7 @@ class PropertyColumns:
         self.name_end = name_end
         self.value_start = name_end + 1
         self.value_end = value_end
+        self._places: dict[str, NDArray[np.int64]] = {}
 
     @cached_property
     def _words(self) -> NDArray[np.uint64]:
@@ -71,30 +72,49 @@ class PropertyColumns:
         )
 
     @cached_property
-    def _first_words(self) -> NDArray[np.uint64]:
-        return self._words[self.name_start]
+    def _name_words(self) -> NDArray[np.uint64]:
+        """The first eight bytes of each name as one number; a shorter name ends in zeros."""
+        lengths = np.minimum(self.name_end - self.name_start, _WORD_BYTES)
+        words: NDArray[np.uint64] = self._words[self.name_start]
+        words &= _WORD_MASKS[lengths]
+        return words
+
+    def places_of(self, name: str) -> NDArray[np.int64]:
+        """Which pairs have this name, ascending; looked for once."""
+        places = self._places.get(name)
+        if places is None:
+            places = self._places[name] = self._find(name.encode())
+        return places
+
+    def _find(self, name: bytes) -> NDArray[np.int64]:
+        places = np.flatnonzero(self._name_words == _word_of(name[:_WORD_BYTES]))
+        if len(places):
+            # Few names begin alike, so the rest of them is looked at only where they do.
+            starts = self.name_start[places]
+            same = self.name_end[places] - starts == len(name)
+            for start in range(_WORD_BYTES, len(name), _WORD_BYTES):
+                part = name[start : start + _WORD_BYTES]
+                # Behind the end of a name that is too short there is text, or what pads it.
+                spots = np.minimum(starts + start, len(self.text))
+                same &= (self._words[spots] & _WORD_MASKS[len(part)]) == _word_of(part)
+            if not same.all():
+                places = places[same]
+        return places
 
     def named(self, name: str) -> NDArray[np.bool_]:
         """Whether each pair has this name."""
-        encoded = name.encode()
-        same: NDArray[np.bool_] = (self.name_end - self.name_start) == len(encoded)
-        for start in range(0, len(encoded), _WORD_BYTES):
-            part = encoded[start : start + _WORD_BYTES]
-            mask = np.uint64((1 << 8 * len(part)) - 1)
-            expected = np.uint64(int.from_bytes(part, "little"))
-            if start:
-                candidates = np.flatnonzero(same)
-                words = self._words[self.name_start[candidates] + start]
-                same[candidates] = (words & mask) == expected
-            else:
-                same &= (self._first_words & mask) == expected
+        same = np.zeros(len(self.row), np.bool_)
+        same[self.places_of(name)] = True
         return same
 
     def pair_of_each_row(self, name: str) -> NDArray[np.int64]:
         """Which pair holds the property of this name in each record, or -1: int64[row_count]."""
+        matches = self.places_of(name)
+        rows = self.row[matches]
+        if len(rows) == self.row_count and (rows == np.arange(self.row_count)).all():
+            return matches
         pairs = np.full(self.row_count, -1, np.int64)
-        matches = np.flatnonzero(self.named(name))
-        pairs[self.row[matches]] = matches  # Of repeated rows numpy keeps the last one.
+        pairs[rows] = matches  # Of repeated rows numpy keeps the last one.
         return pairs
 
     def last_of_each_name(self, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -119,7 +139,7 @@ class PropertyColumns:
         starts, ends = self.name_start[pairs], self.name_end[pairs]
         lengths = ends - starts
         masks = _WORD_MASKS[np.minimum(lengths, _WORD_BYTES)]
-        prints: NDArray[np.uint64] = self._first_words[pairs] & masks
+        prints: NDArray[np.uint64] = self._name_words[pairs]
         prints *= _MIXER
         prints ^= self._words[np.maximum(ends - _WORD_BYTES, starts)] & masks
         prints *= _MIXER
@@ -146,7 +166,16 @@ def decode_property_columns(
         lengths: Bytes of the properties of each record.
     """
     spans = map(slice, starts.tolist(), (starts + lengths).tolist())
-    text = b"".join(map(records.__getitem__, spans))
+    return decode_property_text(b"".join(map(records.__getitem__, spans)), lengths)
+
+
+def decode_property_text(text: bytes, lengths: NDArray[np.int64]) -> PropertyColumns:
+    """Take the properties of many records apart.
+
+    Args:
+        text: The encoded properties of all records, back to back.
+        lengths: Bytes of those of each record.
+    """
     row_end = np.cumsum(lengths)
     if not _is_sound(text, row_end, lengths):
         text, row_end = _made_sound(text, row_end)
@@ -175,6 +204,10 @@ def decode_property_columns(
         name_end=name_end,
         value_end=value_end,
     )
+
+
+def _word_of(octets: bytes) -> np.uint64:
+    return np.uint64(int.from_bytes(octets, "little"))
 
 
 def _is_sound(text: bytes, row_end: NDArray[np.int64], lengths: NDArray[np.int64]) -> bool:
