@@ -99,6 +99,15 @@ def queue_not_found(topic: str, queue_id: int, queue_count: int) -> ServiceError
     )
 
 
+def group_in_use(consumer_group: str, member_count: int) -> ServiceError:
+    """The group has live members."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_GROUP_IN_USE,
+        f"group {consumer_group!r} has {member_count} live members",
+        {"consumer_group": consumer_group, "member_count": member_count},
+    )
+
+
 def message_type_mismatch(topic: str, expected: str, actual: str) -> ServiceError:
     """The message's type does not fit the topic."""
     return ServiceError(

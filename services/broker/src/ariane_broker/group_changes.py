@@ -67,6 +67,14 @@ class GroupChanges:
             self._groups.remove(consumer_group)
             await self._forget_offsets(consumer_group)
 
+    def check_exists(self, consumer_group: str) -> None:
+        """Refuse a group that does not stand.
+
+        Raises:
+            ServiceError: GROUP_NOT_FOUND.
+        """
+        self._groups.get(consumer_group)
+
     async def admit(self, consumer_group: str, *, broadcasting: bool = False) -> None:
         """Let a member into a group, which is made if it may be.
 

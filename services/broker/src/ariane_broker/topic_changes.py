@@ -128,12 +128,17 @@ class TopicChanges:
         """
         async with self._lock:
             refuse_system_topic(topic)
-            config = self._table.get(topic)
-            await self._save(self._table.document_with(without=topic))
-            self._table.remove(topic)
-            self._queues.delete_queues(topic)
-            self._wake_readers(config)
-            await self._forget_offsets(topic)
+            await self._delete(self._table.get(topic))
+        await self._announce()
+
+    async def delete_for_group(self, topic: str) -> None:
+        """Delete the retry topic or the dead letters of a group, if they stand."""
+        if self._table.find(topic) is None:
+            return
+        async with self._lock:
+            config = self._table.find(topic)
+            if config is not None:
+                await self._delete(config)
         await self._announce()
 
     def _wake_readers(self, before: TopicConfig | None) -> None:
@@ -141,6 +146,14 @@ class TopicChanges:
         if before is not None:
             for queue_id in range(before.read_queue_count):
                 self._wake_queue(QueueKey(before.topic, queue_id))
+
+    async def _delete(self, config: TopicConfig) -> None:
+        topic = config.topic
+        await self._save(self._table.document_with(without=topic))
+        self._table.remove(topic)
+        self._queues.delete_queues(topic)
+        self._wake_readers(config)
+        await self._forget_offsets(topic)
 
     async def _put(self, config: TopicConfig) -> TopicConfig:
         await self._save(self._table.document_with(config))

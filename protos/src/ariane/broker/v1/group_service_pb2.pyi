@@ -387,16 +387,20 @@ class DeleteConsumerGroupRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CONSUMER_GROUP_FIELD_NUMBER: _builtins.int
+    KEEP_DEAD_LETTERS_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The group."""
+    keep_dead_letters: _builtins.bool
+    """Whether its dead letters stay, to be read, exported, or sent back to their topics."""
     def __init__(
         self,
         *,
         consumer_group: _builtins.str = ...,
+        keep_dead_letters: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "keep_dead_letters", b"keep_dead_letters"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -408,12 +412,21 @@ class DeleteConsumerGroupResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    RETRY_MESSAGE_COUNT_FIELD_NUMBER: _builtins.int
+    DEAD_LETTER_COUNT_FIELD_NUMBER: _builtins.int
+    retry_message_count: _builtins.int
+    """How many messages were in its retry topic, consumed ones included; they are gone."""
+    dead_letter_count: _builtins.int
+    """How many dead letters there were; gone or kept, as the request says."""
     def __init__(
         self,
+        *,
+        retry_message_count: _builtins.int = ...,
+        dead_letter_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letter_count", b"dead_letter_count", "retry_message_count", b"retry_message_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -99,8 +99,9 @@ class GroupServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DeleteConsumerGroup(self, request, context):
-        """Deletes a consumer group with its offsets.
-        Errors: GROUP_NOT_FOUND.
+        """Deletes a consumer group with its offsets, its retry topic and, unless they are to be kept, its
+        dead letters. Safe to repeat after a failure half way.
+        Errors: GROUP_NOT_FOUND, GROUP_IN_USE while it has members here.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

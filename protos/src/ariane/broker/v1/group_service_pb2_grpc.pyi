@@ -50,8 +50,9 @@ class GroupServiceStub:
     Errors: GROUP_NOT_FOUND, FIELD_INVALID.
     """
     DeleteConsumerGroup: _grpc.UnaryUnaryMultiCallable[_group_service_pb2.DeleteConsumerGroupRequest, _group_service_pb2.DeleteConsumerGroupResponse]
-    """Deletes a consumer group with its offsets.
-    Errors: GROUP_NOT_FOUND.
+    """Deletes a consumer group with its offsets, its retry topic and, unless they are to be kept, its
+    dead letters. Safe to repeat after a failure half way.
+    Errors: GROUP_NOT_FOUND, GROUP_IN_USE while it has members here.
     """
 
 @_typing.type_check_only
@@ -76,8 +77,9 @@ class GroupServiceAsyncStub(GroupServiceStub):
     Errors: GROUP_NOT_FOUND, FIELD_INVALID.
     """
     DeleteConsumerGroup: _aio.UnaryUnaryMultiCallable[_group_service_pb2.DeleteConsumerGroupRequest, _group_service_pb2.DeleteConsumerGroupResponse]  # type: ignore[assignment]
-    """Deletes a consumer group with its offsets.
-    Errors: GROUP_NOT_FOUND.
+    """Deletes a consumer group with its offsets, its retry topic and, unless they are to be kept, its
+    dead letters. Safe to repeat after a failure half way.
+    Errors: GROUP_NOT_FOUND, GROUP_IN_USE while it has members here.
     """
 
 class GroupServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -129,8 +131,9 @@ class GroupServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _group_service_pb2.DeleteConsumerGroupRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_group_service_pb2.DeleteConsumerGroupResponse, _abc.Awaitable[_group_service_pb2.DeleteConsumerGroupResponse]]:
-        """Deletes a consumer group with its offsets.
-        Errors: GROUP_NOT_FOUND.
+        """Deletes a consumer group with its offsets, its retry topic and, unless they are to be kept, its
+        dead letters. Safe to repeat after a failure half way.
+        Errors: GROUP_NOT_FOUND, GROUP_IN_USE while it has members here.
         """
 
 def add_GroupServiceServicer_to_server(servicer: GroupServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

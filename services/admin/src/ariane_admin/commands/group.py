@@ -25,6 +25,7 @@ from ariane_admin.cluster_doors import (
     ask_each,
     broker_peer,
 )
+from ariane_admin.commands.group_delete import delete
 from ariane_admin.commands.group_retry import retry
 from ariane_admin.confirmation import confirm, yes_option
 from ariane_admin.connection import name_servers_option, run_async
@@ -47,6 +48,7 @@ def group() -> None:
 
 
 group.add_command(retry)
+group.add_command(delete)
 
 
 @group.command("list")

@@ -61,6 +61,10 @@ class RedrivenTable:
         self._progress.setdefault(queue, QueueProgress()).mark(queue_offsets)
         self.change_count += 1
 
+    def forget_topic(self, topic: str) -> None:
+        """Dead letters of a group are deleted: others will lie in their places."""
+        self.keep_topics(lambda known: known != topic)
+
     # As a state over the log.
 
     def replay(self, stretch: Stretch) -> None:

@@ -102,6 +102,12 @@ class ReturnTable:
             del self._returns[next(iter(self._returns))]
         self.change_count += 1
 
+    def forget_group(self, consumer_group: str) -> None:
+        """A group is deleted: what one of the same name returns later is new."""
+        kept = {key: known for key, known in self._returns.items() if key[0] != consumer_group}
+        self.change_count += len(kept) < len(self._returns)
+        self._returns = kept
+
     # As a state over the log.
 
     def replay(self, stretch: Stretch) -> None:

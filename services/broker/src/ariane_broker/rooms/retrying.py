@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ariane_broker.append import AppendWatch
 from ariane_broker.deaths.verdicts import DeathVerdicts
+from ariane_broker.group_deletion import GroupDeletion
 from ariane_broker.retry import redriven_table, return_table
 from ariane_broker.retry.copy_append import CopyAppend
 from ariane_broker.retry.failures import ReturnLimits
@@ -32,6 +33,7 @@ class RetryingRoom:
     returns: MessageReturns
     redrive: DeadLetterRedrive
     deaths: Loop
+    group_deletion: GroupDeletion
 
 
 def retrying_room(
@@ -104,4 +106,13 @@ def retrying_room(
         interval_s=min(0.5, settings.consumer_grace_s / 4),
         clock=clock,
     )
-    return RetryingRoom(returns, redrive, deaths)
+    deletion = GroupDeletion(
+        changing.group_changes,
+        changing.topic_changes,
+        storing.store,
+        clients=changing.clients,
+        returns=table,
+        redriven=redriven,
+        save_states=storing.log_states.save,
+    )
+    return RetryingRoom(returns, redrive, deaths, deletion)

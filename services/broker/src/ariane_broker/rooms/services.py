@@ -72,7 +72,9 @@ def rpc_services(
             heartbeat_seconds=settings.client_heartbeat_s,
             silence_seconds_max=settings.client_silence_s,
         ),
-        "GroupService": GroupServicer(state.groups, changing.group_changes),
+        "GroupService": GroupServicer(
+            state.groups, changing.group_changes, retrying.group_deletion
+        ),
         "OffsetService": OffsetServicer(changing.offset_changes, changing.members),
         "PullService": PullServicer(
             messaging.pull_records,

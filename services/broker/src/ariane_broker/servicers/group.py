@@ -18,6 +18,7 @@ from ariane_broker.consumer_groups import (
     TableRetry,
 )
 from ariane_broker.group_changes import GroupChanges
+from ariane_broker.group_deletion import GroupDeletion
 from ariane_broker.wire_time import seconds_of, span_of
 from ariane_servicekit import field_invalid, take_page
 
@@ -35,15 +36,19 @@ _POLICY_VALUES: Final = {
 class GroupServicer(GroupServiceServicer):
     """Translates questions about groups, and changes."""
 
-    def __init__(self, groups: ConsumerGroups, changes: GroupChanges) -> None:
+    def __init__(
+        self, groups: ConsumerGroups, changes: GroupChanges, deletion: GroupDeletion
+    ) -> None:
         """Take the parts.
 
         Args:
             groups: The groups.
             changes: What changes them.
+            deletion: Deletes them.
         """
         self._groups = groups
         self._changes = changes
+        self._deletion = deletion
 
     async def CreateConsumerGroup(
         self, request: group_pb.CreateConsumerGroupRequest, context: aio.ServicerContext[Any, Any]
@@ -84,9 +89,14 @@ class GroupServicer(GroupServiceServicer):
     async def DeleteConsumerGroup(
         self, request: group_pb.DeleteConsumerGroupRequest, context: aio.ServicerContext[Any, Any]
     ) -> group_pb.DeleteConsumerGroupResponse:
-        """Delete a group with its offsets."""
-        await self._changes.delete(request.consumer_group)
-        return group_pb.DeleteConsumerGroupResponse()
+        """Delete a group with all that is its own."""
+        deleted = await self._deletion.delete(
+            request.consumer_group, keep_dead_letters=request.keep_dead_letters
+        )
+        return group_pb.DeleteConsumerGroupResponse(
+            retry_message_count=deleted.retry_message_count,
+            dead_letter_count=deleted.dead_letter_count,
+        )
 
 
 def _config(group: group_pb.ConsumerGroup) -> GroupConfig:
