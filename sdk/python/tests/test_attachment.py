@@ -74,3 +74,6 @@ async def test_what_changes_between_hello_and_its_answer_is_said_after_it():
     await attachment.close(1.0)
 
     assert [m.zone for r in stream.said[1:] for m in r.heartbeat.memberships] == ["new", "newest"]
+    # Who leaves in peace says so: else it may have died of a message.
+    assert [r.WhichOneof("content") for r in stream.said].count("goodbye") == 1
+    assert stream.said[-1].HasField("goodbye")
