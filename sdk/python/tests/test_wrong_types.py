@@ -6,12 +6,15 @@ from datetime import datetime
 import pytest
 
 from ariane_sdk import (
+    ClusterClient,
     ConsumerSettings,
     Message,
+    MessageQueue,
     Producer,
     ProducerSettings,
     PullConsumer,
     PushConsumer,
+    QueueReader,
     errors,
 )
 
@@ -162,3 +165,88 @@ async def test_what_is_no_time_to_wait_is_refused(world, wrong):
                 await call
 
     assert world.brokers["broker-a"].bodies == []
+
+
+QUEUE = MessageQueue("orders", "broker-a", 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("messages", lambda producer: producer.send_batch(None)),
+        ("messages", lambda producer: producer.send_batch(Message("orders", b"x"))),
+        ("messages", lambda producer: producer.send_batch("ab")),
+    ],
+)
+async def test_what_is_no_batch_is_refused(world, name, call):
+    async with Producer(world.name_servers) as producer:
+        with pytest.raises(errors.IllegalArgument, match=name):
+            await call(producer)
+    assert world.brokers["broker-a"].bodies == []
+
+
+async def test_what_a_consumer_cannot_do_is_refused_by_name(ariane_name_servers, ariane_topic):
+    queue = MessageQueue(ariane_topic, "broker-a", 0)
+    calls = [
+        ("queues", lambda consumer: consumer.assign(None)),
+        ("queues", lambda consumer: consumer.assign("orders")),
+        ("queues", lambda consumer: consumer.assign(queue)),
+        ("queue", lambda consumer: consumer.assign(["orders"])),
+        ("queue", lambda consumer: consumer.assign([queue._replace(queue_id="0")])),
+        ("count_max", lambda consumer: consumer.poll("x")),
+        ("count_max", lambda consumer: consumer.poll(0)),
+        ("count_max", lambda consumer: consumer.poll(1.5)),
+        ("timeout_s", lambda consumer: consumer.poll(timeout_s="soon")),
+        ("offsets", lambda consumer: consumer.commit([queue])),
+        ("queue", lambda consumer: consumer.commit({"orders": 1})),
+        ("queue offset", lambda consumer: consumer.commit({queue: "1"})),
+        ("queue offset", lambda consumer: consumer.commit({queue: 1 << 63})),
+        ("queue offset", lambda consumer: consumer.seek(queue, -1)),
+        ("queue", lambda consumer: consumer.seek(None, 0)),
+        ("queue", lambda consumer: consumer.committed(None)),
+    ]
+    async with PullConsumer(ariane_name_servers, group="g") as consumer:
+        await consumer.assign([queue])
+        for name, call in calls:
+            with pytest.raises(errors.IllegalArgument, match=name):
+                await call(consumer)
+            assert consumer.assignment == {queue}
+        for method in (consumer.position, consumer.pause, consumer.resume):
+            with pytest.raises(errors.IllegalArgument, match="queue"):
+                method(5)
+
+
+async def _drain(chunks):
+    return [chunk async for chunk in chunks]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("queue", (None, 0, 1)),
+        ("queue", (("orders", "broker-a", 0), 0, 1)),
+        ("queue offset", (QUEUE, "0", 1)),
+        ("queue offset", (QUEUE, 0, None)),
+        ("queue offset", (QUEUE, -1, 1)),
+        ("queue offset", (QUEUE, 0, 1 << 63)),
+    ],
+)
+async def test_what_is_no_range_is_refused(world, name, arguments):
+    async with QueueReader(world.name_servers) as reader, asyncio.timeout(20):
+        for read in (reader.read_range, reader.pull_columns):
+            with pytest.raises(errors.IllegalArgument, match=name):
+                await _drain(read(*arguments))
+        with pytest.raises(errors.IllegalArgument, match="queue"):
+            await reader.store_offsets("g", {"orders": 1})
+
+
+@pytest.mark.parametrize("wrong", [{QUEUE: 1 << 63}, {QUEUE: -1}, {QUEUE: "1"}, {"orders": 1}])
+async def test_what_is_no_table_of_offsets_is_refused(world, wrong):
+    async with (
+        Producer(world.name_servers) as producer,
+        ClusterClient(world.name_servers) as cluster,
+        asyncio.timeout(20),
+    ):
+        await producer.send(Message("orders", b"x"))
+        with pytest.raises(errors.IllegalArgument, match="queue"):
+            await cluster.reset_offsets("g", "orders", wrong)

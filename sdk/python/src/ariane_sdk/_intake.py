@@ -159,6 +159,8 @@ class Intake:
 
         Calls for the same topic have their messages taken one call after the other.
         """
+        if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
+            raise MessageIllegal(f"messages {messages!r:.100}: a sequence of Message is expected")
         outcomes: dict[int, Outcome] = {}
         travels: list[Travel] = []
         async with AsyncExitStack() as turns:

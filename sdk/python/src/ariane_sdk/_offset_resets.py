@@ -17,6 +17,7 @@ from ariane.broker.v1.offset_service_pb2 import (
 from ariane_sdk._broker_calls import answer_of, peer_name, read_address
 from ariane_sdk._connections import Connections
 from ariane_sdk._message import MessageQueue
+from ariane_sdk._queue_arguments import checked_offsets
 from ariane_sdk._route import BrokerRoute, Route
 from ariane_sdk._start_position import StartPosition, checked_start
 from ariane_sdk._timestamps import timestamp_from
@@ -112,7 +113,7 @@ class OffsetResets:
     ) -> dict[str, dict[int, int]]:
         known = frozenset(brokers)
         tables: dict[str, dict[int, int]] = defaultdict(dict)
-        for queue, queue_offset in offsets.items():
+        for queue, queue_offset in checked_offsets(offsets).items():
             if queue.topic != self._route.topic or queue.broker_name not in known:
                 raise IllegalArgument(f"{queue} is no queue of topic {self._route.topic!r} now")
             tables[queue.broker_name][queue.queue_id] = queue_offset

@@ -27,12 +27,19 @@ from ariane_sdk._consumer_life import (
     checked_strategy,
     filters_of,
 )
-from ariane_sdk._limits import checked_group, checked_topic
+from ariane_sdk._limits import check_timeout, checked_group, checked_topic
 from ariane_sdk._log import logger
 from ariane_sdk._message import MessageQueue, ReceivedMessage
 from ariane_sdk._name_servers import parse_addresses
 from ariane_sdk._polled_columns import PolledColumns
 from ariane_sdk._polled_queue import PolledQueue
+from ariane_sdk._queue_arguments import (
+    checked_count,
+    checked_offset,
+    checked_offsets,
+    checked_queue,
+    checked_queues,
+)
 from ariane_sdk._settings import ConsumerSettings
 from ariane_sdk._start_position import StartPosition, checked_start, offset_of
 from ariane_sdk._tag_filter import TagFilter
@@ -45,9 +52,6 @@ if TYPE_CHECKING:
 POLL_COUNT_DEFAULT: Final = 500
 POLL_TIMEOUT_S: Final = 5.0
 """As RocketMQ's pull consumer waits."""
-
-QUEUE_OFFSET_END: Final = 1 << 63
-"""Queue offsets are 64 bits, signed."""
 
 
 class PullConsumer:
@@ -207,7 +211,7 @@ class PullConsumer:
         self._life.check_running()
         if not self._by_hand:
             raise IllegalArgument("a consumer with subscriptions gets its queues from its group")
-        wanted = set(queues)
+        wanted = checked_queues(queues)
         filters = filters_of(tags or {})
         for topic in {queue.topic for queue in wanted} - filters.keys():
             filters[checked_topic(topic)] = TagFilter.parse("*")
@@ -232,8 +236,8 @@ class PullConsumer:
         """
         if self._column_names is not None:
             raise IllegalArgument("this consumer fetches columns: use `columns`")
-        if count_max < 1:
-            raise IllegalArgument("count_max is at least 1")
+        checked_count("count_max", count_max)
+        check_timeout(timeout_s)
         self._life.check_running()
         self._count_last_as_done()
         messages = self._take(count_max)
@@ -320,7 +324,7 @@ class PullConsumer:
         """
         polled = self._queue(queue)
         if isinstance(to, int):
-            queue_offset = _checked_offset(to)
+            queue_offset = checked_offset(to)
         else:
             broker = self._life.owned.broker_of(queue)
             queue_offset = await offset_of(self._life.session.calls, broker, queue, to)
@@ -466,8 +470,8 @@ class PullConsumer:
         # A queue that is being given up is still this consumer's to commit.
         in_hand = {polled.queue: polled for polled in self._in_hand}
         known = [
-            (in_hand.get(queue) or self._queue(queue), _checked_offset(queue_offset))
-            for queue, queue_offset in offsets.items()
+            (in_hand.get(queue) or self._queue(queue), queue_offset)
+            for queue, queue_offset in checked_offsets(offsets).items()
         ]
         for polled, queue_offset in known:
             polled.count_as_done(queue_offset)
@@ -481,18 +485,7 @@ class PullConsumer:
 
     def _queue(self, queue: MessageQueue) -> PolledQueue:
         self._life.check_running()
-        polled = self._life.owned.find(queue)
+        polled = self._life.owned.find(checked_queue(queue))
         if not isinstance(polled, PolledQueue):
             raise IllegalArgument(f"{queue} is not assigned to this consumer")
         return polled
-
-
-def _checked_offset(queue_offset: object) -> int:
-    """Return a queue offset if it is one.
-
-    Raises:
-        IllegalArgument: It is none.
-    """
-    if not isinstance(queue_offset, int) or not 0 <= queue_offset < QUEUE_OFFSET_END:
-        raise IllegalArgument(f"queue offset {queue_offset!r:.100}: an integer from 0 on")
-    return queue_offset

@@ -29,6 +29,12 @@ from ariane_sdk._columns_out import RangeColumns
 from ariane_sdk._limits import checked_group
 from ariane_sdk._message import MessageQueue, ReceivedMessage
 from ariane_sdk._message_query import MessageQueries
+from ariane_sdk._queue_arguments import (
+    checked_count,
+    checked_offset,
+    checked_offsets,
+    checked_queue,
+)
 from ariane_sdk._route import BrokerRoute, Route
 from ariane_sdk._stateless_client import StatelessClient
 from ariane_sdk._status import error_from_rpc
@@ -146,6 +152,7 @@ class QueueReader(StatelessClient):
             CallError: A broker did not store them; others may have.
         """
         checked_group(group)
+        checked_offsets(offsets)
         calls = self._session.calls
         stores = []
         for broker_name, queues in _by_broker(offsets).items():
@@ -220,8 +227,8 @@ class QueueReader(StatelessClient):
             RecordDamaged: The records cannot be taken apart.
             CallError: The broker did not answer, also when asked again.
         """
-        wanted = RangeColumns(queue, names)
-        next_offset = begin
+        wanted = RangeColumns(checked_queue(queue), names)
+        next_offset, end = checked_offset(begin), checked_offset(end)
         while next_offset < end:
             chunks = self._chunks(queue, next_offset, end, chunk_bytes, wanted.projection)
             async with aclosing(chunks):
@@ -244,7 +251,10 @@ class QueueReader(StatelessClient):
         projection: RangeProjection.ValueType,
     ) -> AsyncGenerator[PullRangeResponse]:
         """The chunks of a range that hold records, through broken connections."""
-        next_offset = begin
+        checked_queue(queue)
+        next_offset = checked_offset(begin)
+        checked_offset(end)
+        checked_count("chunk_bytes", chunk_bytes)
         failure_count = 0
         while next_offset < end:
             request = PullRangeRequest(
