@@ -2,6 +2,7 @@
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from ariane_broker.broker_life import Threads
 from ariane_broker.rooms.outside import Outside
 from ariane_record import RecordFields, encode_block
 from ariane_record.columns import decode_columns
+from ariane_record.layout import CRC_PROPERTY_BYTES, PRODUCER_PROPERTIES_BYTES_MAX
 from ariane_servicekit import SystemClock, serving
 from ariane_storage.os_disk import OsDisk
 
@@ -238,6 +240,28 @@ async def test_properties_of_a_producer_do_not_pass_for_a_return(broker):
     assert letter.properties["ORIGIN_QUEUE_ID"] == "0"
     assert letter.properties["DLQ_REASON"] == "ATTEMPTS_EXHAUSTED"
     assert letter.properties["own"] == "kept"
+
+
+@pytest.mark.parametrize("fields", [{}, {"dead_letter": True}])
+async def test_the_largest_properties_leave_room_for_what_is_said_of_a_return(
+    broker, reason_of, fields
+):
+    """Else the message could go nowhere, and would hold up its queue for ever."""
+    group, topic = "g" * 120, "t" * 127
+    await make_group(broker, group, delays_ms=[1])
+    await broker.create_topic(topic)
+    overhead = len("p\x01\x02") + CRC_PROPERTY_BYTES
+    for more, reason in ((1, "MESSAGE_ILLEGAL"), (0, None)):
+        value = "v" * (PRODUCER_PROPERTIES_BYTES_MAX - overhead + more)
+        record = RecordFields(topic=topic, body=b"bad", properties={"p": value})
+        block = encode_block(topic, [replace(record, body=b"x" * size) for size in (0, 40_000)])
+        (result,) = await broker.append(broker.batch_of(block))
+        assert (reason_of(result.error) if result.HasField("error") else None) == reason
+    message, _ = await messages_of(broker, topic, group=group)
+    answer = await return_call(
+        broker, message, group, return_id="\N{OX}" * 64, cause="\N{OX}" * 9999, **fields
+    )
+    assert answer.dead_letter == bool(fields)
 
 
 @pytest.mark.parametrize("topic", ["%DLQ%billing", "%RETRY%billing"])

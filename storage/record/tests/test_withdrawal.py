@@ -44,7 +44,7 @@ def test_the_block_is_as_if_the_message_had_never_been_there(messages, sequenced
 def test_the_first_stays_when_the_next_has_no_room_for_the_sequence():
     encoder = BlockEncoder("orders", size_bytes_max=1 << 24, sequenced=True)
     encoder.add(b"first", born_timestamp_ms=1)
-    encoder.add(b"second", properties={"a": "x" * 32_720}, born_timestamp_ms=1)
+    encoder.add(b"second", properties={"a": "x" * 31_690}, born_timestamp_ms=1)
 
     assert take_back(encoder, 0) == 0
     assert encoder.count == 2

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from ariane_broker.arrivals import Arrivals
-from ariane_broker.batch_check import Batch, block_of, check_body_sizes, check_place
+from ariane_broker.batch_check import Batch, block_of, check_place, check_sizes
 from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.delay.delayed_append import DelayedAppend
 from ariane_broker.errors import broker_draining, store_poisoned
@@ -234,7 +234,7 @@ class AppendRecords:
             if stored is not None:
                 return BatchOutcome(appended=_first_result(stored, block), duplicate=True)
         check_place(batch, config)
-        check_body_sizes(original, self._body_bytes_max)
+        check_sizes(original, self._body_bytes_max)
         if config is not None:
             check_message_types(original, config)
         begin = self._watch.monotonic()

@@ -10,6 +10,7 @@ import numpy as np
 from ariane_broker.delay.delay import Delay
 from ariane_broker.errors import (
     block_corrupted,
+    message_illegal,
     message_too_large,
     message_type_mismatch,
     queue_not_found,
@@ -19,11 +20,14 @@ from ariane_broker.errors import (
 from ariane_broker.topic_changes import user_topic_error
 from ariane_broker.topic_table import TopicConfig, TopicMessageType
 from ariane_record import ProducerSequence, RecordBlock, StoredSequence
-from ariane_record.layout import HEADER, HEADER_BYTES
+from ariane_record.layout import HEADER, HEADER_BYTES, PRODUCER_PROPERTIES_BYTES_MAX
 from ariane_record.producer_sequence import stored_sequence
 from ariane_servicekit.errors import ServiceError
+from ariane_storage.block_check import counted_topic
+from ariane_storage.fields import FieldColumn
 
 _BODY_LENGTH_START: Final = HEADER_BYTES - 4
+_COUNT_BYTES: Final = 2
 _DELAYED_TYPES: Final = frozenset(
     {TopicMessageType.UNSPECIFIED, TopicMessageType.DELAY, TopicMessageType.MIXED}
 )
@@ -103,23 +107,30 @@ def check_place(batch: Batch, config: TopicConfig | None) -> None:
         raise message_type_mismatch(batch.topic, config.message_type.value, "NORMAL")
 
 
-def check_body_sizes(block: RecordBlock, body_bytes_max: int) -> None:
-    """Refuse bodies beyond the limit; looks inside only where a record is large enough.
+def check_sizes(block: RecordBlock, body_bytes_max: int) -> None:
+    """Refuse bodies and properties beyond their limits; looks only into records that are so large.
 
     Raises:
-        ServiceError: MESSAGE_TOO_LARGE.
+        ServiceError: MESSAGE_TOO_LARGE or MESSAGE_ILLEGAL.
     """
-    if block.size_bytes <= body_bytes_max:
+    size_max = min(body_bytes_max, PRODUCER_PROPERTIES_BYTES_MAX)
+    if block.size_bytes <= size_max:
         return
     sizes = block.sizes
-    if not len(sizes) or int(sizes.max()) <= body_bytes_max:
+    if not len(sizes) or int(sizes.max()) <= size_max:
         return
     if int(sizes.min()) < HEADER.itemsize or int(sizes.sum(dtype=np.int64)) != block.size_bytes:
         return  # The store says what is wrong with these.
     ends = np.cumsum(sizes, dtype=np.int64)
-    for position in np.flatnonzero(sizes > body_bytes_max).tolist():
-        start = int(ends[position]) - int(sizes[position])
-        length_start = start + _BODY_LENGTH_START
-        length = int.from_bytes(block.records[length_start : start + HEADER_BYTES], "big")
-        if length > body_bytes_max:
-            raise message_too_large(length, body_bytes_max, position)
+    large = np.flatnonzero(sizes > size_max)
+    places = ends[large] - sizes[large] + _BODY_LENGTH_START
+    lengths = FieldColumn(block.records, ">i4", places, 0).get().astype(np.int64)
+    first = int(np.argmax(lengths))
+    if lengths[first] > body_bytes_max:
+        raise message_too_large(int(lengths[first]), body_bytes_max, int(large[first]))
+    _, counted = counted_topic(block.topic)
+    beside = sizes[large] - lengths - (HEADER_BYTES + len(counted) + _COUNT_BYTES)
+    first = int(np.argmax(beside))
+    if beside[first] > PRODUCER_PROPERTIES_BYTES_MAX:
+        rule = f"properties of {beside[first]} bytes; {PRODUCER_PROPERTIES_BYTES_MAX} are allowed"
+        raise message_illegal(int(large[first]), rule)

@@ -39,7 +39,7 @@ from ariane_record.layout import (
     KEY_SEPARATOR,
     MAGIC_V1,
     MAGIC_V2,
-    PROPERTIES_BYTES_MAX,
+    PRODUCER_PROPERTIES_BYTES_MAX,
     PROPERTY_VALUE_END,
     TOPIC_V1_BYTES_MAX,
     TOPIC_V2_BYTES_MAX,
@@ -240,7 +240,7 @@ class BlockEncoder:
         size_bytes = self.size_bytes + size
         if (
             size_bytes > self.size_bytes_max
-            or properties_length > PROPERTIES_BYTES_MAX
+            or properties_length > PRODUCER_PROPERTIES_BYTES_MAX
             or key_count > KEYS_MAX
             or system_flag & HOST_FLAGS
         ):
@@ -296,8 +296,11 @@ class BlockEncoder:
 
     def _refusal(self, size: int, properties_length: int, key_count: int) -> Exception:
         """Why a record is not taken."""
-        if properties_length > PROPERTIES_BYTES_MAX:
-            return RecordTooLarge(f"properties of {properties_length} bytes")
+        if properties_length > PRODUCER_PROPERTIES_BYTES_MAX:
+            return RecordTooLarge(
+                f"properties of {properties_length} bytes;"
+                f" {PRODUCER_PROPERTIES_BYTES_MAX} are allowed"
+            )
         if key_count > KEYS_MAX:
             return RecordTooLarge(f"{key_count} keys; the index takes {KEYS_MAX}")
         if size > self.size_bytes_max:

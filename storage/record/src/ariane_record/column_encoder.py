@@ -47,7 +47,7 @@ from ariane_record.layout import (
     KEY_SEPARATOR,
     MAGIC_V1,
     MAGIC_V2,
-    PROPERTIES_BYTES_MAX,
+    PRODUCER_PROPERTIES_BYTES_MAX,
     PROPERTY_NAME_END,
     PROPERTY_VALUE_END,
     TOPIC_V1_BYTES_MAX,
@@ -112,7 +112,7 @@ def encode_columns(
     property_bytes = np.zeros(count, np.int64)
     for piece in properties:
         property_bytes += len(piece) if isinstance(piece, bytes) else lengths_of(piece)
-    if count and int(property_bytes.max()) > PROPERTIES_BYTES_MAX:
+    if count and int(property_bytes.max()) > PRODUCER_PROPERTIES_BYTES_MAX:
         raise RecordTooLarge(f"properties of {int(property_bytes.max())} bytes")
     sizes = lengths_of(messages.body) + property_bytes
     sizes += HEADER_BYTES + len(topic_part) + 2

@@ -65,6 +65,10 @@ CRC_MASK: Final = 0x7FFFFFFF
 TOPIC_V1_BYTES_MAX: Final = 127
 TOPIC_V2_BYTES_MAX: Final = 0x7FFF
 PROPERTIES_BYTES_MAX: Final = 0x7FFF
+PRODUCER_PROPERTIES_BYTES_MAX: Final = PROPERTIES_BYTES_MAX - 1024
+"""What a producer may use of that: the rest is for what brokers add to messages that wait, or that
+come back because they failed. Without it such a message could go nowhere, and would hold up its
+queue."""
 
 IPV6_EXTRA_BYTES: Final = 12
 

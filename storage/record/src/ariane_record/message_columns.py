@@ -39,7 +39,7 @@ from ariane_record.errors import IllegalColumn
 from ariane_record.layout import (
     CRC_PROPERTY_BYTES,
     KEY_SEPARATOR,
-    PROPERTIES_BYTES_MAX,
+    PRODUCER_PROPERTIES_BYTES_MAX,
     PropertyName,
 )
 from ariane_record.producer_sequence import SEQUENCE_BYTES
@@ -218,11 +218,11 @@ class MessageColumns:
 
     def _check_lengths(self) -> None:
         taken = self.property_bytes + _OWN_BYTES_MAX
-        if len(taken) and int(taken.max()) > PROPERTIES_BYTES_MAX:
+        if len(taken) and int(taken.max()) > PRODUCER_PROPERTIES_BYTES_MAX:
             raise IllegalColumn(
                 "properties",
                 f"tag, keys, group and properties take {int(taken.max()) - _OWN_BYTES_MAX} bytes;"
-                f" {PROPERTIES_BYTES_MAX - _OWN_BYTES_MAX} are allowed",
+                f" {PRODUCER_PROPERTIES_BYTES_MAX - _OWN_BYTES_MAX} are allowed",
                 int(np.argmax(taken)),
             )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ariane_record.block import BlockEncoder
-from ariane_record.layout import PROPERTIES_BYTES_MAX
+from ariane_record.layout import PRODUCER_PROPERTIES_BYTES_MAX
 from ariane_record.producer_sequence import EMPTY_SEQUENCE, SEQUENCE_BYTES
 
 _PARTS_PER_RECORD = 6
@@ -25,7 +25,7 @@ def take_back(encoder: BlockEncoder, position: int) -> int:
     parts = encoder._parts
     if moves_sequence:
         properties_bytes = int.from_bytes(parts[_PARTS_PER_RECORD + 3]) + SEQUENCE_BYTES
-        if properties_bytes > PROPERTIES_BYTES_MAX:
+        if properties_bytes > PRODUCER_PROPERTIES_BYTES_MAX:
             return 0
     size = encoder._sizes.pop(position)
     del parts[position * _PARTS_PER_RECORD : (position + 1) * _PARTS_PER_RECORD]

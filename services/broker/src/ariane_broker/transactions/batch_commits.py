@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from ariane.broker.v1.transaction_service_pb2 import StageBatchRecordsRequest
-from ariane_broker.batch_check import check_body_sizes
+from ariane_broker.batch_check import check_sizes
 from ariane_broker.errors import (
     block_corrupted,
     broker_draining,
@@ -256,7 +256,7 @@ class BatchCommits:
             raise topic_not_writable(config.topic, int(config.permission))
         if most >= config.write_queue_count:
             raise queue_not_found(config.topic, most, config.write_queue_count)
-        check_body_sizes(block, self._body_bytes_max)
+        check_sizes(block, self._body_bytes_max)
         check_message_types(block, config)
         if int(np.max(block.sizes)) > self._body_bytes_max:
             raise message_too_large(int(np.max(block.sizes)), self._body_bytes_max, -1)
