@@ -7,7 +7,7 @@ import pytest
 
 from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.delay.aged_records import AgedRecords
-from ariane_broker.delay.delay import DeliveryTimes
+from ariane_broker.delay.delay import DelayLevel, DeliveryTimes
 from ariane_broker.delay.delayed_append import DelayedAppend
 from ariane_broker.delay.delivered_origins import delivered_origins
 from ariane_broker.delay.delivery import Delivery
@@ -18,6 +18,7 @@ from ariane_broker.delay.parking import Parking
 from ariane_broker.delay.reparking import Reparking
 from ariane_broker.delay.timer_queue import TIMER_QUEUE, TimerQueue
 from ariane_broker.topic_table import TopicConfig
+from ariane_record.columns import decode_columns
 from ariane_servicekit import ServiceError
 from ariane_storage import Store
 from ariane_storage.config import DELAY_LEVELS_MS
@@ -35,7 +36,10 @@ class Delays:
         self.store, self.clock = store, clock
         self.levels = LevelQueues(store, level_count=18, now_ms=clock.now_ms)
         self.timer = TimerQueue(store, now_ms=clock.now_ms)
-        delivery = Delivery(store, store, find_topic=self.topic, on_appended=lambda *_: None)
+        self.on_appended = lambda: None
+        delivery = Delivery(
+            store, store, find_topic=self.topic, on_appended=lambda *_: self.on_appended()
+        )
         reparking = Reparking(store, store, now_ms=clock.now_ms, on_parked=self.parked)
         self.delivery = DeliveryLoop(
             self.levels, self.timer, delivery, reparking, clock, on_delivered=lambda: None
@@ -71,6 +75,8 @@ class Delays:
         return TopicConfig(topic=name, read_queue_count=2, write_queue_count=2)
 
     def parked(self, parked, appended):
+        if parked.block.delivery_times_ms is None:
+            return
         first = int(appended.first_queue_offset)
         self.timer.parked(
             ParkedRows(
@@ -85,6 +91,11 @@ class Delays:
         block = block_of("orders", bodies, unique_ids=[body.decode() for body in bodies])
         times = DeliveryTimes(np.array(times_ms, np.int64))
         self.append.append(self.append.park(block, QueueKey("orders", 1), times), born_host=HOST)
+
+    def park_for_level(self, body, level):
+        block = block_of("orders", [body])
+        parked = self.append.park(block, QueueKey("orders", 1), DelayLevel(level))
+        self.append.append(parked, born_host=HOST)
 
     def fill(self, count=30):
         for _ in range(count):
@@ -222,6 +233,32 @@ async def test_a_clock_that_is_set_makes_nothing_early_and_nothing_twice(delays,
     delays.restore()
     await delays.delivery.turn()
     assert delays.delivered() == 1
+
+
+async def test_a_level_that_is_never_done_holds_up_no_other(delays, store, clock):
+    """More falls due all the time, as fast as it is delivered."""
+    delays.park([b"timed"], [clock.now_ms() + 500])
+    delays.park_for_level(b"of level 1", 1)
+    delays.park_for_level(b"of level 2", 2)
+    clock.advance(10_000)
+    left = iter(range(60))
+
+    def more_falls_due():
+        if next(left, None) is not None:
+            delays.park_for_level(b"of level 1", 1)
+            clock.advance(1000)
+
+    delays.on_appended = more_falls_due
+    await delays.delivery.turn()
+    assert delays.delivered() == 63
+    bodies = [message.body for message in store_order(store)]
+    assert set(bodies[:30]) == {b"timed", b"of level 1", b"of level 2"}
+
+
+def store_order(store):
+    read = store.read_queue("orders", 1, 0, max_count=99, max_bytes=1 << 20)
+    columns = decode_columns(b"".join(read.chunks), read.sizes.astype(np.int32))
+    return list(map(columns.message, range(len(columns))))
 
 
 def test_the_longest_delay_is_that_of_the_settings(delays, clock):

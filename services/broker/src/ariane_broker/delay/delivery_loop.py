@@ -19,6 +19,9 @@ from ariane_storage.errors import StoreFull, StorePoisoned
 WAIT_SECONDS_MAX: Final = 1.0
 """The clock of the machine may be set: it is looked at as often as that."""
 
+ROUND_SLICES: Final = 16
+"""Slices of one level, or of the timer topic, before the others have their turn."""
+
 _log = get_logger(__name__)
 
 
@@ -43,7 +46,7 @@ class DeliveryLoop:
             delivery: Appends what is due.
             reparking: Parks again what is not due after all.
             clock: Says what time it is.
-            on_delivered: Called after a turn that delivered something.
+            on_delivered: Called after a round that delivered something.
         """
         self._levels = levels
         self._timer_queue = timer_queue
@@ -63,10 +66,9 @@ class DeliveryLoop:
 
     async def turn(self) -> None:
         """Deliver all that is due by now."""
-        before = self._delivery.delivered_count
         try:
-            await self._deliver_levels()
-            await self._deliver_timer()
+            while await self._deliver_round():
+                pass
             self._is_full = False
         except StorePoisoned:
             return  # The process is on its way out.
@@ -75,32 +77,47 @@ class DeliveryLoop:
                 _log.error("delayed_messages_wait", reason=error.reason)
             self._is_full = True
             return  # Another try with the next turn.
-        finally:
-            if self._delivery.delivered_count != before:
-                self._on_delivered()
         due = [self._levels.next_due_ms(), self._timer_queue.next_due_ms()]
         self._wakes_ms = None
         for due_ms in due:
             if due_ms is not None:
                 self.parked(due_ms)
 
-    async def _deliver_levels(self) -> None:
-        for level in self._levels.levels:
-            mark = partial(self._levels.mark, level)
-            while len(rows := self._levels.due(level, SLICE_COUNT).within(SLICE_BYTES)):
-                self._delivery.deliver(rows, mark)
-                await asyncio.sleep(0)
+    async def _deliver_round(self) -> bool:
+        """Deliver some of everything that is due; whether there may be more.
 
-    async def _deliver_timer(self) -> None:
+        What falls due faster than it can be delivered holds up itself, and nothing else.
+        """
+        before = self._delivery.delivered_count
+        try:
+            more = [await self._deliver_level(level) for level in self._levels.levels]
+            more.append(await self._deliver_timer())
+        finally:
+            if self._delivery.delivered_count != before:
+                self._on_delivered()
+        return any(more)
+
+    async def _deliver_level(self, level: int) -> bool:
+        mark = partial(self._levels.mark, level)
+        for _ in range(ROUND_SLICES):
+            rows = self._levels.due(level, SLICE_COUNT).within(SLICE_BYTES)
+            if not len(rows):
+                return False
+            self._delivery.deliver(rows, mark)
+            await asyncio.sleep(0)
+        return True
+
+    async def _deliver_timer(self) -> bool:
         timer = self._timer_queue
-        more = True
-        while more:
+        for _ in range(ROUND_SLICES):
             more = timer.refill()
             rows = timer.take_due(SLICE_COUNT)
             if len(rows):
-                more = True
                 self._deliver_slice(rows)
             await asyncio.sleep(0)
+            if not more and not len(rows):
+                return False
+        return True
 
     def _deliver_slice(self, rows: ParkedRows) -> None:
         """Deliver some records of the timer topic; what is not done with waits on."""
