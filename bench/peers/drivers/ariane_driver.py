@@ -145,9 +145,7 @@ class ArianeDriver:
         return arrivals.answer()
 
     async def _consume_columns(self, group: str, load: Mapping[str, Any]) -> dict[str, Any]:
-        batches: list[pa.RecordBatch] = []
-        come = 0
-        begin = end = 0.0
+        arrivals = Arrivals(load["count"], lambda batch: batch.column("body").to_pylist())
         async with PullConsumer(
             self._name_servers,
             group=group,
@@ -157,21 +155,14 @@ class ArianeDriver:
         ) as consumer:
             arriving = consumer.columns()
             try:
-                while come < load["count"]:
+                while not arrivals.whole:
                     async with asyncio.timeout(SILENCE_S_MAX):
-                        batch = await anext(arriving)
-                    begin = begin or time.perf_counter()
-                    batches.append(batch)
-                    come += len(batch)
-                    end = time.perf_counter()
+                        arrivals.take(await anext(arriving))
             except TimeoutError:
                 pass
             finally:
                 await arriving.aclose()
-        arrivals = Arrivals(load["count"])
-        for batch in batches:
-            arrivals.take(batch.column("body").to_pylist())
-        return {**arrivals.answer(), "seconds": max(end - begin, 1e-9)}
+        return arrivals.answer()
 
     async def listen(self, load: Mapping[str, Any]) -> dict[str, Any]:
         """Listen to what is sent on a schedule, until that is asked for."""

@@ -14,9 +14,9 @@ import sys
 import time
 import traceback
 import zlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from itertools import chain, cycle, islice
 from itertools import count as counter
-from itertools import cycle, islice
 from typing import Any
 
 Step = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
@@ -92,11 +92,21 @@ async def run_workers(
 
 
 class Arrivals:
-    """What a consumer gets: kept until the clock has stopped, and summed up then."""
+    """What a consumer gets: kept until the clock has stopped, and summed up then.
 
-    def __init__(self, expected_count: int) -> None:
-        self._bodies: list[Any] = []
+    Args:
+        expected_count: How many messages there are.
+        unpack: The bodies of what is taken at once, if that is no sequence of bodies.
+    """
+
+    def __init__(
+        self, expected_count: int, unpack: Callable[[Any], Iterable[bytes]] | None = None
+    ) -> None:
+        self._chunks: list[Any] = []
+        self._count = 0
         self._expected_count = expected_count
+        self._unpack = unpack
+        self._asked = time.perf_counter()
         self._begin: float | None = None
         self._end = 0.0
         self._whole = asyncio.Event()
@@ -104,39 +114,51 @@ class Arrivals:
     @property
     def whole(self) -> bool:
         """Whether all have come."""
-        return len(self._bodies) >= self._expected_count
+        return self._count >= self._expected_count
 
-    def take(self, bodies: Any) -> None:
+    def take(self, chunk: Any) -> None:
         """Take what came at once."""
-        if self._begin is None:
-            self._begin = time.perf_counter()
-        self._bodies.extend(bodies)
+        self._chunks.append(chunk)
+        self._count += len(chunk)
         self._end = time.perf_counter()
+        if self._begin is None:
+            self._begin = self._end
         if self.whole:
             self._whole.set()
 
     async def wait(self) -> None:
         """Wait until all have come, or nothing more does."""
         for _ in counter():
-            before = len(self._bodies)
+            before = self._count
             try:
                 async with asyncio.timeout(SILENCE_S_MAX):
                     await self._whole.wait()
             except TimeoutError:
-                if len(self._bodies) > before:
+                if self._count > before:
                     continue
             return
 
     def answer(self) -> dict[str, Any]:
         """What the harness wants to know."""
-        begin = self._end if self._begin is None else self._begin
+        unpacked = self._chunks if self._unpack is None else map(self._unpack, self._chunks)
         return {
-            "count": len(self._bodies),
-            "begin": begin,
+            "count": self._count,
+            "begin": self._asked if self._begin is None else self._begin,
             "end": self._end,
-            "seconds": max(self._end - begin, 1e-9),
-            "digest": digest_of(self._bodies),
+            "seconds": self._seconds(),
+            "digest": digest_of(chain.from_iterable(unpacked)),
         }
+
+    def _seconds(self) -> float:
+        """From the first delivery to the last, as if the first chunk had taken its part of it.
+
+        What comes at once with the first message has come before the clock ran: with large chunks
+        that is much. Where nothing came later, the time counts from the question.
+        """
+        come_later = self._count - len(self._chunks[0]) if self._chunks else 0
+        if self._begin is None or not come_later:
+            return max(self._end - self._asked, 1e-9)
+        return max((self._end - self._begin) * self._count / come_later, 1e-9)
 
 
 async def serve(steps: Mapping[str, Step]) -> None:

@@ -125,7 +125,7 @@ def run_bout(bout: Bout, extent: Extent) -> tuple[list[Row], dict[str, Any]]:
     """
     peer = bout.peer
     with (
-        tempfile.TemporaryDirectory(prefix="ariane-peers-") as folder,
+        tempfile.TemporaryDirectory(prefix="ariane-peers-", ignore_cleanup_errors=True) as folder,
         peer.running(Path(folder) / peer.key) as theirs,
         peer.ours(Path(folder) / "ours") as us,
     ):

@@ -1,0 +1,28 @@
+"""Every work with real processes, few messages, and ourselves on both sides."""
+
+from functools import partial
+
+import pytest
+from peer_bench.command import run_bout
+from peer_bench.contenders import ours
+from peer_bench.peers import Part, Peer, Target
+from peer_bench.plan import Bout
+from peer_bench.run import TINY
+from peer_bench.workloads import WORKLOADS
+
+FEW = TINY._replace(count_max=2000, schedule_s=0.3)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.key)
+def test_a_work_gives_its_rows_and_loses_nothing(workload):
+    part = Part(consumed=dict.fromkeys(workload.consuming, Target()))
+    peer = Peer("us", partial(ours.running, name="we again"), {workload.key: part})
+    rows, run = run_bout(Bout(peer, workload), FEW)
+    assert len(rows) == len(workload.sent) + len(workload.consuming)
+    for row in rows:
+        row.check()
+        assert (row.lost, row.against) == (0, "we again")
+    assert {leg["side"] for leg in run["legs"]} == {"ours", "theirs"}
+    assert set(run["contenders"]) == {"ArianeMQ", "we again"}
