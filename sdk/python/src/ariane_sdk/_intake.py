@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from random import Random
 from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ariane_record.errors import RecordError
 from ariane_sdk._body_packing import BodyPacking
@@ -27,7 +31,9 @@ from ariane_sdk._limits import (
     refusal_of,
 )
 from ariane_sdk._message import Message, MessageQueue, SendResult
-from ariane_sdk._message_types import TYPE_ERRORS, check_types
+from ariane_sdk._message_types import TYPE_ERRORS, check_sequence, check_types
+from ariane_sdk._plain_intake import PlainIntake
+from ariane_sdk._plain_messages import PlainMessages
 from ariane_sdk._route import Route
 from ariane_sdk._route_wait import RouteWait
 from ariane_sdk._routes import Routes
@@ -87,6 +93,7 @@ class Intake:
         clock: Clock,
         random: Random,
         new_unique_id: Callable[[], str],
+        new_unique_ids: Callable[[int], NDArray[np.uint8]],
         latencies: BrokerLatencies | None = None,
     ) -> None:
         """Have taken nothing yet.
@@ -99,6 +106,7 @@ class Intake:
             clock: Stamps messages.
             random: Chooses where the round through the queues begins.
             new_unique_id: Makes the ids of messages.
+            new_unique_ids: Makes so many at once.
             latencies: What is known of brokers, if the slow are to be passed over.
 
         Raises:
@@ -113,6 +121,10 @@ class Intake:
         self._new_unique_id = new_unique_id
         self._latencies = latencies
         self._packing = BodyPacking(settings)
+        self._plain = PlainIntake(
+            sending, buffer, settings=settings, clock=clock, new_unique_ids=new_unique_ids
+        )
+        self._plain_bytes_max = min(settings.body_bytes_max, self._packing.size_bytes_min - 1)
         self._loop = asyncio.get_running_loop()
         self._lanes: dict[str, TopicLane] = {}
         self._tags_seen: set[str] = set()
@@ -159,8 +171,11 @@ class Intake:
 
         Calls for the same topic have their messages taken one call after the other.
         """
-        if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
-            raise MessageIllegal(f"messages {messages!r:.100}: a sequence of Message is expected")
+        check_sequence(messages)
+        plain = PlainMessages.of(messages, body_bytes_max=self._plain_bytes_max)
+        if plain is not None:
+            lane = partial(self.lane_of, plain.topic, grouped=False)
+            return await self._plain.take_all(plain, lane)
         outcomes: dict[int, Outcome] = {}
         travels: list[Travel] = []
         async with AsyncExitStack() as turns:

@@ -30,6 +30,16 @@ _FIELD_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
 }
 
 
+def check_sequence(messages: object) -> None:
+    """Refuse what is no sequence; what is in it is looked at when something has gone wrong.
+
+    Raises:
+        MessageIllegal: It is none.
+    """
+    if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
+        raise MessageIllegal(f"messages {messages!r:.100}: a sequence of Message is expected")
+
+
 def check_types(message: object) -> None:
     """Refuse what is no message, or one with a field of a wrong type.
 
