@@ -289,12 +289,17 @@ class SendBatch:
         block = self._block
         if block is None:
             raise AssertionError("a batch is stored after it has travelled")
-        ends = result.first_commit_log_offset + np.cumsum(block.sizes, dtype=np.int64)
+        if self.count == 1:
+            # What numpy does for one message costs more than all the rest.
+            commit_log_offsets = [result.first_commit_log_offset]
+        else:
+            ends = result.first_commit_log_offset + np.cumsum(block.sizes, dtype=np.int64)
+            commit_log_offsets = (ends - block.sizes).tolist()
         first = result.first_queue_offset
         results = send_results(
             self.queue,
             range(first, first + self.count),
-            (ends - block.sizes).tolist(),
+            commit_log_offsets,
             self._unique_ids,
             acknowledged_level=AcknowledgedLevel(result.acknowledged_level),
             store_timestamp_ms=timestamp_ms(result.store_time),
@@ -303,9 +308,10 @@ class SendBatch:
             recall_handles=self._recall_handles(),
         )
         self.outcomes = results
-        for future, send_result in zip(self._futures, results, strict=True):
-            if future is not None and not future.done():
-                future.set_result(send_result)
+        if self._futures:  # Nobody may wait for single messages.
+            for future, send_result in zip(self._futures, results, strict=True):
+                if future is not None and not future.done():
+                    future.set_result(send_result)
         self._finish()
 
     def _recall_handles(self) -> list[str] | None:

@@ -1,0 +1,165 @@
+"""Blocks of plain messages: a body, perhaps a tag, and a unique id; all made in one go.
+
+What ``BlockEncoder`` makes of such messages one by one, byte for byte. Everything beside the body
+has one shape, so that it is made by column, and C puts the records together::
+
+    header | body | topic, length of the properties, tag, id, __CRC32#
+    ------   ----   --------------------------------------------------
+    numpy    given  numpy: the same bytes but for the id
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_record.block import EMPTY_CRC_PROPERTY, RecordBlock, record_crcs_of
+from ariane_record.checksum import crc32 as crc32_of
+from ariane_record.errors import RecordTooLarge
+from ariane_record.java_hash import java_string_hash, tag_code
+from ariane_record.layout import (
+    CRC_MASK,
+    HEADER,
+    HEADER_BYTES,
+    MAGIC_V1,
+    MAGIC_V2,
+    PROPERTY_NAME_END,
+    PROPERTY_VALUE_END,
+    TOPIC_V1_BYTES_MAX,
+    TOPIC_V2_BYTES_MAX,
+    PropertyName,
+)
+from ariane_record.producer_sequence import EMPTY_SEQUENCE
+
+_HASH_FACTOR: Final = 31
+_WORD: Final = 1 << 32
+_SIGN_BIT: Final = np.int32(np.iinfo(np.int32).min)
+_LENGTH_BYTES: Final = 2
+
+
+class PlainShape:
+    """What plain messages of one topic and tag have beside their bodies.
+
+    Attributes:
+        topic: The topic.
+        tag: The tag, or nothing.
+        overhead_bytes: Bytes of a record beside its body, a producer sequence excepted.
+    """
+
+    __slots__ = (
+        "_before_id",
+        "_id_bytes",
+        "_magic",
+        "_topic_part",
+        "overhead_bytes",
+        "tag",
+        "topic",
+    )
+
+    def __init__(self, topic: str, tag: str, *, id_bytes: int) -> None:
+        """Make it.
+
+        Args:
+            topic: The topic.
+            tag: The tag, or nothing; without 0x01 and 0x02.
+            id_bytes: Length of unique ids.
+
+        Raises:
+            RecordTooLarge: The topic does not fit into its length field.
+        """
+        encoded = topic.encode()
+        if len(encoded) > TOPIC_V2_BYTES_MAX:
+            raise RecordTooLarge(f"topic of {len(encoded)} bytes")
+        version_2 = len(encoded) > TOPIC_V1_BYTES_MAX
+        self.topic = topic
+        self.tag = tag
+        self._magic = MAGIC_V2 if version_2 else MAGIC_V1
+        self._topic_part = len(encoded).to_bytes(2 if version_2 else 1, "big") + encoded
+        tag_pair = _name(PropertyName.TAGS) + tag.encode() + PROPERTY_VALUE_END if tag else b""
+        self._before_id = tag_pair + _name(PropertyName.UNIQUE_ID)
+        self._id_bytes = id_bytes
+        self.overhead_bytes = HEADER_BYTES + len(self._tail_ends(b"", b"")[0]) + id_bytes
+        self.overhead_bytes += len(PROPERTY_VALUE_END + EMPTY_CRC_PROPERTY)
+
+    def encode(
+        self,
+        bodies: Sequence[bytes],
+        unique_ids: NDArray[np.uint8],
+        *,
+        born_timestamp_ms: int,
+        sequenced: bool,
+    ) -> RecordBlock:
+        """A block.
+
+        Args:
+            bodies: The body of each message; at least one.
+            unique_ids: The id of each, its digits as ASCII: uint8[count, id_bytes].
+            born_timestamp_ms: When they were made, milliseconds since the epoch.
+            sequenced: Whether the first record gets room for a producer sequence, see
+                ``producer_sequence.with_sequence``.
+        """
+        count = len(bodies)
+        body_lengths = np.fromiter(map(len, bodies), np.int32, count)
+        tails = self._tails(unique_ids)
+        sizes = body_lengths + np.int32(self.overhead_bytes)
+        if sequenced:
+            before, after = self._tail_ends(EMPTY_SEQUENCE, unique_ids[0].tobytes())
+            tails[0] = before + after
+            sizes[0] += len(EMPTY_SEQUENCE)
+        headers: NDArray[np.void] = np.zeros(count, HEADER)
+        headers["size"] = sizes
+        headers["magic"] = self._magic
+        body_crcs = np.fromiter(map(crc32_of, bodies), np.uint32, count)
+        headers["body_crc"] = body_crcs & np.uint32(CRC_MASK)
+        headers["born_timestamp"] = born_timestamp_ms
+        headers["body_length"] = body_lengths
+        heads = headers.view(f"V{HEADER_BYTES}").tolist()
+        records = b"".join(chain.from_iterable(zip(heads, bodies, tails, strict=True)))
+        return RecordBlock(
+            topic=self.topic,
+            records=records,
+            sizes=sizes,
+            tag_codes=np.full(count, tag_code(self.tag), np.int32),
+            key_counts=np.ones(count, np.uint8),
+            key_hashes=_id_hashes(self.topic, unique_ids),
+            crc32=crc32_of(records),
+            record_crcs=record_crcs_of(records, sizes),
+        )
+
+    def _tails(self, unique_ids: NDArray[np.uint8]) -> list[bytes]:
+        """What follows the body of each record."""
+        before, after = self._tail_ends(b"", b"")
+        before_bytes = len(before)
+        width = before_bytes + self._id_bytes + len(after)
+        tails = np.empty((len(unique_ids), width), np.uint8)
+        tails[:, :before_bytes] = np.frombuffer(before, np.uint8)
+        tails[:, before_bytes : before_bytes + self._id_bytes] = unique_ids
+        tails[:, before_bytes + self._id_bytes :] = np.frombuffer(after, np.uint8)
+        listed: list[bytes] = tails.view(f"V{width}").ravel().tolist()
+        return listed
+
+    def _tail_ends(self, sequence: bytes, unique_id: bytes) -> tuple[bytes, bytes]:
+        """What follows a body: before the id, and from it on."""
+        first = sequence + self._before_id
+        last = unique_id + PROPERTY_VALUE_END + EMPTY_CRC_PROPERTY
+        length = len(first) + len(last) + (0 if unique_id else self._id_bytes)
+        return self._topic_part + length.to_bytes(_LENGTH_BYTES, "big") + first, last
+
+
+def _name(name: str) -> bytes:
+    return name.encode() + PROPERTY_NAME_END
+
+
+def _id_hashes(topic: str, unique_ids: NDArray[np.uint8]) -> NDArray[np.int32]:
+    """``key_hash`` of each id: the hash of Java is a polynomial of its characters."""
+    width = unique_ids.shape[1]
+    powers = [pow(_HASH_FACTOR, width - 1 - place, _WORD) for place in range(width)]
+    before = java_string_hash(f"{topic}#") * pow(_HASH_FACTOR, width, _WORD) % _WORD
+    words = unique_ids.astype(np.uint32) @ np.array(powers, np.uint32) + np.uint32(before)
+    hashes = np.abs(words.view(np.int32))
+    hashes[hashes == _SIGN_BIT] = 0
+    return hashes
