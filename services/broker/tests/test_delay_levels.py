@@ -43,10 +43,11 @@ async def nothing_more(broker, count, seconds=0.3, **options):
 async def test_a_message_comes_after_its_delay_as_it_was_sent(broker):
     await broker.create_topic("orders", 3)
     begin = time.time()
-    await park(broker, [b"a", b"b"], 2, tags=["red", "blue"], keys=["k1", "k2"])
+    parked = await park(broker, [b"a", b"b"], 2, tags=["red", "blue"], keys=["k1", "k2"])
     assert await broker.bodies("orders", 2) == []
     first, second = await arrived(broker, 2, queue_id=2)
     assert time.time() - begin >= 1
+    assert first.store_timestamp_ms - parked.store_time.ToMilliseconds() >= 1000
     assert (first.body, first.tag, first.keys, first.unique_id) == (b"a", "red", ("k1",), "id-0")
     assert (second.body, second.tag, second.keys) == (b"b", "blue", ("k2",))
     assert (first.queue_id, first.queue_offset, second.queue_offset) == (2, 0, 1)

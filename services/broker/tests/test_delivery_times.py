@@ -6,9 +6,11 @@ import time
 
 import numpy as np
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_DELAY, Message
+from ariane_broker.delay.delay_wire import delivery_time_ms
 from ariane_record import RecordFields, encode_block
 from ariane_record.columns import decode_columns
 from ariane_record.names import TIMER_TOPIC
@@ -205,6 +207,13 @@ def timed(body, time_ms):
     message = Message(body=body)
     message.delivery_time.FromMilliseconds(time_ms)
     return message
+
+
+def test_a_plain_messages_time_is_rounded_up():
+    """So that it is not early by a part of a millisecond."""
+    for nanos, expected in ((0, 5000), (1, 5001), (999_999, 5001), (1_000_000, 5001)):
+        message = Message(delivery_time=Timestamp(seconds=5, nanos=nanos))
+        assert delivery_time_ms(message, 0) == expected
 
 
 async def test_plain_messages_for_a_time_and_of_a_level(broker, refused):

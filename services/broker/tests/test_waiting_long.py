@@ -235,6 +235,16 @@ async def test_a_clock_that_is_set_makes_nothing_early_and_nothing_twice(delays,
     assert delays.delivered() == 1
 
 
+async def test_a_message_of_a_level_is_not_a_millisecond_early(delays, clock):
+    delays.park_for_level(b"a", 1)
+    clock.advance(999)
+    await delays.delivery.turn()
+    assert delays.delivered() == 0
+    clock.advance(1)
+    await delays.delivery.turn()
+    assert delays.delivered() == 1
+
+
 async def test_a_level_that_is_never_done_holds_up_no_other(delays, store, clock):
     """More falls due all the time, as fast as it is delivered."""
     delays.park([b"timed"], [clock.now_ms() + 500])
