@@ -45,7 +45,7 @@ def test_what_holds_when_nothing_is_said():
     assert batch.tags == frozenset()
     assert batch.commit_group is None
     assert batch.limits == PartitionLimits()
-    assert batch.fetch_bytes == 1 << 20
+    assert batch.fetch_bytes == 2 << 20
     assert (stream.offset_cache_ms, stream.requests.retries_max) == (500, 8)
 
 

@@ -203,7 +203,7 @@ OPTIONS: Final = (
         "fetchMaxBytes",
         READ,
         "About how many bytes of messages make one Arrow batch, 65536 to 4194304.",
-        "1048576",
+        "2097152",
     ),
     Option(
         "offsetCacheMs",
