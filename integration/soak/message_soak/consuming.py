@@ -10,12 +10,16 @@ import asyncio
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
 from ariane_sdk import PushConsumer, ReceivedMessage
+from ariane_sdk.errors import CallError
 from message_soak.ledger import LedgerFile
 from message_soak.strategies import strategy_of
+
+START_RETRIES: Final = 10
 
 
 async def consume(
@@ -33,18 +37,38 @@ async def consume(
             for message in messages
         )
 
-    consumer = PushConsumer(
-        name_servers,
-        group=group,
-        subscriptions={topic: "*"},
-        listener=listen,
-        start="earliest",
-        ordered=group.startswith("ordered"),
-        strategy=strategy_of(group),
-    )
-    async with consumer:
+    def new_consumer() -> PushConsumer:
+        return PushConsumer(
+            name_servers,
+            group=group,
+            subscriptions={topic: "*"},
+            listener=listen,
+            start="earliest",
+            ordered=group.startswith("ordered"),
+            strategy=strategy_of(group),
+        )
+
+    consumer = await started(new_consumer)
+    try:
         await stop.wait()
+    finally:
+        await consumer.stop()
     ledger.close()
+
+
+async def started(new_consumer: Callable[[], PushConsumer]) -> PushConsumer:
+    """A consumer that runs; on a busy machine brokers may take longer than one start waits."""
+    for _ in range(START_RETRIES):
+        consumer = new_consumer()
+        try:
+            await consumer.start()
+        except CallError as error:
+            print(f"started again: {error}", file=sys.stderr, flush=True)
+        else:
+            return consumer
+    consumer = new_consumer()
+    await consumer.start()
+    return consumer
 
 
 async def main() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 PACKAGE_PATH: Final = Path(__file__).parents[1]
-STOP_TIMEOUT_S: Final = 45.0
+STOP_TIMEOUT_S: Final = 90.0
 """Seconds that a member may take to stop in order before it counts as hung."""
 
 

@@ -28,6 +28,8 @@ from message_soak.verdict import Findings, judge_group, unstored_seconds
 TOPIC: Final = "soak"
 QUEUES_PER_BROKER: Final = 4
 DRAIN_TIMEOUT_S: Final = 120.0
+READY_S_MAX: Final = 120.0
+"""Seconds that a service may take to come back: thirty processes share few cores."""
 SEGMENT_FLAGS: Final = ("--segment-bytes", str(64 << 20))
 
 Say = Callable[[str], None]
@@ -278,4 +280,5 @@ async def _bounce(process: ServiceProcess, disturbance: Disturbance) -> None:
     with contextlib.suppress(ProcessLookupError):
         await process.wait()
     await asyncio.sleep(disturbance.downtime_s)
+    process.ready_s_max = READY_S_MAX
     await process.restart()

@@ -47,6 +47,11 @@ class ServiceProcess:
 
     The group keeps a Ctrl-C of the terminal from the child, which would take the parent's SIGTERM
     for a second signal and exit at once.
+
+    Attributes:
+        name: What people read.
+        log_path: Where everything that it says goes, of all starts.
+        ready_s_max: Seconds that it may take to become ready.
     """
 
     def __init__(
@@ -59,6 +64,7 @@ class ServiceProcess:
     ) -> None:
         self.name = name
         self.log_path = log_path
+        self.ready_s_max = READY_S_MAX
         self._module = module
         self._arguments = tuple(arguments)
         self._listen = listen
@@ -109,11 +115,11 @@ class ServiceProcess:
                 process_group=0,
             )
         try:
-            async with asyncio.timeout(READY_S_MAX):
+            async with asyncio.timeout(self.ready_s_max):
                 self._listen = await self._read_ready(self._process)
         except TimeoutError:
             await self._end()
-            raise self._failure(f"was not ready within {READY_S_MAX:.0f} s") from None
+            raise self._failure(f"was not ready within {self.ready_s_max:.0f} s") from None
         except BaseException:
             await self._end()
             raise

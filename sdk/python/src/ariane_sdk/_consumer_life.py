@@ -35,6 +35,7 @@ from ariane_sdk._tasks import loop_for_ever, start_task
 from ariane_sdk.errors import (
     CallError,
     ClientNotRunning,
+    DeadlinePassed,
     IllegalArgument,
     QueueNotFound,
     RouteNotFound,
@@ -427,7 +428,14 @@ class ConsumerLife:
         if any(attachment.attached for attachment in attachments):
             return
         errors = [a.error for a in attachments if a.error is not None]
-        raise errors[0] if errors else CallError("no broker of the topics has an address")
+        if errors:
+            raise errors[0]
+        if not attachments:
+            raise CallError("no broker of the topics has an address")
+        raise DeadlinePassed(
+            f"no broker of the topics answered in {self.plan.settings.call_timeout_s:g} s",
+            retriable=True,
+        )
 
     def _doubt_routes(self) -> None:
         for route in self._known_routes():

@@ -96,6 +96,7 @@ class GroupView:
         Raises:
             CallError: No broker of the topic tells who the members are.
         """
+        # Of this member, too, only what brokers know: others divide by that.
         members = await self._members(route)
         client_ids = sorted(members)
         if self._client_id not in members:

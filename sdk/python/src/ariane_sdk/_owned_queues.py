@@ -1,4 +1,22 @@
-"""The queues that a consumer owns: taken over, pulled, worked on, given up, with their offsets."""
+"""The queues that a consumer owns: taken over, pulled, worked on, given up, with their offsets.
+
+In order, a queue has one lock at its broker, and goes from one member to the next like this::
+
+              falls to this member           its lock is held, its offset known
+    not ours ─────────────────────> taken over ─────────────────────────────────> in work
+        ^                            asked for     ^                                 |
+        | its lock is given back,    every second  | still falls      falls to another
+        | or owed to its broker         |          | to this one      one, or its lock is
+        |                               v          |                  not good  |
+        +──────────────────────────── not in use ──+                            v
+                                          ^────── offset stored ───────── given up
+
+Only "taken over" waits for other members, and what that waits for ends by itself: who gives up
+stores and unlocks in bounded time, and the locks of who does neither die. To whom a queue falls
+each member computes for itself, from what brokers tell. Members that disagree for a while, because
+they are told late of routes or of one another, wait for each other's locks meanwhile; they agree
+with the first rebalance after all see the same.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Sharing queues with the fewest moves: everybody keeps what fits into an even division."""
+"""Sharing queues with the fewest moves: everybody keeps what fits into an even division.
+
+What members remember differs; what the brokers know of all of them does not. So that is what
+every member starts from, for its own queues too: the same input gives the same division. A member
+that read before another one's change was heard divides otherwise for a moment, is told of the
+change, and divides anew. Dividing what was divided changes nothing, so that ends the exchange.
+"""
 
 from __future__ import annotations
 

@@ -167,7 +167,8 @@ class BrokerSettings(ServiceSettings):
         gt=0,
         description="Seconds that a member which consumes in order keeps a queue without renewing "
         "its lock; then another one may take it, and what the old one stores is refused. Members "
-        "renew every 20 s. One whose stream to the broker has ended keeps it for two thirds of that.",
+        "renew every 20 s. One whose stream to the broker has ended keeps it for two thirds of "
+        "that.",
     )
     name_server_heartbeat_s: float = Field(
         30,
