@@ -1,6 +1,7 @@
 """Messages that wait longer than the log is kept, on a real store with a clock that is moved."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,11 +23,26 @@ from ariane_record.columns import decode_columns
 from ariane_servicekit import ServiceError
 from ariane_storage import Store
 from ariane_storage.config import DELAY_LEVELS_MS
+from ariane_storage.errors import StoreFull
 from ariane_storage.testing import FixedClock, block_of, small_config
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 HOST = ("10.1.2.3", 4000)
+
+
+class LogThatFills:
+    """A store that takes nothing more while it is told so."""
+
+    is_full = False
+
+    def __init__(self, store):
+        self.append_there = store.append_block
+
+    def append_block(self, *block, **fields):
+        if self.is_full:
+            raise StoreFull(Path("store"), "no room")
+        return self.append_there(*block, **fields)
 
 
 class Delays:
@@ -37,8 +53,9 @@ class Delays:
         self.levels = LevelQueues(store, level_count=18, now_ms=clock.now_ms)
         self.timer = TimerQueue(store, now_ms=clock.now_ms)
         self.on_appended = lambda: None
+        self.log = LogThatFills(store)
         delivery = Delivery(
-            store, store, find_topic=self.topic, on_appended=lambda *_: self.on_appended()
+            store, self.log, find_topic=self.topic, on_appended=lambda *_: self.on_appended()
         )
         reparking = Reparking(store, store, now_ms=clock.now_ms, on_parked=self.parked)
         self.delivery = DeliveryLoop(
@@ -243,6 +260,20 @@ async def test_a_message_of_a_level_is_not_a_millisecond_early(delays, clock):
     clock.advance(1)
     await delays.delivery.turn()
     assert delays.delivered() == 1
+
+
+async def test_what_finds_no_room_is_delivered_once_there_is(delays, clock):
+    due = clock.now_ms() + 1000
+    delays.park([b"a", b"b"], [due, due + 1])
+    delays.park_for_level(b"c", 1)
+    clock.advance(5000)
+    delays.log.is_full = True
+    for _ in range(3):
+        await delays.delivery.turn()
+    assert delays.delivered() == 0
+    delays.log.is_full = False
+    await delays.delivery.turn()
+    assert delays.delivered() == 3
 
 
 async def test_a_level_that_is_never_done_holds_up_no_other(delays, store, clock):
