@@ -36,6 +36,9 @@ from peer_bench.workloads import WORKLOADS
 
 QUICK_S_MAX = 270.0
 """A quick run begins with nothing that would end later."""
+WHOLE_S_MAX = 40 * 60.0
+"""Of a run that would take longer, the legs are shorter."""
+LEG_SHARE_MIN = 0.4
 PAGE_PATH = ROOT / "bench" / "page.py"
 FREE_BYTES_MIN = 15 << 30
 _STOPPED = 130
@@ -76,7 +79,7 @@ class Session:
                 continue
             begin = time.monotonic()
             try:
-                rows, run = run_bout(bout, self.extent)
+                rows, run = run_bout(bout, self._extent_in_time(forecast))
             except PeerUnavailable as error:
                 print(f"  skipped: {error}")
                 self._keep([], bout.peer, {"skipped": str(error)})
@@ -105,6 +108,12 @@ class Session:
     def status(self) -> int:
         """How the process ends: 1 after a failure or a loss of ours."""
         return 1 if self.failed or any(row.lost for row in self.rows) else 0
+
+    def _extent_in_time(self, forecast: Forecast) -> Extent:
+        """As much as fits, no fewer pairs, and no shorter warm-up."""
+        fitting = (WHOLE_S_MAX - self.taken_s) / max(forecast.left_s, 1.0)
+        share = min(max(fitting, LEG_SHARE_MIN), 1.0)
+        return self.extent._replace(leg_s=self.extent.leg_s * share)
 
     def _keep(self, rows: Sequence[Row], peer: Peer, run: dict[str, Any]) -> None:
         self.rows.extend(rows)
