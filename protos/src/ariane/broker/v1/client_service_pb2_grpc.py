@@ -80,7 +80,8 @@ class ClientServiceServicer(object):
         """Attaches a client for as long as the stream lasts: heartbeats go up, notices come down. The
         first request carries `hello`. A stream, because notices must reach the client at once, and
         its end tells at once that the client is gone. Who leaves in peace says `goodbye` before; who
-        does not may have died of a message that it had in work (see QueueConsumerOffset). Every notice has a slow poll behind it: none is needed for correctness.
+        does not may have died of a message that it had in work (see QueueConsumerOffset). Every notice
+        has a slow poll behind it: none is needed for correctness.
         The right is asked for each group that the client joins; one that only produces joins none.
         Errors: CLIENT_NOT_ATTACHED when another live client bears the id, SUBSCRIPTION_CONFLICT,
         GROUP_NAME_ILLEGAL, SERVICE_DRAINING.

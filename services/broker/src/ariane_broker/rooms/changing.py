@@ -51,38 +51,19 @@ def changing_room(
 ) -> ChangingRoom:
     """Who may change topics, groups and offsets; who is attached."""
     settings, saved_offsets = outside.settings, state.saved_offsets
-
-    async def forget_topic(topic: str) -> None:
-        state.locks.remove_topic(topic)
-        if state.suspicions.remove_topic(topic):
-            state.saved_suspicions.mark_changed()
-        if storing.sequences.forget_topic(topic):
-            await storing.log_states.save()
-        if state.offsets.remove_topic(topic):
-            saved_offsets.mark_changed()
-            await saved_offsets.save()
-
-    async def forget_group(consumer_group: str) -> None:
-        state.locks.remove_group(consumer_group)
-        if state.suspicions.remove_group(consumer_group):
-            state.saved_suspicions.mark_changed()
-        if state.offsets.remove_group(consumer_group):
-            saved_offsets.mark_changed()
-            await saved_offsets.save()
-
     topic_changes = TopicChanges(
         state.topics,
         save=_saver(state.files.topics, outside.threads.state),
         announce=naming.registration.announce,
         queues=storing.store,
-        forget_offsets=forget_topic,
+        forget_offsets=partial(_forget_topic, state, storing),
         wake_queue=storing.held.wake,
         auto_create_queue_count=settings.default_queue_count if settings.auto_create_topics else 0,
     )
     group_changes = GroupChanges(
         state.groups,
         save=_saver(state.files.groups, outside.threads.state),
-        forget_offsets=forget_group,
+        forget_offsets=partial(_forget_group, state),
         auto_create=settings.auto_create_groups,
     )
     conflicts = SubscriptionConflicts(
@@ -111,16 +92,7 @@ def changing_room(
         group_changes=group_changes,
         offset_changes=offset_changes,
         clients=clients,
-        members=VanishedMembers(
-            clients,
-            state.offsets,
-            state.suspicions,
-            state.saved_suspicions,
-            statistics=storing.statistics,
-            monotonic=outside.clock.monotonic,
-            grace_seconds=settings.consumer_grace_s,
-            deaths_max=settings.consumer_deaths_max,
-        ),
+        members=_vanished_members(outside, state, storing, clients),
         client_admission=ClientAdmission(
             clients, group_changes, make_topic=topic_changes.create_for_group
         ),
@@ -128,6 +100,44 @@ def changing_room(
         questions=ClientQuestions(clients, new_id=lambda: secrets.token_hex(8)),
         conflicts=conflicts,
         locking=QueueLocking(state.locks, clients, state.topics, state.saved_locks),
+    )
+
+
+async def _forget_topic(state: StateRoom, storing: StoringRoom, topic: str) -> None:
+    """A topic is deleted: so is what groups and producers had in it."""
+    state.locks.remove_topic(topic)
+    if state.suspicions.remove_topic(topic):
+        state.saved_suspicions.mark_changed()
+    if storing.sequences.forget_topic(topic):
+        await storing.log_states.save()
+    if state.offsets.remove_topic(topic):
+        state.saved_offsets.mark_changed()
+        await state.saved_offsets.save()
+
+
+async def _forget_group(state: StateRoom, consumer_group: str) -> None:
+    """A group is deleted: so is where it stood."""
+    state.locks.remove_group(consumer_group)
+    if state.suspicions.remove_group(consumer_group):
+        state.saved_suspicions.mark_changed()
+    if state.offsets.remove_group(consumer_group):
+        state.saved_offsets.mark_changed()
+        await state.saved_offsets.save()
+
+
+def _vanished_members(
+    outside: Outside, state: StateRoom, storing: StoringRoom, clients: ClientTable
+) -> VanishedMembers:
+    settings = outside.settings
+    return VanishedMembers(
+        clients,
+        state.offsets,
+        state.suspicions,
+        state.saved_suspicions,
+        statistics=storing.statistics,
+        monotonic=outside.clock.monotonic,
+        grace_seconds=settings.consumer_grace_s,
+        deaths_max=settings.consumer_deaths_max,
     )
 
 

@@ -113,13 +113,20 @@ def messaging_room(
         ),
         drain=BrokerDrain(append_records, naming.announcement, naming.registration.announce),
         topics_for_send=topics_for_send,
-        recall=Recall(
-            store,
-            store,
-            store,
-            delaying.timer_queue,
-            broker_name=settings.broker_name,
-            is_draining=lambda: append_records.draining,
-            wait_flushed=storing.group_flush.wait if settings.flush_mode == "sync" else None,
-        ),
+        recall=_recall(outside, storing, delaying, append_records),
+    )
+
+
+def _recall(
+    outside: Outside, storing: StoringRoom, delaying: DelayingRoom, append_records: AppendRecords
+) -> Recall:
+    settings, store = outside.settings, storing.store
+    return Recall(
+        store,
+        store,
+        store,
+        delaying.timer_queue,
+        broker_name=settings.broker_name,
+        is_draining=lambda: append_records.draining,
+        wait_flushed=storing.group_flush.wait if settings.flush_mode == "sync" else None,
     )

@@ -87,6 +87,28 @@ def retrying_room(
         make_topic=changing.topic_changes.create_for_group,
         is_draining=lambda: messaging.append_records.draining,
     )
+    deaths = _counting_deaths(outside, state, storing, changing, returns)
+    deletion = GroupDeletion(
+        changing.group_changes,
+        changing.topic_changes,
+        storing.store,
+        clients=changing.clients,
+        returns=table,
+        redriven=redriven,
+        save_states=storing.log_states.save,
+    )
+    return RetryingRoom(returns, redrive, deaths, deletion)
+
+
+def _counting_deaths(
+    outside: Outside,
+    state: StateRoom,
+    storing: StoringRoom,
+    changing: ChangingRoom,
+    returns: MessageReturns,
+) -> Loop:
+    """Deaths of consumers, counted as tries of the message that killed them."""
+    settings = outside.settings
     verdicts = DeathVerdicts(
         changing.members,
         state.suspicions,
@@ -100,19 +122,9 @@ def retrying_room(
         deaths_max=settings.consumer_deaths_max,
         message_bytes_max=settings.message_bytes_max,
     )
-    deaths = Loop(
+    return Loop(
         "count-consumer-deaths",
         verdicts.turn,
         interval_s=min(0.5, settings.consumer_grace_s / 4),
-        clock=clock,
+        clock=outside.clock,
     )
-    deletion = GroupDeletion(
-        changing.group_changes,
-        changing.topic_changes,
-        storing.store,
-        clients=changing.clients,
-        returns=table,
-        redriven=redriven,
-        save_states=storing.log_states.save,
-    )
-    return RetryingRoom(returns, redrive, deaths, deletion)

@@ -60,18 +60,7 @@ def rpc_services(
     )
     servicers: dict[str, object] = {
         "BrokerService": BrokerServicer(asked),
-        "ClientService": ClientServicer(
-            changing.clients,
-            changing.client_admission,
-            changing.questions,
-            changing.conflicts,
-            changing.locking,
-            members=changing.members,
-            checks=transacting.checks,
-            broker_name=broker_name,
-            heartbeat_seconds=settings.client_heartbeat_s,
-            silence_seconds_max=settings.client_silence_s,
-        ),
+        "ClientService": _client_servicer(outside, changing, transacting),
         "GroupService": GroupServicer(
             state.groups, changing.group_changes, retrying.group_deletion
         ),
@@ -105,3 +94,20 @@ def rpc_services(
         ),
     }
     return [rpc_service(name, servicer) for name, servicer in servicers.items()]
+
+
+def _client_servicer(
+    outside: Outside, changing: ChangingRoom, transacting: TransactingRoom
+) -> ClientServicer:
+    return ClientServicer(
+        changing.clients,
+        changing.client_admission,
+        changing.questions,
+        changing.conflicts,
+        changing.locking,
+        members=changing.members,
+        checks=transacting.checks,
+        broker_name=outside.settings.broker_name,
+        heartbeat_seconds=outside.settings.client_heartbeat_s,
+        silence_seconds_max=outside.settings.client_silence_s,
+    )
