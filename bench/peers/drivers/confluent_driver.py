@@ -88,7 +88,8 @@ class ConfluentDriver:
         try:
             silent_since = time.monotonic()
             while not arrivals.whole and time.monotonic() - silent_since < SILENCE_S_MAX:
-                messages = consumer.consume(CONSUMED_AT_ONCE, 0.1)
+                # Of fewer than it is asked for, it waits for more.
+                messages = consumer.consume(min(CONSUMED_AT_ONCE, arrivals.left), 0.1)
                 if messages:
                     arrivals.take([m.value() for m in messages if m.error() is None])
                     silent_since = time.monotonic()

@@ -116,6 +116,11 @@ class Arrivals:
         """Whether all have come."""
         return self._count >= self._expected_count
 
+    @property
+    def left(self) -> int:
+        """How many have not come."""
+        return max(self._expected_count - self._count, 0)
+
     def take(self, chunk: Any) -> None:
         """Take what came at once."""
         self._chunks.append(chunk)

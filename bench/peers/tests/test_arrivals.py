@@ -20,6 +20,7 @@ def test_the_first_chunk_counts_as_if_it_had_taken_its_time(clock):
         assert not arrivals.whole
         arrivals.take([b"body"] * count)
     assert arrivals.whole
+    assert arrivals.left == 0
     answer = arrivals.answer()
     assert (answer["count"], answer["seconds"]) == (40, 4.0)
     assert (answer["begin"], answer["end"]) == (105.0, 107.0)
