@@ -161,9 +161,11 @@ class Arrivals:
         that is much. Where nothing came later, the time counts from the question.
         """
         come_later = self._count - len(self._chunks[0]) if self._chunks else 0
+        whole = max(self._end - self._asked, 1e-9)
         if self._begin is None or not come_later:
-            return max(self._end - self._asked, 1e-9)
-        return max((self._end - self._begin) * self._count / come_later, 1e-9)
+            return whole
+        # Of a few that come late no pace can be told: the question is as early as it can begin.
+        return min(max((self._end - self._begin) * self._count / come_later, 1e-9), whole)
 
 
 async def serve(steps: Mapping[str, Step]) -> None:

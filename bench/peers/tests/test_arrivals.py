@@ -27,6 +27,13 @@ def test_the_first_chunk_counts_as_if_it_had_taken_its_time(clock):
     assert answer["digest"] == digest_of([b"body"] * 40)
 
 
+def test_a_straggler_does_not_slow_all_the_others(clock):
+    arrivals = Arrivals(1000)
+    for clock.now, count in ((101.0, 999), (101.5, 1)):
+        arrivals.take([b"body"] * count)
+    assert arrivals.answer()["seconds"] == 1.5
+
+
 def test_a_single_chunk_counts_from_the_question(clock):
     arrivals = Arrivals(3, unpack=lambda chunk: [each.encode() for each in chunk])
     clock.now = 101.5
