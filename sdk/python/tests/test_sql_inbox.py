@@ -172,6 +172,19 @@ def test_a_cache_spares_the_database(engine):
     assert handle(engine, inbox, messages("a")) == []
 
 
+@pytest.mark.parametrize("key", [7, None, b"k", "a\0", "\ud800"])
+def test_keys_that_are_no_text_are_refused_by_name(engine, key):
+    with pytest.raises(IllegalArgument, match="inbox key is a text"):
+        handle(engine, Inbox("billing", key=lambda _message: key), messages("a"))
+
+
+@pytest.mark.parametrize("key", ["\N{OX}" * 255, "a ", "A", " "])
+def test_every_other_text_is_a_key_of_its_own(engine, key):
+    inbox = Inbox("billing", key=lambda message: message.unique_id)
+    assert handle(engine, inbox, messages("a", key)) == ["a", key]
+    assert handle(engine, inbox, messages("a", key)) == []
+
+
 @pytest.mark.parametrize("key", ["", "x" * 256])
 def test_keys_that_fit_no_row_are_refused(engine, key):
     with pytest.raises(IllegalArgument, match="inbox key has 1 to 255"):
@@ -180,7 +193,9 @@ def test_keys_that_fit_no_row_are_refused(engine, key):
         Inbox("")
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.lists(st.tuples(st.lists(st.integers(0, 12), max_size=6), st.booleans()), max_size=8))
 def test_any_deliveries_have_each_message_once(rounds):
     engine = create_engine("sqlite://")

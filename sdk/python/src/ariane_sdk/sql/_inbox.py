@@ -36,6 +36,9 @@ ROWS_PER_STATEMENT_MAX: Final = 1000
 """Rows of one insert: three parameters each, and drivers take some ten thousand parameters."""
 
 
+_NO_KEY: Final = frozenset(map(chr, (0, *range(0xD800, 0xE000))))
+"""What PostgreSQL takes in no text."""
+
 _PENDING: Final = "ariane_inbox_pending"
 """Where a session keeps what caches are told when it commits."""
 
@@ -115,8 +118,8 @@ class Inbox:
             The fresh messages, in the order given.
 
         Raises:
-            IllegalArgument: A key is empty or too long, or the database is of a kind that the
-                inbox does not know (it knows PostgreSQL and SQLite).
+            IllegalArgument: A key is no text, empty or too long, or the database is of a kind that
+                the inbox does not know (it knows PostgreSQL and SQLite).
         """
         by_key = {self._checked_key(message): message for message in reversed(messages)}
         if self._seen_keys is not None:
@@ -199,7 +202,11 @@ class Inbox:
         return forgotten
 
     def _checked_key(self, message: M) -> str:
-        key = self._key(message)
+        key: object = self._key(message)
+        if not isinstance(key, str) or not _NO_KEY.isdisjoint(key):
+            raise IllegalArgument(
+                f"an inbox key is a text without NUL and surrogates, not {key!r:.60}"
+            )
         if not 0 < len(key) <= KEY_LENGTH_MAX:
             raise IllegalArgument(
                 f"an inbox key has 1 to {KEY_LENGTH_MAX} characters, this one {len(key)}:"
