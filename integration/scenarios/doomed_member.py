@@ -1,8 +1,8 @@
 """A member of a group that one message kills; writes the number of each that it is done with.
 
-Run as ``python doomed_member.py NAME_SERVERS GROUP TOPIC ORDERED POISON``. Upon a message with the
-number POISON the process is gone at once, without a word, as from a bug in a library of C or a lack
-of memory.
+Run as ``python doomed_member.py NAME_SERVERS GROUP TOPIC ORDERED POISON``. Upon a message with one
+of the numbers POISON, joined by commas, the process is gone at once, without a word, as from a bug
+in a library of C or for lack of memory.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ BRISK = ConsumerSettings(
 
 
 async def _run(name_servers: str, group: str, topic: str, ordered: str, poison: str) -> None:
+    poisons = poison.encode().split(b",")
+
     async def listen(messages: list[ReceivedMessage]) -> None:
         await asyncio.sleep(0.001)
         for message in messages:
-            if message.body == poison.encode():
+            if message.body in poisons:
                 os.write(1, b"died\n")
                 os.kill(os.getpid(), signal.SIGKILL)
             os.write(1, message.body + b"\n")

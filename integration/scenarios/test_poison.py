@@ -65,6 +65,14 @@ class Regiment:
                     self.done[int(line)] += 1
 
 
+async def dead_letters(cluster):
+    async with DeadLetters(cluster.name_servers) as letters:
+        try:
+            return [letter async for letter in letters.read("billing")]
+        except RouteNotFound:
+            return []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("ordered", ["", "ordered"])
 async def test_what_kills_its_consumers_becomes_a_dead_letter_and_nothing_else_does(
@@ -77,11 +85,7 @@ async def test_what_kills_its_consumers_becomes_a_dead_letter_and_nothing_else_d
             await producer.send_batch([Message("orders", b"%d" % each) for each in numbers])
 
         async def dead():
-            async with DeadLetters(cluster.name_servers) as letters:
-                try:
-                    return [letter async for letter in letters.read("billing")]
-                except RouteNotFound:
-                    return []
+            return await dead_letters(cluster)
 
         arguments = (cluster.name_servers, "billing", "orders", ordered, str(POISON))
         async with Regiment(*arguments) as regiment:
@@ -101,3 +105,37 @@ async def test_what_kills_its_consumers_becomes_a_dead_letter_and_nothing_else_d
             assert len(await dead()) == 1
         _, rows = await ariane(cluster, "dead-letter", "list", "billing")
         assert [row["reason"] for row in rows] == ["CONSUMER_DIED"]
+
+
+@pytest.mark.slow
+async def test_several_are_found_over_a_killed_broker(local_cluster, ariane, until):
+    numbers, poisons = set(range(COUNT)), {20, 21, 350}
+    async with local_cluster(*FLAGS) as cluster:
+        await ariane(cluster, "topic", "create", "orders", "--queues", "2")
+        async with Producer(cluster.name_servers) as producer:
+            await producer.send_batch([Message("orders", b"%d" % each) for each in numbers])
+        arguments = (cluster.name_servers, "billing", "orders", "", ",".join(map(str, poisons)))
+        async with Regiment(*arguments) as regiment:
+            regiment.man(2)
+
+            async def some_died():
+                return regiment.death_count >= 3
+
+            async def all_dead():
+                found = await dead_letters(cluster)
+                return found if len(found) >= len(poisons) else None
+
+            async def rest_done():
+                return regiment.done.keys() >= numbers - poisons
+
+            await until(some_died, seconds=60)
+            cluster.brokers[0].kill()
+            await cluster.brokers[0].restart()
+            letters = await until(all_dead, seconds=120)
+            await until(rest_done, seconds=30)
+            assert {int(letter.message.body) for letter in letters} == poisons
+            assert {letter.reason for letter in letters} == {"CONSUMER_DIED"}
+            assert {letter.message.attempts for letter in letters} == {DEATHS_MAX}
+            # One more where a death was not seen, because the broker was dead itself.
+            assert regiment.death_count <= DEATHS * len(poisons) + 2
+            assert poisons.isdisjoint(regiment.done)
