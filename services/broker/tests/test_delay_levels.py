@@ -197,6 +197,15 @@ async def test_messages_of_a_topic_that_is_gone_are_dropped(running):
         assert await broker.bodies("orders") == []
 
 
+async def test_a_queue_that_is_gone_gives_its_messages_to_another(broker):
+    await broker.create_topic("orders", 4)
+    await park(broker, [b"a"], 3)
+    fewer = topic_pb.UpdateTopicRequest(topic="orders", read_queue_count=2, write_queue_count=2)
+    await broker.topics.UpdateTopic(fewer)
+    (message,) = await arrived(broker, 1, queue_id=1)
+    assert message.body == b"a"
+
+
 async def test_large_slices_come_complete_and_in_order(broker):
     await broker.create_topic("orders", 2)
     for start in range(0, 3000, 500):

@@ -7,13 +7,16 @@ import time
 import numpy as np
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
+from grpc import aio
 
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_DELAY, Message
+from ariane_broker.app import compose
 from ariane_broker.delay.delay_wire import delivery_time_ms
 from ariane_record import RecordFields, encode_block
 from ariane_record.columns import decode_columns
 from ariane_record.names import TIMER_TOPIC
+from ariane_servicekit import serving
 from ariane_storage.store import Store
 
 DAY_MS = 86_400_000
@@ -207,6 +210,28 @@ def timed(body, time_ms):
     message = Message(body=body)
     message.delivery_time.FromMilliseconds(time_ms)
     return message
+
+
+@pytest.mark.parametrize("fields", [{"delay_level": 18}, {"delivery_times_ms": "in a day"}])
+async def test_retention_keeps_what_waits(settings_for, probe_class, fields):
+    lives = []
+
+    def composed(settings, stop):
+        lives.append(compose(settings, stop))
+        return lives[0]
+
+    if "delivery_times_ms" in fields:
+        fields = {"delivery_times_ms": times(now_ms() + DAY_MS)}
+    async with (
+        serving(settings_for(), composed) as address,
+        aio.insecure_channel(str(address)) as channel,
+    ):
+        broker, (life,) = probe_class(channel, address), lives
+        await broker.create_topic("orders")
+        parked = await broker.store("orders", [b"waits"], **fields)
+        await broker.store("orders", [b"others"])
+        await life.log_states.save()
+        assert life.store.needed_from == parked.first_commit_log_offset
 
 
 def test_a_plain_messages_time_is_rounded_up():
