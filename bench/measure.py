@@ -114,12 +114,15 @@ def machine() -> dict[str, str]:
     }
 
 
-def write_results(name: str, rows: Sequence[Row]) -> Path:
-    """Keep rows as ``bench/results/<name>.json``."""
+def write_results(name: str, rows: Sequence[Row], skipped: Sequence[str] = ()) -> Path:
+    """Keep rows as ``bench/results/<name>.json``, and a word on each part that was skipped."""
     RESULTS_PATH.mkdir(parents=True, exist_ok=True)
     path = RESULTS_PATH / f"{name}.json"
     when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    content = {"when": when, "machine": machine(), "rows": [asdict(row) for row in rows]}
+    content: dict[str, object] = {"when": when, "machine": machine()}
+    content["rows"] = [asdict(row) for row in rows]
+    if skipped:
+        content["skipped"] = list(skipped)
     path.write_text(json.dumps(content, indent=1) + "\n")
     return path
 

@@ -19,6 +19,7 @@ _TITLES = {
     "columns": "Columns in and out",
     "delay": "Delay",
     "latency": "From sender to listener",
+    "spark": "Spark",
     "store": "Reading, finding, recovering, many queues",
 }
 _FRONT = """# Benchmarks
@@ -51,6 +52,8 @@ def _section(title: str, kept: dict[str, Any]) -> Iterator[str]:
     yield "|---|---:|---:|---:|---:|---|"
     for row in kept["rows"]:
         yield _line(row)
+    for word in kept.get("skipped", ()):
+        yield f"\nSkipped: {word}"
 
 
 def _line(row: dict[str, Any]) -> str:

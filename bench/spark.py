@@ -1,6 +1,6 @@
 """Spark: rows a second read and written, and what a micro-batch costs, beside having no queue.
 
-    .venv/bin/python bench/spark.py [--pairs 5] [--quick]
+    .venv/bin/python bench/spark.py [--pairs 5] [--quick] [--only kafka]
 
 The limit of a read is a source that yields one record batch again and again that was built before:
 Spark's socket and JVM without brokers, network and decoding. The limit of the sink is one that
@@ -11,16 +11,15 @@ from Spark what they use.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 from measure import Paired, Row, paired, pairs_of, table_of, write_results
+from page import write_page
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.datasource import (
@@ -33,8 +32,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
+from spark_kafka import OUR_COLUMNS, PeerUnavailable, both_topics, connector_jars
+from spark_session import drain, session
 
-import ariane_spark
 from ariane_sdk.sync import ClusterClient, Producer
 from ariane_servicekit.processes import LocalCluster
 from ariane_spark.cluster import Fetch
@@ -142,31 +142,6 @@ def register(spark: SparkSession, name: str, prebuilt: Prebuilt) -> None:
             return Dropping()
 
     spark.dataSource.register(Source)
-
-
-@contextmanager
-def session(folder: Path) -> Iterator[SparkSession]:
-    """Two tasks at a time; workers find this module by its folder."""
-    paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
-    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
-    spark = ariane_spark.session(
-        "bench",
-        master="local[2]",
-        settings={
-            "spark.local.dir": str(folder / "local"),
-            "spark.sql.warehouse.dir": str(folder / "warehouse"),
-            "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={folder}",
-        },
-    )
-    try:
-        yield spark
-    finally:
-        spark.stop()
-
-
-def drain(frame: DataFrame) -> None:
-    """Read everything, keep nothing."""
-    frame.write.format("noop").mode("overwrite").save()
 
 
 class Bench:
@@ -285,24 +260,54 @@ class Bench:
         )  # fmt: skip
 
 
-def rows(*, pairs: int, quick: bool) -> list[Row]:
-    """All rows of this benchmark."""
+def rows_beside_limits(spark: SparkSession, folder: Path, *, count: int, pairs: int) -> list[Row]:
+    """Ourselves beside having no queue."""
+    with LocalCluster(folder / "two", brokers=2, extra_broker_args=SMALL_STORE) as cluster:
+        bench = Bench(spark, cluster.name_servers, count, pairs)
+        measured: list[Callable[[], Row]] = [
+            lambda: bench.read("batch read, 1 KiB, all", message_schema()),
+            lambda: bench.read("batch read, headers", header_schema()),
+            lambda: bench.read("batch read, body", message_schema(["body"])),
+            bench.sink,
+            lambda: bench.overhead(folder / "checkpoints"),
+        ]
+        return [measure() for measure in measured]
+
+
+def rows_beside_kafka(spark: SparkSession, folder: Path, *, count: int, pairs: int) -> list[Row]:
+    """Ourselves beside Spark's connector to Kafka.
+
+    Raises:
+        PeerUnavailable: There is no Kafka here.
+    """
+    with (
+        LocalCluster(folder / "one", brokers=1, extra_broker_args=SMALL_STORE) as cluster,
+        both_topics(spark, cluster.name_servers, folder, count=count, pairs=pairs) as beside,
+    ):
+        batches = [beside.batch(columns) for columns in OUR_COLUMNS]
+        return [*batches, *(beside.stream(columns) for columns in OUR_COLUMNS)]
+
+
+def run(*, pairs: int, quick: bool, only: str | None) -> tuple[list[Row], list[str]]:
+    """All rows of this benchmark, and a word on what was skipped."""
     count = 20_000 if quick else 300_000
+    jars, skipped = None, []
+    measured = []
+    try:
+        jars = connector_jars()
+    except PeerUnavailable as error:
+        skipped.append(f"Spark's Kafka connector: {error}")
     with tempfile.TemporaryDirectory(prefix="ariane-bench-") as name:
         folder = Path(name)
-        with (
-            LocalCluster(folder / "cluster", brokers=2, extra_broker_args=SMALL_STORE) as cluster,
-            session(folder) as spark,
-        ):
-            bench = Bench(spark, cluster.name_servers, count, pairs)
-            measured: list[Callable[[], Row]] = [
-                lambda: bench.read("batch read, 1 KiB, all", message_schema()),
-                lambda: bench.read("batch read, headers", header_schema()),
-                lambda: bench.read("batch read, body", message_schema(["body"])),
-                bench.sink,
-                lambda: bench.overhead(folder / "checkpoints"),
-            ]
-            return [measure() for measure in measured]
+        with session(folder, jars) as spark:
+            if only in {None, "limits"}:
+                measured += rows_beside_limits(spark, folder, count=count, pairs=pairs)
+            if only in {None, "kafka"} and jars is not None:
+                try:
+                    measured += rows_beside_kafka(spark, folder, count=count, pairs=pairs)
+                except PeerUnavailable as error:
+                    skipped.append(f"Kafka: {error}")
+    return measured, skipped
 
 
 def main() -> None:
@@ -310,11 +315,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, default=5, help="pairs of runs (default 5)")
     parser.add_argument("--quick", action="store_true", help="few messages, nothing kept")
+    parser.add_argument("--only", choices=("limits", "kafka"), help="a part; nothing kept")
     arguments = parser.parse_args()
-    measured = rows(pairs=arguments.pairs, quick=arguments.quick)
+    measured, skipped = run(pairs=arguments.pairs, quick=arguments.quick, only=arguments.only)
     print(table_of(measured))
-    if not arguments.quick:
-        print(f"\nkept in {write_results('spark', measured)}")
+    for word in skipped:
+        print(f"skipped: {word}")
+    if not arguments.quick and arguments.only is None:
+        print(f"\nkept in {write_results('spark', measured, skipped)}, shown in {write_page()}")
 
 
 if __name__ == "__main__":
