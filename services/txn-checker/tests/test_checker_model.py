@@ -1,7 +1,8 @@
 """Whatever happens in whatever order: decided or parked, once, and never asked too often.
 
-Hypothesis plays producers, operators, deaths of checkers and absences of brokers over twin brokers
-on a virtual clock. At the end the world is healed, and everything must come to its end.
+Hypothesis plays producers, operators, deaths of checkers and brokers that are away, lose answers,
+change while they are listed, carry half messages forward or lose the end of their log, over twin
+brokers on a virtual clock. At the end the world is healed, and everything must come to its end.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from ariane_servicekit import Loop, ServiceError
 from ariane_servicekit.testing import VirtualClock
+from ariane_txn_checker import survey
 from ariane_txn_checker.broker_watch import BrokerWatch
 from ariane_txn_checker.database import Database, InquiryStore
 from ariane_txn_checker.decisions import OperatorDecisions
@@ -23,7 +25,7 @@ from ariane_txn_checker.lease_keeper import LeaseKeeper
 from ariane_txn_checker.questioner import CheckRules
 from ariane_txn_checker.survey import SurveyTimes
 from ariane_txn_checker.testing import TwinBroker, TwinBrokers
-from ariane_txn_checker.transaction import BrokerKey, Outcome, State
+from ariane_txn_checker.transaction import OPERATOR, BrokerKey, Outcome, State
 
 BROKERS = [BrokerKey("c1", "broker-a"), BrokerKey("c1", "broker-b")]
 GROUPS = ["payments", "refunds"]
@@ -62,6 +64,7 @@ class CheckersWorld(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
+        self.page_size, survey.PAGE_SIZE = survey.PAGE_SIZE, 2
         self.runner = asyncio.Runner()
         self.folder = TemporaryDirectory()
         self.clock = VirtualClock()
@@ -70,6 +73,8 @@ class CheckersWorld(RuleBasedStateMachine):
         self.checkers = []
         self.count = 0
         self.resumed = {}
+        self.intended = set()
+        self.answered = {}
 
     def run(self, work):
         return self.runner.run(work)
@@ -122,12 +127,46 @@ class CheckersWorld(RuleBasedStateMachine):
         key=st.sampled_from(BROKERS),
         group=st.sampled_from(GROUPS),
         answer=st.sampled_from(["gone", None, *list(Outcome)[1:]]),
+        first=st.sampled_from([None, Outcome.COMMIT, Outcome.ROLLBACK]),
     )
-    def change_producer(self, key, group, answer):
-        producers = self.known[key].producers
-        producers.pop(group, None)
+    def change_producer(self, key, group, answer, first):
+        """Have producers answer so, perhaps after they have ended what they are asked about."""
+        broker = self.known[key]
+        broker.producers.pop(group, None)
+
+        def producer(transaction_id):
+            if first is not None:
+                broker.settle(transaction_id, first)
+            self.answered.setdefault(transaction_id, set()).add(answer)
+            return answer
+
         if answer != "gone":
-            producers[group] = lambda _transaction_id: answer
+            broker.producers[group] = producer
+
+    @rule(key=st.sampled_from(BROKERS), count=st.integers(1, 3))
+    def lose_answers(self, key, count):
+        self.known[key].lost_answer_count = count
+
+    @precondition(lambda self: self.halves)
+    @rule(chosen=st.data(), outcome=OUTCOMES)
+    def settle_between_pages(self, chosen, outcome):
+        name = chosen.draw(st.sampled_from(sorted(self.halves)))
+        broker = self.broker_of(name)
+        broker.between_pages = lambda: broker.settle(name, outcome)
+
+    @precondition(lambda self: any(half.outcome is None for half in self.halves.values()))
+    @rule(chosen=st.data())
+    def carry_forward(self, chosen):
+        waiting = sorted(name for name, half in self.halves.items() if half.outcome is None)
+        name = chosen.draw(st.sampled_from(waiting))
+        self.broker_of(name).carry_forward(name)
+
+    @precondition(lambda self: any(half.outcome is not None for half in self.halves.values()))
+    @rule(chosen=st.data())
+    def lose_outcome(self, chosen):
+        ended = sorted(name for name, half in self.halves.items() if half.outcome is not None)
+        name = chosen.draw(st.sampled_from(ended))
+        self.broker_of(name).lose_outcome(name)
 
     @rule(key=st.sampled_from(BROKERS), reachable=st.booleans())
     def reach(self, key, reachable):
@@ -154,16 +193,28 @@ class CheckersWorld(RuleBasedStateMachine):
     def decide(self, chosen, outcome):
         name = chosen.draw(st.sampled_from(sorted(self.halves)))
         before = self.halves[name].outcome
-        reachable = self.broker_of(name).reachable
+        broker = self.broker_of(name)
+        known = self.inquiries.transaction(name)
+        reachable, answers = broker.reachable, not broker.lost_answer_count
+        if known is not None:
+            self.intended.add(name)
         try:
             decided = self.run(self.decisions.decide(name, outcome, "for a reason"))
         except ServiceError as error:
             reason = error.row.name
+            if reason == "DEADLINE_PASSED":
+                assert reachable
+                assert not answers
+                assert self.halves[name].outcome is (before or outcome)
+                return
             assert reason in {"TRANSACTION_NOT_FOUND", "TRANSACTION_DECIDED", "SERVICE_BUSY"}
+            assert (reason == "TRANSACTION_NOT_FOUND") == (known is None)
             assert (reason != "SERVICE_BUSY") or not reachable
             assert self.halves[name].outcome is before
             return
-        assert decided.outcome is outcome is self.halves[name].outcome
+        assert decided.outcome is outcome
+        # What was decided before may be lost at the broker, and not be learned yet.
+        assert known.state is State.DECIDED or self.halves[name].outcome is outcome
 
     @precondition(lambda self: self.halves)
     @rule(chosen=st.data())
@@ -193,6 +244,7 @@ class CheckersWorld(RuleBasedStateMachine):
                 self.run(self._heal())
                 self._check_end()
         finally:
+            survey.PAGE_SIZE = self.page_size
             self.run(self._close())
             self.runner.close()
             self.folder.cleanup()
@@ -200,6 +252,7 @@ class CheckersWorld(RuleBasedStateMachine):
     async def _heal(self):
         for broker in self.known.values():
             broker.reachable = True
+            broker.lost_answer_count = 0
         if not self.checkers:
             await self._start()
         # An old lease, then checks: the last may begin an interval after the broker came back.
@@ -216,6 +269,10 @@ class CheckersWorld(RuleBasedStateMachine):
                 assert half.copy_count == 1
             else:
                 assert (row.state, row.outcome) == (State.DECIDED, half.outcome)
+                if row.decider == OPERATOR:
+                    assert name in self.intended
+                elif row.decider:
+                    assert half.outcome in self.answered[name]
 
     async def _close(self):
         for checker in self.checkers:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from ariane_servicekit import Clock
 from ariane_txn_checker.broker_door import BrokerDoor
 from ariane_txn_checker.errors import (
+    BrokerFailed,
     BrokerUnreachable,
     NobodyAnswered,
     OutcomeStands,
@@ -54,6 +55,8 @@ class TwinBroker:
         halves: Every half message by transaction id.
         producers: One living producer by group.
         reachable: Whether it answers.
+        lost_answer_count: So many of its next answers are lost, when all was done.
+        between_pages: What happens while a list is turned over, once.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -63,6 +66,8 @@ class TwinBroker:
         self.halves: dict[str, StoredHalf] = {}
         self.producers: dict[str, Producer] = {}
         self.reachable = True
+        self.lost_answer_count = 0
+        self.between_pages: Callable[[], object] | None = None
 
     def store(
         self, transaction_id: str, *, group: str = "payments", immunity_ms: int | None = None
@@ -91,6 +96,19 @@ class TwinBroker:
             self._op_count += 1
         return stored.outcome
 
+    def carry_forward(self, transaction_id: str) -> None:
+        """Store a half message anew at the end, as a broker does before retention comes."""
+        stored = self._stored(transaction_id)
+        offset = next(self._offsets)
+        stored.half_message = replace(stored.half_message, half_queue_offset=offset)
+
+    def lose_outcome(self, transaction_id: str) -> None:
+        """Lose the end of the log, and with it how a transaction ended; others write on."""
+        stored = self._stored(transaction_id)
+        stored.outcome = None
+        stored.decisions.clear()
+        self._op_count += 1
+
     def forget(self, transaction_id: str) -> None:
         """Lose a half message, as retention does."""
         del self.halves[transaction_id]
@@ -107,15 +125,21 @@ class TwinBroker:
             for stored in self.halves.values()
             if stored.outcome is None and stored.half_message.half_queue_offset >= begin
         ]
+        found.sort(key=lambda half_message: half_message.half_queue_offset)
         page, rest = found[:page_size], found[page_size:]
         ends = [stored.half_message.half_queue_offset + 1 for stored in self.halves.values()]
-        return HalfMessagePage(
+        answer = HalfMessagePage(
             half_messages=page,
             next_page_token=str(rest[0].half_queue_offset) if rest else "",
             half_queue_offset_end=max(ends, default=0),
             op_queue_offset_end=self._op_count,
             answer_ms=self._clock.now_ms(),
         )
+        if rest and self.between_pages is not None:
+            happening, self.between_pages = self.between_pages, None
+            happening()
+        self._lose_answer()
+        return answer
 
     async def ask(self, transaction_id: str, *, check_count: int) -> Answer:  # noqa: ARG002 - as the contract has it
         """Ask the group's producer."""
@@ -132,22 +156,35 @@ class TwinBroker:
             await self._clock.sleep(ANSWER_S_MAX)
             reason = "DEADLINE_PASSED"
             raise NobodyAnswered(reason)
+        try:
+            self._lose_answer()
+        except BrokerFailed as lost:
+            raise NobodyAnswered(lost.reason) from lost
         return Answer(outcome, f"producer-of-{group}")
 
     async def end(self, transaction: CheckedTransaction, outcome: Outcome) -> Outcome:
         """End a transaction."""
         self._reach()
-        return self.settle(transaction.key.transaction_id, outcome)
+        standing = self.settle(transaction.key.transaction_id, outcome)
+        self._lose_answer()
+        return standing
 
     async def park(self, transaction_id: str, *, check_count: int) -> None:  # noqa: ARG002 - as the contract has it
         """Put a copy aside, once."""
         self._reach()
         stored = self._open(transaction_id)
         stored.copy_count = 1
+        self._lose_answer()
 
     def _reach(self) -> None:
         if not self.reachable:
             raise BrokerUnreachable("it is away")
+
+    def _lose_answer(self) -> None:
+        if self.lost_answer_count:
+            self.lost_answer_count -= 1
+            reason = "UNAVAILABLE"
+            raise BrokerFailed(reason, "the connection broke")
 
     def _stored(self, transaction_id: str) -> StoredHalf:
         try:
