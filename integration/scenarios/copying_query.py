@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import sys
 from pathlib import Path
 
@@ -42,6 +43,21 @@ def strikes(kind, count=True):
     return True
 
 
+def die():
+    """Be killed: nothing is said, nothing is cleaned up."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def stumbling(batches):
+    """The rows of a task that fails, or is killed, when it has written some of them."""
+    for batch in batches:
+        yield batch
+        if strikes("in write"):
+            raise RuntimeError("failed in write")
+        if strikes("worker"):
+            die()
+
+
 class StumblingWriter(DataSourceStreamArrowWriter):
     """The writer of `format("ariane")`, with deaths around what it does."""
 
@@ -49,19 +65,21 @@ class StumblingWriter(DataSourceStreamArrowWriter):
         self._writer = writer
 
     def write(self, iterator):
-        receipt = self._writer.write(iterator)
-        if TaskContext.get().attemptNumber() == 0 and strikes("staged"):
-            os._exit(1)
+        if TaskContext.get().attemptNumber():
+            return self._writer.write(iterator)
+        receipt = self._writer.write(stumbling(iterator))
+        if strikes("staged"):
+            die()
         return receipt
 
     def commit(self, messages, batchId):  # noqa: N803 - Spark's name.
         if strikes("before commit"):
-            os._exit(1)
+            die()
         if strikes("replay"):
             raise RuntimeError(f"replay before {batchId}")
         self._writer.commit(messages, batchId)
         if strikes("after commit"):
-            os._exit(1)
+            die()
         if strikes("commit without answer"):
             raise RuntimeError("committed, and nobody knows")
 
