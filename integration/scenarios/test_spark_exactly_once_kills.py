@@ -52,7 +52,7 @@ class CopyingQuery:
 
     async def start(self):
         here = Path(__file__).parent
-        paths = filter(None, (str(here), os.environ.get("PYTHONPATH")))
+        paths = os.pathsep.join(filter(None, (str(here), os.environ.get("PYTHONPATH"))))
         with self.log_path.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -60,7 +60,7 @@ class CopyingQuery:
                 *self._arguments,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "FAULTS": str(self.faults)},
+                env={**os.environ, "PYTHONPATH": paths, "FAULTS": str(self.faults)},
                 start_new_session=True,
             )
 
