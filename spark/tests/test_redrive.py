@@ -1,10 +1,16 @@
 """Dead letters repaired and sent back, each once."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 import threading
+import time
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +29,8 @@ from ariane_spark.pipelines.repairs import DROPPED, FAILED, SENT, Letter, Repair
 
 NOON = datetime(2013, 2, 8, 12, tzinfo=UTC)
 BRISK = ConsumerSettings(rebalance_gap_s_min=0.05, handover_s=0.05, call_timeout_s=10.0)
+LETTERS_KILLED = 200
+
 LETTERS = pa.schema(
     [
         ("place", pa.string()),
@@ -289,6 +297,8 @@ def test_dead_letters_are_mended_and_sent_back_once(
         [b"0", b"1"]
     )
     assert bodies_of(reading, other) == Counter({b"%d" % n: 2 for n in range(100, 110)})
+    with pytest.raises(OptionIllegal, match=f"is that of group {group}"):
+        redrive(spark, plan("others", dry_run=True))
 
 
 class Struck(Exception):
@@ -312,7 +322,7 @@ def test_a_redrive_that_died_is_finished_by_the_next(
         if step in {"decide", "mark_planned", "mark_sent"}:
             done = getattr(RedriveLedger, step)
 
-            def strike(*arguments):
+            def strike(*arguments, **options):
                 if step == "decide":
                     done(*arguments)
                 raise Struck
@@ -341,6 +351,42 @@ def test_a_redrive_that_died_is_finished_by_the_next(
     found = sum((bodies_of(reading, topic) for topic in topics), Counter())
     mended = Counter({body: n for body, n in found.items() if body.startswith(b"mended")})
     assert mended == Counter(b"mended %d" % n for n in range(2, 44))
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(1200)
+def test_killed_redrives_send_each_letter_once(
+    local_cluster, new_topic, give_up, reading, tmp_path
+):
+    topic, group = new_topic(), "killed-redrive"
+    give_up(group, topic, range(LETTERS_KILLED))
+    job = [sys.executable, str(Path(__file__).with_name("redriving_job.py"))]
+
+    def start():
+        return subprocess.Popen(
+            [*job, local_cluster.name_servers, group, str(tmp_path)],
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    for number, sight in ((1, "decisions/_SUCCESS"), (1, "planned")):
+        process = start()
+        while not (tmp_path / "state" / f"run-00000{number}" / sight).exists():
+            assert process.poll() is None
+            time.sleep(0.005)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    process = start()
+    told, _ = process.communicate(timeout=300)
+
+    # The second one died while it sent, or was just done with it.
+    finished = {f"({count}, 0, {LETTERS_KILLED})\n" for count in (LETTERS_KILLED, 0)}
+    assert told in finished
+    bodies = bodies_of(reading, topic)
+    mended = {body: count for body, count in bodies.items() if body.startswith(b"mended")}
+    assert mended == {b"mended %d" % n: 1 for n in range(LETTERS_KILLED)}
 
 
 @pytest.mark.slow

@@ -166,7 +166,9 @@ def redrive(spark: SparkSession, plan: RedrivePlan) -> RedriveReport:
     check_plan(plan)
     ledger = RedriveLedger(spark, plan.state)
     finished = 0
+    ledger.check_group(plan.group)
     if not plan.dry_run:
+        ledger.claim(plan.group)
         finished = sum(_finish(plan, ledger, run) for run in ledger.runs() if _is_open(run))
     letters = dead_letters(spark, plan.endpoints, plan.group, plan.wanted)
     sent_before = ledger.sent_letters()
@@ -238,8 +240,7 @@ def _sent(plan: RedrivePlan, ledger: RedriveLedger, decisions: DataFrame) -> Red
     told = _counted(decided)
     if told.sent_count:
         _check_groups(plan, decided)
-        ledger.mark_planned(run)
-        _finish(plan, ledger, run)
+        _finish(plan, ledger, ledger.mark_planned(run, exactly_once=plan.exactly_once))
     else:
         ledger.forget(run)
     return told
@@ -256,7 +257,7 @@ def _finish(plan: RedrivePlan, ledger: RedriveLedger, run: Run) -> int:
     origin = f.concat(f.lit(f"{plan.group}/"), "place")
     for topic, _ in counts:
         given = {"endpoints": plan.endpoints, "topic": topic, **(plan.options or {})}
-        if plan.exactly_once:
+        if run.exactly_once:
             given["deliveryGuarantee"] = "exactly-once"
             given["writeId"] = f"redrive/{ledger.identity()}/{run.number}/{topic}"
         (

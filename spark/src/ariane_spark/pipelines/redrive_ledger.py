@@ -3,8 +3,10 @@
 ::
 
     state/id-4f1c...               names the ledger in the brokers
+    state/group-billing            whose dead letters
     state/run-000001/decisions/    Parquet: each dead letter, what became of it, the message
-    state/run-000001/planned       from here on these messages are sent, these and no others
+    state/run-000001/planned       from here on these messages are sent, these and no others;
+                                   or planned-at-least-once
     state/run-000001/sent          all of them are
 
 A run that has no ``planned`` never sent anything and is forgotten. One that has it and no ``sent``
@@ -16,12 +18,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from pyspark.sql import functions as f
 
+from ariane_spark.errors import OptionIllegal
 from ariane_spark.pipelines.repairs import SENT
 
 if TYPE_CHECKING:
@@ -29,8 +32,10 @@ if TYPE_CHECKING:
 
 _RUN: Final = re.compile(r"run-([0-9]{6,})")
 _IDENTITY: Final = re.compile(r"id-([0-9a-f]{32})")
+_GROUP: Final = "group-"
 _DECISIONS: Final = "decisions"
 _PLANNED: Final = "planned"
+_PLANNED_AT_LEAST_ONCE: Final = "planned-at-least-once"
 _SENT: Final = "sent"
 
 
@@ -42,11 +47,13 @@ class Run:
         number: From 1 on.
         planned: Whether it is decided what is sent.
         sent: Whether all of it is sent.
+        exactly_once: Whether it is sent exactly once.
     """
 
     number: int
-    planned: bool
-    sent: bool
+    planned: bool = False
+    sent: bool = False
+    exactly_once: bool = True
 
     @property
     def name(self) -> str:
@@ -80,12 +87,34 @@ class RedriveLedger:
         self._touch(f"id-{drawn}")
         return drawn
 
+    def check_group(self, group: str) -> None:
+        """See that the ledger is that of a consumer group, or of none yet.
+
+        Raises:
+            OptionIllegal: It is another's: places of dead letters mean nothing there.
+        """
+        owners = {name for name in self._names("") if name.startswith(_GROUP)}
+        if owners - {f"{_GROUP}{group}"}:
+            owner = min(owners).removeprefix(_GROUP)
+            raise OptionIllegal("state", f"{self._folder} is that of group {owner}")
+
+    def claim(self, group: str) -> None:
+        """Make the ledger that of a consumer group.
+
+        Raises:
+            OptionIllegal: It is another's.
+        """
+        self.check_group(group)
+        self._touch(f"{_GROUP}{group}")
+
     def runs(self) -> Sequence[Run]:
         """The runs that there are, the first one first."""
         found = []
         for match in filter(None, map(_RUN.fullmatch, self._names(""))):
             marks = self._names(match[0])
-            found.append(Run(int(match[1]), _PLANNED in marks, _SENT in marks))
+            exactly_once = _PLANNED_AT_LEAST_ONCE not in marks
+            planned = _PLANNED in marks or not exactly_once
+            found.append(Run(int(match[1]), planned, _SENT in marks, exactly_once))
         return sorted(found, key=lambda run: run.number)
 
     def begin(self) -> Run:
@@ -95,7 +124,7 @@ class RedriveLedger:
             if not run.planned:
                 self.forget(run)
         last = max((run.number for run in runs if run.planned), default=0)
-        return Run(last + 1, planned=False, sent=False)
+        return Run(last + 1)
 
     def forget(self, run: Run) -> None:
         """Remove a run that sent nothing."""
@@ -109,9 +138,10 @@ class RedriveLedger:
         """What was decided in a run."""
         return self._spark.read.parquet(self._decisions_path(run))
 
-    def mark_planned(self, run: Run) -> None:
-        """From here on what was decided in a run is sent."""
-        self._touch(f"{run.name}/{_PLANNED}")
+    def mark_planned(self, run: Run, *, exactly_once: bool) -> Run:
+        """From here on what was decided in a run is sent, and in no other way."""
+        self._touch(f"{run.name}/{_PLANNED if exactly_once else _PLANNED_AT_LEAST_ONCE}")
+        return replace(run, planned=True, exactly_once=exactly_once)
 
     def mark_sent(self, run: Run) -> None:
         """All that was decided in a run is sent."""
