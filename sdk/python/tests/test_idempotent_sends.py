@@ -119,6 +119,22 @@ async def test_a_forgotten_stream_begins_anew_by_itself(world, make_status):
         assert len(broker.calls) == 6
 
 
+async def test_who_sends_seldom_finds_its_streams_forgotten_and_sends_nevertheless(
+    world, make_status
+):
+    """A broker forgets a stream after an hour; elsewhere the message would find the same."""
+    broker = world.brokers["broker-a"]
+    gap = make_status(grpc.StatusCode.FAILED_PRECONDITION, "SEQUENCE_GAP", expected="0", actual="1")
+    async with Producer(world.name_servers, settings=QUICK) as producer:
+        for _ in range(8):
+            await producer.send(MESSAGE)
+        broker.script.append([gap])
+        await producer.send(MESSAGE)
+    (queue_id, *refused), anew = places(broker)[-2:]
+    assert refused[1] > 0
+    assert anew == (queue_id, 1, 0)
+
+
 @pytest.mark.parametrize(("expected", "unknown"), [("0", True), ("1", False)])
 async def test_a_gap_after_an_unknown_outcome(world, make_status, expected, unknown):
     broker = world.brokers["broker-a"]

@@ -251,7 +251,8 @@ class Sending:
             journey.repeat_count += self._is_counted(error)
             until_s = self._clock.monotonic_s() + error.retry_after_s
             journey.refused_until_s[broker_name] = until_s
-            if batch.movable:
+            # A stream that was forgotten begins anew where it was; others may be forgotten, too.
+            if batch.movable and error.reason != SEQUENCE_GAP:
                 self._redirect(batch, error)
             elif self._begin_round(batch, error):
                 again.append(batch)
