@@ -9,7 +9,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from itertools import count as counter
 from itertools import cycle
@@ -42,6 +42,18 @@ from ariane_sdk.errors import ArianeError, BatchSendError, ColumnsSendError
 
 QUEUE_COUNT = 4
 ROWS_OF_TABLE = 16_384
+TOPICS_AT_ONCE = 4
+
+
+async def each_of(topics: Sequence[str], step: Callable[[str], Awaitable[object]]) -> None:
+    """Do something for each topic, a few of them at the same time."""
+    turns = iter(topics)
+
+    async def work_on() -> None:
+        for topic in turns:
+            await step(topic)
+
+    await asyncio.gather(*(work_on() for _ in range(TOPICS_AT_ONCE)))
 
 
 class ArianeDriver:
@@ -53,14 +65,25 @@ class ArianeDriver:
         self._producer = producer
         self._group_numbers = counter(1)
         self._table = pa.table({"body": pa.array([], pa.binary())})
+        self._many_topics: list[str] = []
         self._heard: Heard | None = None
         self._listener: PushConsumer | None = None
 
     async def prepare_produce(self, load: Mapping[str, Any]) -> dict[str, Any]:
         """Make the topic, the bodies and the route."""
-        for topic in topics_of(load):
-            await self._cluster.create_topic(topic, queue_count=QUEUE_COUNT, exists_ok=True)
-            await self._producer.route(topic)
+        topics = topics_of(load)
+        # Of many topics only those of this leg are there: the work is named by their number.
+        await each_of(
+            self._many_topics, lambda topic: self._cluster.delete_topic(topic, missing_ok=True)
+        )
+        self._many_topics = topics if len(topics) > 1 else []
+        await each_of(
+            topics,
+            lambda topic: self._cluster.create_topic(
+                topic, queue_count=QUEUE_COUNT, exists_ok=True
+            ),
+        )
+        await each_of(topics, self._producer.route)
         pool = bodies_of(load["body_bytes"])
         if load["shape"] == "columns":
             self._table = pa.table({"body": pa.array(pool * (ROWS_OF_TABLE // len(pool)))})

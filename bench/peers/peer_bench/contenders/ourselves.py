@@ -28,7 +28,9 @@ ONE_TOPIC: Final = Peer(
     key="one-topic",
     running=partial(ours.running, name="ourselves, 1 topic"),
     parts={
-        "topics-batches": Part(Target(0.84, 0.97), topics=1, consume="chunks", quick=True),
+        "topics-batches": Part(Target(0.84, 0.97), topics=1, consume="chunks"),
         "topics-singles": Part(Target(0.84, 0.97), topics=1, consume="chunks"),
     },
+    # Making the topics of every leg takes longer than sending to them.
+    start_s=50.0,
 )
