@@ -4,10 +4,10 @@ from ariane_admin.exits import ExitStatus
 
 
 def test_a_group_goes_from_all_brokers(ariane, ariane_json):
-    ariane("group", "retry", "d-billing", "--attempts", "5")
+    ariane("group", "retry", "gone-billing", "--attempts", "5")
     # Nobody is there to be asked.
-    ariane("group", "delete", "d-billing", status=ExitStatus.USAGE)
-    gone = ariane_json("group", "delete", "d-billing", "--yes")
-    assert (gone["group"], gone["brokers"], gone["dead_letters"]) == ("d-billing", 2, 0)
+    ariane("group", "delete", "gone-billing", status=ExitStatus.USAGE)
+    gone = ariane_json("group", "delete", "gone-billing", "--yes")
+    assert (gone["group"], gone["brokers"], gone["dead_letters"]) == ("gone-billing", 2, 0)
     assert gone["dead_letters_kept"] is False
-    ariane("group", "delete", "d-billing", "--yes", status=ExitStatus.NOT_FOUND)
+    ariane("group", "delete", "gone-billing", "--yes", status=ExitStatus.NOT_FOUND)
