@@ -6,7 +6,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from ariane_broker.delay import parked_queue as parked_module
 from ariane_broker.delay import timer_queue as timer_module
+from ariane_broker.delay.level_queues import LevelQueues
 from ariane_broker.delay.parked_queue import ParkedRows
 from ariane_broker.delay.queue_progress import QueueProgress
 from ariane_broker.delay.timer_queue import TimerQueue
@@ -53,6 +55,7 @@ def rows_of(queue_offsets, times_ms):
 def small_parts():
     patch = pytest.MonkeyPatch()
     patch.setattr(timer_module, "SCAN_COUNT", 7)
+    patch.setattr(parked_module, "SCAN_COUNT", 5)
     yield
     patch.undo()
 
@@ -189,3 +192,37 @@ def test_progress_survives_its_document():
 def test_a_document_without_sense_is_refused(begin, count, encoded):
     with pytest.raises(ValueError, match=r"."):
         QueueProgress.decoded(begin, count, encoded)
+
+
+def test_marks_of_a_level_survive_its_document():
+    """What found no room in the middle of a slice is delivered later, and the rest not twice."""
+    log = ListedEntries()
+    log.add([1, 2, 3, 4, 5])
+
+    def levels():
+        return LevelQueues(log, level_count=1, now_ms=lambda: 9)
+
+    before, after = levels(), levels()
+    before.mark(1, np.array([1, 3]))
+    assert after.load(before.document(77)) == 77
+    assert after.due(1, 9).queue_offsets.tolist() == [0, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("begin", "pending"), [(0, [0, 2]), (1, [2]), (2, [2]), (3, []), (4, []), (9, [])]
+)
+def test_what_retention_deleted_is_not_waited_for(begin, pending):
+    progress = QueueProgress()
+    progress.mark(np.array([1, 3]))
+    progress.raise_begin(begin)
+    places = np.arange(4)
+    assert places[progress.pending(places)].tolist() == pending
+    assert progress.pending(np.arange(9, 12)).all()
+
+
+def test_a_queue_that_ends_sooner_has_nothing_delivered_behind_its_end():
+    progress = QueueProgress()
+    progress.mark(np.array([0, 1, 2, 5]))
+    progress.lower_begin(2)
+    assert progress.begin == 2
+    assert progress.pending(np.arange(2, 7)).all()
