@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -175,3 +176,42 @@ async def test_what_the_broker_decides_between_two_questions_is_learned_from_the
     await clock.elapse(4)
     assert inquiries.transaction("T1").outcome is Outcome.COMMIT
     assert broker.halves["T1"].ask_count == 0
+
+
+async def test_a_check_that_reached_no_producer_leaves_no_trace(checker, broker, clock, inquiries):
+    ask = broker.ask
+
+    async def decided_first(transaction_id, *, check_count):
+        broker.settle(transaction_id, Outcome.COMMIT)
+        return await ask(transaction_id, check_count=check_count)
+
+    broker.ask = decided_first
+    broker.store("T1")
+    checker()
+    await clock.elapse(10)
+    found = inquiries.transaction("T1")
+    assert (found.outcome, found.decider, found.check_count) == (Outcome.COMMIT, "", 0)
+    assert inquiries.checks(found.key, after=0, limit=9) == []
+
+
+async def test_one_that_is_left_out_of_a_list_is_not_given_up(checker, broker, clock, inquiries):
+    broker.store("T1", immunity_ms=1_000_000)
+    checker()
+    await clock.elapse(5)
+    lists = broker.list_half_messages
+
+    async def without_the_first(**which):
+        page = await lists(**which)
+        left = [each for each in page.half_messages if each.transaction_id != "T1"]
+        return replace(page, half_messages=left)
+
+    broker.list_half_messages = without_the_first
+    broker.store("T2", immunity_ms=0)
+    await clock.elapse(4)
+    broker.list_half_messages = lists
+    await clock.elapse(4)
+    found = inquiries.transaction("T1")
+    assert (found.state, found.unlisted) == (State.WAITING, False)
+    broker.settle("T1", Outcome.ROLLBACK)
+    await clock.elapse(4)
+    assert inquiries.transaction("T1").outcome is Outcome.ROLLBACK
