@@ -182,7 +182,7 @@ class Trade:
         """Have one thing go wrong at its place, and mend what died."""
         self._struck.clear()
         self._armed = FAULTS[name]
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             await self._struck.wait()
         dead = [each for each in (self.broker, *self.checkers, *self.cashiers) if not each.running]
         await asyncio.gather(*(each.start() for each in dead))
@@ -248,7 +248,7 @@ class Trade:
         for cashier in self.cashiers:
             cashier.say("stop")
         for cashier in self.cashiers:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 await cashier.idle.wait()
 
         async def all_decided():
@@ -259,8 +259,8 @@ class Trade:
                 bounds = await reader.bounds(TOPIC)
             return len(self.seen) == sum(end for _, end in bounds.values())
 
-        await until(all_decided, seconds=60)
-        await until(all_seen, seconds=30)
+        await until(all_decided, seconds=180)
+        await until(all_seen, seconds=120)
 
     def check(self):
         """What is visible is what the database has, each once; nothing was ever visible before."""
@@ -334,7 +334,7 @@ def postgresql_url(request):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 async def test_the_same_for_long(local_cluster, tmp_path, until, request, kind, seed):
