@@ -88,7 +88,7 @@ def java_process(
                 process.wait()
 
 
-def wait_for_port(port: int, process: subprocess.Popen[bytes], *, seconds: float = 60) -> None:
+def wait_for_port(port: int, process: subprocess.Popen[bytes], *, seconds: float = 180) -> None:
     """Wait until somebody listens on a loopback port."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
