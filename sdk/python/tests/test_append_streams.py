@@ -1,6 +1,7 @@
 """Sends travel on one stream to each broker, and call by call to a broker that knows none."""
 
 import asyncio
+from collections import Counter
 
 import grpc
 import pytest
@@ -76,13 +77,14 @@ async def test_a_broken_stream_is_a_broken_call_for_all_that_are_on_it(world):
         await broker.wait_called(1)
         await send_to(producer, 1, b"breaks")
         await held
-    sequences = {
+    travels = Counter(
         (batch.queue_id, batch.sequence.first_sequence)
         for call in broker.calls
         for batch in call.batches
-    }
-    assert len(broker.calls) == 4
-    assert sequences == {(0, 0), (1, 0)}  # Both were repeated under their numbers.
+    )
+    # Both were repeated under their numbers, perhaps in one request.
+    assert set(travels) == {(0, 0), (1, 0)}
+    assert min(travels.values()) >= 2
 
 
 async def test_a_stream_that_is_refused_for_good_fails_sends(world):
