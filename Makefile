@@ -25,6 +25,10 @@ help: ## List the verbs
 demo: $(STAMP) ## A year of flights through a real cluster and Spark, with every total checked
 	@$(BIN)/python integration/demo
 
+.PHONY: year
+year: $(STAMP) ## What Spark makes of a year of flights: archive, joins, sessions, replay; every total checked
+	@$(BIN)/python integration/year
+
 .PHONY: dev
 dev: $(STAMP) ## A whole cluster on this machine until Ctrl-C, empty and gone afterwards
 	@$(BIN)/ariane dev

@@ -1,0 +1,1 @@
+"""A year of flights through Spark: archive, joins, sessions, statistics, replay; see the README."""
