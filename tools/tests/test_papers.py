@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 import pytest
 
@@ -112,6 +113,6 @@ def test_verbs_that_are_named_exist(name):
     typed = [*paper.words_of_code(), *"\n".join(paper.blocks("sh")).splitlines()]
     for line in typed:
         if line.startswith("make "):
-            words = line.partition("#")[0].split()[1:]
+            words = shlex.split(line, comments=True)[1:]
             asked = [word for word in words if "=" not in word]
             assert set(asked) <= verbs, line
