@@ -17,6 +17,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -215,6 +216,10 @@ def ready_line(service_name: str, address: Address) -> str:
 
 
 def _announce(settings: ServiceSettings, address: Address) -> None:
+    # What is there by now stays. The garbage collector need not look at it time and again, which
+    # would hold all calls up for some 30 ms.
+    gc.collect()
+    gc.freeze()
     _log.info("service_ready", address=str(address), settings=settings.shown())
     line = ready_line(settings.service_name, address)
     if settings.ready_file is not None:

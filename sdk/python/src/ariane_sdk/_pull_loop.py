@@ -51,6 +51,8 @@ HOLD_S_IN_TURN: Final = 0.1
 HOLD_GRACE_S: Final = 5.0
 """How much longer than the hold an answer may take."""
 
+AHEAD_BYTES_MIN: Final = 64 << 10
+"""Less than that is decoded sooner than another pull is sent: its listener should not wait."""
 
 LOST_REASONS: Final = frozenset({"QUEUE_LOCKED", "QUEUE_LOCK_FENCED", "CONSUMER_OFFSET_RESET"})
 """The queue is to be dropped: another member owns it, or its offset was set anew."""
@@ -234,7 +236,8 @@ class PullLoop:
                 if self._is_wanted(head, asked)
             }
         try:
-            if not self._asked and self._arrived and (ready := self._next_ready()):
+            size_bytes = sum(arrived.size_bytes for arrived in self._arrived.values())
+            if size_bytes >= AHEAD_BYTES_MIN and not self._asked and (ready := self._next_ready()):
                 await self._pull_ahead(ready)
             for pulled in answer:
                 self._take_in(pulled, asked)
