@@ -420,6 +420,28 @@ async def test_with_several_calls_in_flight_a_queue_has_one(world):
     assert len(broker.calls) == 3
 
 
+async def test_much_leaves_beside_what_is_in_flight_and_little_gathers(world):
+    broker = world.brokers["broker-a"]
+    answer = asyncio.Event()
+    broker.script.append(answer)
+    zero, one = (MessageQueue("orders", "broker-a", queue_id) for queue_id in (0, 1))
+    async with Producer(world.name_servers) as producer:
+        await producer.route("orders")
+        first = producer.send_nowait(*orders("first"), message_queue=zero)
+        await broker.wait_called(1)
+        little = producer.send_nowait(*orders("little"), message_queue=one)
+        await asyncio.sleep(0.02)
+        assert len(broker.calls) == 1
+        table = {"body": [bytes(1000)] * 300}
+        places = await producer.send_columns("orders", table)
+        assert len(places) == 300
+        assert await little
+        assert not first.done()
+        answer.set()
+        await first
+    assert len(broker.calls) >= 3
+
+
 async def test_a_broker_that_hangs_costs_the_call_timeout_only(two_brokers):
     hanging = two_brokers.brokers["broker-a"]
     hanging.script.extend(["store and hang"] * 20)

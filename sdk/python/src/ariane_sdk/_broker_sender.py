@@ -7,7 +7,9 @@ r"""The calls to one broker: whatever gathers while they are in flight is the ne
     in flight          one AppendRecords with all of them that fit
 
 No clock is needed to gather: a lone message finds no call in flight and leaves in this very turn of
-the loop; under load the batch is as large as what arrived during one round trip.
+the loop; under load the batch is as large as what arrived during one round trip. Where much waits,
+gathering more of it gains nothing: another call leaves beside those in flight, so that the broker
+works on one while the next is encoded.
 """
 
 from __future__ import annotations
@@ -24,6 +26,9 @@ from ariane_sdk._send_batch import SendBatch
 BATCHES_PER_CALL_MAX: Final = 4096
 """Brokers take no more in one call."""
 
+LARGE_CALL_BYTES: Final = 256 << 10
+"""What a call of so many bytes costs by itself does not count beside what its records cost."""
+
 Transmit = Callable[[str, Sequence[SendBatch]], Awaitable[None]]
 """Brings batches to the broker of this name, and settles them or has them travel again."""
 
@@ -38,6 +43,7 @@ class BrokerSender:
         *,
         clock: Clock,
         calls_in_flight_max: int,
+        large_calls_in_flight_max: int,
         request_bytes_max: int,
         sequenced: bool,
     ) -> None:
@@ -48,6 +54,7 @@ class BrokerSender:
             transmit: Makes one call.
             clock: Tells when a repeated batch may travel again.
             calls_in_flight_max: Calls at the same time.
+            large_calls_in_flight_max: The same while ``LARGE_CALL_BYTES`` or more wait.
             request_bytes_max: Bytes of batches in one call; a single larger batch goes alone.
             sequenced: Whether the order of all batches for a queue counts, not only of pinned ones.
         """
@@ -55,6 +62,7 @@ class BrokerSender:
         self._transmit = transmit
         self._clock = clock
         self._calls_in_flight_max = calls_in_flight_max
+        self._large_calls_in_flight_max = large_calls_in_flight_max
         self._request_bytes_max = request_bytes_max
         self._sequenced = sequenced
         self._loop = asyncio.get_running_loop()
@@ -97,12 +105,25 @@ class BrokerSender:
 
     def _depart_soon(self) -> None:
         # At the end of this turn of the loop, so that all who send in it share the call.
-        if self._departure is None and self.idle:
+        if self._departure is None and self._may_depart():
             self._departure = self._loop.call_soon(self._depart)
+
+    def _may_depart(self) -> bool:
+        """Whether what waits leaves now, or goes on gathering."""
+        if self.idle:
+            return True
+        if len(self._calls) >= self._large_calls_in_flight_max:
+            return False
+        size_bytes = 0
+        for batch in self._waiting:
+            size_bytes += batch.wire_bytes
+            if size_bytes >= LARGE_CALL_BYTES:
+                return True
+        return False
 
     def _depart(self) -> None:
         self._departure = None
-        while self.idle:
+        while self._may_depart():
             batches = self._take()
             if not batches:
                 return

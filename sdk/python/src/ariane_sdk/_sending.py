@@ -153,6 +153,7 @@ class Sending:
                 self._transmit,
                 clock=self._clock,
                 calls_in_flight_max=self._settings.calls_in_flight_max,
+                large_calls_in_flight_max=self._settings.large_calls_in_flight_max,
                 request_bytes_max=self._settings.request_bytes_max,
                 sequenced=self._settings.idempotent,
             )

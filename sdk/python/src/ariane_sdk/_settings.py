@@ -70,6 +70,7 @@ class ProducerSettings:
         request_bytes_max: Bytes of batches in one call to a broker; a larger batch goes alone.
         calls_in_flight_max: Calls to one broker at the same time. Order within a queue is kept
             with any number.
+        large_calls_in_flight_max: The same while 256 KiB or more wait for that broker.
         compression: How large bodies are compressed: LZ4, Zstandard or zlib, each as RocketMQ does
             it. Not at all by default, because readers without this client see what is stored.
         compress_bytes_min: Bodies of fewer bytes are never compressed.
@@ -96,6 +97,7 @@ class ProducerSettings:
     batch_bytes_max: int = 2 << 20
     request_bytes_max: int = 4_000_000
     calls_in_flight_max: int = 1
+    large_calls_in_flight_max: int = 4
     compression: Compression = Compression.NONE
     compress_bytes_min: int = 4096
     compression_level: int = 5
