@@ -14,7 +14,7 @@ from ariane.broker.v1 import pull_service_pb2 as pull_pb
 from ariane.broker.v1.pull_service_pb2_grpc import PullServiceStub
 from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.pull import PulledQueue
-from ariane_broker.pull_wire import stream_answer, varint
+from ariane_broker.pull_wire import stream_answer
 from ariane_broker.record_wire import pull_response
 from ariane_servicekit.errors import field_invalid
 
@@ -196,11 +196,3 @@ PULLED = st.builds(
 def test_bytes_are_what_protocol_buffers_would_write(pulled):
     parsed = pull_pb.StreamPullsResponse.FromString(stream_answer(pulled))
     assert parsed == pull_pb.StreamPullsResponse(pulled=pull_response(pulled))
-
-
-@settings(deadline=None)
-@given(st.integers(0, 1 << 63))
-def test_lengths_are_varints(number):
-    octets = varint(number)
-    assert sum((octet & 0x7F) << 7 * place for place, octet in enumerate(octets)) == number
-    assert [octet >> 7 for octet in octets] == [1] * (len(octets) - 1) + [0]

@@ -15,9 +15,7 @@ from ariane.broker.v1.send_service_pb2 import (
     StreamAppendsRequest,
 )
 from ariane_record.layout import ByteBuffer
-
-_LENGTH: Final = 2
-_VARINT: Final = 0
+from ariane_record.wire_fields import length_prefix, length_tag, number_field
 
 
 class EncodedBatch(NamedTuple):
@@ -32,24 +30,8 @@ class EncodedBatch(NamedTuple):
     records: ByteBuffer
 
 
-def _number_of(message: type[AppendBatch | StreamAppendsRequest], name: str) -> int:
-    return message.DESCRIPTOR.fields_by_name[name].number
-
-
-def _varint(number: int) -> bytes:
-    if number < 0x80:
-        return number.to_bytes(1)
-    octets = bytearray()
-    while number >= 0x80:
-        octets.append(number & 0x7F | 0x80)
-        number >>= 7
-    octets.append(number)
-    return bytes(octets)
-
-
-_BATCHES: Final = _varint(_number_of(StreamAppendsRequest, "batches") << 3 | _LENGTH)
-_REQUEST_NUMBER: Final = _varint(_number_of(StreamAppendsRequest, "request_number") << 3 | _VARINT)
-_RECORDS: Final = _varint(_number_of(AppendBatch, "records") << 3 | _LENGTH)
+_BATCHES: Final = length_tag(StreamAppendsRequest.BATCHES_FIELD_NUMBER)
+_RECORDS: Final = length_tag(AppendBatch.RECORDS_FIELD_NUMBER)
 
 
 def request_parts(producer_group: str, batches: Iterable[EncodedBatch]) -> list[ByteBuffer]:
@@ -63,12 +45,12 @@ def request_parts(producer_group: str, batches: Iterable[EncodedBatch]) -> list[
     if producer_group:
         parts.append(AppendRecordsRequest(producer_group=producer_group).SerializeToString())
     for head, records in batches:
-        before_records = _RECORDS + _varint(len(records))
+        before_records = length_prefix(_RECORDS, len(records))
         length = len(head) + len(before_records) + len(records)
-        parts += (_BATCHES + _varint(length) + head + before_records, records)
+        parts += (length_prefix(_BATCHES, length) + head + before_records, records)
     return parts
 
 
 def number_part(request_number: int) -> bytes:
     """What makes it a StreamAppendsRequest: its number."""
-    return _REQUEST_NUMBER + _varint(request_number)
+    return number_field(StreamAppendsRequest.REQUEST_NUMBER_FIELD_NUMBER, request_number)

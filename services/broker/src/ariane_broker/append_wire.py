@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
+from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from ariane.broker.v1.send_service_pb2 import (
@@ -30,10 +31,11 @@ from ariane_broker.append import AcknowledgedLevel, BatchOutcome
 from ariane_broker.batch_check import Batch
 from ariane_broker.delay.delay import Delay, DelayLevel, DeliveryTimes
 from ariane_broker.errors import block_corrupted
-from ariane_broker.wire_fields import fields_of, length_prefix
 from ariane_broker.wire_time import time_of
 from ariane_record import ProducerSequence, RecordBlock
+from ariane_record.errors import WireCorrupted
 from ariane_record.layout import ByteBuffer
+from ariane_record.wire_fields import fields_of, length_prefix, length_tag
 from ariane_servicekit.error_status import status_of
 
 LEVELS: Final = {
@@ -45,8 +47,8 @@ LEVELS: Final = {
 CUT_BYTES_MIN: Final = 16 << 10
 """Smaller requests are parsed as they are: that is faster than cutting (measured)."""
 
-_BATCHES: Final = StreamAppendsRequest.DESCRIPTOR.fields_by_name["batches"].number << 3 | 2
-_RECORDS: Final = AppendBatch.DESCRIPTOR.fields_by_name["records"].number << 3 | 2
+_BATCHES: Final = length_tag(StreamAppendsRequest.BATCHES_FIELD_NUMBER)
+_RECORDS: Final = length_tag(AppendBatch.RECORDS_FIELD_NUMBER)
 _INT32: Final = np.dtype("<i4")
 _INT64: Final = np.dtype("<i8")
 _UINT32: Final = np.dtype("<u4")
@@ -74,7 +76,10 @@ def append_request(raw: bytes) -> AppendRequest:
         request = StreamAppendsRequest.FromString(raw)
         batches = [_batch_of(batch, batch.records) for batch in request.batches]
     else:
-        rest, blocks = _cut_blocks(raw)
+        try:
+            rest, blocks = _cut_blocks(raw)
+        except WireCorrupted as error:
+            raise DecodeError(str(error)) from error
         request = StreamAppendsRequest.FromString(rest)
         batches = list(map(_batch_of, request.batches, blocks))
     return AppendRequest(batches, request.request_number)

@@ -7,9 +7,6 @@ the last field, are put behind it by hand::
     StreamPullsResponse     0A length { PullRecordsResponse }
     PullRecordsResponse     0A length { QueueRecords }   ...once for each queue
     QueueRecords            topic, queue id, ..., sizes   7A length { records }
-
-A tag is the number of a field and the wire type 2, "so many bytes"; a length is a varint. Source:
-the encoding of Protocol Buffers, https://protobuf.dev/programming-guides/encoding.
 """
 
 from __future__ import annotations
@@ -25,15 +22,15 @@ from ariane.broker.v1.pull_service_pb2 import (
     StreamPullsResponse,
 )
 from ariane_broker.pull import PulledQueue
+from ariane_record.wire_fields import length_prefix, length_tag
 from ariane_servicekit.error_status import status_of
 
 _Piece: TypeAlias = bytes | memoryview
 
 _INT32: Final = np.dtype("<i4")
-_BYTES_TYPE: Final = 2
-_PULLED_TAG: Final = bytes([StreamPullsResponse.PULLED_FIELD_NUMBER << 3 | _BYTES_TYPE])
-_QUEUES_TAG: Final = bytes([PullRecordsResponse.QUEUES_FIELD_NUMBER << 3 | _BYTES_TYPE])
-_RECORDS_TAG: Final = bytes([QueueRecords.RECORDS_FIELD_NUMBER << 3 | _BYTES_TYPE])
+_PULLED: Final = length_tag(StreamPullsResponse.PULLED_FIELD_NUMBER)
+_QUEUES: Final = length_tag(PullRecordsResponse.QUEUES_FIELD_NUMBER)
+_RECORDS: Final = length_tag(QueueRecords.RECORDS_FIELD_NUMBER)
 
 
 def stream_answer(pulled: Iterable[PulledQueue]) -> bytes:
@@ -46,18 +43,14 @@ def stream_answer(pulled: Iterable[PulledQueue]) -> bytes:
     size = 0
     for queue in pulled:
         head = queue_head(queue).SerializeToString()
-        queue_size = len(head)
-        records_bytes = queue.size_bytes
-        if records_bytes:
-            length = varint(records_bytes)
-            queue_size += len(_RECORDS_TAG) + len(length) + records_bytes
-            queue_length = varint(queue_size)
-            pieces += (_QUEUES_TAG, queue_length, head, _RECORDS_TAG, length, *queue.chunks)
-        else:
-            queue_length = varint(queue_size)
-            pieces += (_QUEUES_TAG, queue_length, head)
-        size += len(_QUEUES_TAG) + len(queue_length) + queue_size
-    return b"".join((_PULLED_TAG, varint(size), *pieces))
+        parts: list[_Piece] = [head]
+        if queue.chunks:
+            parts += (length_prefix(_RECORDS, queue.size_bytes), *queue.chunks)
+        queue_size = sum(map(len, parts))
+        prefix = length_prefix(_QUEUES, queue_size)
+        pieces += (prefix, *parts)
+        size += len(prefix) + queue_size
+    return b"".join((length_prefix(_PULLED, size), *pieces))
 
 
 def queue_head(queue: PulledQueue) -> QueueRecords:
@@ -71,13 +64,3 @@ def queue_head(queue: PulledQueue) -> QueueRecords:
         max_queue_offset=queue.max_queue_offset,
         record_sizes=queue.sizes.astype(_INT32, copy=False).tobytes(),
     )
-
-
-def varint(number: int) -> bytes:
-    """A number of 0 or more as Protocol Buffers writes it: 7 bits a byte, the lowest first."""
-    octets = bytearray()
-    while number > 0x7F:
-        octets.append(number & 0x7F | 0x80)
-        number >>= 7
-    octets.append(number)
-    return bytes(octets)

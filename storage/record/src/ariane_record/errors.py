@@ -7,6 +7,7 @@
     +-- BlockFull           the record does not fit into what is left of the block
     +-- BodyDamaged         a compressed body that cannot be decompressed, or grows too large
     +-- CodecMissing        the library that would decompress it is not installed
+    +-- WireCorrupted       bytes that claim to be a message of Protocol Buffers and are not
     +-- (ValueError)
         +-- IllegalColumn     a column that cannot become messages; says which, and which row
         +-- IllegalMessageId  a text that is no message id
@@ -35,6 +36,10 @@ class RecordCorrupted(RecordError):
         super().__init__(f"record {position}: {reason}")
         self.reason = reason
         self.position = position
+
+
+class WireCorrupted(RecordError):
+    """Bytes that claim to be a message of Protocol Buffers and are not."""
 
 
 class BlockFull(RecordError):
