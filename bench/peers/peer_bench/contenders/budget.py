@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from peer_bench.errors import DriverFailed
 from peer_bench.loads import Leg, Load, Usage
 from peer_bench.peers import Part, Peer, Target
 
@@ -28,12 +29,20 @@ class Budget:
         return Leg(load.count, _AT_ONCE_S, server=Usage(cpu_s=load.count * ALLOWED_US / 1e6))
 
     def consume(self, load: Load) -> Leg:
-        """Nothing was sent."""
-        raise NotImplementedError
+        """Nothing was sent.
+
+        Raises:
+            DriverFailed: Always.
+        """
+        raise DriverFailed(f"a budget has no messages of {load.topic} to consume")
 
     def exchange(self, load: Load) -> Leg:
-        """There is nobody."""
-        raise NotImplementedError
+        """There is nobody.
+
+        Raises:
+            DriverFailed: Always.
+        """
+        raise DriverFailed(f"a budget has nobody to exchange messages of {load.topic} with")
 
 
 @contextmanager
