@@ -29,7 +29,6 @@ def config(mode: FlushMode) -> StoreConfig:
         index_slots=64,
         index_items=512,
         record_bytes_max=1 << 16,
-        prefault_bytes=1 << 16,
         derived_interval_ms=20,
         flush_interval_ms=15,
         flush_mode=mode,

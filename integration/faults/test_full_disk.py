@@ -22,7 +22,6 @@ CONFIG = StoreConfig(
     index_slots=64,
     index_items=4096,
     record_bytes_max=1 << 18,
-    prefault_bytes=1 << 16,
     # The file system says when it is full; the ratios are tested elsewhere.
     disk_clean_ratio=1.0,
     disk_force_ratio=1.0,

@@ -65,9 +65,11 @@ def test_allocated_mapped_and_cut(place):
     mapped = disk.map(path, writable=True)
     mapped.view[0:4] = b"head"
     mapped.view[8000:8004] = b"tail"
-    mapped.prefault(0, 8192)
+    mapped.write_at(4096, memoryview(b"middle"))
+    assert mapped.view[4096:4102] == b"middle"
     mapped.flush()
     assert disk.read(path)[8000:8004] == b"tail"
+    assert disk.read(path)[4096:4102] == b"middle"
     found = b"".join(bytes(mapped.view[b:e]) for b, e in mapped.written_ranges(4))
     assert b"tail" in found
     mapped.close()

@@ -24,6 +24,46 @@ from ariane_storage.testing import FaultyDisk, block_of, small_config
 HOUR_MS = 3_600_000
 
 
+@pytest.mark.parametrize("k", range(1, 6))
+@pytest.mark.parametrize("ends", ["by a kill", "by a loss of power"])
+def test_a_block_that_was_half_written_is_none(bench, read_all, k, ends):
+    bench.config = small_config(flush_mode=FlushMode.SYNC)
+    store = bench.open()
+    bench.disk.write_fails_at = k
+    acknowledged: list[bytes] = []
+
+    def bodies(opened):
+        return [message.body for message in read_all(opened, "flights", 0)]
+
+    def append_some():
+        for number in range(k + 1):
+            body = b"%d" % number + b"x" * 700
+            store.append_block(block_of("flights", [body] * 5), 0)
+            store.flush()
+            acknowledged.extend([body] * 5)
+
+    with pytest.raises(StorePoisoned, match="Input/output error"):
+        append_some()
+    # The filler at the end of a segment is a write of its own.
+    assert len(acknowledged) <= 5 * (k - 1)
+    # Nothing of the block is to be seen, and nothing is written behind it.
+    assert bodies(store) == acknowledged
+    with pytest.raises(StorePoisoned):
+        store.append_block(block_of("flights", [b"never"]), 0)
+    store.close()
+    after = bench.disk.kill() if ends == "by a kill" else bench.disk.lose_power(k)
+    survivor = replace(bench, disk=after)
+    again = survivor.open()
+    # Whole records of the half may have come back: a producer was told that nothing is known.
+    found = bodies(again)
+    assert found[: len(acknowledged)] == acknowledged
+    assert len(found) <= len(acknowledged) + 5
+    again.append_block(block_of("flights", [b"goes on"]), 0)
+    again.flush()
+    assert bodies(again) == [*found, b"goes on"]
+    again.close()
+
+
 @pytest.mark.parametrize("k", range(1, 8))
 def test_a_failed_flush_poisons_the_store_for_ever(bench, read_all, k):
     bench.config = small_config(flush_mode=FlushMode.SYNC)

@@ -1,4 +1,4 @@
-"""Placing a checked block in a segment: one copy, then the fields that the broker owns, by column.
+"""Making a checked block ready for its segment: one copy, then what the broker owns, by column.
 
 What the broker fills in: queue id, queue offset, commit-log offset, born host, store timestamp and
 store host, and at the very end the checksum of each record over all of that.
@@ -27,7 +27,6 @@ from ariane_record.layout import (
     QueueOffset,
 )
 from ariane_storage.block_check import CheckedBlock
-from ariane_storage.errors import BlockRejected
 from ariane_storage.fields import FieldColumn, Int64s, checksum_digits
 from ariane_storage.record_crcs import check_crcs_of, final_crcs, like_holes
 
@@ -136,16 +135,15 @@ class PackedRecords:
         return self.block.sizes
 
     def place(self, view: memoryview, position: int, owned: OwnedFields) -> None:
-        """Write the records and their owned fields.
+        """Put together the records and their owned fields.
 
         Args:
-            view: The segment, writable.
+            view: Where to: memory that begins with a sector of the disk.
             position: Where in it the block starts; there is room for all of it.
             owned: What to fill in.
 
         Raises:
-            BlockRejected: The checksum of a record is not the one that came along. Nothing is left
-                of the block: without its digits no record was one yet.
+            BlockRejected: The checksum of a record is not the one that came along.
         """
         block, checked = self.block, self.checked
         starts, ends, stride = checked.starts, checked.ends, checked.stride
@@ -157,11 +155,7 @@ class PackedRecords:
         raw = checked.headers.view(_RAW_HEADER)
         FieldColumn(view, _RAW_HEADER, starts + position, stride).set(raw)
         if block.record_crcs is not None:
-            try:
-                check_crcs_of(block, starts, ends, like_holes(view, position, size, starts))
-            except BlockRejected:
-                view[position : position + size] = bytes(size)
-                raise
+            check_crcs_of(block, starts, ends, like_holes(view, position, size, starts))
         if not checked.has_checksums:
             return
         if block.record_crcs is None:

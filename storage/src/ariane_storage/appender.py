@@ -13,10 +13,12 @@ from ariane_storage.append import Appended, OwnedFields, PackedRecords
 from ariane_storage.block_check import BlockLimits, check_block
 from ariane_storage.consume_queue import ConsumeQueue
 from ariane_storage.dispatch import delay_of
+from ariane_storage.draft_memory import DraftMemory
 from ariane_storage.errors import StoreFull
 from ariane_storage.few_records import FewRecords
 from ariane_storage.fields import Int64s
 from ariane_storage.parts import StoreParts
+from ariane_storage.record_crcs import DISK_SECTOR_BYTES
 from ariane_storage.wide_records import WideRecords
 
 
@@ -26,6 +28,7 @@ class Appender:
     def __init__(self, parts: StoreParts) -> None:
         self._parts = parts
         self._folder = CrcFolder()
+        self._drafts = DraftMemory()
 
     def append(self, block: RecordBlock, queue_id: int, born_host: Host) -> Appended:
         """Append a block to a queue; see ``Store.append_block``."""
@@ -47,7 +50,10 @@ class Appender:
         segment, position = parts.guard.watch(lambda: parts.log.reserve(size))
         begin = segment.start + position
         first = queue.end_offset
-        records.place(segment.view, position, owned.at(first, begin))
+        sector_place = position % DISK_SECTOR_BYTES
+        draft = self._drafts.of(sector_place + size)
+        records.place(draft, sector_place, owned.at(first, begin))
+        parts.guard.watch(lambda: segment.write(position, draft[sector_place:]))
         offsets = records.starts + begin
         with parts.queues.lock:
             entries = queue.reserve(len(offsets))

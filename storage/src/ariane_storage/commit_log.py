@@ -216,17 +216,6 @@ class CommitLog:
             if last is None or last.start <= self.write_offset:
                 self._grow(last.end if last is not None else self.write_offset)
 
-    def prefault(self, length: int) -> None:
-        """Make the next bytes of memory ready for writing. Any thread."""
-        begin = self.write_offset
-        end = begin + length
-        for segment in self.segments:
-            if segment.end > begin and segment.start < end and segment.is_mapped:
-                segment.file().prefault(
-                    max(begin, segment.start) - segment.start,
-                    min(end, segment.end) - segment.start,
-                )
-
     def flush(self) -> int:
         """Make durable everything written before the call. One thread at a time, any thread.
 

@@ -51,8 +51,6 @@ class StoreConfig:
         store_host: Address that is written into records, IPv4 or IPv6, and port.
         checksum: Whether records must bring room for the checksum of themselves.
         record_bytes_max: Largest record: 4 MiB of body and 64 KiB around it.
-        prefault_bytes: How far ahead of the writer memory is made ready, off the loop, under
-            ``FlushMode.ASYNC``.
         files_open_max: Consume-queue files that are kept open.
         scan_entries_max: Consume-queue entries that one filtered read looks at.
         index_backlog_keys: Keys that may wait to be filed in the index, 20 bytes each: an append
@@ -78,7 +76,6 @@ class StoreConfig:
     store_host: tuple[str, int] = ("127.0.0.1", 10911)
     checksum: bool = True
     record_bytes_max: int = (4 << 20) + (64 << 10)
-    prefault_bytes: int = 32 << 20
     files_open_max: int = 256
     scan_entries_max: int = 800
     index_backlog_keys: int = 1 << 13

@@ -5,6 +5,10 @@ Two rules make power loss bearable, and every caller relies on them:
 * what ``flush`` or ``sync`` returned from is durable, names included if the folder was named;
 * a file that is mapped was allocated before, so that a full disk is an ``OSError`` when space is
   taken and never a signal when memory is written.
+
+What is written once and in order, the log, is written by ``write_at`` and only read as memory: a
+page that is written as a whole need not be read, zeroed and mapped first, which costs several times
+what the copy does.
 """
 
 from __future__ import annotations
@@ -14,6 +18,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
+
+from ariane_record.layout import ByteBuffer
 
 _EXHAUSTED: Final = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
@@ -59,8 +65,12 @@ class MappedFile(Protocol):
         """
         ...
 
-    def prefault(self, begin: int, end: int) -> None:
-        """Make memory ready for writing in a range. Any thread; a hint, never an error."""
+    def write_at(self, position: int, content: ByteBuffer) -> None:
+        """Write all bytes at a place within the file; views show them at once.
+
+        Raises:
+            OSError: The disk failed: some of them may have been written.
+        """
         ...
 
     def written_ranges(self, begin: int) -> Iterator[tuple[int, int]]:

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from ariane_storage.checkpoint import Checkpoint, CheckpointFile
-from ariane_storage.config import FlushMode
 from ariane_storage.consume_queue import ConsumeQueue
 from ariane_storage.disk import is_exhausted
 from ariane_storage.errors import StoreFull
@@ -244,9 +243,6 @@ class Keeper:
         parts = self._parts
         parts.guard.check()
         parts.guard.watch(parts.log.prepare_next)
-        if parts.config.flush_mode is FlushMode.ASYNC:
-            # Ready pages are dirty pages: a flush that somebody waits for would write them too.
-            parts.log.prefault(parts.config.prefault_bytes)
 
 
 class _Exhausted(Exception):

@@ -15,17 +15,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from ariane_record.layout import ByteBuffer
 from ariane_storage.disk import DiskUsage, FileLock, MappedFile, OpenFile
 
-# Neither has a name in Python 3.11.
-_MADV_POPULATE_WRITE: Final = 23
+# ``syncfs`` has no name in Python 3.11.
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
-_LIBC.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 # From this many files on, one sync of the file system is cheaper than one of each file.
 _SYNC_ALL_FILES_MIN: Final = 64
-
-_PAGE_BYTES: Final = mmap.PAGESIZE
 
 
 class OsMappedFile:
@@ -48,9 +45,6 @@ class OsMappedFile:
             os.close(self._descriptor)
             raise
         self._view = memoryview(mapped)
-        self._address = (
-            ctypes.addressof(ctypes.c_char.from_buffer(mapped)) if writable and not empty else None
-        )
         self._closed = False
         self._closing = threading.Lock()
 
@@ -65,18 +59,9 @@ class OsMappedFile:
             if not self._closed:
                 os.fdatasync(self._descriptor)
 
-    def prefault(self, begin: int, end: int) -> None:
-        """Make memory ready for writing, in slices so that others get their turn."""
-        if self._address is None:
-            return
-        view = self._view  # Keeps the memory while its address is in use.
-        begin -= begin % _PAGE_BYTES
-        end = min(end, len(view))
-        slice_bytes = 4 << 20
-        for start in range(begin, end, slice_bytes):
-            length = min(slice_bytes, end - start)
-            if _LIBC.madvise(self._address + start, length, _MADV_POPULATE_WRITE) != 0:
-                return  # An older kernel: pages are made when they are written.
+    def write_at(self, position: int, content: ByteBuffer) -> None:
+        """Write all bytes at a place within the file."""
+        _write_all(self._descriptor, position, content)
 
     def written_ranges(self, begin: int) -> Iterator[tuple[int, int]]:
         """Ranges that the file system has data for: space that was only taken costs nothing."""
@@ -103,9 +88,7 @@ class OsOpenFile:
 
     def write_at(self, position: int, content: bytes) -> None:
         """Write all bytes at a place."""
-        written = 0
-        while written < len(content):
-            written += os.pwrite(self._descriptor, content[written:], position + written)
+        _write_all(self._descriptor, position, content)
 
     def written_ranges(self, begin: int) -> Iterator[tuple[int, int]]:
         """Ranges that the file system has data for."""
@@ -267,6 +250,13 @@ class OsDisk:
     def process_id(self) -> int:
         """The number of this process."""
         return os.getpid()
+
+
+def _write_all(descriptor: int, position: int, content: ByteBuffer) -> None:
+    written = os.pwrite(descriptor, content, position)
+    while written < len(content):
+        rest = memoryview(content)[written:]
+        written += os.pwrite(descriptor, rest, position + written)
 
 
 def _data_ranges(descriptor: int, begin: int) -> Iterator[tuple[int, int]]:

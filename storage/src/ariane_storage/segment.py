@@ -1,4 +1,4 @@
-"""One segment of the commit log: a file of fixed length, as memory.
+"""One segment of the commit log: a file of fixed length, written in order and read as memory.
 
 ::
 
@@ -24,7 +24,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_record.layout import BLANK_SIZE_MIN_BYTES, MAGIC_BLANK
+from ariane_record.layout import BLANK_SIZE_MIN_BYTES, MAGIC_BLANK, ByteBuffer
 from ariane_storage.disk import Disk, MappedFile
 from ariane_storage.errors import StoreFormatError
 
@@ -108,7 +108,15 @@ class Segment:
         room = self.size - position
         if room < BLANK_SIZE_MIN_BYTES:
             raise AssertionError("every record leaves room for the filler")
-        _BLANK.pack_into(self.view, position, room, MAGIC_BLANK)
+        self.write(position, _BLANK.pack(room, MAGIC_BLANK))
+
+    def write(self, position: int, content: ByteBuffer) -> None:
+        """Write at a position of the segment; there is room for all of it.
+
+        Raises:
+            OSError: The disk failed: some of it may have been written.
+        """
+        self.file().write_at(position, content)
 
     def unmap(self) -> None:
         """Let go of its memory; views that others hold stay valid."""

@@ -9,7 +9,8 @@ dice say:
 * a file whose length was not flushed at its old or its new length.
 
 Further faults: an error at the k-th flush, after which the kernel takes the pages for clean and
-never writes them; no space beyond a limit; the plug pulled at the k-th step; flipped bits.
+never writes them; an error halfway through the k-th write to the log; no space beyond a limit; the
+plug pulled at the k-th step; flipped bits.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from ariane_record.layout import ByteBuffer
 from ariane_storage.disk import DiskUsage, FileLock, MappedFile, OpenFile
 from ariane_storage.testing.file_images import Inode, written_bytes
 from ariane_storage.testing.folder_image import FolderImage
@@ -39,8 +41,10 @@ class FaultyDisk:
     Attributes:
         steps: Steps that changed something so far.
         flushes: Flushes and syncs so far.
+        writes: Writes to mapped files so far, that are not made as memory.
         power_fails_at: The step at which the plug is pulled, or None.
         flush_fails_at: The flush, counted from 1, that fails with EIO, or None.
+        write_fails_at: The write, counted from 1, that fails with EIO halfway, or None.
         space_bytes: Bytes that all files together may take, or None.
         used_ratio: What ``usage`` is to say, or None for what is taken.
     """
@@ -50,12 +54,15 @@ class FaultyDisk:
         *,
         power_fails_at: int | None = None,
         flush_fails_at: int | None = None,
+        write_fails_at: int | None = None,
         space_bytes: int | None = None,
     ) -> None:
         self.steps = 0
         self.flushes = 0
+        self.writes = 0
         self.power_fails_at = power_fails_at
         self.flush_fails_at = flush_fails_at
+        self.write_fails_at = write_fails_at
         self.space_bytes = space_bytes
         self.used_ratio: float | None = None
         self._folders: dict[Path, FolderImage] = {Path("/"): FolderImage()}
@@ -129,6 +136,11 @@ class FaultyDisk:
         if self.steps == self.power_fails_at:
             self._is_off = True
             raise PowerLost
+
+    def write_fails(self) -> bool:
+        """Count a write to a mapped file; whether it is the one that fails."""
+        self.writes += 1
+        return self.writes == self.write_fails_at
 
     def _flush_fails(self) -> bool:
         self.flushes += 1
@@ -348,8 +360,13 @@ class _Mapping:
         self._disk.step()
         self._disk.flush(self._inode)
 
-    def prefault(self, begin: int, end: int) -> None:
-        pass  # Memory is always there.
+    def write_at(self, position: int, content: ByteBuffer) -> None:
+        self._disk.step()
+        if self._disk.write_fails():
+            half = len(content) // 2
+            self._inode.cached[position : position + half] = memoryview(content)[:half]
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        self._inode.cached[position : position + len(content)] = content
 
     def written_ranges(self, begin: int) -> Iterator[tuple[int, int]]:
         if begin < len(self._view):

@@ -1,0 +1,29 @@
+"""Memory in which a block is put together before it is written to its segment.
+
+The same for every block, so that it stays in the caches of the processor: what a block costs beside
+is one copy by the kernel into the pages of the file.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_KEPT_BYTES_MAX: Final = 8 << 20
+
+
+class DraftMemory:
+    """Room for one block at a time. One thread."""
+
+    __slots__ = ("_memory",)
+
+    def __init__(self) -> None:
+        self._memory = memoryview(b"")
+
+    def of(self, size: int) -> memoryview:
+        """So many bytes, whatever is in them; good until the next ones are asked for."""
+        if size <= len(self._memory):
+            return self._memory[:size]
+        memory = memoryview(bytearray(max(size, 1 << size.bit_length())))
+        if size <= _KEPT_BYTES_MAX:
+            self._memory = memory
+        return memory[:size]
