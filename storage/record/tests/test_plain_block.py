@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from ariane_record import BlockEncoder, ProducerSequence
 from ariane_record.errors import RecordTooLarge
 from ariane_record.plain_block import PlainShape
-from ariane_record.producer_sequence import with_sequence
 
 SEQUENCE = ProducerSequence(7, 1, 42)
 
@@ -37,8 +36,7 @@ def test_it_is_what_the_encoder_makes(bodies, repeats, topic, tag, sequenced, wi
 
     shape = PlainShape(topic, tag, id_bytes=width)
     block = shape.encode(bodies, digits, born_timestamp_ms=1_700_000_000_000, sequenced=sequenced)
-    if sequenced:
-        block = with_sequence(block, SEQUENCE)
+    block = (block.at(SEQUENCE) if sequenced else block).joined()
 
     assert bytes(block.records) == bytes(expected.records)
     assert block.crc32 == expected.crc32

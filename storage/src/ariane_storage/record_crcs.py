@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_record import RecordBlock
-from ariane_record.block import EMPTY_CRC_PROPERTY
 from ariane_record.checksum import crc32
 from ariane_record.crc_algebra import (
     CrcFolder,
@@ -29,9 +28,9 @@ from ariane_record.crc_algebra import (
     counter_crcs,
     place_tables,
     zero_shift,
-    zero_unshift,
 )
 from ariane_record.layout import CRC_PROPERTY_BYTES, HEADER_BYTES
+from ariane_record.record_sums import block_crc
 from ariane_storage.errors import BlockRejected
 from ariane_storage.fields import FIELD_STARTS, Int64s
 
@@ -43,10 +42,6 @@ _COMMIT_LOG_OFFSET: Final = FIELD_STARTS["commit_log_offset"]
 _NUMBER_BYTES: Final = 8
 _FRONT_BYTES: Final = 3
 _DIFFERS: Final = "its checksum is not the one that came along"
-
-# What the empty checksum property at the end of a record adds, as if it had been in the register
-# before it: so that one shift does for both.
-_PROPERTY_BEFORE: Final = np.uint32(zero_unshift(crc32(EMPTY_CRC_PROPERTY), CRC_PROPERTY_BYTES))
 
 
 def check_record_crcs(
@@ -60,9 +55,7 @@ def check_record_crcs(
     crcs = block.record_crcs
     if crcs is None:
         raise AssertionError("only for blocks with sums")
-    places = ends - CRC_PROPERTY_BYTES
-    total = folder.fold(crcs ^ _PROPERTY_BEFORE, places, len(block.records), stride)
-    if total != block.crc32:
+    if block_crc(crcs, ends, folder, stride) != block.crc32:
         check_crcs_of(block, starts, ends, np.arange(block.count))
         raise BlockRejected("the checksums of its records do not add up to its own")
 

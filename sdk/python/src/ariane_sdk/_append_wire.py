@@ -1,12 +1,12 @@
 """Appends as bytes: Protocol Buffers encodes what is small, and records are put beside it.
 
 It would copy them twice, into pages that the system has to find first; here they are copied once,
-when all parts of a request are joined.
+when all parts of a request are joined. Those of a loose block have never lain together before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from ariane.broker.v1.send_service_pb2 import (
@@ -23,11 +23,13 @@ class EncodedBatch(NamedTuple):
 
     Attributes:
         head: Everything but the records: an ``AppendBatch``.
-        records: The records.
+        records: The records, in pieces.
+        size_bytes: Bytes of all pieces.
     """
 
     head: bytes
-    records: ByteBuffer
+    records: Sequence[ByteBuffer]
+    size_bytes: int
 
 
 _BATCHES: Final = length_tag(StreamAppendsRequest.BATCHES_FIELD_NUMBER)
@@ -44,10 +46,11 @@ def request_parts(producer_group: str, batches: Iterable[EncodedBatch]) -> list[
     parts: list[ByteBuffer] = []
     if producer_group:
         parts.append(AppendRecordsRequest(producer_group=producer_group).SerializeToString())
-    for head, records in batches:
-        before_records = length_prefix(_RECORDS, len(records))
-        length = len(head) + len(before_records) + len(records)
-        parts += (length_prefix(_BATCHES, length) + head + before_records, records)
+    for head, records, size_bytes in batches:
+        before_records = length_prefix(_RECORDS, size_bytes)
+        length = len(head) + len(before_records) + size_bytes
+        parts.append(length_prefix(_BATCHES, length) + head + before_records)
+        parts += records
     return parts
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ariane_record import RecordBlock
+from ariane_record.loose_block import LooseBlock
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._send_batch import SendBatch
 
@@ -17,7 +17,7 @@ class PlainBatch(SendBatch):
     def __init__(
         self,
         queue: MessageQueue,
-        block: RecordBlock,
+        block: LooseBlock,
         unique_ids: list[str],
         *,
         choose_other: Callable[[Callable[[str], bool]], MessageQueue],

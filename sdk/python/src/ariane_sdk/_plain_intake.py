@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ariane_record.crc_algebra import CrcFolder
 from ariane_record.plain_block import PlainShape
 from ariane_sdk._clock import Clock
 from ariane_sdk._message import SendResult
@@ -29,7 +30,7 @@ UNIQUE_ID_DIGITS_MAX: Final = 56
 class PlainIntake:
     """Takes plain messages and has them travel."""
 
-    __slots__ = ("_buffer", "_clock", "_new_unique_ids", "_sending", "_settings")
+    __slots__ = ("_buffer", "_clock", "_folder", "_new_unique_ids", "_sending", "_settings")
 
     def __init__(
         self,
@@ -54,6 +55,7 @@ class PlainIntake:
         self._settings = settings
         self._clock = clock
         self._new_unique_ids = new_unique_ids
+        self._folder = CrcFolder()
 
     async def take_all(
         self, messages: PlainMessages, learn_lane: Callable[[], Awaitable[TopicLane]]
@@ -108,6 +110,7 @@ class PlainIntake:
             digits,
             born_timestamp_ms=self._clock.now_ms(),
             sequenced=self._settings.idempotent,
+            folder=self._folder,
         )
         text = digits.tobytes().decode("ascii")
         batch = PlainBatch(

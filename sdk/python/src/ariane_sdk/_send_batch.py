@@ -12,6 +12,7 @@ import numpy as np
 from ariane.broker.v1.send_service_pb2 import AppendBatch, AppendResult
 from ariane_record import BlockEncoder, RecordBlock
 from ariane_record.layout import PROPERTIES_BYTES_MAX, ByteBuffer
+from ariane_record.loose_block import LooseBlock
 from ariane_record.producer_sequence import stored_sequence, with_sequence
 from ariane_record.recall_handle import RecallHandle
 from ariane_record.withdrawal import take_back
@@ -107,7 +108,7 @@ class SendBatch:
             size_bytes_max=2 * (body_bytes_max + RECORD_OVERHEAD_BYTES_MAX),
             sequenced=sequenced,
         )
-        self._block: RecordBlock | None = None
+        self._block: RecordBlock | LooseBlock | None = None
         self._key_bytes = 0
         self._unique_ids: list[str] = []
         self._withdrawn: list[int] = []
@@ -242,18 +243,21 @@ class SendBatch:
             wire.delay_level = self._delay_kind
         elif self._delay_kind == AT_TIMES:
             wire.delivery_times_ms = self._times_on_wire()
-        return EncodedBatch(wire.SerializeToString(), block.records)
+        records = block.pieces if isinstance(block, LooseBlock) else (block.records,)
+        return EncodedBatch(wire.SerializeToString(), records, block.size_bytes)
 
     def _times_on_wire(self) -> bytes:
         """When each message is to be delivered."""
         return np.array(self._delivery_times_ms, "<i8").tobytes()
 
-    def _sealed(self) -> RecordBlock:
+    def _sealed(self) -> RecordBlock | LooseBlock:
         """The records, which say the sequence of this travel."""
         sequence, block = self.journey.sequence, self._block
         if block is None:
             return self._encoder.finish(sequence)
         if sequence is not None:
+            if isinstance(block, LooseBlock):
+                return block.at(sequence)
             said = stored_sequence(block.records)
             if said is None or said.sequence != sequence:
                 return with_sequence(block, sequence)

@@ -36,12 +36,10 @@ from ariane_record.block import (
     record_crcs_of,
 )
 from ariane_record.checksum import crc32 as crc32_of
-from ariane_record.crc_algebra import zero_shift
 from ariane_record.errors import IllegalColumn, RecordTooLarge
 from ariane_record.java_hash import tag_code
 from ariane_record.layout import (
     CRC_MASK,
-    CRC_PROPERTY_BYTES,
     HEADER,
     HEADER_BYTES,
     KEY_SEPARATOR,
@@ -56,17 +54,13 @@ from ariane_record.layout import (
 )
 from ariane_record.message_columns import MessageColumns
 from ariane_record.producer_sequence import EMPTY_SEQUENCE, SEQUENCE_BYTES
+from ariane_record.record_sums import without_last_property
 
 BLOCK_BYTES_MAX: Final = 0x7FFFFFFF
 """Arrow's limit of one array, which a block is put together as."""
 
 _SMALL_BYTES: Final = 4096
 """Up to here a copy of a body or record costs less than a view of it."""
-
-_CRC_PERIOD_BYTES: Final = 0xFFFFFFFF
-"""After so many zero bytes a register of CRC-32 is what it was."""
-
-_CRC_PROPERTY_CRC: Final = np.uint32(crc32_of(EMPTY_CRC_PROPERTY))
 
 
 def record_sizes(
@@ -195,15 +189,14 @@ def _record_crcs(records: Any, sizes: NDArray[np.int32]) -> NDArray[np.uint32] |
     """``RecordBlock.record_crcs``: the sums of all but the last property of each record.
 
     Small records are summed whole, for a copy costs less than a view, and their last property,
-    which is the same for all, is taken away by column. To go back some bytes is to go on by so many
-    fewer than the period of the polynomial.
+    which is the same for all, is taken away by column.
     """
     count = len(records)
     octets = own_octets(records)
     if count < RECORD_CRCS_COUNT_MIN or len(octets) > _SMALL_BYTES * count:
         return record_crcs_of(octets.data, sizes)
     whole = np.fromiter(map(crc32_of, records.to_pylist()), np.uint32, count)
-    return zero_shift(whole ^ _CRC_PROPERTY_CRC, _CRC_PERIOD_BYTES - CRC_PROPERTY_BYTES)
+    return without_last_property(whole)
 
 
 def _binary(array: Any) -> Any:

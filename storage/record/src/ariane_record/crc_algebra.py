@@ -71,6 +71,25 @@ def zero_shift(crcs: Crcs, distances: int | NDArray[np.integer[Any]]) -> Crcs:
     return crcs
 
 
+def shifted(crc: int, distance: int) -> int:
+    """One register after so many zero bytes; the distance is below 2**32."""
+    level = 0
+    while distance:
+        digit = distance & (_DIGITS - 1)
+        if digit:
+            table = _level_tables(level)
+            begin = digit * _OPERATOR
+            crc = (
+                int(table[begin + (crc & 0xFF)])
+                ^ int(table[begin + 256 + (crc >> 8 & 0xFF)])
+                ^ int(table[begin + 512 + (crc >> 16 & 0xFF)])
+                ^ int(table[begin + 768 + (crc >> 24)])
+            )
+        distance >>= _DIGIT_BITS
+        level += 1
+    return crc
+
+
 def zero_unshift(crc: int, distance: int) -> int:
     """The register that becomes ``crc`` while so many zero bytes pass."""
     for _ in range(distance):

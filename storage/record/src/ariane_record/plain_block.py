@@ -6,6 +6,8 @@ has one shape, so that it is made by column, and C puts the records together::
     header | body | topic, length of the properties, tag, id, __CRC32#
     ------   ----   --------------------------------------------------
     numpy    given  numpy: the same bytes but for the id
+
+Nothing is put together here: the sums of records and of the block follow from those of the pieces.
 """
 
 from __future__ import annotations
@@ -17,12 +19,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_record.block import EMPTY_CRC_PROPERTY, RecordBlock, record_crcs_of
+from ariane_record.block import EMPTY_CRC_PROPERTY, RECORD_CRCS_COUNT_MIN
 from ariane_record.checksum import crc32 as crc32_of
+from ariane_record.crc_algebra import CrcFolder, zero_shift
 from ariane_record.errors import RecordTooLarge
 from ariane_record.java_hash import java_string_hash, tag_code
 from ariane_record.layout import (
     CRC_MASK,
+    CRC_PROPERTY_BYTES,
     HEADER,
     HEADER_BYTES,
     MAGIC_V1,
@@ -33,12 +37,19 @@ from ariane_record.layout import (
     TOPIC_V2_BYTES_MAX,
     PropertyName,
 )
+from ariane_record.loose_block import LooseBlock
 from ariane_record.producer_sequence import EMPTY_SEQUENCE
+from ariane_record.record_sums import block_crc, without_last_property
 
 _HASH_FACTOR: Final = 31
 _WORD: Final = 1 << 32
 _SIGN_BIT: Final = np.int32(np.iinfo(np.int32).min)
 _LENGTH_BYTES: Final = 2
+
+# Which piece of a block is what of the first record.
+_TAIL: Final = 2
+_SEQUENCE: Final = 3
+_SEQUENCED_PIECES: Final = 5
 
 
 class PlainShape:
@@ -92,42 +103,50 @@ class PlainShape:
         *,
         born_timestamp_ms: int,
         sequenced: bool,
-    ) -> RecordBlock:
+        folder: CrcFolder | None = None,
+    ) -> LooseBlock:
         """A block.
 
         Args:
             bodies: The body of each message; at least one.
             unique_ids: The id of each, its digits as ASCII: uint8[count, id_bytes].
             born_timestamp_ms: When they were made, milliseconds since the epoch.
-            sequenced: Whether the first record gets room for a producer sequence, see
-                ``producer_sequence.with_sequence``.
+            sequenced: Whether the first record gets room for a producer sequence.
+            folder: Adds up sums; kept by who encodes often.
         """
         count = len(bodies)
         body_lengths = np.fromiter(map(len, bodies), np.int32, count)
+        body_crcs = np.fromiter(map(crc32_of, bodies), np.uint32, count)
         tails = self._tails(unique_ids)
         sizes = body_lengths + np.int32(self.overhead_bytes)
         if sequenced:
-            before, after = self._tail_ends(EMPTY_SEQUENCE, unique_ids[0].tobytes())
-            tails[0] = before + after
             sizes[0] += len(EMPTY_SEQUENCE)
         headers: NDArray[np.void] = np.zeros(count, HEADER)
         headers["size"] = sizes
         headers["magic"] = self._magic
-        body_crcs = np.fromiter(map(crc32_of, bodies), np.uint32, count)
         headers["body_crc"] = body_crcs & np.uint32(CRC_MASK)
         headers["born_timestamp"] = born_timestamp_ms
         headers["body_length"] = body_lengths
         heads = headers.view(f"V{HEADER_BYTES}").tolist()
-        records = b"".join(chain.from_iterable(zip(heads, bodies, tails, strict=True)))
-        return RecordBlock(
+        crcs = _record_crcs(heads, body_lengths, body_crcs, tails)
+        pieces = list(chain.from_iterable(zip(heads, bodies, tails, strict=True)))
+        if sequenced:
+            pieces[_TAIL : _TAIL + 1] = self._sequenced_tail(unique_ids[0].tobytes())
+            crcs[0] = _crc_of_first(pieces)
+        ends = np.cumsum(sizes, dtype=np.int64)
+        size_bytes = int(ends[-1])
+        return LooseBlock(
             topic=self.topic,
-            records=records,
+            pieces=pieces,
+            size_bytes=size_bytes,
             sizes=sizes,
             tag_codes=np.full(count, tag_code(self.tag), np.int32),
             key_counts=np.ones(count, np.uint8),
             key_hashes=_id_hashes(self.topic, unique_ids),
-            crc32=crc32_of(records),
-            record_crcs=record_crcs_of(records, sizes),
+            crc32=block_crc(crcs, ends, folder or CrcFolder()),
+            record_crcs=crcs if count >= RECORD_CRCS_COUNT_MIN else None,
+            sequence_piece=_SEQUENCE if sequenced else None,
+            sequence_start=HEADER_BYTES + len(bodies[0]) + len(pieces[_TAIL]),
         )
 
     def _tails(self, unique_ids: NDArray[np.uint8]) -> list[bytes]:
@@ -142,12 +161,40 @@ class PlainShape:
         listed: list[bytes] = tails.view(f"V{width}").ravel().tolist()
         return listed
 
+    def _sequenced_tail(self, unique_id: bytes) -> tuple[bytes, bytes, bytes]:
+        """What follows the body of the first record: before the sequence, that, and from it on."""
+        begin, end = self._tail_ends(EMPTY_SEQUENCE, unique_id)
+        before, room, rest = begin.rpartition(EMPTY_SEQUENCE)
+        return before, room, rest + end
+
     def _tail_ends(self, sequence: bytes, unique_id: bytes) -> tuple[bytes, bytes]:
         """What follows a body: before the id, and from it on."""
         first = sequence + self._before_id
         last = unique_id + PROPERTY_VALUE_END + EMPTY_CRC_PROPERTY
         length = len(first) + len(last) + (0 if unique_id else self._id_bytes)
         return self._topic_part + length.to_bytes(_LENGTH_BYTES, "big") + first, last
+
+
+def _record_crcs(
+    heads: list[bytes],
+    body_lengths: NDArray[np.int32],
+    body_crcs: NDArray[np.uint32],
+    tails: list[bytes],
+) -> NDArray[np.uint32]:
+    """``RecordBlock.record_crcs``, out of the sums of the parts of the records."""
+    count = len(heads)
+    crcs = np.fromiter(map(crc32_of, heads), np.uint32, count)
+    length = int(body_lengths[0])
+    even = bool((body_lengths == length).all())
+    crcs = zero_shift(crcs, length if even else body_lengths) ^ body_crcs
+    crcs = zero_shift(crcs, len(tails[0])) ^ np.fromiter(map(crc32_of, tails), np.uint32, count)
+    return without_last_property(crcs)
+
+
+def _crc_of_first(pieces: Sequence[bytes]) -> int:
+    """``RecordBlock.record_crcs`` of the first record of a sequenced block."""
+    record = b"".join(pieces[:_SEQUENCED_PIECES])
+    return crc32_of(record[:-CRC_PROPERTY_BYTES])
 
 
 def _name(name: str) -> bytes:

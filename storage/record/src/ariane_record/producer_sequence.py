@@ -101,7 +101,7 @@ def decode_sequence(encoded: bytes) -> StoredSequence | None:
 
 def stored_sequence(records: ByteBuffer) -> StoredSequence | None:
     """What the first of some records says; None when it says nothing, or is no record."""
-    place = _first_properties(records)
+    place = sequence_place(records)
     return decode_sequence(bytes(records[place : place + SEQUENCE_BYTES]))
 
 
@@ -112,7 +112,7 @@ def with_sequence(block: RecordBlock, sequence: ProducerSequence) -> RecordBlock
         ValueError: It has not.
     """
     records = block.records
-    place = _first_properties(records)
+    place = sequence_place(records)
     end = place + SEQUENCE_BYTES
     if bytes(records[place : place + len(SEQUENCE_PREFIX)]) != SEQUENCE_PREFIX:
         raise ValueError("the first record of the block has no room for a producer sequence")
@@ -125,8 +125,12 @@ def with_sequence(block: RecordBlock, sequence: ProducerSequence) -> RecordBlock
     return replace(block, records=moved, crc32=crc32_of(moved), record_crcs=crcs)
 
 
-def _first_properties(records: ByteBuffer) -> int:
-    """Where the properties of the first record begin; anywhere if it is no record."""
+def sequence_place(records: ByteBuffer) -> int:
+    """Where the first of some records says it, if at all: where its properties begin.
+
+    Args:
+        records: The records; for what is no record, the place is anywhere.
+    """
     body_length = int.from_bytes(records[_BODY_LENGTH_START:HEADER_BYTES], "big")
     topic_start = HEADER_BYTES + body_length
     counted = 2 if bytes(records[4:8]) == _MAGIC_V2_BYTES else 1
