@@ -135,9 +135,10 @@ class StateFile:
     def _believed(self, path: Path, sums: set[int] | None) -> bytes | None:
         """The content of a generation, if it can be believed."""
         content = self._read(path)
+        if content is None or _is_known(content, sums):
+            return content
         try:
-            if content is not None:
-                believed_state(content, sums)
+            believed_state(content, sums)
         except ValueError:
             return None
         return content
@@ -164,8 +165,7 @@ def believed_state(content: bytes, sums: set[int] | None) -> dict[str, Any]:
     Raises:
         ValueError: It cannot; says why, to follow the name of the file.
     """
-    ours = content.endswith(_OUR_END)
-    if sums is not None and ours and crc32(content) not in sums:
+    if sums is not None and content.endswith(_OUR_END) and not _is_known(content, sums):
         raise ValueError("differs from its checksum")
     try:
         return decode_state(content)
@@ -173,9 +173,18 @@ def believed_state(content: bytes, sums: set[int] | None) -> dict[str, Any]:
         raise ValueError(f"is no JSON ({error})") from error
 
 
+def _is_known(content: bytes, sums: set[int] | None) -> bool:
+    """Whether a generation is one that we wrote: then it parses, too."""
+    return sums is not None and content.endswith(_OUR_END) and crc32(content) in sums
+
+
 def encode_state(state: dict[str, Any]) -> bytes:
     """State as JSON that a Java broker reads, with tabs as it writes them."""
     return json.dumps(state, indent="\t", ensure_ascii=False).encode() + _OUR_END
+
+
+def _quoted_key(match: re.Match[str]) -> str:
+    return match[1] if match[1] is not None else f'"{match[2]}"'
 
 
 def decode_state(content: bytes) -> dict[str, Any]:
@@ -184,10 +193,11 @@ def decode_state(content: bytes) -> dict[str, Any]:
     Raises:
         ValueError: It is no JSON object.
     """
-    text = _BARE_KEY.sub(
-        lambda match: match[1] if match[1] is not None else f'"{match[2]}"', content.decode()
-    )
-    state = json.loads(text)
+    text = content.decode()
+    try:
+        state = json.loads(text)
+    except json.JSONDecodeError:
+        state = json.loads(_BARE_KEY.sub(_quoted_key, text))
     if not isinstance(state, dict):
         raise ValueError("not an object")  # noqa: TRY004 - the content is wrong, not a type.
     return state
