@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from ariane_storage import OsDisk, QueueOffsetOutOfRange, QueueReadStatus, Store, StoreConfig
+from ariane_storage import (
+    OsDisk,
+    QueueOffsetOutOfRange,
+    QueueReadStatus,
+    Store,
+    StoreConfig,
+    queue_reader,
+)
 from ariane_storage.consume_queue_entry import ENTRY_BYTES
 from ariane_storage.entry_files import Unsynced
 from ariane_storage.queue_table import QueueTable
@@ -238,3 +245,27 @@ def test_an_entry_that_leads_beyond_all_offsets_is_mended(bench, place):
     bench.disk.write(path, bytes(content))
     assert store.read_queue("flights", 0, 0, max_count=9, max_bytes=1 << 20).count == 5
     store.close()
+
+
+@pytest.mark.parametrize("sizes", [[2000, *[1] * 2999], [1] * 3000, [*[1] * 2000, *[300] * 1000]])
+@pytest.mark.parametrize("tag_codes", [None, {7}])
+def test_bytes_end_a_read_as_they_do_where_all_entries_are_looked_at(
+    bench, monkeypatch, sizes, tag_codes
+):
+    bench.config = replace(bench.config, segment_bytes=1 << 20)
+    store = bench.open()
+    store.append_block(block_of("flights", [b"x" * size for size in sizes]), 0)
+    bytes_wanted = (1, 5000, 200_000, 600_000, 1 << 20)
+
+    def reads():
+        return [
+            store.read_queue("flights", 0, 0, max_count=9000, max_bytes=size, tag_codes=tag_codes)
+            for size in bytes_wanted
+        ]
+
+    some = reads()
+    monkeypatch.setattr(queue_reader, "ENTRIES_AT_ONCE_MIN", 10_000)
+    for read, whole in zip(some, reads(), strict=True):
+        assert (read.status, read.next_queue_offset) == (whole.status, whole.next_queue_offset)
+        assert read.sizes.tolist() == whole.sizes.tolist()
+        assert b"".join(read.chunks) == b"".join(whole.chunks)

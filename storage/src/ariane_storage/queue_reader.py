@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final
 
 import numpy as np
 
-from ariane_record.layout import QueueOffset
+from ariane_record.layout import RECORD_BYTES_MIN, QueueOffset
 from ariane_storage.consume_queue import ConsumeQueue
 from ariane_storage.consume_queue_entry import ENTRY, Entries
 from ariane_storage.errors import QueueOffsetOutOfRange
@@ -16,6 +17,9 @@ from ariane_storage.queue_repair import settle_fault
 from ariane_storage.read import QueueRead, QueueReadStatus, Selection, gather, select, whole_record
 from ariane_storage.record_finder import entry_timestamp
 from ariane_storage.time_lookup import TimeBoundary, find_by_time
+
+ENTRIES_AT_ONCE_MIN: Final = 1024
+"""Fewer entries than that are looked at in one step."""
 
 
 class QueueReader:
@@ -61,10 +65,10 @@ class QueueReader:
             only = self._read_one(queue, queue_offset, tag_codes, (low, high))
             if only is not None:
                 return only
-        entries = queue.entries(queue_offset, count)
-        selection = select(
-            entries,
+        entries, selection = _chosen(
+            queue,
             queue_offset,
+            count,
             max_count=max_count,
             max_bytes=max_bytes,
             tag_codes=tag_codes,
@@ -185,6 +189,39 @@ class QueueReader:
             return entry_timestamp(parts.log, commit_log_offset, size)
 
         return find_by_time(low, high, timestamp_ms, boundary, stored_at)
+
+
+def _chosen(
+    queue: ConsumeQueue,
+    queue_offset: int,
+    count: int,
+    *,
+    max_count: int,
+    max_bytes: int,
+    tag_codes: Collection[int] | None,
+) -> tuple[Entries, Selection]:
+    """Choose from up to ``count`` entries, and tell those that were looked at.
+
+    Where the bytes end a read long before the entries do, most of these need no look: first come
+    about twice as many as will fit, and all only if those were not enough.
+    """
+    first_count = count
+    if count > ENTRIES_AT_ONCE_MIN:
+        _, size_bytes, _ = queue.entry_at(queue_offset)
+        fitting = max_bytes // max(size_bytes, RECORD_BYTES_MIN)
+        first_count = min(count, 2 * fitting + ENTRIES_AT_ONCE_MIN)
+    while True:
+        entries = queue.entries(queue_offset, first_count)
+        selection = select(
+            entries,
+            queue_offset,
+            max_count=max_count,
+            max_bytes=max_bytes,
+            tag_codes=tag_codes,
+        )
+        if first_count == count or selection.next_queue_offset < queue_offset + len(entries):
+            return entries, selection
+        first_count = count
 
 
 def _nothing(status: QueueReadStatus, next_queue_offset: int, low: int, high: int) -> QueueRead:
