@@ -68,6 +68,24 @@ async def test_the_byte_budget_still_gives_one_record(broker):
     assert pulled.next_queue_offset == 1
 
 
+async def test_what_little_is_left_of_the_byte_budget_brings_no_other_queue(broker):
+    await broker.create_topic("orders", 2)
+    for queue_id in range(2):
+        await broker.store("orders", [b"x" * 1000] * 100, queue_id)
+    for _ in range(20):  # Whichever of them is read first.
+        (pulled,) = await broker.pull(("orders", 0, 0), ("orders", 1, 0), size_bytes_max=100_000)
+        assert 94_000 < len(pulled.records) <= 100_000
+
+
+async def test_what_is_left_of_the_byte_budget_is_for_the_next_queue(broker):
+    await broker.create_topic("orders", 2)
+    for queue_id in range(2):
+        await broker.store("orders", [b"x" * 1000] * 100, queue_id)
+    pulled = await broker.pull(("orders", 0, 0), ("orders", 1, 0), size_bytes_max=150_000)
+    assert [queue.queue_id for queue in pulled] == [0, 1]
+    assert sum(len(queue.records) for queue in pulled) <= 150_000
+
+
 async def test_no_queue_starves_behind_a_deep_one(broker):
     await broker.create_topic("orders", 2)
     for queue_id in range(2):

@@ -34,6 +34,9 @@ RECORD_COUNT_DEFAULT: Final = 4096
 SIZE_BYTES_MAX: Final = 32 << 20
 SIZE_BYTES_DEFAULT: Final = 1 << 20
 POSITIONS_MAX: Final = 8192
+REMAINDER_SHARE: Final = 16
+"""A look is over when less than that part of its bytes is left: the last message that fits leaves
+a few, which would bring one message of the next queue, at the price of a whole batch."""
 
 _NO_SIZES: Final = np.empty(0, np.int32)
 
@@ -253,11 +256,12 @@ class PullRecords:
         """Read all queues, from a drawn one on, until the budget is spent."""
         count_left = order.record_count_max
         bytes_left = order.size_bytes_max
+        remainder_bytes = order.size_bytes_max // REMAINDER_SHARE
         look = _Look({})
         queue_count = len(positions)
         first = self._draw(queue_count) if queue_count > 1 else 0
         for turn in range(queue_count):
-            if count_left <= 0 or bytes_left <= 0:
+            if count_left <= 0 or bytes_left <= remainder_bytes:
                 break
             place = (first + turn) % queue_count
             position = positions[place]
