@@ -234,6 +234,27 @@ def test_a_record_whose_last_sector_was_never_written_is_torn(bench, read_all):
     store.close()
 
 
+@pytest.mark.parametrize("bytes_behind", [1, 5, 10, 19])
+def test_a_record_whose_checksum_is_half_written_is_torn(bench, read_all, bytes_behind):
+    """The sector with its name was never written, that with its last digits was."""
+    store = bench.open()
+    store.append_block(block_of("flights", [b"whole"]), 0)
+    begin = store.max_offset
+    block = block_of("flights", [b"torn"], unique_ids=["u" * 300])
+    room = (bytes_behind - begin - block.size_bytes) % 512
+    block = block_of("flights", [b"torn" + b"." * room], unique_ids=["u" * 300])
+    end = store.append_block(block, 0).next_commit_log_offset
+    assert end % 512 == bytes_behind
+    bench.disk = bench.disk.kill()
+    content = bytearray(bench.disk.read(bench.segment_path(0)))
+    content[end - bytes_behind - 100 : end - bytes_behind] = bytes(100)
+    bench.disk.write(bench.segment_path(0), bytes(content))
+    store = bench.open()
+    assert store.max_offset == begin
+    assert [message.body for message in read_all(store, "flights", 0)] == [b"whole"]
+    store.close()
+
+
 def spoil_end(bench, end, how):
     """Damage the last record of a store's only segment, which is known to be durable."""
     path = bench.segment_path(0)

@@ -25,6 +25,7 @@ from ariane_record.layout import (
 )
 from ariane_storage.block_check import checksums
 from ariane_storage.fields import FIELD_STARTS, FieldColumn, Int64s, checksum_digits, headers
+from ariane_storage.record_crcs import DISK_SECTOR_BYTES
 
 _PREFIX: Final = np.dtype(f"V{len(CRC_PROPERTY_PREFIX)}")
 _PREFIX_BYTES: Final = np.frombuffer(CRC_PROPERTY_PREFIX, np.uint8)
@@ -144,8 +145,8 @@ def checksum_faults(places: RecordPlaces) -> NDArray[np.bool_]:
     """Which records differ from the checksum of themselves, or else from that of their body.
 
     The checksum of a record covers its body too; only a record without one is judged by its body,
-    and by the last byte of its properties: zero there is what power loss leaves of a sector that
-    also held the checksum.
+    and by the last byte of its properties in each sector of the disk that may have held the
+    checksum: zero there is what power loss leaves of a sector.
     """
     faults = np.zeros(len(places.starts), np.bool_)
     if not len(faults):
@@ -170,10 +171,28 @@ def checksum_faults(places: RecordPlaces) -> NDArray[np.bool_]:
     if len(bodies):
         sums = checksums(buffer, places.body_starts[bodies], places.body_ends[bodies])
         kept = headers(buffer, places.starts[bodies], 0).field("body_crc")
-        last = FieldColumn(buffer, "u1", places.ends[bodies] - 1, 0).get()
-        unwritten = (last == 0) & (places.properties_starts[bodies] < places.ends[bodies])
-        faults[bodies] |= (kept != sums & np.uint32(CRC_MASK)) | unwritten
+        faults[bodies] |= (kept != sums & np.uint32(CRC_MASK)) | _unwritten(places, bodies)
     return faults
+
+
+def _unwritten(places: RecordPlaces, rows: Int64s) -> NDArray[np.bool_]:
+    """Which of some records end with zeros, or have them where the sector before their end ends.
+
+    The checksum may lie across the two, so either of them can be lost without the other.
+    """
+    ends, sizes = places.ends[rows], places.ends[rows] - places.starts[rows]
+    next_offsets = places.front("commit_log_offset")[rows] + sizes
+    sector_ends = ends - ((next_offsets - 1) % DISK_SECTOR_BYTES + 1)
+    found = np.zeros(len(rows), np.bool_)
+    for places_behind, first in (
+        (ends, places.properties_starts[rows]),
+        (sector_ends, np.maximum(places.properties_starts[rows], ends - CRC_PROPERTY_BYTES)),
+    ):
+        there = places_behind > first
+        # A place that is not there is replaced by one that can be read.
+        octets = FieldColumn(places.buffer, "u1", np.where(there, places_behind, ends) - 1, 0)
+        found |= there & (octets.get() == 0)
+    return found
 
 
 def _likeness(prefixes: NDArray[np.void]) -> NDArray[np.int64]:
