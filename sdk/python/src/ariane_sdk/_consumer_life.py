@@ -9,6 +9,7 @@ from random import Random
 from typing import Final, Literal, TypeAlias
 
 from ariane.broker.v1.client_service_pb2 import AttachResponse, Membership
+from ariane_record.kept_memory import expect_large_blocks
 from ariane_record.names import retry_topic
 from ariane_sdk._agreement import check_agreement
 from ariane_sdk._allocation import AllocationStrategy, Averaging
@@ -130,6 +131,7 @@ class ConsumerLife:
         Args:
             plan: What the consumer is to be.
         """
+        expect_large_blocks()
         self.plan = plan
         self.client_id = new_client_id(plan.random)
         self.failure: CallError | None = None

@@ -30,3 +30,17 @@ def keep_freed_memory() -> bool:
     if mallopt is None:
         return False
     return all([mallopt(name, value) for name, value in _SETTINGS.items()])  # noqa: C419 - all.
+
+
+_LARGE_BYTES: Final = 31 << 20
+"""Almost the largest piece that glibc learns from."""
+
+
+def expect_large_blocks() -> None:
+    """Have the allocator learn now what it would learn of blocks that come and go.
+
+    For a library, whose process belongs to somebody else: nothing is set. glibc keeps pieces of
+    the size of the largest that was ever freed; what is freed here, nobody has touched, so that it
+    cost no memory. Whoever has set the limits of the allocator finds them as they were.
+    """
+    bytes(_LARGE_BYTES)
