@@ -1,6 +1,7 @@
 """Batch transactions: staged by tasks, committed once, visible all or none, over any death."""
 
 import asyncio
+import time
 import zlib
 from collections import Counter
 
@@ -9,20 +10,27 @@ import pytest
 
 from ariane.broker.v1 import topic_service_pb2 as topic_pb
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
+from ariane.common.v1 import message_pb2 as message_pb
 from ariane_broker.transactions.batch_publication import BatchPublication
 from ariane_record import BlockEncoder
+from ariane_record.columns import decode_columns
 from ariane_storage.errors import StoreFull
 
 
 def stage_call(broker, bodies, *, token="a", partition=0, batch=0, topic="orders", **fields):  # noqa: S107 - no password
     encoder = BlockEncoder(topic, size_bytes_max=8 << 20)
     queue_ids = fields.pop("queue_ids", [number % 2 for number in range(len(bodies))])
+    properties, group = fields.pop("properties", None), fields.pop("message_group", "")
+    if "times_ms" in fields:
+        fields["delivery_times_ms"] = np.array(fields.pop("times_ms"), "<i8").tobytes()
     for number, body in enumerate(bodies):
         encoder.add(
             body,
             tag="t" if number % 3 else "",
             keys=(f"k{number}",) if number % 2 else (),
             unique_id=f"{token}-{number}",
+            properties=properties if number == 1 else None,
+            message_group=group,
             born_timestamp_ms=1_700_000_000_000,
         )
     block = encoder.finish()
@@ -270,3 +278,101 @@ async def test_a_hundred_thousand_records_are_committed_in_slices(orders):
     counts = Counter(body for queue in await visible(orders) for body in queue)
     assert len(counts) == count
     assert set(counts.values()) == {1}
+
+
+# With delivery times; ``test_batch_delays`` has the deaths.
+
+
+def now_ms():
+    return time.time_ns() // 1_000_000
+
+
+async def come(broker, count):
+    """The messages of both queues, once there are so many and time for more has passed."""
+    async with asyncio.timeout(20):
+        while sum(map(len, await visible(broker))) < count:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.02)
+    await asyncio.sleep(0.2)
+    found = []
+    for pulled in await broker.pull(("orders", 0, 0), ("orders", 1, 0)):
+        columns = decode_columns(pulled.records, np.frombuffer(pulled.record_sizes, "<i4"))
+        found += map(columns.message, range(len(columns)))
+    return sorted(found, key=lambda message: message.body)
+
+
+async def test_what_is_for_later_comes_at_its_time_as_it_was_staged(orders):
+    begin = now_ms()
+    bodies = [b"%d" % number for number in range(6)]
+    due = [0, begin + 700, 1, begin + 400, begin + 1000, 0]
+    attempt = await stage(orders, bodies, times_ms=due)
+    committed = await commit_call(orders, attempt)
+    assert (committed.duplicate, committed.record_count) == (False, 6)
+    assert {b"0", b"2", b"5"} <= {body for queue in await visible(orders) for body in queue}
+    assert (await commit_call(orders, attempt)).duplicate
+    found = await come(orders, 6)
+    assert [message.body for message in found] == bodies
+    for number, message in enumerate(found):
+        assert message.store_timestamp_ms >= due[number]
+        assert message.tag == ("t" if number % 3 else "")
+        assert message.keys == ((f"k{number}",) if number % 2 else ())
+        assert message.queue_id == number % 2
+        assert set(message.properties) <= {"TAGS", "KEYS", "UNIQ_KEY"}
+    assert (await commit_call(orders, attempt)).duplicate
+    assert len(await come(orders, 6)) == 6
+
+
+async def test_what_is_aborted_does_not_come_later_either(orders):
+    await stage(orders, [b"0", b"1"], times_ms=[now_ms() + 100, 0])
+    assert not (await abort_call(orders)).committed
+    await commit_call(orders, await stage(orders, [b"2"], token="b", times_ms=[now_ms() + 300]))
+    assert [message.body for message in await come(orders, 1)] == [b"2"]
+
+
+async def test_times_that_cannot_be_are_refused_when_they_are_staged(running, refused):
+    async with running(delay_days_max=2) as broker:
+        await broker.create_topic("orders", 2)
+        late = now_ms() + 3 * 86_400_000
+        call, _ = stage_call(broker, [b"0", b"1", b"2"], times_ms=[0, 5, late])
+        failure = await refused(call)
+        assert failure.reason == "DELIVERY_TIME_TOO_LATE"
+        assert failure.metadata["position"] == "2"
+        assert failure.metadata["delivery_time_ms"] == str(late)
+        for change, reason in (
+            ({"times_ms": [5, -1]}, "FIELD_INVALID"),
+            ({"times_ms": [5]}, "BLOCK_CORRUPTED"),
+            ({"delivery_times_ms": b"123"}, "BLOCK_CORRUPTED"),
+        ):
+            failure = await refused(stage_call(broker, [b"0", b"1"], **change)[0])
+            assert failure.reason == reason, change
+        system = {"REAL_TOPIC": "elsewhere"}
+        call, _ = stage_call(broker, [b"0", b"1"], times_ms=[0, 5], properties=system)
+        failure = await refused(call)
+        assert (failure.reason, failure.metadata["position"]) == ("MESSAGE_ILLEGAL", "1")
+        assert await progress(broker) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "times_ms", "actual"),
+    [("NORMAL", [0, 5], "DELAY"), ("FIFO", [5, 5], "DELAY"), ("DELAY", [5, 0], "NORMAL")],
+)
+async def test_a_topic_takes_what_it_is_for_of_batches_too(broker, refused, kind, times_ms, actual):
+    message_type = getattr(message_pb, f"MESSAGE_TYPE_{kind}")
+    await broker.create_topic("orders", 2, message_type=message_type)
+    group = "g" if kind == "FIFO" else ""
+    call, _ = stage_call(broker, [b"0", b"1"], times_ms=times_ms, message_group=group)
+    failure = await refused(call)
+    assert failure.reason == "MESSAGE_TYPE_MISMATCH"
+    assert failure.metadata["actual"] == actual
+
+
+async def test_what_waits_of_a_batch_survives_a_crash(running, crashed):
+    async with running() as broker:
+        await broker.create_topic("orders", 2)
+        due = now_ms() + 1500
+        attempt = await stage(broker, [b"0", b"1", b"2"], times_ms=[due, 0, due])
+        await commit_call(broker, attempt)
+        async with crashed() as survivor:
+            assert (await commit_call(survivor, attempt)).duplicate
+            found = await come(survivor, 3)
+            assert [message.body for message in found] == [b"0", b"1", b"2"]
+            assert found[0].store_timestamp_ms >= due

@@ -58,7 +58,7 @@ def compose_from(outside: Outside) -> BrokerLife:
     changing = changing_room(outside, state, storing, naming)
     delaying = delaying_room(outside, state, storing)
     messaging = messaging_room(outside, state, storing, naming, changing, delaying=delaying)
-    transacting = transacting_room(outside, state, storing, changing, messaging)
+    transacting = transacting_room(outside, state, storing, changing, messaging, delaying=delaying)
     retrying = retrying_room(
         outside, state, storing, changing, delaying=delaying, messaging=messaging
     )

@@ -101,10 +101,19 @@ def check_place(batch: Batch, config: TopicConfig | None) -> None:
     if batch.queue_id >= config.write_queue_count:
         raise queue_not_found(batch.topic, batch.queue_id, config.write_queue_count)
     if batch.delay is not None:
-        if config.message_type not in _DELAYED_TYPES:
-            raise message_type_mismatch(batch.topic, config.message_type.value, "DELAY")
+        check_takes_delayed(config)
     elif config.message_type not in _PACKED_TYPES:
         raise message_type_mismatch(batch.topic, config.message_type.value, "NORMAL")
+
+
+def check_takes_delayed(config: TopicConfig) -> None:
+    """Refuse messages that come later where the topic is not for such.
+
+    Raises:
+        ServiceError: MESSAGE_TYPE_MISMATCH.
+    """
+    if config.message_type not in _DELAYED_TYPES:
+        raise message_type_mismatch(config.topic, config.message_type.value, "DELAY")
 
 
 def check_sizes(block: RecordBlock, body_bytes_max: int) -> None:

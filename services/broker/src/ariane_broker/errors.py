@@ -191,13 +191,13 @@ def producer_fenced(topic: str, queue_id: int, epoch: int) -> ServiceError:
     )
 
 
-def delivery_time_too_late(delivery_time_ms: int, limit_ms: int) -> ServiceError:
+def delivery_time_too_late(position: int, delivery_time_ms: int, limit_ms: int) -> ServiceError:
     """The time of delivery is further ahead than this broker keeps messages for."""
     return ServiceError(
         ErrorReason.ERROR_REASON_DELIVERY_TIME_TOO_LATE,
-        f"the delivery time {delivery_time_ms} is more than {limit_ms / 86_400_000:g} days ahead, "
-        "the longest delay of this broker",
-        {"delivery_time_ms": delivery_time_ms, "limit_ms": limit_ms},
+        f"message {position}: the delivery time {delivery_time_ms} is more than "
+        f"{limit_ms / 86_400_000:g} days ahead, the longest delay of this broker",
+        {"position": position, "delivery_time_ms": delivery_time_ms, "limit_ms": limit_ms},
         field="delivery_time",
     )
 

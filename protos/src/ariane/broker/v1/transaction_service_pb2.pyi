@@ -356,6 +356,7 @@ class StageBatchRecordsRequest(_message.Message):
     RECORDS_CRC32_FIELD_NUMBER: _builtins.int
     QUEUE_IDS_FIELD_NUMBER: _builtins.int
     RECORD_COUNT_BEFORE_FIELD_NUMBER: _builtins.int
+    DELIVERY_TIMES_MS_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
     query_id: _builtins.str
     """The query."""
@@ -383,6 +384,11 @@ class StageBatchRecordsRequest(_message.Message):
     """How many records this attempt had staged before. A call that comes again after a lost answer is
     known by it, and staged once. Absent: every arrival is staged.
     """
+    delivery_times_ms: _builtins.bytes
+    """When each record is to be delivered, in milliseconds since the epoch, 0 for at once: n x int64,
+    little-endian. What is not due when the batch is committed waits for its time like a delayed
+    message. Absent: all at once.
+    """
     records: _builtins.bytes
     """The records. Last, so that a reader meets the columns before the block."""
     def __init__(
@@ -400,11 +406,12 @@ class StageBatchRecordsRequest(_message.Message):
         records_crc32: _builtins.int = ...,
         queue_ids: _builtins.bytes = ...,
         record_count_before: _builtins.int | None = ...,
+        delivery_times_ms: _builtins.bytes = ...,
         records: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_record_count_before", b"_record_count_before", "record_count_before", b"record_count_before"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_record_count_before", b"_record_count_before", "attempt_token", b"attempt_token", "batch_id", b"batch_id", "key_counts", b"key_counts", "key_hashes", b"key_hashes", "partition_id", b"partition_id", "query_id", b"query_id", "queue_ids", b"queue_ids", "record_count_before", b"record_count_before", "record_sizes", b"record_sizes", "records", b"records", "records_crc32", b"records_crc32", "tag_codes", b"tag_codes", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_record_count_before", b"_record_count_before", "attempt_token", b"attempt_token", "batch_id", b"batch_id", "delivery_times_ms", b"delivery_times_ms", "key_counts", b"key_counts", "key_hashes", b"key_hashes", "partition_id", b"partition_id", "query_id", b"query_id", "queue_ids", b"queue_ids", "record_count_before", b"record_count_before", "record_sizes", b"record_sizes", "records", b"records", "records_crc32", b"records_crc32", "tag_codes", b"tag_codes", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__record_count_before: _TypeAlias = _typing.Literal["record_count_before"]  # noqa: Y015
     _WhichOneofArgType__record_count_before: _TypeAlias = _typing.Literal["_record_count_before", b"_record_count_before"]  # noqa: Y015
@@ -513,7 +520,7 @@ class CommitBatchResponse(_message.Message):
     duplicate: _builtins.bool
     """Whether the batch had been committed before."""
     record_count: _builtins.int
-    """Records made visible."""
+    """Records made visible, or left waiting for their delivery time."""
     def __init__(
         self,
         *,

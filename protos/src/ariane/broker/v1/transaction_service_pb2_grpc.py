@@ -120,6 +120,7 @@ class TransactionServiceServicer(object):
     def StageBatchRecords(self, request, context):
         """Stages records of one task of a batch transaction: stored, visible to nobody. They wait for
         days (the broker's batch_expiry_s), or until a later batch of the query is committed.
+        Records may have delivery times, which are checked here: a commit does not fail for them.
         Errors: as SendService.AppendRecords; TRANSACTION_DECIDED when the batch is committed already.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -129,7 +130,8 @@ class TransactionServiceServicer(object):
     def CommitBatch(self, request, context):
         """Makes the named attempts of a batch visible, all or none, in the order of their partitions, and
         drops all others. Idempotent: a batch that is committed already is answered with success, the
-        last one of its query only when counts and checksums agree. Answers when all is visible.
+        last one of its query only when counts and checksums agree. Answers when all is visible but
+        what waits for its delivery time.
         Errors: TRANSACTION_NOT_FOUND for an attempt that did not stage what it should have,
         TRANSACTION_DECIDED when they do not agree, TOPIC_NOT_FOUND.
         """

@@ -56,12 +56,14 @@ class TransactionServiceStub:
     StageBatchRecords: _grpc.UnaryUnaryMultiCallable[_transaction_service_pb2.StageBatchRecordsRequest, _transaction_service_pb2.StageBatchRecordsResponse]
     """Stages records of one task of a batch transaction: stored, visible to nobody. They wait for
     days (the broker's batch_expiry_s), or until a later batch of the query is committed.
+    Records may have delivery times, which are checked here: a commit does not fail for them.
     Errors: as SendService.AppendRecords; TRANSACTION_DECIDED when the batch is committed already.
     """
     CommitBatch: _grpc.UnaryUnaryMultiCallable[_transaction_service_pb2.CommitBatchRequest, _transaction_service_pb2.CommitBatchResponse]
     """Makes the named attempts of a batch visible, all or none, in the order of their partitions, and
     drops all others. Idempotent: a batch that is committed already is answered with success, the
-    last one of its query only when counts and checksums agree. Answers when all is visible.
+    last one of its query only when counts and checksums agree. Answers when all is visible but
+    what waits for its delivery time.
     Errors: TRANSACTION_NOT_FOUND for an attempt that did not stage what it should have,
     TRANSACTION_DECIDED when they do not agree, TOPIC_NOT_FOUND.
     """
@@ -98,12 +100,14 @@ class TransactionServiceAsyncStub(TransactionServiceStub):
     StageBatchRecords: _aio.UnaryUnaryMultiCallable[_transaction_service_pb2.StageBatchRecordsRequest, _transaction_service_pb2.StageBatchRecordsResponse]  # type: ignore[assignment]
     """Stages records of one task of a batch transaction: stored, visible to nobody. They wait for
     days (the broker's batch_expiry_s), or until a later batch of the query is committed.
+    Records may have delivery times, which are checked here: a commit does not fail for them.
     Errors: as SendService.AppendRecords; TRANSACTION_DECIDED when the batch is committed already.
     """
     CommitBatch: _aio.UnaryUnaryMultiCallable[_transaction_service_pb2.CommitBatchRequest, _transaction_service_pb2.CommitBatchResponse]  # type: ignore[assignment]
     """Makes the named attempts of a batch visible, all or none, in the order of their partitions, and
     drops all others. Idempotent: a batch that is committed already is answered with success, the
-    last one of its query only when counts and checksums agree. Answers when all is visible.
+    last one of its query only when counts and checksums agree. Answers when all is visible but
+    what waits for its delivery time.
     Errors: TRANSACTION_NOT_FOUND for an attempt that did not stage what it should have,
     TRANSACTION_DECIDED when they do not agree, TOPIC_NOT_FOUND.
     """
@@ -167,6 +171,7 @@ class TransactionServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_transaction_service_pb2.StageBatchRecordsResponse, _abc.Awaitable[_transaction_service_pb2.StageBatchRecordsResponse]]:
         """Stages records of one task of a batch transaction: stored, visible to nobody. They wait for
         days (the broker's batch_expiry_s), or until a later batch of the query is committed.
+        Records may have delivery times, which are checked here: a commit does not fail for them.
         Errors: as SendService.AppendRecords; TRANSACTION_DECIDED when the batch is committed already.
         """
 
@@ -178,7 +183,8 @@ class TransactionServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_transaction_service_pb2.CommitBatchResponse, _abc.Awaitable[_transaction_service_pb2.CommitBatchResponse]]:
         """Makes the named attempts of a batch visible, all or none, in the order of their partitions, and
         drops all others. Idempotent: a batch that is committed already is answered with success, the
-        last one of its query only when counts and checksums agree. Answers when all is visible.
+        last one of its query only when counts and checksums agree. Answers when all is visible but
+        what waits for its delivery time.
         Errors: TRANSACTION_NOT_FOUND for an attempt that did not stage what it should have,
         TRANSACTION_DECIDED when they do not agree, TOPIC_NOT_FOUND.
         """

@@ -89,8 +89,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     still known; `expected`, `actual`. All of it, or a part, is stored. ALREADY_EXISTS.
     """
     ERROR_REASON_DELIVERY_TIME_TOO_LATE: _ErrorReason.ValueType  # 51
-    """The delivery time is further ahead than the broker keeps messages for; `delivery_time_ms`,
-    `limit_ms`. INVALID_ARGUMENT.
+    """The delivery time is further ahead than the broker keeps messages for; `position`,
+    `delivery_time_ms`, `limit_ms`. INVALID_ARGUMENT.
     """
     ERROR_REASON_QUEUE_OFFSET_OUT_OF_RANGE: _ErrorReason.ValueType  # 60
     """The queue offset lies outside what is kept; `queue_offset`, `min`, `max`. OUT_OF_RANGE."""
@@ -266,8 +266,8 @@ ERROR_REASON_SEQUENCE_PASSED: ErrorReason.ValueType  # 50
 still known; `expected`, `actual`. All of it, or a part, is stored. ALREADY_EXISTS.
 """
 ERROR_REASON_DELIVERY_TIME_TOO_LATE: ErrorReason.ValueType  # 51
-"""The delivery time is further ahead than the broker keeps messages for; `delivery_time_ms`,
-`limit_ms`. INVALID_ARGUMENT.
+"""The delivery time is further ahead than the broker keeps messages for; `position`,
+`delivery_time_ms`, `limit_ms`. INVALID_ARGUMENT.
 """
 ERROR_REASON_QUEUE_OFFSET_OUT_OF_RANGE: ErrorReason.ValueType  # 60
 """The queue offset lies outside what is kept; `queue_offset`, `min`, `max`. OUT_OF_RANGE."""

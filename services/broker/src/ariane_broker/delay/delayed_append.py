@@ -11,6 +11,7 @@ from ariane_broker.delay.parking import Parked, Parking
 from ariane_record import ProducerSequence, RecordBlock
 from ariane_record.layout import Host
 from ariane_storage.append import Appended
+from ariane_storage.fields import Int64s
 
 
 class AppendLog(Protocol):
@@ -58,6 +59,16 @@ class DelayedAppend:
     ) -> Parked:
         """The records of a block as they wait for their time; see ``Parking.park``."""
         return self._parking.park(block, queue, delay, sequence)
+
+    def check_staged(self, block: RecordBlock, times_ms: Int64s) -> None:
+        """See that records could be parked one day; see ``Parking.check_staged``."""
+        self._parking.check_staged(block, times_ms)
+
+    def park_staged(
+        self, block: RecordBlock, queue_ids: Int64s, times_ms: Int64s, *, half_offset: int
+    ) -> Parked:
+        """Records of a batch as they wait for their times; see ``Parking.park_staged``."""
+        return self._parking.park_staged(block, queue_ids, times_ms, half_offset=half_offset)
 
     def append(self, parked: Parked, *, born_host: Host) -> Appended:
         """Append parked records, in this turn of the loop.

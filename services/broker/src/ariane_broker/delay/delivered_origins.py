@@ -6,8 +6,8 @@ field that has the offset of the half message in the record of a transaction. A 
 forge it, as the broker refuses records of producers in which it is not zero.
 
 Records of transactions say something else there, and none of it is a mark: committed messages,
-which have their flag; those of the topics below; and messages of a batch, which name a place inside
-a record, where none ends.
+which have their flag; those of the topics below; and messages of a batch, parked ones too, which
+name a place inside a record, where none ends.
 """
 
 from __future__ import annotations

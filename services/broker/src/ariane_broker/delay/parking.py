@@ -23,6 +23,7 @@ from ariane_broker.delay.level_queues import queue_of
 from ariane_broker.delay.parked_records import DELAY_PROPERTIES, timer_heads
 from ariane_broker.delay.timer_queue import TIMER_QUEUE
 from ariane_broker.errors import delivery_time_too_late, message_illegal
+from ariane_broker.message_types import records_with
 from ariane_record import ProducerSequence, RecordBlock, RecordTooLarge
 from ariane_record.columns import decode_columns
 from ariane_record.layout import PropertyName
@@ -99,6 +100,42 @@ class Parking:
             return self._park_for_level(moved, queue, delay.level, sequence)
         return self._park_for_times(moved, queue, delay.times_ms, sequence)
 
+    def check_staged(self, block: RecordBlock, times_ms: Int64s) -> None:
+        """See that records could be parked one day: then it is too late to refuse them.
+
+        Args:
+            block: Records that could be appended.
+            times_ms: When each is to be delivered; 0 for those that nobody will park.
+
+        Raises:
+            ServiceError: As ``park``.
+        """
+        rows = np.flatnonzero(times_ms)
+        if not len(rows):
+            return
+        self._check_times(times_ms, rows)
+        columns = decode_columns(block.records, block.sizes)
+        for name in sorted(_RESERVED):
+            _refuse_rows(rows[records_with(columns, name)[rows]], name)
+
+    def park_staged(
+        self, block: RecordBlock, queue_ids: Int64s, times_ms: Int64s, *, half_offset: int
+    ) -> Parked:
+        """Records that ``check_staged`` has passed as they wait for their times.
+
+        What the limits are by now does not matter: they are committed.
+
+        Args:
+            block: Records of the topic that they are going to.
+            queue_ids: The queue that each is going to.
+            times_ms: When each is to be delivered.
+            half_offset: What stands in their headers in the place of a half message's offset.
+        """
+        moved = MovedRecords(decode_columns(block.records, block.sizes), dropped=DELAY_PROPERTIES)
+        queues = map(b"%d".__mod__, queue_ids.tolist())
+        heads = timer_heads(repeat(block.topic.encode()), queues, times_ms)
+        return _parked(moved, TIMER_QUEUE, heads, None, times_ms, half_offset=half_offset)
+
     def _park_for_level(
         self, moved: MovedRecords, queue: QueueKey, level: int, sequence: ProducerSequence | None
     ) -> Parked:
@@ -118,14 +155,19 @@ class Parking:
         if len(times_ms) != len(moved.columns):
             rule = f"must have one time for each of {len(moved.columns)} records"
             raise field_invalid("delivery_times_ms", rule, len(times_ms))
-        earliest_ms, latest_ms = int(times_ms.min()), int(times_ms.max())
-        limit_ms = self._now_ms() + self._delay_ms_max
-        if earliest_ms < 1:
-            raise field_invalid("delivery_times_ms", "must be 1 or more", earliest_ms)
-        if latest_ms > limit_ms:
-            raise delivery_time_too_late(latest_ms, self._delay_ms_max)
+        self._check_times(times_ms, np.arange(len(times_ms)))
         heads = timer_heads(repeat(queue.topic.encode()), repeat(b"%d" % queue.queue_id), times_ms)
         return _parked(moved, TIMER_QUEUE, heads, sequence, times_ms)
+
+    def _check_times(self, times_ms: Int64s, rows: Int64s) -> None:
+        """Refuse times that are none, or too late, of some records."""
+        chosen = times_ms[rows]
+        if int(chosen.min()) < 1:
+            raise field_invalid("delivery_times_ms", "must be 1 or more", int(chosen.min()))
+        late = rows[chosen > self._now_ms() + self._delay_ms_max]
+        if len(late):
+            first = int(late[0])
+            raise delivery_time_too_late(first, int(times_ms[first]), self._delay_ms_max)
 
 
 def _parked(
@@ -134,12 +176,18 @@ def _parked(
     heads: list[bytes],
     sequence: ProducerSequence | None,
     times_ms: Int64s | None = None,
+    *,
+    half_offset: int = 0,
 ) -> Parked:
     if sequence is not None:
         heads[0] = EMPTY_SEQUENCE + heads[0]
     try:
         block = moved.block(
-            home.topic, np.arange(len(heads)), heads=heads, delivery_times_ms=times_ms
+            home.topic,
+            np.arange(len(heads)),
+            heads=heads,
+            half_offsets=half_offset,
+            delivery_times_ms=times_ms,
         )
     except RecordTooLarge as error:
         raise message_illegal(0, f"{error}, those of its delay included") from error
@@ -156,6 +204,11 @@ def _head(queue: QueueKey) -> bytes:
 
 def _refuse(moved: MovedRecords, name: str) -> None:
     """Refuse records that have a property which says where a parked record is going."""
-    position = next((place for place, value in enumerate(moved.values(name)) if value), None)
-    if position is not None:
-        raise message_illegal(position, f"property {name!r} belongs to the system")
+    said = np.fromiter(map(bool, moved.values(name)), np.bool_, len(moved.columns))
+    _refuse_rows(np.flatnonzero(said), name)
+
+
+def _refuse_rows(rows: Int64s, name: str) -> None:
+    """Refuse the first of some records for a property that is not theirs to have."""
+    if len(rows):
+        raise message_illegal(int(rows[0]), f"property {name!r} belongs to the system")

@@ -7,7 +7,6 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from ariane_broker.append import AppendWatch
 from ariane_broker.consumer_groups import GroupConfig
 from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.delay.delay import DeliveryTimes
@@ -44,7 +43,6 @@ class CopyAppend:
     def __init__(
         self,
         log: TransactionLog,
-        watch: AppendWatch,
         delayed: DelayedAppend,
         *,
         limits: ReturnLimits,
@@ -53,14 +51,12 @@ class CopyAppend:
         """Take the parts.
 
         Args:
-            log: Where dead letters go.
-            watch: Is told of copies that are parked.
+            log: Where copies and dead letters go.
             delayed: Parks copies.
             limits: What bounds a return.
             now_ms: Milliseconds since the epoch.
         """
         self._log = log
-        self._watch = watch
         self._delayed = delayed
         self._limits = limits
         self._now_ms = now_ms
@@ -152,10 +148,7 @@ class CopyAppend:
         if isinstance(delay, DeliveryTimes):
             delay = DeliveryTimes(np.repeat(delay.times_ms, block.count))
         parked = self._delayed.park(block, queue, delay)
-        begin = self._watch.monotonic()
-        appended = self._delayed.append(parked, born_host=born_host)
-        self._watch.appended(parked.queue, appended, parked.block.size_bytes, begin)
-        self._watch.on_growth(appended.next_commit_log_offset)
+        appended = self._log.park(self._delayed, parked, born_host)
         if isinstance(delay, DeliveryTimes):
             return appended, int(delay.times_ms[0])
         return appended, appended.store_timestamp_ms + self._delayed.levels_ms[delay.level - 1]

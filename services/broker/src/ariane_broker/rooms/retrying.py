@@ -70,7 +70,7 @@ def retrying_room(
     returns = MessageReturns(
         storing.store,
         log,
-        CopyAppend(log, watch, delaying.delayed_append, limits=limits, now_ms=clock.now_ms),
+        CopyAppend(log, delaying.delayed_append, limits=limits, now_ms=clock.now_ms),
         table,
         topics=state.topics,
         groups=state.groups,

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from ariane_broker.append import AppendWatch
+from ariane_broker.delay.delayed_append import DelayedAppend
 from ariane_broker.rooms.changing import ChangingRoom
+from ariane_broker.rooms.delaying import DelayingRoom
 from ariane_broker.rooms.messaging import PLAIN_CALL_BYTES_MAX, MessagingRoom
 from ariane_broker.rooms.outside import Outside
 from ariane_broker.rooms.state import StateRoom
@@ -52,6 +54,8 @@ def transacting_room(
     storing: StoringRoom,
     changing: ChangingRoom,
     messaging: MessagingRoom,
+    *,
+    delaying: DelayingRoom,
 ) -> TransactingRoom:
     """Half messages, and what becomes of them."""
     settings, clock, store = outside.settings, outside.clock, storing.store
@@ -95,7 +99,9 @@ def transacting_room(
         is_pressed=lambda: storing.keeping.disk_used_ratio >= settings.disk_force_ratio,
         segment_bytes=settings.segment_bytes,
     )
-    commits, loops = _batches(outside, state, storing, messaging, log=log)
+    commits, loops = _batches(
+        outside, state, storing, messaging, log=log, delayed=delaying.delayed_append
+    )
     return TransactingRoom(
         half_send=half_send,
         ends=ends,
@@ -114,6 +120,7 @@ def _batches(
     messaging: MessagingRoom,
     *,
     log: TransactionLog,
+    delayed: DelayedAppend,
 ) -> tuple[BatchCommits, tuple[Loop, Loop]]:
     """Batch transactions."""
     settings, clock, store = outside.settings, outside.clock, storing.store
@@ -122,12 +129,13 @@ def _batches(
     file = StateFile(snapshot, outside.disk)
     storing.log_states.keep(table, file, "config/batchTransactions.json")
     store.keep_needed(lambda: table.needed_from)
-    publication = BatchPublication(log, table, state.topics.find, clock)
+    publication = BatchPublication(log, table, state.topics.find, delayed, clock)
     commits = BatchCommits(
         log,
         table,
         messaging.topics_for_send,
         publication,
+        delayed,
         now_ms=clock.now_ms,
         body_bytes_max=settings.message_bytes_max,
         is_draining=lambda: messaging.append_records.draining,

@@ -12,11 +12,13 @@ from typing import Final
 import numpy as np
 
 from ariane.broker.v1.transaction_service_pb2 import StageBatchRecordsRequest
-from ariane_broker.batch_check import check_sizes
+from ariane_broker.batch_check import check_sizes, check_takes_delayed
+from ariane_broker.delay.delayed_append import DelayedAppend
 from ariane_broker.errors import (
     block_corrupted,
     broker_draining,
     message_too_large,
+    message_type_mismatch,
     queue_not_found,
     topic_not_writable,
     transaction_decided,
@@ -24,6 +26,7 @@ from ariane_broker.errors import (
 )
 from ariane_broker.message_types import check_message_types
 from ariane_broker.topic_changes import check_user_topic
+from ariane_broker.topic_table import TopicConfig, TopicMessageType
 from ariane_broker.topics_for_send import TopicsForSend
 from ariane_broker.transactions.batch_publication import BatchPublication
 from ariane_broker.transactions.batch_records import (
@@ -34,6 +37,7 @@ from ariane_broker.transactions.batch_records import (
     BatchKey,
     NamedAttempt,
     Stage,
+    StagedBlock,
     batch_record,
     checksum_of,
     fingerprint_of,
@@ -73,6 +77,7 @@ class BatchCommits:
         table: BatchTable,
         topics: TopicsForSend,
         publication: BatchPublication,
+        delayed: DelayedAppend,
         *,
         now_ms: Callable[[], int],
         body_bytes_max: int,
@@ -85,6 +90,7 @@ class BatchCommits:
             table: The batches of this broker.
             topics: The topics of this broker.
             publication: Makes committed batches visible.
+            delayed: Says what may be delivered later.
             now_ms: Milliseconds since the epoch.
             body_bytes_max: Largest body of a message, and of what one call stages.
             is_draining: Whether the broker takes no messages.
@@ -93,6 +99,7 @@ class BatchCommits:
         self._table = table
         self._topics = topics
         self._publication = publication
+        self._delayed = delayed
         self._now_ms = now_ms
         self._body_bytes_max = body_bytes_max
         self._is_draining = is_draining
@@ -258,8 +265,17 @@ class BatchCommits:
             raise queue_not_found(config.topic, most, config.write_queue_count)
         check_sizes(block, self._body_bytes_max)
         check_message_types(block, config)
+        self._check_times(staged, config)
         if int(np.max(block.sizes)) > self._body_bytes_max:
             raise message_too_large(int(np.max(block.sizes)), self._body_bytes_max, -1)
+
+    def _check_times(self, staged: StagedBlock, config: TopicConfig) -> None:
+        """Refuse what could not be delivered later, or not at once, when it is committed."""
+        if not staged.times_ms.all() and config.message_type is TopicMessageType.DELAY:
+            raise message_type_mismatch(config.topic, config.message_type.value, "NORMAL")
+        if staged.times_ms.any():
+            check_takes_delayed(config)
+            self._delayed.check_staged(staged.block, staged.times_ms)
 
 
 def _keys_of(request: StageBatchRecordsRequest) -> tuple[BatchKey, AttemptKey]:

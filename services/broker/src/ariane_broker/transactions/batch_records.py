@@ -5,10 +5,12 @@ r"""The records of a batch transaction: what is staged, and what became of it.
     RMQ_SYS_ARIANE_STAGE_TOPIC   |stage|stage|stage|   one for each call: the block with its columns
     RMQ_SYS_ARIANE_BATCH_TOPIC                 |commit|                       |done|
     the topics of the records                          |message|message|...
+    rmq_sys_wheel_timer                                        |parked|parked|...
 
 The commit record is the decision: it names the stages that count, and is written before any message
 is. A message names its stage in the field that says the half message elsewhere, so that whoever
-reads the log sees how far publication has come.
+reads the log sees how far publication has come. So does a record that is parked, because its
+delivery time is later than the commit: the log says what is done of those, too.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from ariane.broker.v1.transaction_service_pb2 import StageBatchRecordsRequest
 from ariane_broker.errors import block_corrupted
 from ariane_record import PropertyName, RecordBlock, RecordFields
 from ariane_record.checksum import crc32
-from ariane_storage.fields import FIELD_STARTS, FieldColumn
+from ariane_storage.fields import FIELD_STARTS, FieldColumn, Int64s
 
 STAGE_TOPIC: Final = "RMQ_SYS_ARIANE_STAGE_TOPIC"
 BATCH_TOPIC: Final = "RMQ_SYS_ARIANE_BATCH_TOPIC"
@@ -34,6 +36,7 @@ BATCH_TOPIC: Final = "RMQ_SYS_ARIANE_BATCH_TOPIC"
 STAGE_PROPERTY: Final = "ARIANE_STAGE"
 _HALF_OFFSET: Final = FIELD_STARTS["half_offset"]
 _INT32: Final = np.dtype("<i4")
+_INT64: Final = np.dtype("<i8")
 
 
 class BatchKey(NamedTuple):
@@ -91,10 +94,12 @@ class StagedBlock:
     Attributes:
         block: Them, with their columns.
         queue_ids: Where each of them goes: int32[count].
+        times_ms: When each is to be delivered; 0 for at once.
     """
 
     block: RecordBlock
     queue_ids: NDArray[np.int32]
+    times_ms: Int64s
 
 
 def staged_block(request: StageBatchRecordsRequest) -> StagedBlock:
@@ -106,10 +111,15 @@ def staged_block(request: StageBatchRecordsRequest) -> StagedBlock:
     columns = (request.record_sizes, request.tag_codes, request.key_hashes, request.queue_ids)
     if any(len(column) % _INT32.itemsize for column in columns):
         raise block_corrupted(-1, "a column of numbers is no multiple of 4 bytes")
+    if len(request.delivery_times_ms) % _INT64.itemsize:
+        raise block_corrupted(-1, "the column of delivery times is no multiple of 8 bytes")
     sizes, tag_codes, key_hashes, queue_ids = (
         np.frombuffer(column, _INT32).astype(np.int32, copy=False) for column in columns
     )
-    if len(queue_ids) != len(sizes):
+    times_ms = np.frombuffer(request.delivery_times_ms, _INT64).astype(np.int64, copy=False)
+    if not request.delivery_times_ms:
+        times_ms = np.zeros(len(sizes), np.int64)
+    if not len(queue_ids) == len(times_ms) == len(sizes):
         raise block_corrupted(-1, "its columns differ in length")
     block = RecordBlock(
         topic=request.topic,
@@ -120,7 +130,7 @@ def staged_block(request: StageBatchRecordsRequest) -> StagedBlock:
         key_hashes=key_hashes,
         crc32=request.records_crc32,
     )
-    return StagedBlock(block, queue_ids)
+    return StagedBlock(block, queue_ids, times_ms)
 
 
 def stage_record(request: StageBatchRecordsRequest, now_ms: int) -> RecordFields:
@@ -190,17 +200,14 @@ def name_of_stage(commit_log_offset: int) -> int:
     return commit_log_offset + 1
 
 
-def rows_of_queue(staged: StagedBlock, queue_id: int, first: int, stage_offset: int) -> RecordBlock:
-    """The records of a stage that go to one queue, as messages.
+def named_rows(block: RecordBlock, rows: Int64s, stage_offset: int) -> RecordBlock:
+    """Some records of a stage, as messages.
 
     Args:
-        staged: The stage.
-        queue_id: The queue.
-        first: How many of them are messages already; they are left out.
+        block: All of its records.
+        rows: Which; ascending.
         stage_offset: Commit-log offset of the stage, which they name.
     """
-    block = staged.block
-    rows = np.flatnonzero(staged.queue_ids == queue_id)[first:]
     ends = np.cumsum(block.sizes, dtype=np.int64)
     starts = ends - block.sizes
     view = memoryview(block.records)

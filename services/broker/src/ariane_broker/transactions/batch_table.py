@@ -22,10 +22,15 @@ from ariane_broker.transactions.batch_records import (
 from ariane_broker.transactions.log_rows import is_committed, is_of_topic, records_where
 from ariane_record import RecordFields
 from ariane_record.layout import HEADER_BYTES
+from ariane_record.names import TIMER_TOPIC
 from ariane_storage.fields import FIELD_STARTS, FieldColumn
 from ariane_storage.scan import Stretch
 
-VERSION: Final = 1
+VERSION: Final = 2
+"""Of the document. Version 1 had no time of commit, and no delivery times."""
+
+WAITING: Final = -1
+"""Counts records that wait for their delivery time, whatever queue they are going to."""
 
 _HALF_OFFSET_BEFORE_BODY: Final = HEADER_BYTES - FIELD_STARTS["half_offset"]
 
@@ -56,11 +61,13 @@ class Publication:
     Attributes:
         batch: The batch.
         stages: Commit-log offsets of its stages, in the order of publication.
+        committed_ms: When it was committed: what is to be delivered later than that waits.
         counts: Messages so far, by stage and queue.
     """
 
     batch: BatchKey
     stages: tuple[int, ...]
+    committed_ms: int
     counts: dict[tuple[int, int], int] = field(default_factory=dict)
 
 
@@ -117,7 +124,7 @@ class BatchTable:
         """A batch was committed: its other attempts and older batches are dropped."""
         self.advance(batch.query_id, progress)
         if stages:
-            self.publications[batch] = Publication(batch, tuple(stages))
+            self.publications[batch] = Publication(batch, tuple(stages), progress.timestamp_ms)
 
     def advance(self, query_id: str, progress: Progress) -> None:
         """A query has come this far."""
@@ -128,7 +135,7 @@ class BatchTable:
         self.change_count += 1
 
     def published(self, batch: BatchKey, stage: int, queue_id: int, count: int) -> None:
-        """Messages of a stage were appended to a queue."""
+        """Messages of a stage were appended to a queue, or wait (``WAITING``)."""
         counts = self.publications[batch].counts
         counts[stage, queue_id] = counts.get((stage, queue_id), 0) + count
         self.change_count += 1
@@ -215,7 +222,12 @@ class BatchTable:
                 for query_id, each in self.progress.items()
             ],
             "publications": [
-                [*each.batch, each.stages, [[*key, count] for key, count in each.counts.items()]]
+                [
+                    *each.batch,
+                    each.stages,
+                    [[*key, count] for key, count in each.counts.items()],
+                    each.committed_ms,
+                ]
                 for each in self.publications.values()
             ],
         }
@@ -229,7 +241,7 @@ class BatchTable:
         Raises:
             ValueError: It is none of ours.
         """
-        if document["version"] != VERSION:
+        if document["version"] not in {1, VERSION}:
             raise ValueError(f"version {document['version']} is not known here")
         self.clear()
         for query_id, batch_id, partition_id, token, stages in document["staged"]:
@@ -237,10 +249,13 @@ class BatchTable:
             attempts[AttemptKey(partition_id, token)] = [Stage(*stage) for stage in stages]
         for query_id, *row in document["progress"]:
             self.progress[query_id] = Progress(*row)
-        for query_id, batch_id, stages, counts in document["publications"]:
+        for query_id, batch_id, stages, counts, *committed_ms in document["publications"]:
             batch = BatchKey(query_id, batch_id)
             self.publications[batch] = Publication(
-                batch, tuple(stages), {(stage, queue): count for stage, queue, count in counts}
+                batch,
+                tuple(stages),
+                committed_ms[0] if committed_ms else 0,
+                {(stage, queue): count for stage, queue, count in counts},
             )
         return int(document["commitLogOffset"])
 
@@ -249,10 +264,11 @@ class BatchTable:
         if first >= behind or not self.publications:
             return
         part = stretch.places.rows(first, behind)
-        ordinary = ~is_committed(Stretch(stretch.segment, part))
+        whole = Stretch(stretch.segment, part)
+        ordinary = ~is_committed(whole)
         spots = part.body_starts - _HALF_OFFSET_BEFORE_BODY
         named = FieldColumn(part.buffer, ">i8", spots, 0).get().astype(np.int64)
-        queue_ids = part.front("queue_id")
+        queue_ids = np.where(is_of_topic(whole, TIMER_TOPIC), WAITING, part.front("queue_id"))
         for publication in self.publications.values():
             for stage in publication.stages:
                 of_stage = queue_ids[ordinary & (named == name_of_stage(stage))]

@@ -7,6 +7,8 @@ from typing import Final, Protocol
 
 from ariane_broker.append import AcknowledgedLevel, AppendLog, AppendWatch, FlushWait
 from ariane_broker.consumer_offsets import QueueKey
+from ariane_broker.delay.delayed_append import DelayedAppend
+from ariane_broker.delay.parking import Parked
 from ariane_record import RecordBlock, RecordFields
 from ariane_record.block import encode_block
 from ariane_record.layout import Host
@@ -78,6 +80,18 @@ class TransactionLog:
         begin = self._watch.monotonic()
         appended = self.log.append_block(block, queue_id, born_host=born_host)
         self._watch.appended(QueueKey(block.topic, queue_id), appended, block.size_bytes, begin)
+        self._watch.on_growth(appended.next_commit_log_offset)
+        return appended
+
+    def park(self, delayed: DelayedAppend, parked: Parked, born_host: Host) -> Appended:
+        """Append records that are to be delivered later.
+
+        Raises:
+            StorageError: Nothing is stored.
+        """
+        begin = self._watch.monotonic()
+        appended = delayed.append(parked, born_host=born_host)
+        self._watch.appended(parked.queue, appended, parked.block.size_bytes, begin)
         self._watch.on_growth(appended.next_commit_log_offset)
         return appended
 
