@@ -17,6 +17,7 @@ from ariane_spark.batch_transactions import BatchTransactions
 from ariane_spark.cluster import Cluster
 from ariane_spark.options import ReadOptions, WriteOptions
 from ariane_spark.queue_client import QueueClient
+from ariane_spark.spared_modules import spare_modules
 
 SEND_S_MAX: Final = 60.0
 """How long a message may wait for a broker that restarts; a repeated task writes everything again,
@@ -63,6 +64,8 @@ def connect_transactions_once(options: WriteOptions) -> BatchTransactions:
 
 def _once(use: str, key: Hashable, make: Callable[[], _ConnectionT]) -> _ConnectionT:
     """What was made for this use in this process; a forked child makes its own."""
+    # Not only the first time: some modules are loaded by the first batch.
+    spare_modules()
     place = (os.getpid(), use, key)
     if place not in _kept:
         keep_freed_memory()

@@ -33,7 +33,9 @@ class DefaultSource(DataSource):
         """The columns of a topic, where the user gives no schema."""
         from ariane_spark.columns import message_schema
         from ariane_spark.options import column_names
+        from ariane_spark.spared_modules import spare_modules
 
+        spare_modules()
         return message_schema(column_names(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
