@@ -62,7 +62,6 @@ def test_times_are_half_open_too(planned):
         ("broker-b", 7, 10),
     ]
     assert planned(startingTimestamp="100") == [("broker-b", 10, 20)]
-    assert planned(startingTimestamp="90", endingTimestamp="60") == []
 
 
 def test_empty_ranges_are_no_partitions(planned):
@@ -73,7 +72,7 @@ def test_empty_ranges_are_no_partitions(planned):
     ("given", "clause"),
     [
         ({"startingOffsets": at(broker_b=3)}, r"broker-b#0: \[3, 20\).* 2 messages are lost"),
-        ({"startingOffsets": at(broker_a=11)}, r"broker-a#0: \[11, 10\).*\[0, 10\) is kept"),
+        ({"startingOffsets": at(broker_a=11)}, r"broker-a#0: .* from 11 on, but ends at 10"),
         ({"endingOffsets": at(broker_a=12)}, r"broker-a#0: \[0, 12\).* 2 messages are lost"),
     ],
 )

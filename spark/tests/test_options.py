@@ -88,6 +88,10 @@ def test_everything_said_is_obeyed_whatever_the_case():
         ("1360299600000", 1360299600000),
         ("2013-02-08T05:00:00Z", 1360299600000),
         ("2013-02-08T00:00:00.250-05:00", 1360299600250),
+        # Messages are stored at whole milliseconds: the first at or after this one.
+        ("2013-02-08T05:00:00.122001Z", 1360299600123),
+        ("2013-02-08T05:00:00.123Z", 1360299600123),
+        ("0001-01-01T00:00:00+05:00", 0),
     ],
 )
 def test_times(text, timestamp_ms):
@@ -102,6 +106,9 @@ def test_times(text, timestamp_ms):
         ({"endpoints": ""}, "endpoints", "is empty"),
         ({"endpoints": "127.0.0.1"}, "endpoints", "not of the form host:port"),
         ({"endpoints": "a:1,,b:2"}, "endpoints", "not of the form host:port"),
+        ({"endpoints": "http://a:1"}, "endpoints", "not of the form host:port"),
+        ({"endpoints": "a:0"}, "endpoints", "not of the form host:port"),
+        ({"endpoints": "a:65536"}, "endpoints", "not of the form host:port"),
         ({"topic": "orders,refunds"}, "topic", "several go into 'topics'"),
         ({"topics": "a,b"}, "topics", "contradicts 'topic'"),
         ({"startingOffsets": "latest"}, "startingOffsets", "reads nothing"),
@@ -110,14 +117,19 @@ def test_times(text, timestamp_ms):
         ({"startingOffsets": '{"x": {"b": {"0": 1}}}'}, "startingOffsets", "names x, which is"),
         ({"startingTimestamp": "yesterday"}, "startingTimestamp", "nor ISO 8601"),
         ({"startingTimestamp": "2013-02-08T05:00:00"}, "startingTimestamp", "with an offset"),
+        ({"startingTimestamp": "9" * 5000}, "startingTimestamp", "before the year 10000"),
+        ({"endingTimestamp": "253402300800000"}, "endingTimestamp", "before the year 10000"),
         (
             {"startingTimestamp": "1", "startingOffsets": "earliest"},
             "startingTimestamp",
             "contradicts 'startingOffsets'",
         ),
-        ({"maxPartitions": "0"}, "maxPartitions", "out of range: 1 or more"),
+        ({"maxPartitions": "0"}, "maxPartitions", "out of range: 1 to "),
         ({"maxPartitions": "-1"}, "maxPartitions", "no whole number"),
         ({"minPartitions": "4", "maxPartitions": "3"}, "maxPartitions", "less than 'minPart"),
+        ({"minPartitions": str(2**63)}, "minPartitions", "1 to 9223372036854775807"),
+        ({"requestTimeoutMs": "9" * 20}, "requestTimeoutMs", "1 to 3600000"),
+        ({"group": "no such group"}, "group", "1 to 120 letters"),
         ({"fetchMaxBytes": "1024"}, "fetchMaxBytes", "65536 to 4194304"),
         ({"failOnDataLoss": "no"}, "failOnDataLoss", "neither true nor false"),
         ({"maxOffsetsPerTrigger": "5"}, "maxOffsetsPerTrigger", "is for a stream read"),
@@ -166,7 +178,7 @@ def test_options_like_nothing_at_all_list_what_there_is():
 @pytest.mark.parametrize("option", [option for option in OPTIONS if option.later], ids=str)
 def test_options_of_later_versions_are_refused_not_ignored(option):
     for use in option.uses:
-        with pytest.raises(FeatureNotAvailable, match="not available yet") as refusal:
+        with pytest.raises(FeatureNotAvailable, match=r"not available yet; .* where") as refusal:
             GivenOptions({**NEEDED, option.name: "1"}, use)
 
         assert refusal.value.option == option.name
@@ -295,6 +307,37 @@ def test_times_by_queue_and_a_group():
     assert options.ending == AtTimes({queues[0]: 70})
 
 
+@pytest.mark.parametrize(
+    ("starting", "ending"),
+    [
+        ({"startingTimestamp": "90"}, {"endingTimestamp": "60"}),
+        (
+            {"startingOffsets": '{"orders/broker-a/0": 9}'},
+            {"endingOffsets": '{"orders/broker-a/0": 3, "orders/broker-a/1": 3}'},
+        ),
+        (
+            {"startingOffsetsByTimestamp": '{"orders/broker-a/0": 90}'},
+            {"endingOffsetsByTimestamp": '{"orders/broker-a/0": 60}'},
+        ),
+    ],
+)
+def test_an_end_before_the_start_is_a_slip_of_the_pen(starting, ending):
+    (start,), (end,) = starting, ending
+    for group in ({}, {"group": "billing"}):
+        with pytest.raises(OptionIllegal, match=f"is before '{start}'") as refusal:
+            read(**starting, **ending, **group)
+
+        assert refusal.value.option == end
+
+
+def test_an_end_at_the_start_or_at_an_edge_is_none():
+    for end in (9, -1, -2):
+        read(
+            startingOffsets='{"orders/broker-a/0": 9}',
+            endingOffsets=f'{{"orders/broker-a/0": {end}}}',
+        )
+
+
 def test_tags():
     assert read(tag="created").tags == {"created"}
     assert read(tag=" created || paid ").tags == {"created", "paid"}
@@ -325,6 +368,7 @@ def test_limits_of_a_trigger(text, milliseconds):
         ({"maxTriggerDelay": "5"}, "maxTriggerDelay", "'500ms', '10s' or '15m'"),
         ({"maxTriggerDelay": "5 parsecs"}, "maxTriggerDelay", "'500ms', '10s' or '15m'"),
         ({"maxTriggerDelay": "5s"}, "maxTriggerDelay", "only with 'minOffsetsPerTrigger'"),
+        ({"commitGroup": "a b"}, "commitGroup", "1 to 120 letters"),
         (
             {"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"},
             "maxOffsetsPerTrigger",

@@ -114,3 +114,9 @@ def test_partitions_travel_to_the_tasks():
     partition = RangePartition(tuple(ranges_of(3, 4)))
 
     assert pickle.loads(pickle.dumps(partition)) == partition  # noqa: S301 - our own bytes.
+
+
+def test_more_partitions_than_messages_cost_nothing():
+    limits = PartitionLimits(partitions_min=10**12)
+
+    assert len(plan_partitions(ranges_of(3, 4), limits, parallelism=2)) == 7

@@ -8,9 +8,10 @@ from ariane_sdk.errors import ServiceUnavailable, TopicRefused
 from ariane_spark.columns import Detail, Projection, message_schema
 from ariane_spark.errors import DataLost
 from ariane_spark.option_table import Use
-from ariane_spark.options import read_options
+from ariane_spark.options import RequestPolicy, read_options
 from ariane_spark.range_reader import RangeReader
 from ariane_spark.ranges import QueueRange
+from ariane_spark.repetition import Repetition
 
 PROJECTION = Projection.of(message_schema(["queueId", "queueOffset"]))
 
@@ -168,3 +169,12 @@ def test_a_filter_that_leaves_nothing_is_no_loss(cluster):
 
     assert read(cluster, QueueRange(queue, 0, 8), tag="neither") == []
     assert len(cluster.reads) == 1
+
+
+def test_waits_do_not_grow_beyond_what_a_number_holds():
+    waits = []
+    repetition = Repetition(RequestPolicy(retries_max=10_000), sleep=waits.append)
+
+    repetition.wait(5_000)
+
+    assert waits == [5.0]

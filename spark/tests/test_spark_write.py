@@ -217,3 +217,9 @@ def test_a_bad_sink_is_refused_before_the_query_starts():
         foreach_batch_writer("127.0.0.1:9876", "t", delivery="exactly-once", writeId="w")
     with pytest.raises(OptionIllegal, match="host:port"):
         foreach_batch_writer("localhost", "t")
+
+
+def test_values_of_options_need_not_be_texts():
+    foreach_batch_writer("127.0.0.1:9876", "t", maxInFlight=4)
+    with pytest.raises(OptionIllegal, match="1 to 64"):
+        foreach_batch_writer("127.0.0.1:9876", "t", maxInFlight=400)

@@ -62,6 +62,9 @@ class DataLossPolicy:
         Raises:
             DataLost: When a loss ends the query.
         """
+        if begin >= end:
+            self._report(f"{queue}: was to be read from {begin} on, but ends at {kept.latest}")
+            return
         readable = max(0, min(end, kept.latest) - max(begin, kept.earliest))
         self._report(
             f"{queue}: [{begin}, {end}) was to be read, [{kept.earliest}, {kept.latest}) is kept;"

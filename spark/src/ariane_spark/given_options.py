@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from typing import Final
 
+from ariane_record import IllegalName
+from ariane_record.names import check_group_name
 from ariane_spark.errors import FeatureNotAvailable, OptionIllegal, UnknownOption
 from ariane_spark.option_table import FOREIGN_NAMES, OPTION_BY_KEY, OPTIONS, Use
 
@@ -23,6 +25,14 @@ _UNIT_MS: Final = {
     "hour": 3_600_000,
 }
 _DURATION: Final = re.compile(r"([0-9]{1,9})\s*([a-z]+)")
+
+NUMBER_MAX: Final = 2**63 - 1
+"""The largest number that Spark and the wire hold."""
+
+TIMESTAMP_MS_MAX: Final = 253_402_300_799_999
+"""The last millisecond of the year 9999; no time on the wire is later."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class GivenOptions:
@@ -79,18 +89,26 @@ class GivenOptions:
             raise OptionIllegal(name, f"{value!r} holds an empty name or one twice")
         return names
 
-    def number(self, name: str, minimum: int = 1, maximum: int | None = None) -> int | None:
+    def group_name(self, name: str) -> str | None:
+        """The value as the name of a consumer group."""
+        value = self.text(name)
+        try:
+            return value and check_group_name(value)
+        except IllegalName as error:
+            raise OptionIllegal(name, str(error)) from None
+
+    def number(self, name: str, minimum: int = 1, maximum: int = NUMBER_MAX) -> int | None:
         """The value as a whole number within a range."""
         value = self.text(name)
         if value is None:
             return None
-        wanted = f"{minimum} or more" if maximum is None else f"{minimum} to {maximum}"
+        wanted = f"{minimum} to {maximum}"
         if not (value.isascii() and value.isdigit()):
             raise OptionIllegal(name, f"{value!r} is no whole number of {wanted}")
-        number = int(value)
-        if number < minimum or (maximum is not None and number > maximum):
-            raise OptionIllegal(name, f"{number} is out of range: {wanted}")
-        return number
+        # So many digits are no number, and Python reads no more than some thousand of them.
+        if len(value) > len(str(NUMBER_MAX)) or not minimum <= int(value) <= maximum:
+            raise OptionIllegal(name, f"{value} is out of range: {wanted}")
+        return int(value)
 
     def truth(self, name: str, *, default: bool) -> bool:
         """The value as true or false."""
@@ -112,7 +130,7 @@ class GivenOptions:
 
 
 def timestamp_ms_of(name: str, text: str) -> int:
-    """A time that a user wrote, in milliseconds since 1970.
+    """A time that a user wrote, in milliseconds since 1970, from where the first is at or after it.
 
     Args:
         name: Of the option, for the error.
@@ -122,6 +140,10 @@ def timestamp_ms_of(name: str, text: str) -> int:
         OptionIllegal: Something else.
     """
     if text.isascii() and text.isdigit():
+        if len(text) > len(str(TIMESTAMP_MS_MAX)) or int(text) > TIMESTAMP_MS_MAX:
+            raise OptionIllegal(
+                name, f"{text} is no number of milliseconds since 1970 before the year 10000"
+            )
         return int(text)
     try:
         moment = datetime.fromisoformat(text)
@@ -133,7 +155,9 @@ def timestamp_ms_of(name: str, text: str) -> int:
             f"{text!r} is neither milliseconds since 1970"
             " nor ISO 8601 with an offset, such as 2013-02-08T05:00:00+00:00",
         )
-    return round(moment.timestamp() * 1000)
+    # Upwards: a message of the same millisecond may have been stored before this moment.
+    since_epoch_ms = -((_EPOCH - moment) // timedelta(milliseconds=1))
+    return max(0, since_epoch_ms)
 
 
 def _check_name(key: str, use: Use) -> None:
@@ -141,7 +165,10 @@ def _check_name(key: str, use: Use) -> None:
     if option is None:
         raise UnknownOption(key, _suggestion(key, use))
     if option.later:
-        raise FeatureNotAvailable(option.name, "is known, but not available yet")
+        raise FeatureNotAvailable(
+            option.name,
+            "is known, but not available yet; until then filter by 'tag', or in Spark by where()",
+        )
     if use not in option.uses:
         uses = " or ".join(use.value for use in option.uses)
         raise OptionIllegal(option.name, f"is for a {uses}, and this is a {use.value}")

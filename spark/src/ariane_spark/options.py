@@ -13,7 +13,7 @@ from ariane_spark.given_options import GivenOptions
 from ariane_spark.offsets import OffsetsMalformed, parse_queues
 from ariane_spark.option_table import Use
 from ariane_spark.partitions import PartitionLimits
-from ariane_spark.position_options import ending_rule, starting_rule
+from ariane_spark.position_options import check_order, ending_rule, starting_rule
 from ariane_spark.position_rules import Edge, PositionRule
 from ariane_spark.queue_selection import (
     AssignedQueues,
@@ -32,6 +32,10 @@ BATCH_BYTES_MIN: Final = 64 << 10
 BATCH_BYTES_MAX: Final = 3 << 20
 BATCH_BYTES_DEFAULT: Final = 1 << 20
 SINK_ID_LENGTH_MAX: Final = 100
+
+PORT_MAX: Final = 65_535
+WAIT_MS_MAX: Final = 3_600_000
+RETRIES_MAX: Final = 1_000_000
 
 AT_LEAST_ONCE: Final = "at-least-once"
 EXACTLY_ONCE: Final = "exactly-once"
@@ -158,18 +162,20 @@ def read_options(given: Mapping[str, str], use: Use) -> ReadOptions:
     options.truth("includeProperties", default=True)
     selection = _selection(options)
     fetch_bytes = options.number("fetchMaxBytes", FETCH_BYTES_MIN, FETCH_BYTES_MAX)
+    starting, ending = starting_rule(options, use, selection), ending_rule(options, selection)
+    check_order(starting, ending)
     return ReadOptions(
         endpoints=_endpoints(options),
         selection=selection,
-        starting=starting_rule(options, use, selection),
-        ending=ending_rule(options, selection),
+        starting=starting,
+        ending=ending,
         tags=_tags(options),
         fail_on_data_loss=options.truth("failOnDataLoss", default=True),
         trigger=_trigger_limits(options),
         limits=_partition_limits(options),
         fetch_bytes=fetch_bytes or FETCH_BYTES_DEFAULT,
         offset_cache_ms=_or(options.number("offsetCacheMs", 0), 500),
-        commit_group=options.text("commitGroup"),
+        commit_group=options.group_name("commitGroup"),
         requests=_request_policy(options),
     )
 
@@ -256,7 +262,8 @@ def _endpoints(options: GivenOptions) -> str:
     endpoints = options.required_text("endpoints", hint)
     for endpoint in endpoints.split(","):
         host, colon, port = endpoint.strip().rpartition(":")
-        if not (host and colon and port.isascii() and port.isdigit()):
+        is_port = port.isascii() and port.isdigit() and 0 < int(port[:6]) <= PORT_MAX
+        if not (host and colon and is_port) or "/" in host:
             raise OptionIllegal("endpoints", f"{endpoint!r} is not of the form host:port")
     return ",".join(endpoint.strip() for endpoint in endpoints.split(","))
 
@@ -323,9 +330,9 @@ def _partition_limits(options: GivenOptions) -> PartitionLimits:
 def _request_policy(options: GivenOptions) -> RequestPolicy:
     policy = RequestPolicy()
     return RequestPolicy(
-        timeout_ms=options.number("requestTimeoutMs") or policy.timeout_ms,
-        retries_max=_or(options.number("numRetries", 0), policy.retries_max),
-        backoff_ms=_or(options.number("retryBackoffMs", 0), policy.backoff_ms),
+        timeout_ms=options.number("requestTimeoutMs", 1, WAIT_MS_MAX) or policy.timeout_ms,
+        retries_max=_or(options.number("numRetries", 0, RETRIES_MAX), policy.retries_max),
+        backoff_ms=_or(options.number("retryBackoffMs", 0, WAIT_MS_MAX), policy.backoff_ms),
     )
 
 

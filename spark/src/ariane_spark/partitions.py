@@ -71,7 +71,7 @@ def plan_partitions(
         wanted = max(wanted, ceil(record_count / limits.records_max))
     wanted = min(wanted, limits.partitions_max or wanted)
     pieces = split_ranges(ranges, wanted_count=wanted, records_max=limits.records_max)
-    return pack_ranges(pieces, wanted)
+    return pack_ranges(pieces, min(wanted, len(pieces)))
 
 
 def split_ranges(

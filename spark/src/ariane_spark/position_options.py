@@ -30,7 +30,7 @@ def starting_rule(options: GivenOptions, use: Use, selection: QueueSelection) ->
         raise OptionIllegal("startingOffsets", "a batch that starts at the latest reads nothing")
     if rule is None:
         rule = Edge.EARLIEST if use is Use.BATCH_READ else Edge.LATEST
-    group = options.text("group")
+    group = options.group_name("group")
     return rule if group is None else AtGroup(group, rule)
 
 
@@ -44,6 +44,29 @@ def ending_rule(options: GivenOptions, selection: QueueSelection) -> PositionRul
     if rule is Edge.EARLIEST:
         raise OptionIllegal("endingOffsets", "a batch that ends at the earliest reads nothing")
     return rule
+
+
+def check_order(starting: PositionRule, ending: PositionRule) -> None:
+    """See that a read does not end before it starts, as far as the options tell by themselves.
+
+    Raises:
+        OptionIllegal: It does, and would read nothing.
+    """
+    if isinstance(starting, AtGroup):
+        starting = starting.otherwise
+    match starting, ending:
+        case AtTime(begin), AtTime(end):
+            name, wrong = "Timestamp", end < begin
+        case AtTimes(begins), AtTimes(ends):
+            name = "OffsetsByTimestamp"
+            wrong = any(ends[queue] < begins[queue] for queue in ends.keys() & begins.keys())
+        case AtOffsets(begins), AtOffsets(ends):
+            name = "Offsets"
+            wrong = any(0 <= ends[queue] < begins[queue] for queue in ends.keys() & begins.keys())
+        case _:
+            return
+    if wrong:
+        raise OptionIllegal(f"ending{name}", f"is before 'starting{name}'; nothing would be read")
 
 
 def _rule(

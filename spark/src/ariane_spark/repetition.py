@@ -10,6 +10,7 @@ from ariane_sdk.errors import ArianeError
 from ariane_spark.options import RequestPolicy
 
 WAIT_S_MAX: Final = 5.0
+_DOUBLINGS_MAX: Final = 16
 
 _AnswerT = TypeVar("_AnswerT")
 
@@ -56,6 +57,6 @@ class Repetition:
             failures: How many there were in a row; the wait doubles with each.
             error: The latest of them; it may ask for a longer wait.
         """
-        delay_s = self._policy.backoff_ms / 1000 * 2 ** (failures - 1)
+        delay_s = self._policy.backoff_ms / 1000 * 2 ** min(failures - 1, _DOUBLINGS_MAX)
         asked_s = error.retry_after_s if error else 0.0
         self._sleep(min(WAIT_S_MAX, max(delay_s, asked_s)))

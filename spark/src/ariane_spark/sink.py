@@ -11,7 +11,11 @@ from ariane_spark.options import write_options
 
 
 def foreach_batch_writer(
-    endpoints: str, topic: str | None = None, *, delivery: str | None = None, **options: str
+    endpoints: str,
+    topic: str | None = None,
+    *,
+    delivery: str | None = None,
+    **options: str | int,
 ) -> Callable[[DataFrame, int], None]:
     """A function for ``writeStream.foreachBatch``.
 
@@ -29,7 +33,7 @@ def foreach_batch_writer(
     Raises:
         OptionError: An option cannot be obeyed; said here, before the query starts.
     """
-    given = {"endpoints": endpoints, **options}
+    given = {"endpoints": endpoints} | {name: str(value) for name, value in options.items()}
     if topic is not None:
         given["topic"] = topic
     if delivery is not None:
