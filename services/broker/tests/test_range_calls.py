@@ -5,7 +5,8 @@ import pytest
 
 from ariane.broker.v1 import pull_service_pb2 as pull_pb
 from ariane.common.v1 import subscription_pb2 as subscription_pb
-from ariane_broker.range_pull import Projection, project
+from ariane_broker.range_pull import Projection, RangeChunk, project
+from ariane_broker.range_wire import range_answer
 from ariane_record import RecordFields, decode_properties, encode_record
 from ariane_record.columns import decode_columns
 from ariane_record.layout import HEADER, SystemFlag
@@ -75,6 +76,28 @@ async def test_positions_are_headers_alone(broker):
     assert chunk.properties == chunk.property_ends == chunk.records == b""
 
 
+@pytest.mark.parametrize("pieces", [(), (b"",), (b"abc",), (memoryview(b"ab"), b"c" * 200)])
+@pytest.mark.parametrize("ends", [None, np.array([2, 3], np.int32)])
+def test_bytes_are_what_protocol_buffers_would_write(pieces, ends):
+    sizes = np.array([7, 300], np.int32)
+    chunk = RangeChunk(
+        next_queue_offset=1 << 40,
+        sizes=sizes,
+        records=pieces,
+        headers=b"h" * 176,
+        properties=b"ppp",
+        property_ends=ends,
+    )
+    assert pull_pb.PullRangeResponse.FromString(range_answer(chunk)) == pull_pb.PullRangeResponse(
+        next_queue_offset=1 << 40,
+        record_sizes=sizes.tobytes(),
+        headers=b"h" * 176,
+        properties=b"ppp",
+        property_ends=b"" if ends is None else ends.tobytes(),
+        records=b"".join(pieces),
+    )
+
+
 V4, V6 = ("10.1.2.3", 4567), ("2001:db8::1", 8765)
 
 
@@ -99,7 +122,7 @@ def test_headers_of_records_with_ipv6_hosts_are_laid_out_as_with_ipv4(projection
         for place, (born_host, store_host) in enumerate(hosts)
     ]
     sizes = np.array(list(map(len, records)), np.int32)
-    chunk = project(b"".join(records), sizes, 5, projection)
+    chunk = project(records, sizes, 5, projection)
     headers = np.frombuffer(chunk.headers, HEADER)
     assert headers["size"].tolist() == sizes.tolist()
     assert headers["queue_offset"].tolist() == headers["attempts"].tolist() == [0, 1, 2, 3, 4]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
@@ -64,7 +64,8 @@ class RangeChunk:
     Attributes:
         next_queue_offset: Behind the last record looked at.
         sizes: Bytes of each record as stored.
-        records: Whole records, back to back.
+        records: Whole records, in pieces that lie back to back. They are the log itself: copy them
+            before the next step of the event loop.
         headers: 88 bytes of each record, back to back: its header, an IPv6 address as zero.
         properties: The property strings, back to back.
         property_ends: Where each one ends in ``properties``.
@@ -72,7 +73,7 @@ class RangeChunk:
 
     next_queue_offset: int
     sizes: NDArray[np.int32]
-    records: bytes = b""
+    records: Sequence[bytes | memoryview] = ()
     headers: bytes = b""
     properties: bytes = b""
     property_ends: NDArray[np.int32] | None = None
@@ -126,25 +127,28 @@ class PullRange:
             if position >= end:
                 # The read above has said whether the begin is kept.
                 return
-            # Copied in this turn of the loop: the log may lose its oldest segment in the next.
-            records = b"".join(read.chunks)
+            records: Sequence[bytes | memoryview] = read.chunks
             sizes = read.sizes
             position = read.next_queue_offset
             if position > end:
                 records, sizes, position = _cut(records, sizes, end)
             if len(sizes) or position >= end:
-                self._statistics.count_pull(len(sizes), len(records))
+                self._statistics.count_pull(len(sizes), sum(map(len, records)))
                 yield project(records, sizes, position, order.projection)
             else:
                 await asyncio.sleep(0)
 
 
 def project(
-    records: bytes, sizes: NDArray[np.int32], next_queue_offset: int, projection: Projection
+    pieces: Sequence[bytes | memoryview],
+    sizes: NDArray[np.int32],
+    next_queue_offset: int,
+    projection: Projection,
 ) -> RangeChunk:
     """As much of the records as is asked for; gathered by column."""
     if projection is Projection.RECORDS or not len(sizes):
-        return RangeChunk(next_queue_offset=next_queue_offset, sizes=sizes, records=records)
+        return RangeChunk(next_queue_offset=next_queue_offset, sizes=sizes, records=pieces)
+    records = _joined(pieces)
     columns = decode_columns(records, sizes)
     headers = _ipv4_headers(columns.headers).tobytes()
     if projection is Projection.POSITIONS:
@@ -177,14 +181,20 @@ def _ipv4_headers(headers: Headers) -> Headers:
     return headers
 
 
+def _joined(pieces: Sequence[bytes | memoryview]) -> bytes | memoryview:
+    """Records in one piece; a single one is not copied."""
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
 def _cut(
-    records: bytes, sizes: NDArray[np.int32], end: int
-) -> tuple[bytes, NDArray[np.int32], int]:
+    pieces: Sequence[bytes | memoryview], sizes: NDArray[np.int32], end: int
+) -> tuple[Sequence[bytes | memoryview], NDArray[np.int32], int]:
     """Without the records at and behind the end of the range."""
+    records = _joined(pieces)
     queue_offsets = decode_columns(records, sizes).queue_offset if len(sizes) else sizes
     kept = int(np.searchsorted(queue_offsets, end))
     sizes = sizes[:kept]
-    return records[: int(sizes.sum(dtype=np.int64))], sizes, end
+    return (records[: int(sizes.sum(dtype=np.int64))],), sizes, end
 
 
 def _check(order: RangeOrder) -> None:

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any, Final, cast
 
-import numpy as np
 from grpc import aio
 
 from ariane.broker.v1 import pull_service_pb2 as pull_pb
@@ -18,7 +17,8 @@ from ariane_broker.pull import Position, PulledQueue, PullOrder, PullRecords
 from ariane_broker.pull_stream import PullStream
 from ariane_broker.pull_wire import stream_answer
 from ariane_broker.queue_lookup import QueueLookup
-from ariane_broker.range_pull import Projection, PullRange, RangeChunk, RangeOrder
+from ariane_broker.range_pull import Projection, PullRange, RangeOrder
+from ariane_broker.range_wire import range_answer
 from ariane_broker.record_wire import pull_order, pull_response
 from ariane_broker.stored_message import message_of
 from ariane_broker.subscription_wire import filter_of
@@ -127,7 +127,8 @@ class PullServicer(PullServiceServicer):
             chunk_bytes=request.chunk_bytes,
         )
         async for chunk in self._pull_range.read(order):
-            yield _range_response(chunk)
+            # Bytes, as with streams of pulls.
+            yield cast("pull_pb.PullRangeResponse", range_answer(chunk))
 
     async def ListQueueBounds(
         self, request: pull_pb.ListQueueBoundsRequest, context: aio.ServicerContext[Any, Any]
@@ -196,15 +197,3 @@ def _hold_seconds_max(context: aio.ServicerContext[Any, Any]) -> float | None:
     """The longest hold that the call's deadline allows; None when it has no deadline."""
     remaining: float | None = context.time_remaining()
     return None if remaining is None else max(0.0, remaining - ANSWER_SECONDS)
-
-
-def _range_response(chunk: RangeChunk) -> pull_pb.PullRangeResponse:
-    ends = chunk.property_ends
-    return pull_pb.PullRangeResponse(
-        next_queue_offset=chunk.next_queue_offset,
-        record_sizes=chunk.sizes.astype(np.dtype("<i4"), copy=False).tobytes(),
-        headers=chunk.headers,
-        property_ends=b"" if ends is None else ends.astype(np.dtype("<i4"), copy=False).tobytes(),
-        properties=chunk.properties,
-        records=chunk.records,
-    )
