@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import (
 
 from ariane_sdk.errors import RouteNotFound, ServiceUnavailable
 from ariane_spark.columns import Projection, message_schema
-from ariane_spark.errors import DataLost
+from ariane_spark.errors import DataLost, OptionIllegal
 from ariane_spark.option_table import Use
 from ariane_spark.options import read_options
 from ariane_spark.stream_reader import ArianeStreamReader
@@ -212,6 +212,58 @@ def test_a_queue_that_was_made_anew_fails_the_query_or_is_read_from_its_earliest
     end = through_spark(reader.latestOffset(start, ReadMaxRows(100)))
     assert end == offsets(broker_a=5)
     assert ranges(reader, start, end) == [("broker-a", 0, 5)]
+
+
+def test_a_start_of_the_user_that_is_not_kept_is_told_at_once_or_moved(
+    cluster, reader_with, caplog
+):
+    queue = cluster.add("orders", "broker-a", 0, 5)
+    cluster.add("orders", "broker-b", 0, 5)
+    cluster.earliest[queue] = 2
+    before, behind = (json.dumps(offsets(**at)) for at in ({"broker_a": 1}, {"broker_b": 9}))
+
+    for own, clause in (
+        (before, r"orders@broker-a#0: .* 1 messages are lost"),
+        (behind, "orders@broker-b#0: was to be read from 9 on, but ends at 5"),
+    ):
+        with pytest.raises(DataLost, match=clause):
+            reader_with(startingOffsets=own).initialOffset()
+
+    lenient = reader_with(startingOffsets=before, failOnDataLoss="false")
+    assert lenient.initialOffset() == offsets(broker_a=2, broker_b=0)
+    lenient = reader_with(startingOffsets=behind, failOnDataLoss="false")
+    assert lenient.initialOffset() == offsets(broker_a=2, broker_b=5)
+    assert "was to be read from 9 on" in caplog.text
+
+
+@pytest.mark.parametrize("foreign", [{"rate": 5}, {"orders": {"0": 23}}, 7])
+def test_a_checkpoint_of_another_kind_of_source_is_told_as_such(cluster, reader_with, foreign):
+    cluster.add("orders", "broker-a", 0, 5)
+
+    for ask in (
+        lambda: reader_with().latestOffset(foreign, ALL),
+        lambda: reader_with().partitions(foreign, offsets(broker_a=5)),
+    ):
+        with pytest.raises(OptionIllegal, match="a checkpoint of its own") as refusal:
+            ask()
+        assert refusal.value.option == "checkpointLocation"
+
+
+@pytest.mark.parametrize(
+    "selection", [{"topic": "refunds"}, {"topic": None, "assign": '["refunds/broker-a/0"]'}]
+)
+def test_a_checkpoint_of_a_query_that_read_something_else_is_told_as_such(
+    cluster, reader_with, selection
+):
+    cluster.add("orders", "broker-a", 0, 5)
+    cluster.add("refunds", "broker-a", 0, 5)
+    start = through_spark(offsets(broker_a=3))
+
+    with pytest.raises(DataLost, match=r"orders@broker-a#0: .* does not read it any more"):
+        reader_with(**selection).latestOffset(start, ALL)
+
+    end = reader_with(**selection, failOnDataLoss="false").latestOffset(start, ALL)
+    assert end == {**start, "refunds": {"broker-a": {"0": 0}}}
 
 
 def test_a_topic_that_is_gone_is_an_error(reader_with):

@@ -39,6 +39,17 @@ class DataLossPolicy:
             " its topic was deleted, or its broker is away"
         )
 
+    def queue_left(self, queue: MessageQueue, position: int) -> None:
+        """A queue that the checkpoint names is none of those that the query reads.
+
+        Raises:
+            DataLost: When a loss ends the query.
+        """
+        self._report(
+            f"{queue}: the checkpoint is at {position} there, but the query does not read it any"
+            " more; a query that reads something else needs a checkpoint of its own"
+        )
+
     def queue_shrunk(self, queue: MessageQueue, position: int, kept: Bounds) -> None:
         """A queue ends before the position that was reached in it.
 

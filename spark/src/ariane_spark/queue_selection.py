@@ -30,6 +30,10 @@ class NamedTopics:
         """Whether queues of a topic may be among them."""
         return topic in self.topics
 
+    def selects(self, queue: MessageQueue) -> bool:
+        """Whether a queue is among them."""
+        return self.admits(queue.topic)
+
     def bounds(self, catalog: QueueCatalog) -> dict[MessageQueue, Bounds]:
         """What is kept of the queues that there are now.
 
@@ -55,6 +59,10 @@ class TopicPattern:
     def admits(self, topic: str) -> bool:
         """Whether queues of a topic may be among them."""
         return self._compiled.fullmatch(topic) is not None
+
+    def selects(self, queue: MessageQueue) -> bool:
+        """Whether a queue is among them."""
+        return self.admits(queue.topic)
 
     def bounds(self, catalog: QueueCatalog) -> dict[MessageQueue, Bounds]:
         """What is kept of the queues that there are now; none is no error while a stream runs.
@@ -89,6 +97,10 @@ class AssignedQueues:
     def admits(self, topic: str) -> bool:
         """Whether queues of a topic may be among them."""
         return any(queue.topic == topic for queue in self.queues)
+
+    def selects(self, queue: MessageQueue) -> bool:
+        """Whether a queue is among them."""
+        return queue in self.queues
 
     def bounds(self, catalog: QueueCatalog) -> dict[MessageQueue, Bounds]:
         """What is kept of those that there are now.

@@ -26,8 +26,16 @@ from ariane_spark.cluster import Connect
 from ariane_spark.columns import Projection
 from ariane_spark.connection import connect_once
 from ariane_spark.data_loss import DataLossPolicy
+from ariane_spark.errors import OptionIllegal
 from ariane_spark.group_progress import GroupProgress
-from ariane_spark.offsets import Bounds, OffsetsJson, Positions, from_json, to_json
+from ariane_spark.offsets import (
+    Bounds,
+    OffsetsJson,
+    OffsetsMalformed,
+    Positions,
+    from_json,
+    to_json,
+)
 from ariane_spark.options import ReadOptions
 from ariane_spark.partitions import RangePartition, machine_parallelism, plan_partitions
 from ariane_spark.position_rules import Edge
@@ -77,7 +85,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._options.selection.check_found(bounds)
             cluster = self._connect(self._options)
             start = resolve(self._options.starting, bounds, cluster, unnamed=Edge.EARLIEST)
-            self._initial = to_json(start)
+            self._initial = to_json(self._kept(start, bounds))
         return self._initial
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name.
@@ -97,7 +105,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name.
         """Where the next micro-batch ends; ``start`` itself when there is nothing to read."""
-        begin = from_json(start)
+        begin = _from_checkpoint(start)
         # Spark asks on when the micro-batch that ended here is done.
         self._progress.tell(begin, self._connect(self._options))
         bounds = self._current_bounds() if self._target is None else self._target
@@ -117,8 +125,8 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """What each task of a micro-batch reads; on a replay this is the first that is called."""
-        to = from_json(end)
-        ranges = ranges_between(self._begins(from_json(start), to), to)
+        to = _from_checkpoint(end)
+        ranges = ranges_between(self._begins(_from_checkpoint(start), to), to)
         limits = self._options.limits
         return list(plan_partitions(ranges, limits, parallelism=machine_parallelism()))
 
@@ -134,6 +142,14 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Nothing: connections end with the process."""
+
+    def _kept(self, start: Positions, bounds: Mapping[MessageQueue, Bounds]) -> Positions:
+        """Where the user's own positions lie, or the nearest that is kept."""
+        for queue, kept in bounds.items():
+            if not kept.earliest <= start[queue] <= kept.latest:
+                self._loss.out_of_range(queue, start[queue], kept.latest, kept)
+                start[queue] = min(max(start[queue], kept.earliest), kept.latest)
+        return start
 
     def _limited(
         self,
@@ -166,7 +182,10 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if queue in begin and kept.latest < begin[queue]:
                 self._loss.queue_shrunk(queue, begin[queue], kept)
         for queue, position in begin.items():
-            if queue not in bounds:
+            if not self._options.selection.selects(queue):
+                self._loss.queue_left(queue, position)
+                ends[queue] = position
+            elif queue not in bounds:
                 # A name server that has just started does not know all brokers yet.
                 if queue.topic not in self._uncertain:
                     self._loss.queue_gone(queue, position)
@@ -196,3 +215,18 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._uncertain = cluster.uncertain_topics()
             self._bounds_until = self._monotonic() + self._options.offset_cache_ms / 1000
         return self._bounds
+
+
+def _from_checkpoint(positions: Any) -> Positions:
+    """Positions that Spark kept.
+
+    Raises:
+        OptionIllegal: Something else wrote them.
+    """
+    try:
+        return from_json(positions)
+    except OffsetsMalformed as error:
+        raise OptionIllegal(
+            "checkpointLocation",
+            f"is that of another kind of source: {error}; each query needs a checkpoint of its own",
+        ) from error
