@@ -45,7 +45,8 @@ def test_sums_that_were_put_together_are_those_of_the_bytes(lengths, even, seque
     digits = np.frombuffer(bytes(range(32)) * len(bodies), np.uint8).reshape(-1, 32)
     shape = PlainShape("orders", "created", id_bytes=32)
 
-    loose = shape.encode(bodies, digits, born_timestamp_ms=5, sequenced=sequenced)
+    found = np.array([len(body) for body in bodies], np.int32)
+    loose = shape.encode(bodies, found, digits, born_timestamp_ms=5, sequenced=sequenced)
     block = (loose.at(SECOND) if sequenced else loose).joined()
 
     assert block.size_bytes == loose.size_bytes == int(loose.sizes.sum())

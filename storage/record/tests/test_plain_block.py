@@ -18,6 +18,10 @@ def ids(count, width):
     return texts, digits
 
 
+def lengths(bodies):
+    return np.array([len(body) for body in bodies], np.int32)
+
+
 @given(
     bodies=st.lists(st.binary(max_size=40), min_size=1, max_size=8),
     repeats=st.sampled_from([1, 40]),
@@ -35,7 +39,9 @@ def test_it_is_what_the_encoder_makes(bodies, repeats, topic, tag, sequenced, wi
     expected = encoder.finish(SEQUENCE if sequenced else None)
 
     shape = PlainShape(topic, tag, id_bytes=width)
-    block = shape.encode(bodies, digits, born_timestamp_ms=1_700_000_000_000, sequenced=sequenced)
+    block = shape.encode(
+        bodies, lengths(bodies), digits, born_timestamp_ms=1_700_000_000_000, sequenced=sequenced
+    )
     block = (block.at(SEQUENCE) if sequenced else block).joined()
 
     assert bytes(block.records) == bytes(expected.records)
@@ -53,7 +59,8 @@ def test_it_is_what_the_encoder_makes(bodies, repeats, topic, tag, sequenced, wi
 def test_the_overhead_is_that_of_each_record():
     shape = PlainShape("orders", "created", id_bytes=32)
     _, digits = ids(2, 32)
-    block = shape.encode([b"", b"abc"], digits, born_timestamp_ms=5, sequenced=False)
+    bodies = [b"", b"abc"]
+    block = shape.encode(bodies, lengths(bodies), digits, born_timestamp_ms=5, sequenced=False)
     assert block.sizes.tolist() == [shape.overhead_bytes, shape.overhead_bytes + 3]
 
 

@@ -166,7 +166,7 @@ class Intake:
             return True
         return self._sending.withdraw(future)
 
-    async def take_all(self, messages: Sequence[Message]) -> list[Outcome]:
+    async def take_all(self, messages: Sequence[Message]) -> Sequence[Outcome]:
         """Take many messages, and wait for their outcomes.
 
         Calls for the same topic have their messages taken one call after the other.

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Iterator
-from itertools import accumulate
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -59,7 +58,7 @@ class PlainIntake:
 
     async def take_all(
         self, messages: PlainMessages, learn_lane: Callable[[], Awaitable[TopicLane]]
-    ) -> list[SendResult | ArianeError]:
+    ) -> Sequence[SendResult | ArianeError]:
         """Have messages travel, and wait for their outcomes.
 
         Args:
@@ -71,55 +70,57 @@ class PlainIntake:
         except ArianeError as error:
             return [error] * len(messages.bodies)
         travels: list[tuple[SendBatch | ArianeError, int]] = []
-        for bodies in self._cuts(messages):
+        for part in self._cuts(messages):
             if self._buffer.size_bytes:
                 await asyncio.sleep(0)
                 await self._buffer.wait_for_room()
             try:
-                travels.append((self._send(lane, messages.tag, bodies), len(bodies)))
+                travels.append((self._send(lane, part), len(part.bodies)))
             except ArianeError as error:
-                travels.append((error, len(bodies)))
-        outcomes: list[SendResult | ArianeError] = []
-        for travel, count in travels:
-            if isinstance(travel, ArianeError):
-                outcomes += [travel] * count
-            else:
-                await travel.wait_settled()
-                outcomes += travel.outcomes_of(0, count)
-        return outcomes
+                travels.append((error, len(part.bodies)))
+        outcomes = [await _outcomes_of(travel, count) for travel, count in travels]
+        return outcomes[0] if len(outcomes) == 1 else list(chain.from_iterable(outcomes))
 
-    def _cuts(self, messages: PlainMessages) -> Iterator[tuple[bytes, ...]]:
-        """The bodies of one batch after the other; a body that is larger than one is alone."""
-        bodies = messages.bodies
+    def _cuts(self, messages: PlainMessages) -> Iterator[PlainMessages]:
+        """The messages of one batch after the other; one that is larger than a batch is alone."""
         shape = PlainShape(messages.topic, messages.tag, id_bytes=UNIQUE_ID_DIGITS_MAX)
         beside = COLUMN_BYTES + shape.overhead_bytes
-        ends = list(accumulate(len(body) + beside for body in bodies))
+        ends = np.cumsum(messages.lengths + np.int64(beside))
         begin = behind = 0
-        while begin < len(bodies):
-            end = bisect_right(ends, behind + self._settings.batch_bytes_max, begin)
-            end = max(end, begin + 1)
-            yield bodies[begin:end]
-            begin, behind = end, ends[end - 1]
+        while begin < len(messages.bodies):
+            last = behind + self._settings.batch_bytes_max
+            end = max(int(np.searchsorted(ends, last, side="right")), begin + 1)
+            yield messages.slice(begin, end)
+            begin, behind = end, int(ends[end - 1])
 
-    def _send(self, lane: TopicLane, tag: str, bodies: tuple[bytes, ...]) -> SendBatch:
+    def _send(self, lane: TopicLane, messages: PlainMessages) -> SendBatch:
         queue = lane.next_queue(self._sending.is_welcome)
-        digits = self._new_unique_ids(len(bodies))
-        width = digits.shape[1]
-        block = PlainShape(lane.topic, tag, id_bytes=width).encode(
-            bodies,
+        digits = self._new_unique_ids(len(messages.bodies))
+        block = PlainShape(lane.topic, messages.tag, id_bytes=digits.shape[1]).encode(
+            messages.bodies,
+            messages.lengths,
             digits,
             born_timestamp_ms=self._clock.now_ms(),
             sequenced=self._settings.idempotent,
             folder=self._folder,
         )
-        text = digits.tobytes().decode("ascii")
         batch = PlainBatch(
             queue,
             block,
-            [text[begin : begin + width] for begin in range(0, len(text), width)],
+            digits,
             choose_other=lane.next_queue,
             sequenced=self._settings.idempotent,
         )
         self._buffer.size_bytes += batch.size_bytes
         self._sending.add(batch)
         return batch
+
+
+async def _outcomes_of(
+    travel: SendBatch | ArianeError, count: int
+) -> Sequence[SendResult | ArianeError]:
+    """What the messages of one batch got, once it is settled."""
+    if isinstance(travel, ArianeError):
+        return [travel] * count
+    await travel.wait_settled()
+    return travel.outcomes_of(0, count)

@@ -9,6 +9,7 @@ from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self
 
+from ariane_record.kept_memory import expect_large_blocks
 from ariane_record.message_id import UniqueIdGenerator
 from ariane_sdk._client_id import new_client_id
 from ariane_sdk._clock import Clock, SystemClock, new_random
@@ -24,6 +25,7 @@ from ariane_sdk._reply_inbox import ReplyInbox
 from ariane_sdk._request_reply import Requests, reply_to
 from ariane_sdk._route import Route
 from ariane_sdk._send_buffer import SendBuffer
+from ariane_sdk._send_results import SendResults
 from ariane_sdk._sending import Sending
 from ariane_sdk._session import Session
 from ariane_sdk._settings import ProducerSettings
@@ -118,6 +120,7 @@ class Producer(TransactionalSends):
         self._fork_guard.check()
         if self._session is not None:
             raise ClientNotRunning("a producer is started once; make another one")
+        expect_large_blocks()
         session = Session(
             self._addresses,
             timeout_s=self._settings.call_timeout_s,
@@ -310,7 +313,7 @@ class Producer(TransactionalSends):
             raise SendBufferFull(f"{self._buffer.size_bytes} bytes wait already", retriable=True)
         return self._submit(message, message_queue, selector)
 
-    async def send_batch(self, messages: Sequence[Message]) -> list[SendResult]:
+    async def send_batch(self, messages: Sequence[Message]) -> Sequence[SendResult]:
         """Send many messages of any topics and groups, and wait for all.
 
         They travel in as few calls as fit. Order is kept within each message group; there is no
@@ -320,7 +323,8 @@ class Producer(TransactionalSends):
             messages: The messages.
 
         Returns:
-            One result for each, in their order.
+            One result for each, in their order; those of many plain messages are made when they
+            are looked at.
 
         Raises:
             BatchSendError: Some were not acknowledged; it has the outcome of each.
@@ -331,6 +335,8 @@ class Producer(TransactionalSends):
             outcomes = await self._intake.take_all(messages)
         else:
             outcomes = await self._telemetry.send_all(messages, self._intake.take_all)
+        if isinstance(outcomes, SendResults):
+            return outcomes
         results = [outcome for outcome in outcomes if isinstance(outcome, SendResult)]
         if len(results) < len(outcomes):
             raise BatchSendError(outcomes)

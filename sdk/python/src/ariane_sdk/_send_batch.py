@@ -101,7 +101,7 @@ class SendBatch:
         self._choose_other = choose_other
         self.open = True
         self.journey = Journey()
-        self.outcomes: list[SendResult] | None = None
+        self.outcomes: Sequence[SendResult] | None = None
         self.error: SendError | None = None
         self._encoder = BlockEncoder(
             queue.topic,
@@ -141,7 +141,7 @@ class SendBatch:
     @property
     def wire_bytes(self) -> int:
         """Bytes that it takes on the wire: records and columns."""
-        return self.size_bytes + COLUMN_BYTES * len(self._unique_ids) + self._key_bytes
+        return self.size_bytes + COLUMN_BYTES * self.count + self._key_bytes
 
     @property
     def settled(self) -> bool:
@@ -290,6 +290,15 @@ class SendBatch:
             result: What the broker says; without an error.
             broker_address: The broker, "host:port".
         """
+        results = self.outcomes = self._results(result, broker_address)
+        if self._futures:  # Nobody may wait for single messages.
+            for future, send_result in zip(self._futures, results, strict=True):
+                if future is not None and not future.done():
+                    future.set_result(send_result)
+        self._finish()
+
+    def _results(self, result: AppendResult, broker_address: str) -> Sequence[SendResult]:
+        """What its messages got."""
         block = self._block
         if block is None:
             raise AssertionError("a batch is stored after it has travelled")
@@ -300,7 +309,7 @@ class SendBatch:
             ends = result.first_commit_log_offset + np.cumsum(block.sizes, dtype=np.int64)
             commit_log_offsets = (ends - block.sizes).tolist()
         first = result.first_queue_offset
-        results = send_results(
+        return send_results(
             self.queue,
             range(first, first + self.count),
             commit_log_offsets,
@@ -311,12 +320,6 @@ class SendBatch:
             duplicate=result.duplicate,
             recall_handles=self._recall_handles(),
         )
-        self.outcomes = results
-        if self._futures:  # Nobody may wait for single messages.
-            for future, send_result in zip(self._futures, results, strict=True):
-                if future is not None and not future.done():
-                    future.set_result(send_result)
-        self._finish()
 
     def _recall_handles(self) -> list[str] | None:
         """What takes back each of its messages."""

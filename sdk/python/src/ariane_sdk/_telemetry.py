@@ -55,7 +55,7 @@ OPERATION_DURATION: Final = "messaging.client.operation.duration"
 PROCESS_DURATION: Final = "messaging.process.duration"
 
 Take = Callable[[Message], "asyncio.Future[SendResult]"]
-TakeAll = Callable[[Sequence[Message]], Awaitable[list[SendResult | ArianeError]]]
+TakeAll = Callable[[Sequence[Message]], Awaitable[Sequence[SendResult | ArianeError]]]
 Attributes = dict[str, str | int]
 
 
@@ -155,7 +155,7 @@ class Telemetry:
 
     async def send_all(
         self, messages: Sequence[Message], take_all: TakeAll
-    ) -> list[SendResult | ArianeError]:
+    ) -> Sequence[SendResult | ArianeError]:
         """Have many messages sent under one span."""
         started_s = perf_counter()
         topics = {message.topic for message in messages}

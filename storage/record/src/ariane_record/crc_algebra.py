@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from ariane_record.checksum import crc32
 from ariane_record.layout import ByteBuffer
+from ariane_record.row_octets import differing_places
 
 Crcs = NDArray[np.uint32]
 
@@ -184,6 +185,21 @@ def counter_crcs(numbers: NDArray[np.int64], tables: NDArray[np.uint32]) -> Crcs
         crcs = part if crcs is None else np.bitwise_xor(crcs, part, out=crcs)
     assert crcs is not None  # noqa: S101 - the lowest byte is always looked up.
     crcs ^= np.uint32(constant)
+    return crcs
+
+
+def row_crcs(rows: NDArray[np.uint8]) -> Crcs:
+    """CRC-32 of texts of one length that differ in a few places: a look-up for each such place.
+
+    Args:
+        rows: The texts, uint8[n, length], contiguous, n at least 1.
+    """
+    first = rows[0]
+    length = len(first)
+    crcs = np.full(len(rows), crc32(first.tobytes()), np.uint32)
+    tables = place_tables(0, length, length)
+    for place in differing_places(rows):
+        crcs ^= tables[place].take(rows[:, place] ^ first[place])
     return crcs
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ariane_record.block import EMPTY_CRC_PROPERTY, RECORD_CRCS_COUNT_MIN
 from ariane_record.checksum import crc32 as crc32_of
-from ariane_record.crc_algebra import CrcFolder, zero_shift
+from ariane_record.crc_algebra import CrcFolder, row_crcs, zero_shift
 from ariane_record.errors import RecordTooLarge
 from ariane_record.java_hash import java_string_hash, tag_code
 from ariane_record.layout import (
@@ -40,6 +40,7 @@ from ariane_record.layout import (
 from ariane_record.loose_block import LooseBlock
 from ariane_record.producer_sequence import EMPTY_SEQUENCE
 from ariane_record.record_sums import block_crc, without_last_property
+from ariane_record.row_octets import differing_places
 
 _HASH_FACTOR: Final = 31
 _WORD: Final = 1 << 32
@@ -99,6 +100,7 @@ class PlainShape:
     def encode(
         self,
         bodies: Sequence[bytes],
+        body_lengths: NDArray[np.int32],
         unique_ids: NDArray[np.uint8],
         *,
         born_timestamp_ms: int,
@@ -109,13 +111,13 @@ class PlainShape:
 
         Args:
             bodies: The body of each message; at least one.
+            body_lengths: Bytes of each: int32[count].
             unique_ids: The id of each, its digits as ASCII: uint8[count, id_bytes].
             born_timestamp_ms: When they were made, milliseconds since the epoch.
             sequenced: Whether the first record gets room for a producer sequence.
             folder: Adds up sums; kept by who encodes often.
         """
         count = len(bodies)
-        body_lengths = np.fromiter(map(len, bodies), np.int32, count)
         body_crcs = np.fromiter(map(crc32_of, bodies), np.uint32, count)
         tails = self._tails(unique_ids)
         sizes = body_lengths + np.int32(self.overhead_bytes)
@@ -127,9 +129,10 @@ class PlainShape:
         headers["body_crc"] = body_crcs & np.uint32(CRC_MASK)
         headers["born_timestamp"] = born_timestamp_ms
         headers["body_length"] = body_lengths
+        crcs = _record_crcs(headers, body_lengths, body_crcs, tails)
         heads = headers.view(f"V{HEADER_BYTES}").tolist()
-        crcs = _record_crcs(heads, body_lengths, body_crcs, tails)
-        pieces = list(chain.from_iterable(zip(heads, bodies, tails, strict=True)))
+        rests = tails.view(f"V{tails.shape[1]}").ravel().tolist()
+        pieces = list(chain.from_iterable(zip(heads, bodies, rests, strict=True)))
         if sequenced:
             pieces[_TAIL : _TAIL + 1] = self._sequenced_tail(unique_ids[0].tobytes())
             crcs[0] = _crc_of_first(pieces)
@@ -149,8 +152,8 @@ class PlainShape:
             sequence_start=HEADER_BYTES + len(bodies[0]) + len(pieces[_TAIL]),
         )
 
-    def _tails(self, unique_ids: NDArray[np.uint8]) -> list[bytes]:
-        """What follows the body of each record."""
+    def _tails(self, unique_ids: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """What follows the body of each record, a row each."""
         before, after = self._tail_ends(b"", b"")
         before_bytes = len(before)
         width = before_bytes + self._id_bytes + len(after)
@@ -158,8 +161,7 @@ class PlainShape:
         tails[:, :before_bytes] = np.frombuffer(before, np.uint8)
         tails[:, before_bytes : before_bytes + self._id_bytes] = unique_ids
         tails[:, before_bytes + self._id_bytes :] = np.frombuffer(after, np.uint8)
-        listed: list[bytes] = tails.view(f"V{width}").ravel().tolist()
-        return listed
+        return tails
 
     def _sequenced_tail(self, unique_id: bytes) -> tuple[bytes, bytes, bytes]:
         """What follows the body of the first record: before the sequence, that, and from it on."""
@@ -176,18 +178,17 @@ class PlainShape:
 
 
 def _record_crcs(
-    heads: list[bytes],
+    headers: NDArray[np.void],
     body_lengths: NDArray[np.int32],
     body_crcs: NDArray[np.uint32],
-    tails: list[bytes],
+    tails: NDArray[np.uint8],
 ) -> NDArray[np.uint32]:
     """``RecordBlock.record_crcs``, out of the sums of the parts of the records."""
-    count = len(heads)
-    crcs = np.fromiter(map(crc32_of, heads), np.uint32, count)
+    crcs = row_crcs(headers.view(np.uint8).reshape(-1, HEADER_BYTES))
     length = int(body_lengths[0])
     even = bool((body_lengths == length).all())
     crcs = zero_shift(crcs, length if even else body_lengths) ^ body_crcs
-    crcs = zero_shift(crcs, len(tails[0])) ^ np.fromiter(map(crc32_of, tails), np.uint32, count)
+    crcs = zero_shift(crcs, tails.shape[1]) ^ row_crcs(tails)
     return without_last_property(crcs)
 
 
@@ -204,9 +205,13 @@ def _name(name: str) -> bytes:
 def _id_hashes(topic: str, unique_ids: NDArray[np.uint8]) -> NDArray[np.int32]:
     """``key_hash`` of each id: the hash of Java is a polynomial of its characters."""
     width = unique_ids.shape[1]
-    powers = [pow(_HASH_FACTOR, width - 1 - place, _WORD) for place in range(width)]
-    before = java_string_hash(f"{topic}#") * pow(_HASH_FACTOR, width, _WORD) % _WORD
-    words = unique_ids.astype(np.uint32) @ np.array(powers, np.uint32) + np.uint32(before)
+    first = unique_ids[0]
+    # Ids that were made one after the other differ in a few digits.
+    hash_of_first = java_string_hash(f"{topic}#{first.tobytes().decode('ascii')}") % _WORD
+    words = np.full(len(unique_ids), hash_of_first, np.uint32)
+    for place in differing_places(unique_ids):
+        power = np.uint32(pow(_HASH_FACTOR, width - 1 - place, _WORD))
+        words += (unique_ids[:, place].astype(np.uint32) - first[place]) * power
     hashes = np.abs(words.view(np.int32))
     hashes[hashes == _SIGN_BIT] = 0
     return hashes
