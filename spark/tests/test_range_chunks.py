@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from google.protobuf.message import DecodeError
 
 from ariane.broker.v1.pull_service_pb2 import PullRangeResponse
 from ariane_record import RecordCorrupted, RecordFields, encode_record
@@ -10,9 +11,10 @@ from ariane_record.columns import decode_columns
 from ariane_record.layout import HEADER_BYTES
 from ariane_spark.columns import COLUMNS, Detail
 from ariane_spark.range_chunks import HeadersTooShort, decode_chunk
+from ariane_spark.range_wire import wire_chunk
 
 
-def chunk_of(*fields):
+def answer_of(*fields):
     """What the broker makes of some records, every projection at once."""
     records = [encode_record(one) for one in fields]
     sizes = np.array([len(record) for record in records], "<i4")
@@ -20,6 +22,7 @@ def chunk_of(*fields):
     starts, lengths = columns.properties_start, columns.properties_length
     everything = b"".join(records)
     return PullRangeResponse(
+        next_queue_offset=7,
         record_sizes=sizes.tobytes(),
         records=everything,
         headers=b"".join(record[:HEADER_BYTES] for record in records),
@@ -29,6 +32,10 @@ def chunk_of(*fields):
         ),
         property_ends=np.cumsum(lengths).astype("<i4").tobytes(),
     )
+
+
+def chunk_of(*fields):
+    return wire_chunk(answer_of(*fields).SerializeToString())
 
 
 def message(number, **given):
@@ -79,9 +86,38 @@ def test_headers_that_were_cut_off_are_not_believed(host):
     ids=str,
 )
 def test_parts_that_do_not_fit_together_are_refused(broken):
-    chunk = chunk_of(*map(message, range(3)))
+    answer = answer_of(*map(message, range(3)))
     for name, value in broken.items():
-        setattr(chunk, name, value)
+        setattr(answer, name, value)
 
     with pytest.raises(RecordCorrupted):
-        decode_chunk(chunk, Detail.PROPERTIES)
+        decode_chunk(wire_chunk(answer.SerializeToString()), Detail.PROPERTIES)
+
+
+def test_an_answer_is_taken_apart_without_a_copy():
+    answer = answer_of(*map(message, range(3)))
+    octets = answer.SerializeToString()
+    chunk = wire_chunk(octets)
+
+    assert chunk.records.obj is octets
+    assert chunk.records == answer.records
+    assert (chunk.headers, chunk.properties) == (answer.headers, answer.properties)
+    assert chunk.head == PullRangeResponse(
+        next_queue_offset=7,
+        record_sizes=answer.record_sizes,
+        property_ends=answer.property_ends,
+    )
+
+
+def test_an_answer_without_records_is_taken_apart():
+    chunk = wire_chunk(PullRangeResponse(next_queue_offset=9).SerializeToString())
+
+    assert chunk.head.next_queue_offset == 9
+    assert not chunk.head.record_sizes
+    assert not chunk.records
+
+
+@pytest.mark.parametrize("octets", [b"\x7a\x05abc", b"\x08", b"\x0b"])
+def test_what_is_no_answer_is_refused(octets):
+    with pytest.raises(DecodeError):
+        wire_chunk(octets)

@@ -6,11 +6,11 @@ from typing import Final
 
 import numpy as np
 
-from ariane.broker.v1.pull_service_pb2 import PullRangeResponse
 from ariane_record.columns import RecordColumns, decode_columns
 from ariane_record.header_columns import decode_headers
 from ariane_record.layout import HOST_FLAGS
 from ariane_spark.columns import Detail
+from ariane_spark.range_wire import WireChunk
 
 _WIRE_INT32: Final = np.dtype("<i4")
 
@@ -19,7 +19,7 @@ class HeadersTooShort(Exception):
     """Some headers are longer than what a chunk without bodies holds of them: IPv6 hosts."""
 
 
-def decode_chunk(chunk: PullRangeResponse, detail: Detail) -> RecordColumns:
+def decode_chunk(chunk: WireChunk, detail: Detail) -> RecordColumns:
     """The records of one chunk, at least one.
 
     Args:
@@ -30,10 +30,10 @@ def decode_chunk(chunk: PullRangeResponse, detail: Detail) -> RecordColumns:
         HeadersTooShort: The chunk has to be read again as records.
         RecordCorrupted: Its parts do not fit together.
     """
-    sizes = np.frombuffer(chunk.record_sizes, _WIRE_INT32).astype(np.int32, copy=False)
+    sizes = np.frombuffer(chunk.head.record_sizes, _WIRE_INT32).astype(np.int32, copy=False)
     if detail is Detail.RECORDS:
         return decode_columns(chunk.records, sizes)
-    ends = chunk.property_ends if detail is Detail.PROPERTIES else None
+    ends = chunk.head.property_ends if detail is Detail.PROPERTIES else None
     records = decode_headers(chunk.headers, sizes, chunk.properties, ends)
     if (records.system_flag & HOST_FLAGS).any():
         raise HeadersTooShort

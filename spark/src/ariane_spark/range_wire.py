@@ -1,0 +1,67 @@
+"""Chunks of a range as they come over the wire: what is large is looked at where it lies.
+
+Protocol Buffers would copy it once more. The fields of a message may be taken apart and put
+together as bytes, so the generated class decodes all but these::
+
+    PullRangeResponse     next queue offset, sizes, ...   1A length { headers }
+                          2A length { properties }        7A length { records }
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from ariane.broker.v1.pull_service_pb2 import PullRangeResponse
+from ariane_record.errors import WireCorrupted
+from ariane_record.wire_fields import fields_of, length_tag
+
+_HEADERS: Final = length_tag(PullRangeResponse.HEADERS_FIELD_NUMBER)
+_PROPERTIES: Final = length_tag(PullRangeResponse.PROPERTIES_FIELD_NUMBER)
+_RECORDS: Final = length_tag(PullRangeResponse.RECORDS_FIELD_NUMBER)
+_LARGE: Final = frozenset({_HEADERS, _PROPERTIES, _RECORDS})
+_NOTHING: Final = memoryview(b"")
+
+
+class WireChunk(NamedTuple):
+    """A chunk of a range; what is large is a view of the answer.
+
+    Attributes:
+        head: What is small: the next queue offset, sizes and ends.
+        headers: The header of each record.
+        properties: The property strings.
+        records: Whole records.
+    """
+
+    head: PullRangeResponse
+    headers: memoryview
+    properties: memoryview
+    records: memoryview
+
+
+def wire_chunk(answer: bytes) -> WireChunk:
+    """Take a ``PullRangeResponse`` apart.
+
+    Args:
+        answer: As it came.
+
+    Raises:
+        DecodeError: It is none.
+    """
+    large: dict[int, memoryview] = {}
+    rest: list[memoryview] = []
+    try:
+        for field in fields_of(memoryview(answer)):
+            if field.tag in _LARGE:
+                large[field.tag] = field.value
+            else:
+                rest.append(field.whole)
+    except WireCorrupted as error:
+        raise DecodeError(str(error)) from error
+    return WireChunk(
+        PullRangeResponse.FromString(b"".join(rest)),
+        large.get(_HEADERS, _NOTHING),
+        large.get(_PROPERTIES, _NOTHING),
+        large.get(_RECORDS, _NOTHING),
+    )
