@@ -1,12 +1,19 @@
 """Batches of sinks against real brokers, without Spark."""
 
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pyarrow as pa
 import pytest
 
-from ariane_sdk.errors import RouteNotFound, ServiceUnavailable, TransactionDecided
+from ariane_sdk.errors import (
+    CallError,
+    RouteNotFound,
+    ServiceUnavailable,
+    TransactionDecided,
+)
 from ariane_spark.batch_transactions import BatchTransactions
+from ariane_spark.errors import RowIllegal
 from ariane_spark.options import RequestPolicy
 from ariane_spark.rows import IdentitySeed, RowPlan
 from ariane_spark.sink_batches import Sink, SinkBatch
@@ -36,10 +43,10 @@ def stage(calls, plan):
 
     def stage(batch, numbers, partition_id=0, home=None):
         home = home or calls.home_of(batch.sink)
-        staged = StagedAttempt(calls, batch, home, partition_id, block_bytes_max=1024)
+        staged = StagedAttempt(calls, batch, home, partition_id, name="test", block_bytes_max=1024)
         rows = pa.record_batch({"body": pa.array(map(str, numbers))})
-        for topic, table, _ in plan.tables(rows, IdentitySeed("test"), 0):
-            staged.add(topic, table)
+        for part in plan.tables(rows, IdentitySeed("test"), 0):
+            staged.add(part)
         return staged.finish()
 
     return stage
@@ -95,3 +102,43 @@ def test_what_was_aborted_is_staged_anew(calls, sink, stage):
     stage(batch, range(10))
     assert not calls.abort(home, batch)
     assert calls.commit(home, batch, [stage(batch, range(7))]) == 7
+
+
+@pytest.fixture
+def stage_for_later(calls, ddl):
+    """Stage rows of numbers and delivery times, three in a call or so."""
+
+    def stage(topic, times, groups=None):
+        columns = {"body": [str(row) for row in range(len(times))], "deliveryTimestamp": times}
+        names = "body string, deliveryTimestamp timestamp"
+        if groups is not None:
+            columns["messageGroup"], names = groups, f"{names}, messageGroup string"
+        plan = RowPlan.of(ddl(names), topic)
+        batch = SinkBatch(Sink(str(uuid4()), topic), 0)
+        home = calls.home_of(batch.sink)
+        staged = StagedAttempt(calls, batch, home, 0, name="a task", block_bytes_max=700)
+        rows = pa.record_batch({name: pa.array(values) for name, values in columns.items()})
+        for part in plan.tables(rows, IdentitySeed("test"), 100):
+            staged.add(part)
+        return staged.finish()
+
+    return stage
+
+
+def test_a_row_for_too_late_a_time_is_named(stage_for_later, topic):
+    now = datetime.now(UTC)
+    times = [None, now, now + timedelta(days=39)] * 4
+    assert stage_for_later(topic, times).record_count == 12
+    times[7] = now + timedelta(days=41)
+    with pytest.raises(RowIllegal, match=r"row 107 of a task: .* more than 40 days ahead"):
+        stage_for_later(topic, times)
+
+
+def test_message_groups_and_what_keeps_their_order_refuse_delays(stage_for_later, topic, client):
+    soon = datetime.now(UTC) + timedelta(seconds=1)
+    with pytest.raises(RowIllegal, match=r"row 101 of a task: .*it cannot be delayed"):
+        stage_for_later(topic, [soon, soon], ["", "g"])
+    fifo = f"{topic}-fifo"
+    client.create_topic(fifo, queue_count=1, fifo=True)
+    with pytest.raises(CallError, match="takes FIFO messages, not"):
+        stage_for_later(fifo, [soon, soon])

@@ -1,14 +1,11 @@
 """Rows of a table as messages."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
 
-from ariane_spark.batch_writer import row_plan
-from ariane_spark.errors import FeatureNotAvailable, OptionIllegal, RowIllegal, SchemaIllegal
-from ariane_spark.options import WriteOptions
+from ariane_spark.errors import OptionIllegal, RowIllegal, SchemaIllegal
 from ariane_spark.rows import IdentitySeed, RowPlan
 
 SEED = IdentitySeed("query/7/0")
@@ -148,16 +145,6 @@ def test_ids_are_the_same_for_the_same_row_and_differ_otherwise():
 def test_tables_that_are_no_messages_are_refused(plan, text, topic, error, clause):
     with pytest.raises(error, match=clause):
         plan(text, topic)
-
-
-def test_rows_for_later_are_not_written_exactly_once(ddl):
-    schema = ddl("body string, deliveryTimestamp timestamp")
-    options = WriteOptions("localhost:9876", "t", exactly_once=True)
-
-    with pytest.raises(FeatureNotAvailable, match="write at least once"):
-        row_plan(options, schema)
-
-    assert row_plan(replace(options, exactly_once=False), schema).topic == "t"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """Each row once, whatever is repeated."""
 
 import shutil
+import time
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -200,6 +202,76 @@ def test_at_least_once_writes_streams_too(copy, new_topic, numbers_of):
     copy(target, deliveryGuarantee="at-least-once", maxInFlight="4", batchBytes="65536")
 
     assert numbers_of(target) == list(range(600))
+
+
+@pytest.fixture
+def arrived(reading):
+    """The rows of a topic, once there are so many."""
+
+    def arrived(topic, count):
+        deadline = time.monotonic() + 60
+        while len(rows := reading(topic).load().collect()) < count:
+            assert time.monotonic() < deadline, len(rows)
+        return rows
+
+    return arrived
+
+
+def test_rows_are_delivered_when_they_say_and_once(spark, topic, reading, write, arrived):
+    soon = datetime.now(UTC) + timedelta(seconds=3)
+    past = datetime(2013, 1, 1, tzinfo=UTC)
+    frame = spark.createDataFrame(
+        [
+            ("now", None, "a", ["k"], {"city": "Zürich"}, None),
+            ("grouped", None, None, None, None, "g"),
+            ("past", past, "b", None, None, None),
+            ("later", soon, "c", ["k1", "k2"], {"city": "Bern"}, None),
+        ],
+        "body string, deliveryTimestamp timestamp, tag string, keys array<string>,"
+        " properties map<string,string>, messageGroup string",
+    )
+
+    for _ in range(2):
+        write(frame, topic=topic, writeId=f"job-{topic}")
+        found = {row.body.decode() for row in reading(topic, columns="body").load().collect()}
+        assert found - {"later"} == {"now", "grouped", "past"}
+
+    rows = {row.body.decode(): row for row in arrived(topic, 4)}
+    later = rows["later"]
+    assert later.storeTimestamp.astimezone(UTC) >= soon - timedelta(milliseconds=1)
+    assert (later.tag, later["keys"], later.properties["city"]) == ("c", ["k1", "k2"], "Bern")
+    assert rows["grouped"].messageGroup == "g"
+    write(frame, topic=topic, writeId=f"job-{topic}")
+    assert len(arrived(topic, 4)) == 4
+
+
+def test_a_repeated_micro_batch_delivers_nothing_again_later(copy, new_topic, arrived, tmp_path):
+    def transform(rows):
+        due = f.current_timestamp() + f.expr("INTERVAL 2 SECONDS")
+        timed = f.col("body").cast("string").cast("int") % 3 == 0
+        says = f.create_map(f.lit("due"), f.unix_millis(due).cast("string"))
+        return rows.select(
+            "body",
+            f.when(timed, due).alias("deliveryTimestamp"),
+            f.when(timed, says).alias("properties"),
+            f.when(~timed, f.col("messageGroup")).alias("messageGroup"),
+        )
+
+    target = new_topic()
+    copy(target, transform=transform)
+    assert forget_last_commit(tmp_path) == 3
+    copy(target, transform=lambda rows: transform(rows).repartition(3))
+    repeated = time.monotonic()
+
+    arrived(target, 600)
+    # What the repetition had parked would be due by now.
+    time.sleep(max(0.0, repeated + 2.2 - time.monotonic()))
+    rows = arrived(target, 600)
+    assert Counter(int(row.body) for row in rows) == Counter(range(600))
+    timed = [row for row in rows if "due" in row.properties]
+    assert sorted(int(row.body) for row in timed) == list(range(0, 600, 3))
+    for row in timed:
+        assert row.storeTimestamp.timestamp() * 1000 >= int(row.properties["due"])
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,10 @@ from pyspark.taskcontext import TaskContext
 
 from ariane_sdk.errors import ColumnIllegal
 from ariane_spark.connection import connect_producer_once
-from ariane_spark.errors import FeatureNotAvailable, OptionIllegal, RowIllegal
+from ariane_spark.errors import OptionIllegal, RowIllegal
 from ariane_spark.exactly_once import ExactlyOnceStreamWriter, ExactlyOnceWriter
 from ariane_spark.options import WriteOptions, write_options
-from ariane_spark.rows import DELIVERY_COLUMN, IdentitySeed, RowPlan
+from ariane_spark.rows import IdentitySeed, RowPlan
 from ariane_spark.sink_batches import micro_batch
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def batch_writer(
     options = write_options(given)
     if overwrite:
         raise OptionIllegal("mode", "a topic is only appended to; use mode('append')")
-    plan = row_plan(options, schema)
+    plan = RowPlan.of(schema, options.topic)
     if options.exactly_once:
         return ExactlyOnceWriter(options, plan)
     return ArianeBatchWriter(options, plan)
@@ -174,23 +174,7 @@ def stream_writer(
         raise OptionIllegal("outputMode", "a topic is only appended to; use outputMode('append')")
     if options.write_id is not None:
         raise OptionIllegal("writeId", "is for single writes; streams are told apart by 'sinkId'")
-    plan = row_plan(options, schema)
+    plan = RowPlan.of(schema, options.topic)
     if options.exactly_once:
         return ExactlyOnceStreamWriter(options, plan)
     return ArianeStreamWriter(ArianeBatchWriter(options, plan))
-
-
-def row_plan(options: WriteOptions, schema: StructType) -> RowPlan:
-    """What of the rows becomes what of messages.
-
-    Raises:
-        SchemaIllegal: A column cannot be written, or the body is missing.
-        OptionIllegal: Nothing says which topic.
-        FeatureNotAvailable: Rows are to be delivered later, and exactly once.
-    """
-    plan = RowPlan.of(schema, options.topic)
-    if options.exactly_once and DELIVERY_COLUMN in plan.columns:
-        raise FeatureNotAvailable(
-            DELIVERY_COLUMN, "a batch that is committed is visible at once; write at least once"
-        )
-    return plan

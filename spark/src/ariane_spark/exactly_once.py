@@ -26,10 +26,10 @@ from pyspark.sql.datasource import (
 )
 from pyspark.taskcontext import TaskContext
 
-from ariane_sdk.errors import ArianeError, ColumnIllegal, TransactionDecided
+from ariane_sdk.errors import ArianeError, TransactionDecided
 from ariane_spark.batch_transactions import Attempt, BatchTransactions
 from ariane_spark.connection import connect_transactions_once
-from ariane_spark.errors import CommitRefused, RowIllegal
+from ariane_spark.errors import CommitRefused
 from ariane_spark.options import WriteOptions
 from ariane_spark.rows import IdentitySeed, RowPlan
 from ariane_spark.sink_batches import SinkBatch, batch_of_task, batch_of_write
@@ -89,24 +89,21 @@ class ExactlyOnceWrite:
         home = calls.home_of(batch.sink)
         if calls.is_committed(home, batch):
             return _drained(batches, batch, home)
+        seed = IdentitySeed(f"{batch.sink.name}/{batch.batch_id}/{partition_id}")
         staged = StagedAttempt(
             calls,
             batch,
             home,
             partition_id,
+            name=seed.text,
             block_bytes_max=self.options.batch_bytes,
             compression=self.options.compression,
         )
-        seed = IdentitySeed(f"{batch.sink.name}/{batch.batch_id}/{partition_id}")
         count = 0
         try:
             for rows in batches:
-                for topic, table, numbers in self.plan.tables(rows, seed, count):
-                    try:
-                        staged.add(topic, table)
-                    except ColumnIllegal as error:
-                        place = "" if error.row is None else f"row {numbers[error.row]} of "
-                        raise RowIllegal(f"{place}{seed.text}: {error}") from error
+                for part in self.plan.tables(rows, seed, count):
+                    staged.add(part)
                 count += len(rows)
             return StageReceipt(batch, home, staged.finish())
         except TransactionDecided:

@@ -8,15 +8,17 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import uuid4
 
 import numpy as np
 
 from ariane.broker.v1.transaction_service_pb2 import StageBatchRecordsRequest
+from ariane_sdk.errors import ArianeError, CallError, ColumnIllegal
 from ariane_spark.batch_transactions import Attempt, BatchTransactions
-from ariane_spark.errors import FeatureNotAvailable, QueueNotFound
+from ariane_spark.errors import FeatureNotAvailable, QueueNotFound, RowIllegal
 from ariane_spark.options import NO_COMPRESSION, BodyCompression
+from ariane_spark.rows import TopicRows
 from ariane_spark.sink_batches import SinkBatch
 
 if TYPE_CHECKING:
@@ -31,6 +33,18 @@ BODY_BYTES_MAX: Final = 4 << 20
 ID_BYTES: Final = 32
 
 
+class CallUnderWay(NamedTuple):
+    """A call that stages.
+
+    Attributes:
+        end: Waits for its end.
+        rows: Numbers of its rows within the task.
+    """
+
+    end: Callable[[], None]
+    rows: NDArray[np.int64]
+
+
 class StagedAttempt:
     """One attempt of one task."""
 
@@ -41,6 +55,7 @@ class StagedAttempt:
         home: str,
         partition_id: int,
         *,
+        name: str,
         block_bytes_max: int,
         compression: BodyCompression = NO_COMPRESSION,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
@@ -52,6 +67,7 @@ class StagedAttempt:
             batch: What it is a part of.
             home: The broker.
             partition_id: Spark's partition.
+            name: Names the task where a row of it is refused.
             block_bytes_max: Bytes of records in one call; a larger record is alone.
             compression: How bodies are compressed.
             now_ms: Milliseconds since the epoch, for messages.
@@ -60,26 +76,26 @@ class StagedAttempt:
         self._batch = batch
         self._home = home
         self._partition_id = partition_id
+        self._name = name
         self._block_bytes_max = block_bytes_max
         self._compression = compression
         self._now_ms = now_ms
         self._token = uuid4().hex
         self._record_count = 0
         self._checksum = 0
-        self._end_call: Callable[[], None] | None = None
+        self._under_way: CallUnderWay | None = None
         self._queue_counts: dict[str, int] = {}
         # Tasks and batches begin with different queues, so that all get their share.
         self._turn = partition_id + batch.batch_id
 
-    def add(self, topic: str, table: pa.Table) -> None:
+    def add(self, share: TopicRows) -> None:
         """Stage rows; what was added before is staged when this returns.
 
         Args:
-            topic: The topic of all rows.
-            table: As ``RowPlan.tables`` gives them.
+            share: As ``RowPlan.tables`` gives them.
 
         Raises:
-            ColumnIllegal: A row that cannot become a message.
+            RowIllegal: A row that cannot become a message, or that the broker refused.
             ArianeError: The broker refused, or does not answer.
             QueueNotFound: The topic has no queue there.
         """
@@ -92,29 +108,49 @@ class StagedAttempt:
             self._compression.level,
             size_bytes_min=self._compression.bytes_min,
         )
-        ids = _ids_of(table)
-        for part in table_parts(table, None, body_bytes_max=BODY_BYTES_MAX):
-            messages = packing.packed(part.messages)
-            for start, stop in self._cuts(topic, messages):
-                first = part.first_row + start
-                chosen = ids.slice(first, stop - start)
-                self._stage(topic, messages.slice(start, stop), chosen)
+        ids = _ids_of(share.table)
+        try:
+            parts = table_parts(
+                share.table, None, body_bytes_max=BODY_BYTES_MAX, with_delivery_times=True
+            )
+        except ColumnIllegal as error:
+            raise self._refusal(error, share.rows, error.row) from error
+        for part in parts:
+            messages, times_ms = packing.packed(part.messages), part.delivery_times_ms
+            for start, stop in self._cuts(share.topic, messages):
+                chosen = slice(part.first_row + start, part.first_row + stop)
+                request = self._request(
+                    share.topic,
+                    messages.slice(start, stop),
+                    ids[chosen],
+                    None if times_ms is None else times_ms[start:stop],
+                )
+                self._stage(request, share.rows[chosen])
 
     def finish(self) -> Attempt:
         """Wait until all is staged; what a commit has to name.
 
         Raises:
+            RowIllegal: The broker refused a row.
             ArianeError: It is not.
         """
         self._wait()
         return Attempt(self._partition_id, self._token, self._record_count, self._checksum)
 
-    def _stage(self, topic: str, messages: MessageColumns, ids: pa.StringArray) -> None:
+    def _request(
+        self,
+        topic: str,
+        messages: MessageColumns,
+        ids: pa.StringArray,
+        times_ms: NDArray[np.int64] | None,
+    ) -> StageBatchRecordsRequest:
         from ariane_record.column_encoder import encode_columns  # noqa: PLC0415 - it needs Arrow.
 
         queue_ids = self._queue_ids(topic, messages)
         block = encode_columns(topic, messages, unique_ids=ids, born_timestamp_ms=self._now_ms())
-        request = StageBatchRecordsRequest(
+        if times_ms is None or not times_ms.any():
+            times_ms = np.zeros(0, np.int64)
+        return StageBatchRecordsRequest(
             query_id=self._batch.sink.name,
             batch_id=self._batch.batch_id,
             partition_id=self._partition_id,
@@ -127,17 +163,35 @@ class StagedAttempt:
             records_crc32=block.crc32,
             queue_ids=queue_ids.astype("<i4").tobytes(),
             record_count_before=self._record_count,
+            delivery_times_ms=times_ms.astype("<i8").tobytes(),
             records=bytes(block.records),
         )
+
+    def _stage(self, request: StageBatchRecordsRequest, rows: NDArray[np.int64]) -> None:
         self._wait()
-        self._end_call = self._calls.stage(self._home, self._batch.sink, request)
-        self._record_count += block.count
-        self._checksum = zlib.crc32(block.crc32.to_bytes(4, "little"), self._checksum)
+        end = self._calls.stage(self._home, self._batch.sink, request)
+        self._under_way = CallUnderWay(end, rows)
+        self._record_count += len(rows)
+        checksum = request.records_crc32.to_bytes(4, "little")
+        self._checksum = zlib.crc32(checksum, self._checksum)
 
     def _wait(self) -> None:
-        if self._end_call is not None:
-            self._end_call()
-            self._end_call = None
+        if self._under_way is None:
+            return
+        (end, rows), self._under_way = self._under_way, None
+        try:
+            end()
+        except CallError as error:
+            position = error.metadata.get("position", "")
+            if position.isdecimal() and int(position) < len(rows):
+                raise self._refusal(error, rows, int(position)) from error
+            raise
+
+    def _refusal(
+        self, error: ArianeError, rows: NDArray[np.int64], position: int | None
+    ) -> RowIllegal:
+        place = "" if position is None else f"row {rows[position]} of "
+        return RowIllegal(f"{place}{self._name}: {error}")
 
     def _cuts(self, topic: str, messages: MessageColumns) -> Iterator[tuple[int, int]]:
         """Where one block ends and the next one begins."""
