@@ -1,7 +1,8 @@
 """Ourselves beside other message queues, for the page.
 
 Tables, pictures, where we lose, and who was skipped: made from ``results/latest.json`` and
-``latest-runs.json``, which ``make bench-peers`` keeps; every figure in the text is one of theirs.
+``latest-runs.json``, which ``make bench-peers`` keeps (and ``bench/spark.py``, of Spark's connector
+to Kafka); every figure in the text is one of theirs.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def _group_number(row: Mapping[str, Any]) -> int:
         return 3
     if row["unit"] == "ms":
         return 2
-    return 1 if row["work"].startswith(("catch-up", "fan-out")) else 0
+    return 1 if row["work"].startswith(("catch-up", "fan-out", "Spark: ")) else 0
 
 
 def _table(rows: Sequence[dict[str, Any]], theirs: str) -> Iterator[str]:

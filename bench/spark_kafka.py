@@ -7,8 +7,9 @@ counts and by the sums of the checksums of all bodies.
 
 from __future__ import annotations
 
+import platform
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,10 +28,18 @@ sys.path.append(str(Path(__file__).parent / "peers"))
 from peer_bench.contenders.kafka_server import PARTITIONS, VERSION, kafka_server
 from peer_bench.errors import PeerUnavailable
 from peer_bench.maven import class_path
+from peer_bench.results import Row as PeerRow
+from peer_bench.results import keep_rows, machine, now
 
 CONNECTOR_VERSION = "4.2.0"
 """As ``peers/java/spark/pom.xml`` says it."""
 
+VERSIONS = {
+    "python": platform.python_version(),
+    "pyspark": pyspark.__version__,
+    "spark-sql-kafka": CONNECTOR_VERSION,
+    "kafka": VERSION,
+}
 AGAINST = f"Spark's Kafka connector {CONNECTOR_VERSION}, Kafka {VERSION}"
 TOPIC = "beside"
 DIGEST_DIGITS = 64
@@ -49,6 +58,32 @@ THEIR_COLUMNS: Mapping[str, list[str]] = {
 }
 THEIR_OPTIONS = {"includeHeaders": "true", "kafka.max.poll.records": "4096"}
 """Headers stand for our properties. A poll of 500 records, the default, would cost it more."""
+
+
+def keep_beside_peers(rows: Iterable[Row]) -> None:
+    """Keep what was measured beside Kafka's connector with the rows of all other peers."""
+    keep_rows(
+        PeerRow(
+            work=f"Spark: {row.work}",
+            ours=row.ours,
+            unit=row.unit,
+            against=row.against,
+            theirs=row.theirs,
+            ratio=row.ratio,
+            ratio_min=row.ratio_min,
+            ratio_max=row.ratio_max,
+            pairs=row.pairs,
+            floor=None,
+            goal=row.goal,
+            # Before anything was timed, all rows were counted and compared.
+            lost=0,
+            when=now(),
+            machine=machine(),
+            versions=VERSIONS,
+        )
+        for row in rows
+        if row.against == AGAINST
+    )
 
 
 def connector_jars() -> str:
