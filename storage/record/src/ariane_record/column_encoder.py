@@ -33,13 +33,14 @@ from ariane_record.block import (
     EMPTY_CRC_PROPERTY,
     RECORD_CRCS_COUNT_MIN,
     RecordBlock,
-    record_crcs_of,
 )
 from ariane_record.checksum import crc32 as crc32_of
+from ariane_record.crc_algebra import row_crcs
 from ariane_record.errors import IllegalColumn, RecordTooLarge
 from ariane_record.java_hash import tag_code
 from ariane_record.layout import (
     CRC_MASK,
+    CRC_PROPERTY_BYTES,
     HEADER,
     HEADER_BYTES,
     KEY_SEPARATOR,
@@ -50,11 +51,12 @@ from ariane_record.layout import (
     PROPERTY_VALUE_END,
     TOPIC_V1_BYTES_MAX,
     TOPIC_V2_BYTES_MAX,
+    ByteBuffer,
     PropertyName,
 )
 from ariane_record.message_columns import MessageColumns
 from ariane_record.producer_sequence import EMPTY_SEQUENCE, SEQUENCE_BYTES
-from ariane_record.record_sums import without_last_property
+from ariane_record.record_sums import record_crcs_of_parts
 
 BLOCK_BYTES_MAX: Final = 0x7FFFFFFF
 """Arrow's limit of one array, which a block is put together as."""
@@ -114,14 +116,11 @@ def encode_columns(
         raise RecordTooLarge(
             f"{int(sizes.sum())} bytes; a block of columns takes {BLOCK_BYTES_MAX}"
         )
-    joined_records = _joined_records(
-        even_binaries(_headers(messages, sizes, topic_part, born_timestamp_ms), HEADER_BYTES),
-        messages.body,
-        topic_part,
-        even_binaries(property_bytes.astype(">i2"), 2),
-        *properties,
-    )
-    records = own_octets(joined_records).data
+    body_crcs = _body_crcs(messages.body)
+    headers = _headers(messages, sizes, body_crcs, topic_part, born_timestamp_ms)
+    tails = _joined_pieces(topic_part, even_binaries(property_bytes.astype(">i2"), 2), *properties)
+    heads = even_binaries(headers, HEADER_BYTES)
+    records = own_octets(joined(heads, _binary(messages.body), tails)).data
     key_counts, key_hashes = _key_columns(topic, messages, unique_ids)
     record_sizes = sizes.astype(np.int32)
     return RecordBlock(
@@ -132,7 +131,7 @@ def encode_columns(
         key_counts=key_counts,
         key_hashes=key_hashes,
         crc32=crc32_of(records),
-        record_crcs=_record_crcs(joined_records, record_sizes),
+        record_crcs=_record_crcs(records, record_sizes, headers, body_crcs, tails),
     )
 
 
@@ -144,14 +143,18 @@ def _topic_part(topic: str) -> bytes:
 
 
 def _headers(
-    messages: MessageColumns, sizes: NDArray[np.int64], topic_part: bytes, born_timestamp_ms: int
+    messages: MessageColumns,
+    sizes: NDArray[np.int64],
+    body_crcs: NDArray[np.uint32],
+    topic_part: bytes,
+    born_timestamp_ms: int,
 ) -> NDArray[np.void]:
     """The fixed part of each record, zeros in the fields that the broker owns."""
     headers: NDArray[np.void] = np.zeros(len(messages), HEADER)
     version_2 = len(topic_part) > TOPIC_V1_BYTES_MAX + 1
     headers["size"] = sizes
     headers["magic"] = MAGIC_V2 if version_2 else MAGIC_V1
-    headers["body_crc"] = _body_crcs(messages.body)
+    headers["body_crc"] = body_crcs & np.uint32(CRC_MASK)
     if messages.flag is not None:
         headers["flag"] = messages.flag
     if messages.system_flag is not None:
@@ -170,11 +173,11 @@ def _body_crcs(body: Any) -> NDArray[np.uint32]:
         octets = octets_of(body).data
         spans = map(slice, bounds[:-1].tolist(), bounds[1:].tolist())
         checksums = map(crc32_of, map(octets.__getitem__, spans))
-    return np.fromiter(checksums, np.uint32, count) & np.uint32(CRC_MASK)
+    return np.fromiter(checksums, np.uint32, count)
 
 
-def _joined_records(*pieces: Any) -> Any:
-    """The records, as an array."""
+def _joined_pieces(*pieces: Any) -> Any:
+    """What follows the bodies, as an array."""
     merged: list[Any] = []
     for piece in pieces:
         if isinstance(piece, bytes) and merged and isinstance(merged[-1], bytes):
@@ -185,18 +188,32 @@ def _joined_records(*pieces: Any) -> Any:
     return joined(*texts)
 
 
-def _record_crcs(records: Any, sizes: NDArray[np.int32]) -> NDArray[np.uint32] | None:
-    """``RecordBlock.record_crcs``: the sums of all but the last property of each record.
-
-    Small records are summed whole, for a copy costs less than a view, and their last property,
-    which is the same for all, is taken away by column.
-    """
-    count = len(records)
-    octets = own_octets(records)
-    if count < RECORD_CRCS_COUNT_MIN or len(octets) > _SMALL_BYTES * count:
-        return record_crcs_of(octets.data, sizes)
-    whole = np.fromiter(map(crc32_of, records.to_pylist()), np.uint32, count)
-    return without_last_property(whole)
+def _record_crcs(
+    records: ByteBuffer,
+    sizes: NDArray[np.int32],
+    headers: NDArray[np.void],
+    body_crcs: NDArray[np.uint32],
+    tails: Any,
+) -> NDArray[np.uint32] | None:
+    """``RecordBlock.record_crcs``, out of the sums of the parts of the records."""
+    count = len(sizes)
+    if count < RECORD_CRCS_COUNT_MIN:
+        return None
+    lengths = lengths_of(tails)
+    # That of the first may be longer: by the room for a producer sequence.
+    width, first = int(lengths[-1]), int(lengths[0])
+    if (lengths[1:] == width).all():
+        later = row_crcs(own_octets(tails)[first:].reshape(-1, width))
+        tail_crcs = np.concatenate((np.zeros(1, np.uint32), later))
+        tail_bytes: int | NDArray[np.int64] = width
+    else:
+        tail_crcs = np.fromiter(map(crc32_of, tails.to_pylist()), np.uint32, count)
+        tail_bytes = lengths
+    crcs = record_crcs_of_parts(
+        headers, body_crcs, tail_crcs, body_bytes=headers["body_length"], tail_bytes=tail_bytes
+    )
+    crcs[0] = crc32_of(records[: int(sizes[0]) - CRC_PROPERTY_BYTES])
+    return crcs
 
 
 def _binary(array: Any) -> Any:

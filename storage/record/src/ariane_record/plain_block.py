@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ariane_record.block import EMPTY_CRC_PROPERTY, RECORD_CRCS_COUNT_MIN
 from ariane_record.checksum import crc32 as crc32_of
-from ariane_record.crc_algebra import CrcFolder, row_crcs, zero_shift
+from ariane_record.crc_algebra import CrcFolder, row_crcs
 from ariane_record.errors import RecordTooLarge
 from ariane_record.java_hash import java_string_hash, tag_code
 from ariane_record.layout import (
@@ -39,7 +39,7 @@ from ariane_record.layout import (
 )
 from ariane_record.loose_block import LooseBlock
 from ariane_record.producer_sequence import EMPTY_SEQUENCE
-from ariane_record.record_sums import block_crc, without_last_property
+from ariane_record.record_sums import block_crc, record_crcs_of_parts
 from ariane_record.row_octets import differing_places
 
 _HASH_FACTOR: Final = 31
@@ -129,7 +129,13 @@ class PlainShape:
         headers["body_crc"] = body_crcs & np.uint32(CRC_MASK)
         headers["born_timestamp"] = born_timestamp_ms
         headers["body_length"] = body_lengths
-        crcs = _record_crcs(headers, body_lengths, body_crcs, tails)
+        crcs = record_crcs_of_parts(
+            headers,
+            body_crcs,
+            row_crcs(tails),
+            body_bytes=body_lengths,
+            tail_bytes=tails.shape[1],
+        )
         heads = headers.view(f"V{HEADER_BYTES}").tolist()
         rests = tails.view(f"V{tails.shape[1]}").ravel().tolist()
         pieces = list(chain.from_iterable(zip(heads, bodies, rests, strict=True)))
@@ -175,21 +181,6 @@ class PlainShape:
         last = unique_id + PROPERTY_VALUE_END + EMPTY_CRC_PROPERTY
         length = len(first) + len(last) + (0 if unique_id else self._id_bytes)
         return self._topic_part + length.to_bytes(_LENGTH_BYTES, "big") + first, last
-
-
-def _record_crcs(
-    headers: NDArray[np.void],
-    body_lengths: NDArray[np.int32],
-    body_crcs: NDArray[np.uint32],
-    tails: NDArray[np.uint8],
-) -> NDArray[np.uint32]:
-    """``RecordBlock.record_crcs``, out of the sums of the parts of the records."""
-    crcs = row_crcs(headers.view(np.uint8).reshape(-1, HEADER_BYTES))
-    length = int(body_lengths[0])
-    even = bool((body_lengths == length).all())
-    crcs = zero_shift(crcs, length if even else body_lengths) ^ body_crcs
-    crcs = zero_shift(crcs, tails.shape[1]) ^ row_crcs(tails)
-    return without_last_property(crcs)
 
 
 def _crc_of_first(pieces: Sequence[bytes]) -> int:
