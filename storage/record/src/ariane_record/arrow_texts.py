@@ -18,12 +18,12 @@ from ariane_record.java_hash import (
     hash_chunk,
     java_string_hash,
     java_string_hashes,
+    row_hashes,
 )
 
 _LARGE: Final = (pa.types.is_large_binary, pa.types.is_large_string)
 _SIGN_WORD: Final = np.uint32(0x80000000)
 _WORD_MASK: Final = 0xFFFFFFFF
-_MULTIPLIER: Final = np.uint32(31)
 _EVEN_BYTES_MAX: Final = 256
 
 EMPTY: Final = pa.scalar(b"", pa.binary())
@@ -144,7 +144,7 @@ def java_hashes(texts: Any) -> NDArray[np.int32]:
     octets = own_octets(texts)
     width = int(lengths[0])
     if 0 < width <= _EVEN_BYTES_MAX and (lengths == width).all():
-        return _hash_even(octets.reshape(-1, width)).view(np.int32)
+        return row_hashes(octets.reshape(-1, width)).view(np.int32)
     return _hash_uneven(octets, lengths).view(np.int32)
 
 
@@ -172,22 +172,6 @@ def _units(texts: Any) -> NDArray[np.int64]:
     bounds = bounds_of(texts)
     units += np.diff(far[bounds - bounds[0]])
     return units
-
-
-def _hash_even(octets: NDArray[np.uint8]) -> NDArray[np.uint32]:
-    """Hashes of texts of one length, a row each, unit by unit; what all begin with is hashed once.
-
-    Ids that were made one after the other begin with the same twenty digits.
-    """
-    width = octets.shape[1]
-    same = (octets == octets[0]).all(axis=0) if len(octets) > 1 else np.ones(width, np.bool_)
-    shared = width if same.all() else int(np.argmin(same))
-    begin = java_string_hash(octets[0, :shared].tobytes().decode("ascii")) & _WORD_MASK
-    words = np.full(len(octets), begin, np.uint32)
-    for place in range(shared, width):
-        words *= _MULTIPLIER
-        words += octets[:, place]
-    return words
 
 
 def _hash_uneven(octets: NDArray[np.uint8], lengths: NDArray[np.int64]) -> NDArray[np.uint32]:

@@ -14,6 +14,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ariane_record.row_octets import differing_places
+
 _WORD_MASK: Final = 0xFFFFFFFF
 _SIGN_BIT: Final = 0x80000000
 _MULTIPLIER: Final = 31
@@ -123,6 +125,28 @@ def _hash_words(texts: Sequence[str]) -> tuple[NDArray[np.uint32], NDArray[np.in
         words[first:stop] = hash_chunk(chunk, lengths[first:stop])
         first = stop
     return words, lengths
+
+
+def row_hashes(rows: NDArray[np.uint8]) -> NDArray[np.uint32]:
+    """Hashes of ASCII texts of one length, by the places where they differ.
+
+    Args:
+        rows: The texts, uint8[n, length], contiguous, n at least 1.
+    """
+    count, length = rows.shape
+    first = rows[0]
+    places = differing_places(rows)
+    if 2 * len(places) > length:
+        words = np.zeros(count, np.uint32)
+        for place in range(length):
+            words *= np.uint32(_MULTIPLIER)
+            words += rows[:, place]
+        return words
+    hash_of_first = java_string_hash(first.tobytes().decode("ascii")) & _WORD_MASK
+    words = np.full(count, hash_of_first, np.uint32)
+    for place in places:
+        words += (rows[:, place].astype(np.uint32) - first[place]) * POWERS[length - 1 - place]
+    return words
 
 
 def hash_chunk(

@@ -23,7 +23,7 @@ from ariane_record.block import EMPTY_CRC_PROPERTY, RECORD_CRCS_COUNT_MIN
 from ariane_record.checksum import crc32 as crc32_of
 from ariane_record.crc_algebra import CrcFolder, row_crcs
 from ariane_record.errors import RecordTooLarge
-from ariane_record.java_hash import java_string_hash, tag_code
+from ariane_record.java_hash import java_string_hash, row_hashes, tag_code
 from ariane_record.layout import (
     CRC_MASK,
     CRC_PROPERTY_BYTES,
@@ -40,7 +40,6 @@ from ariane_record.layout import (
 from ariane_record.loose_block import LooseBlock
 from ariane_record.producer_sequence import EMPTY_SEQUENCE
 from ariane_record.record_sums import block_crc, record_crcs_of_parts
-from ariane_record.row_octets import differing_places
 
 _HASH_FACTOR: Final = 31
 _WORD: Final = 1 << 32
@@ -195,14 +194,8 @@ def _name(name: str) -> bytes:
 
 def _id_hashes(topic: str, unique_ids: NDArray[np.uint8]) -> NDArray[np.int32]:
     """``key_hash`` of each id: the hash of Java is a polynomial of its characters."""
-    width = unique_ids.shape[1]
-    first = unique_ids[0]
-    # Ids that were made one after the other differ in a few digits.
-    hash_of_first = java_string_hash(f"{topic}#{first.tobytes().decode('ascii')}") % _WORD
-    words = np.full(len(unique_ids), hash_of_first, np.uint32)
-    for place in differing_places(unique_ids):
-        power = np.uint32(pow(_HASH_FACTOR, width - 1 - place, _WORD))
-        words += (unique_ids[:, place].astype(np.uint32) - first[place]) * power
+    before = java_string_hash(f"{topic}#") * pow(_HASH_FACTOR, unique_ids.shape[1], _WORD) % _WORD
+    words = row_hashes(unique_ids) + np.uint32(before)
     hashes = np.abs(words.view(np.int32))
     hashes[hashes == _SIGN_BIT] = 0
     return hashes
