@@ -35,7 +35,7 @@ def test_a_straggler_does_not_slow_all_the_others(clock):
 
 
 def test_a_single_chunk_counts_from_the_question(clock):
-    arrivals = Arrivals(3, unpack=lambda chunk: [each.encode() for each in chunk])
+    arrivals = Arrivals(3, lambda chunk: digest_of([each.encode() for each in chunk]))
     clock.now = 101.5
     arrivals.take(["a", "b", "c"])
     answer = arrivals.answer()

@@ -1,4 +1,5 @@
 import driver_loop
+import numpy as np
 import pytest
 from peer_bench.bodies import POOL_SIZE, body_pool, digest_of, expected_digest
 
@@ -29,3 +30,15 @@ def test_a_digest_tells_losses_repeats_and_flipped_bits():
     assert digest_of(bodies[1:]) != expected
     assert digest_of([*bodies[1:], bodies[1]]) != expected
     assert digest_of([bytes([bodies[0][0] ^ 1]) + bodies[0][1:], *bodies[1:]]) != expected
+
+
+@pytest.mark.parametrize("size", [8, 128, 129])
+def test_the_digest_of_rows_is_that_of_the_bodies(size):
+    bodies = list(driver_loop.load_bodies({"body_bytes": size, "count": POOL_SIZE + 9}))
+    octets = np.frombuffer(b"".join(bodies), np.uint8)
+    assert driver_loop.digest_of_rows(octets, size) == digest_of(bodies)
+    for place in (0, 7, size - 1, 5 * size, len(octets) - 1):
+        damaged = octets.copy()
+        damaged[place] ^= 0x80
+        rows = [row.tobytes() for row in damaged.reshape(-1, size)]
+        assert driver_loop.digest_of_rows(damaged, size) == digest_of(rows) != digest_of(bodies)
