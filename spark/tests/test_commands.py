@@ -1,5 +1,6 @@
 """``ariane spark``: command lines, errors in one line, and each command once for real."""
 
+import json
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -8,11 +9,12 @@ from importlib.metadata import entry_points
 import click
 import pytest
 from click.testing import CliRunner
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from ariane_sdk import Message
 from ariane_spark.commands import spark as spark_commands
-from ariane_spark.commands.shared import Moment, told_by
+from ariane_spark.commands.shared import Moment, one_line_errors, told_by
 
 
 @pytest.fixture
@@ -54,6 +56,8 @@ def test_help_starts_no_spark():
         (("replay", "a", "b", "--since", "yesterday"), "is no time with a zone"),
         (("replay", "a", "b", "--since", "2013-02-08T05:00:00"), "is no time with a zone"),
         (("report", "--to", "x", "--since", "1h", "--until", "2h"), "--until is not behind"),
+        (("report", "--to", "no-such-folder/x"), "there is no folder no-such-folder"),
+        (("replay", "a", "b", "--since", "999999d"), "is no time with a zone"),
     ],
 )
 def test_wrong_command_lines_are_refused_before_anything_is_done(run, arguments, clause):
@@ -88,6 +92,22 @@ def test_of_sparks_errors_our_own_words_are_told():
 
     assert told_by(PySparkException(trace)) == "3 messages are lost"
     assert told_by(PySparkException("\nJob aborted.\nand more")) == "Job aborted."
+    java = "An error occurred while calling o9.start.\n: java.io.IOException: Mkdirs failed\n\tat x"
+    assert told_by(Py4JError(java)) == "java.io.IOException: Mkdirs failed"
+
+
+@pytest.mark.parametrize("error", [Py4JError("gone\nat x"), OverflowError("gone")])
+def test_whatever_java_says_is_one_line(error):
+    @one_line_errors
+    def fail():
+        raise error
+
+    if isinstance(error, Py4JError):
+        with pytest.raises(SystemExit, match="1"):
+            fail()
+    else:
+        with pytest.raises(OverflowError):  # A fault of ours keeps its trace.
+            fail()
 
 
 @pytest.mark.slow
@@ -104,10 +124,25 @@ def test_each_command_does_its_work(
     replayed = run("replay", source, target, "--since", "1h", "--archive", folder, *where)
     reported = run("report", "--to", page, "--pattern", source, *where)
 
+    again = run("archive", source, "--to", folder, "-o", "json", *where)
+    elsewhere = run("replay", source, target, "--since", "1h", "-o", "json", *where)
+    counted = run("report", "--to", page, "--pattern", source, "-o", "json", *where)
+    assert json.loads(again.output) == {"folder": str(folder), "message_count": 0}
+    assert json.loads(elsewhere.output) == {
+        "source": source,
+        "target": target,
+        "message_count": 25,
+    }
+    assert json.loads(counted.output) == {
+        "path": str(page),
+        "topics": [{"topic": source, "message_count": 25, "again_count": 0}],
+        "groups": [{"group": f"archive-{source}", "topic": source, "lag": 0}],
+    }
+
     assert archived.output == f"25 messages archived to {folder}\n"
     assert replayed.output == f"25 messages of {source} sent to {target}\n"
     assert reported.output == f"25 messages of 1 topics, told in {page}\n"
-    assert reading(target).load().count() == 25
+    assert reading(target).load().count() == 50
     assert f"archive-{source}" in page.read_text()
 
     refused = run("archive", "no-such-topic", "--to", tmp_path / "other", *where)

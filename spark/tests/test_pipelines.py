@@ -15,7 +15,7 @@ from ariane_spark.pipelines import (
     replay,
     start_archive,
 )
-from ariane_spark.pipelines.replay import check_plan
+from ariane_spark.pipelines.replay import check_plan, replayed_tags
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -145,6 +145,26 @@ def test_a_span_of_time_is_replayed_from_the_queue_or_the_archive(
             assert numbers == sorted(numbers)
 
 
+@pytest.mark.spark
+def test_a_folder_without_an_archive_is_told_as_such(spark, tmp_path):
+    (tmp_path / "empty").mkdir()
+    for folder in ("missing", "empty"):
+        with pytest.raises(OptionIllegal, match=f"nothing is archived in .*{folder}") as refusal:
+            read_archive(spark, str(tmp_path / folder))
+        assert refusal.value.option == "archive"
+
+
+def test_tags_mean_the_same_in_an_archive():
+    assert replayed_tags("*") == replayed_tags(None) == frozenset()
+    assert replayed_tags("a || b") == {"a", "b"}
+
+
+def test_an_archive_is_of_topics_or_of_a_pattern(plan):
+    for topics, pattern in ((("a",), "b"), ((), None)):
+        with pytest.raises(OptionIllegal, match="name topics, or a pattern"):
+            start_archive(None, plan(*topics, pattern=pattern))
+
+
 def test_a_plan_that_makes_no_sense_is_refused():
     good = {
         "endpoints": "a:1",
@@ -159,6 +179,8 @@ def test_a_plan_that_makes_no_sense_is_refused():
         ({"until": EPOCH}, "is not behind"),
         ({"since": EPOCH.replace(tzinfo=None)}, "need a time zone"),
         ({"target": "orders"}, "replay into itself"),
+        ({"tag": "a | b"}, "joined by"),
+        ({"tag": "a | b", "archive": "x"}, "joined by"),
     ):
         with pytest.raises(OptionIllegal, match=clause):
             check_plan(ReplayPlan(**{**good, **change}))

@@ -169,7 +169,7 @@ def read_options(given: Mapping[str, str], use: Use) -> ReadOptions:
         selection=selection,
         starting=starting,
         ending=ending,
-        tags=_tags(options),
+        tags=tags_of(options.text("tag")),
         fail_on_data_loss=options.truth("failOnDataLoss", default=True),
         trigger=_trigger_limits(options),
         limits=_partition_limits(options),
@@ -291,8 +291,12 @@ def _selection(options: GivenOptions) -> QueueSelection:
     return NamedTopics(options.names("topics") or ())
 
 
-def _tags(options: GivenOptions) -> frozenset[str]:
-    text = options.text("tag")
+def tags_of(text: str | None) -> frozenset[str]:
+    """The tags that the option ``tag`` names; none: all messages.
+
+    Raises:
+        OptionIllegal: It is malformed.
+    """
     if text is None or text == "*":
         return frozenset()
     tags = [tag.strip() for tag in text.split(_TAG_SEPARATOR)]

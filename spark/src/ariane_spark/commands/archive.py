@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
 import click
@@ -10,6 +11,7 @@ from ariane_spark.commands.shared import (
     master_option,
     name_servers_option,
     one_line_errors,
+    output_option,
     running_spark,
 )
 
@@ -45,6 +47,7 @@ Examples:
 @click.option("--group", metavar="NAME", help="Show the progress as that of this consumer group.")
 @name_servers_option
 @master_option
+@output_option
 @one_line_errors
 def archive(
     *,
@@ -57,6 +60,7 @@ def archive(
     group: str | None,
     name_servers: str,
     master: str | None,
+    for_programs: bool,
 ) -> None:
     """Write TOPICS to Parquet, by date and topic, each message once.
 
@@ -87,4 +91,7 @@ def archive(
         query = start_archive(spark, plan, every=every)
         query.awaitTermination()
         count = sum(progress["numInputRows"] for progress in query.recentProgress)
-    click.echo(f"{count} messages archived to {folder}")
+    if for_programs:
+        click.echo(json.dumps({"folder": folder, "message_count": count}))
+        return
+    click.echo(f"{count:,} messages archived to {folder}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 
 import click
@@ -11,6 +12,7 @@ from ariane_spark.commands.shared import (
     master_option,
     name_servers_option,
     one_line_errors,
+    output_option,
     running_spark,
 )
 
@@ -35,6 +37,7 @@ Examples:
 )
 @name_servers_option
 @master_option
+@output_option
 @one_line_errors
 def replay(
     *,
@@ -47,6 +50,7 @@ def replay(
     target_name_servers: str | None,
     name_servers: str,
     master: str | None,
+    for_programs: bool,
 ) -> None:
     """Send the messages of topic SOURCE from a span of time to topic TARGET.
 
@@ -70,4 +74,7 @@ def replay(
     check_plan(plan)
     with running_spark("replay", master) as spark:
         count = send_again(spark, plan)
-    click.echo(f"{count} messages of {source} sent to {target}")
+    if for_programs:
+        click.echo(json.dumps({"source": source, "target": target, "message_count": count}))
+        return
+    click.echo(f"{count:,} messages of {source} sent to {target}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,8 +14,12 @@ from ariane_spark.commands.shared import (
     master_option,
     name_servers_option,
     one_line_errors,
+    output_option,
     running_spark,
 )
+
+if TYPE_CHECKING:
+    from ariane_spark.pipelines.report_facts import ReportFacts
 
 _EXAMPLES = """
 \b
@@ -34,6 +40,7 @@ Examples:
 @click.option("--pattern", default=".*", show_default=True, metavar="REGEX", help="Which topics.")
 @name_servers_option
 @master_option
+@output_option
 @one_line_errors
 def report(
     *,
@@ -43,6 +50,7 @@ def report(
     pattern: str,
     name_servers: str,
     master: str | None,
+    for_programs: bool,
 ) -> None:
     """Tell what was stored in a span of time, its traces, and how far consumer groups are behind.
 
@@ -51,9 +59,31 @@ def report(
     """
     if until <= since:
         raise click.UsageError("--until is not behind --since")
+    if not path.parent.is_dir():
+        raise click.UsageError(f"there is no folder {path.parent}")
     from ariane_spark.pipelines import write_report  # noqa: PLC0415 - needs Spark.
 
     with running_spark("report", master) as spark:
         facts = write_report(spark, name_servers, path, since=since, until=until, pattern=pattern)
+    if for_programs:
+        click.echo(json.dumps(_for_programs(path, facts)))
+        return
     count = sum(topic.message_count for topic in facts.topics)
-    click.echo(f"{count} messages of {len(facts.topics)} topics, told in {path}")
+    click.echo(f"{count:,} messages of {len(facts.topics)} topics, told in {path}")
+
+
+def _for_programs(path: Path, facts: ReportFacts) -> dict[str, object]:
+    return {
+        "path": str(path),
+        "topics": [
+            {
+                "topic": topic.topic,
+                "message_count": topic.message_count,
+                "again_count": topic.again_count,
+            }
+            for topic in facts.topics
+        ],
+        "groups": [
+            {"group": group.group, "topic": group.topic, "lag": group.lag} for group in facts.groups
+        ],
+    }

@@ -22,7 +22,9 @@ EXIT_FAILED: Final = 1
 EXIT_INTERRUPTED: Final = 130
 
 _TOLD_BY_US: Final = re.compile(r"^(?:ariane_spark|ariane_sdk)\.errors\.\w+: (.+)$", re.MULTILINE)
+_TOLD_BY_JAVA: Final = re.compile(r"\AAn error occurred while calling .*\n: (.+)$", re.MULTILINE)
 _AGO: Final = re.compile(r"([0-9]{1,6})([smhd])")
+_CONTEXT_KINDS: Final = ("SQL", "DataFrame")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 _C = TypeVar("_C", bound=Callable[..., Any])
@@ -69,11 +71,13 @@ class Moment(click.ParamType[datetime]):
         if isinstance(value, datetime):
             return value
         ago = _AGO.fullmatch(value)
-        if ago is not None:
-            return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+        moment: datetime | None
         try:
+            if ago is not None:
+                return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
             moment = datetime.fromisoformat(value)
-        except ValueError:
+            moment.astimezone(UTC)
+        except (ValueError, OverflowError):
             moment = None
         if moment is None or moment.tzinfo is None:
             self.fail(
@@ -96,12 +100,20 @@ def running_spark(
         master: Where it runs; ``None``: here, or as spark-submit says.
         settings: More of Spark's settings.
     """
-    from ariane_spark.spark_session import session  # noqa: PLC0415 - help needs no Spark.
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415 - help needs no Spark.
+
+    from ariane_spark.spark_session import session  # noqa: PLC0415 - the same.
 
     spark = session(f"ariane spark {name}", master=master, settings=settings)
+    # What the user's SQL got wrong is told in one line; Spark would tell the same on stderr.
+    loggers = [PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in _CONTEXT_KINDS]
+    for logger in loggers:
+        logger.disabled = True
     try:
         yield spark
     finally:
+        for logger in loggers:
+            logger.disabled = False
         spark.stop()
 
 
@@ -110,13 +122,14 @@ def one_line_errors(command: _C) -> _C:
 
     @wraps(command)
     def wrapped(*arguments: Any, **options: Any) -> Any:
-        from pyspark.errors import PySparkException  # noqa: PLC0415 - help needs no Spark.
+        from py4j.protocol import Py4JError  # noqa: PLC0415 - help needs no Spark.
+        from pyspark.errors import PySparkException  # noqa: PLC0415 - the same.
 
         try:
             return command(*arguments, **options)
         except (ArianeSparkError, ArianeError, OSError) as error:
             click.echo(f"ariane spark: {error}", err=True)
-        except PySparkException as error:
+        except (PySparkException, Py4JError) as error:
             click.echo(f"ariane spark: {told_by(error)}", err=True)
         except KeyboardInterrupt:
             sys.exit(EXIT_INTERRUPTED)
@@ -129,10 +142,10 @@ def told_by(error: Exception) -> str:
     """What Spark's error says that concerns the user: our own words inside, or else its first line.
 
     Args:
-        error: As Spark raised it, perhaps with the trace of a worker in its text.
+        error: As Spark or its Java raised it, perhaps with the trace of a worker in its text.
     """
     text = str(error)
-    found = _TOLD_BY_US.findall(text)
+    found = _TOLD_BY_US.findall(text) or _TOLD_BY_JAVA.findall(text)
     return str(found[-1]) if found else text.strip().partition("\n")[0]
 
 

@@ -14,9 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as f
 
 from ariane_spark.columns import COLUMNS
+from ariane_spark.errors import OptionIllegal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,6 +33,9 @@ FILE_RECORDS_MAX: Final = 1_000_000
 _SECONDS_PER_DAY: Final = 86_400
 
 CHECKPOINT_FOLDER: Final = "_checkpoint"
+
+_NOTHING_THERE: Final = frozenset({"PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"})
+"""How Spark calls it when there is no Parquet file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +81,10 @@ def start_archive(
         The query, which runs.
 
     Raises:
-        OptionError: The plan names no topics, or an option cannot be obeyed.
+        OptionError: The plan names no topics, or both topics and a pattern.
     """
+    if bool(plan.topics) == bool(plan.pattern):
+        raise OptionIllegal("topics", "name topics, or a pattern, and not both")
     columns = [column.field.name for column in COLUMNS]
     given = {
         "endpoints": plan.endpoints,
@@ -111,6 +118,9 @@ def read_archive(spark: SparkSession, folder: str) -> DataFrame:
     Args:
         spark: The session.
         folder: Of the archive.
+
+    Raises:
+        OptionIllegal: There is no archive, or nothing in it.
     """
     # A topic may be called 42, and stays a text.
     setting = "spark.sql.sources.partitionColumnTypeInference.enabled"
@@ -118,6 +128,10 @@ def read_archive(spark: SparkSession, folder: str) -> DataFrame:
     spark.conf.set(setting, "false")
     try:
         messages = spark.read.parquet(folder)
+    except AnalysisException as error:
+        if error.getCondition() not in _NOTHING_THERE:
+            raise
+        raise OptionIllegal("archive", f"nothing is archived in {folder}") from None
     finally:
         spark.conf.set(setting, str(before))
     names = [column.field.name for column in COLUMNS]

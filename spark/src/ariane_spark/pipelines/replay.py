@@ -11,6 +11,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as f
 
 from ariane_spark.errors import OptionIllegal
+from ariane_spark.options import tags_of
 from ariane_spark.pipelines.archive import read_archive
 
 if TYPE_CHECKING:
@@ -105,9 +106,19 @@ def check_plan(plan: ReplayPlan) -> None:
         raise OptionIllegal("since", "times need a time zone")
     if plan.until <= plan.since:
         raise OptionIllegal("until", f"{plan.until} is not behind {plan.since}")
+    replayed_tags(plan.tag)
     same_cluster = plan.target_endpoints in {None, plan.endpoints}
     if plan.source == plan.target and same_cluster and plan.archive is None:
         raise OptionIllegal("target", "is the source: a replay into itself would be replayed again")
+
+
+def replayed_tags(text: str | None) -> frozenset[str]:
+    """The tags of a plan, the same from the queue and from an archive; none: all messages.
+
+    Raises:
+        OptionIllegal: It names them in another way than the option ``tag``.
+    """
+    return tags_of(text and text.strip())
 
 
 def _from_queue(spark: SparkSession, plan: ReplayPlan) -> DataFrame:
@@ -131,8 +142,9 @@ def _from_archive(spark: SparkSession, plan: ReplayPlan) -> DataFrame:
         & (f.col("storeTimestamp") >= f.lit(since))
         & (f.col("storeTimestamp") < f.lit(until))
     )
-    if plan.tag is not None:
-        messages = messages.where(f.col("tag").isin([tag.strip() for tag in plan.tag.split("||")]))
+    tags = replayed_tags(plan.tag)
+    if tags:
+        messages = messages.where(f.col("tag").isin(sorted(tags)))
     # Files are read in any order.
     return messages.repartition("brokerName", "queueId").sortWithinPartitions(
         "brokerName", "queueId", "queueOffset"
