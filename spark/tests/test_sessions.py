@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,10 +10,12 @@ from click.testing import CliRunner
 from pyspark.errors import StreamingQueryException
 
 from ariane_sdk import Message
+from ariane_spark.columns import message_schema
 from ariane_spark.commands import spark as spark_commands
 from ariane_spark.errors import OptionIllegal
 from ariane_spark.pipelines import SessionsPlan, session_counts, start_sessions
 from ariane_spark.pipelines.sessions import check_plan
+from ariane_spark.pipelines.sessions import sessions_of as closed_sessions
 
 BEGIN = datetime(2013, 1, 1, tzinfo=UTC)
 GAP_MINUTES = 30
@@ -209,6 +212,32 @@ def test_a_plan_that_makes_no_sense_is_refused():
             check_plan(SessionsPlan(**{**good, **change}))
 
 
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("change", "option"),
+    [
+        # With such gaps Spark takes all events, and makes nothing of them.
+        ({"gap": "30 minuts"}, "gap"),
+        ({"gap": "0 seconds"}, "gap"),
+        ({"gap": "-5 minutes"}, "gap"),
+        ({"watermark": "late"}, "watermark"),
+        ({"watermark": "-1 minute"}, "watermark"),
+        ({"key": "nothing"}, "key"),
+        ({"time": "nothing"}, "time"),
+        ({"where": "1 +"}, "where"),
+        ({"totals": {"value": "body"}}, "totals"),
+    ],
+)
+def test_what_spark_makes_nothing_of_is_refused_by_name(spark, plan, change, option):
+    messages = spark.createDataFrame([], message_schema())
+
+    with pytest.raises(OptionIllegal) as refusal:
+        closed_sessions(messages, replace(plan("clicks", "visits"), **change))
+
+    assert refusal.value.option == option
+    assert "\n" not in str(refusal.value)
+
+
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(600)
@@ -224,7 +253,7 @@ def test_the_command(spark, local_cluster, new_topic, click, told, tmp_path, mon
         folder = ["--checkpoint", str(tmp_path / "checkpoint")]
         return CliRunner().invoke(spark_commands, [*words, *folder])
 
-    wrong = run("--key", "no such column")
+    wrong = run("--key", "nothing")
     done = run(
         *("--time", "get_json_object(text, '$.at')", "-o", "json"),
         *("--total", "value=sum(cast(get_json_object(text, '$.value') AS int))"),

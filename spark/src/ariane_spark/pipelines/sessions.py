@@ -12,11 +12,12 @@ a run ends wait in the checkpoint for the next one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import AnalysisException, IllegalArgumentException, ParseException
 from pyspark.sql import functions as f
 
 from ariane_spark.errors import OptionIllegal
@@ -152,26 +153,26 @@ def sessions_of(messages: DataFrame, plan: SessionsPlan) -> DataFrame:
     Raises:
         OptionIllegal: Spark does not understand an expression or a span.
     """
-    try:
-        events = messages.withColumn("text", f.col("body").cast("string"))
-        if plan.where is not None:
+    _check_gap(messages.sparkSession, plan.gap)
+    events = messages.withColumn("text", f.col("body").cast("string"))
+    if plan.where is not None:
+        with _understood("where"):
             events = events.where(plan.where)
-        events = (
-            events.withColumn("sessionKey", f.expr(plan.key).cast("string"))
-            .withColumn("eventTime", f.expr(plan.time).cast("timestamp"))
-            .where(f.col("sessionKey").isNotNull() & f.col("eventTime").isNotNull())
-            .withWatermark("eventTime", plan.watermark)
-        )
-        sessions = events.groupBy(
-            f.session_window("eventTime", plan.gap).alias("window"), "sessionKey"
-        ).agg(
+    with _understood("key"):
+        events = events.withColumn("sessionKey", f.expr(plan.key).cast("string"))
+    with _understood("time"):
+        events = events.withColumn("eventTime", f.expr(plan.time).cast("timestamp"))
+    events = events.where(f.col("sessionKey").isNotNull() & f.col("eventTime").isNotNull())
+    with _understood("watermark"):
+        events = events.withWatermark("eventTime", plan.watermark)
+    groups = events.groupBy(f.session_window("eventTime", plan.gap).alias("window"), "sessionKey")
+    with _understood("totals"):
+        sessions = groups.agg(
             f.min("eventTime").alias("begin"),
             f.max("eventTime").alias("end"),
             f.count(f.lit(1)).alias("events"),
             *(f.expr(expression).alias(name) for name, expression in plan.totals.items()),
         )
-    except (AnalysisException, ParseException) as error:
-        raise OptionIllegal("plan", str(error).strip().partition("\n")[0]) from error
     told = sessions.select(
         f.to_json(_body(plan), {"timeZone": "UTC", "timestampFormat": _INSTANT}).alias("body"),
         f.lit(SESSION_TAG).alias("tag"),
@@ -180,6 +181,28 @@ def sessions_of(messages: DataFrame, plan: SessionsPlan) -> DataFrame:
     )
     counts = f.count(f.lit(1)).alias("sessions"), f.sum("events").alias("events")
     return told.observe(OBSERVATION, *counts).drop("events")
+
+
+def _check_gap(spark: SparkSession, gap: str) -> None:
+    """See that a gap has a length: with another, Spark takes all events and makes nothing of them.
+
+    Raises:
+        OptionIllegal: It has none.
+    """
+    moment = "timestamp '2000-01-01 00:00:00'"
+    with _understood("gap"):
+        longer = spark.sql(f"SELECT {moment} + CAST(:gap AS INTERVAL) > {moment}", {"gap": gap})
+        if not longer.collect()[0][0]:
+            raise OptionIllegal("gap", f"{gap!r} is no time span such as '30 minutes'")
+
+
+@contextmanager
+def _understood(option: str) -> Iterator[None]:
+    """Say in one line which part of a plan Spark does not understand."""
+    try:
+        yield
+    except (AnalysisException, IllegalArgumentException, ParseException) as error:
+        raise OptionIllegal(option, str(error).strip().partition("\n")[0]) from error
 
 
 @dataclass(slots=True)
