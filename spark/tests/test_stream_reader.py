@@ -266,6 +266,30 @@ def test_a_checkpoint_of_a_query_that_read_something_else_is_told_as_such(
     assert end == {**start, "refunds": {"broker-a": {"0": 0}}}
 
 
+@pytest.mark.parametrize(
+    "selection",
+    [
+        {"topic": None, "topics": "orders,refunds"},
+        {"topic": None, "assign": '["orders/broker-a/0", "refunds/broker-a/0"]'},
+    ],
+)
+def test_a_topic_that_is_deleted_stands_still_where_a_loss_is_no_error(
+    cluster, reader_with, selection, caplog
+):
+    cluster.add("orders", "broker-a", 0, 5)
+    start = through_spark({**offsets(broker_a=1), "refunds": {"broker-a": {"0": 3}}})
+
+    with pytest.raises(RouteNotFound):
+        reader_with(**selection).latestOffset(start, ALL)
+
+    reader = reader_with(**selection, failOnDataLoss="false")
+    reader.prepareForTriggerAvailableNow()
+    assert reader.latestOffset(start, ALL) == {**start, **offsets(broker_a=5)}
+    assert "refunds@broker-a#0: no live broker offers this queue" in caplog.text
+    with pytest.raises(RouteNotFound):  # A new query has nothing to wait for.
+        reader.initialOffset()
+
+
 def test_a_topic_that_is_gone_is_an_error(reader_with):
     with pytest.raises(RouteNotFound):
         reader_with().initialOffset()

@@ -6,7 +6,8 @@ Topics and queues come and go while a stream runs, so a selection is asked anew 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
@@ -34,13 +35,17 @@ class NamedTopics:
         """Whether a queue is among them."""
         return self.admits(queue.topic)
 
-    def bounds(self, catalog: QueueCatalog) -> dict[MessageQueue, Bounds]:
+    def bounds(self, catalog: QueueCatalog, *, lenient: bool = False) -> dict[MessageQueue, Bounds]:
         """What is kept of the queues that there are now.
+
+        Args:
+            catalog: Asked for them.
+            lenient: Whether topics may be missing.
 
         Raises:
             ArianeError: A topic does not exist, or a broker does not answer.
         """
-        return catalog.bounds(self.topics)
+        return _bounds_of_found(catalog, self.topics) if lenient else catalog.bounds(self.topics)
 
     def check_found(self, found: Mapping[MessageQueue, Bounds]) -> None:
         """Nothing: a topic that is missing is an error already."""
@@ -64,19 +69,22 @@ class TopicPattern:
         """Whether a queue is among them."""
         return self.admits(queue.topic)
 
-    def bounds(self, catalog: QueueCatalog) -> dict[MessageQueue, Bounds]:
+    def bounds(
+        self,
+        catalog: QueueCatalog,
+        *,
+        lenient: bool = False,  # noqa: ARG002 - as its siblings have it.
+    ) -> dict[MessageQueue, Bounds]:
         """What is kept of the queues that there are now; none is no error while a stream runs.
+
+        Args:
+            catalog: Asked for them.
+            lenient: Topics of a pattern may always be missing: deleted since they were listed.
 
         Raises:
             ArianeError: Nobody answers.
         """
-        found: dict[MessageQueue, Bounds] = {}
-        for topic in filter(self.admits, catalog.topics()):
-            try:
-                found |= catalog.bounds([topic])
-            except RouteNotFound:
-                continue  # Deleted since it was listed.
-        return found
+        return _bounds_of_found(catalog, filter(self.admits, catalog.topics()))
 
     def check_found(self, found: Mapping[MessageQueue, Bounds]) -> None:
         """See that there is something to start with.
@@ -102,14 +110,18 @@ class AssignedQueues:
         """Whether a queue is among them."""
         return queue in self.queues
 
-    def bounds(self, catalog: QueueCatalog) -> dict[MessageQueue, Bounds]:
+    def bounds(self, catalog: QueueCatalog, *, lenient: bool = False) -> dict[MessageQueue, Bounds]:
         """What is kept of those that there are now.
+
+        Args:
+            catalog: Asked for them.
+            lenient: Whether topics may be missing.
 
         Raises:
             ArianeError: A topic does not exist, or a broker does not answer.
         """
         topics = sorted({queue.topic for queue in self.queues})
-        found = catalog.bounds(topics)
+        found = _bounds_of_found(catalog, topics) if lenient else catalog.bounds(topics)
         return {queue: kept for queue, kept in found.items() if queue in self.queues}
 
     def check_found(self, found: Mapping[MessageQueue, Bounds]) -> None:
@@ -123,6 +135,15 @@ class AssignedQueues:
             raise QueueNotFound(
                 f"the option 'assign' names {', '.join(map(str, missing))}, which no broker carries"
             )
+
+
+def _bounds_of_found(catalog: QueueCatalog, topics: Iterable[str]) -> dict[MessageQueue, Bounds]:
+    """The same of those topics that there are."""
+    found: dict[MessageQueue, Bounds] = {}
+    for topic in topics:
+        with suppress(RouteNotFound):
+            found |= catalog.bounds([topic])
+    return found
 
 
 QueueSelection: TypeAlias = NamedTopics | TopicPattern | AssignedQueues

@@ -81,9 +81,11 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> OffsetsJson:  # noqa: N802 - Spark's name.
         """Where a new query starts; Spark asks twice and must hear the same."""
         if self._initial is None:
-            bounds = self._current_bounds()
-            self._options.selection.check_found(bounds)
             cluster = self._connect(self._options)
+            selection = self._options.selection
+            # A new query finds all that is named, even where later losses are no errors.
+            bounds = self._current_bounds() if self._loss.fails else selection.bounds(cluster)
+            selection.check_found(bounds)
             start = resolve(self._options.starting, bounds, cluster, unnamed=Edge.EARLIEST)
             self._initial = to_json(self._kept(start, bounds))
         return self._initial
@@ -211,7 +213,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         now = self._monotonic()
         if now >= self._bounds_until:
             cluster = self._connect(self._options)
-            self._bounds = self._options.selection.bounds(cluster)
+            self._bounds = self._options.selection.bounds(cluster, lenient=not self._loss.fails)
             self._uncertain = cluster.uncertain_topics()
             self._bounds_until = self._monotonic() + self._options.offset_cache_ms / 1000
         return self._bounds
