@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ariane_broker.pull import ReadableLog
 from ariane_broker.readable_topics import readable_queue
+from ariane_broker.span_gather import gather_spans
 from ariane_broker.statistics import BrokerStatistics
 from ariane_broker.subscription import ALL_MESSAGES, FilterExpression, wanted_tag_codes
 from ariane_broker.topic_table import TopicTable
@@ -153,16 +154,13 @@ def project(
     headers = _ipv4_headers(columns.headers).tobytes()
     if projection is Projection.POSITIONS:
         return RangeChunk(next_queue_offset=next_queue_offset, sizes=sizes, headers=headers)
-    ends = np.cumsum(columns.properties_length)
-    # Where each byte of the properties lies: a run of positions for each record.
-    shift = columns.properties_start - (ends - columns.properties_length)
-    places = np.arange(int(ends[-1])) + np.repeat(shift, columns.properties_length)
+    starts, lengths = columns.properties_start, columns.properties_length
     return RangeChunk(
         next_queue_offset=next_queue_offset,
         sizes=sizes,
         headers=headers,
-        properties=np.frombuffer(records, np.uint8)[places].tobytes(),
-        property_ends=ends.astype(np.int32),
+        properties=gather_spans(records, starts, lengths),
+        property_ends=np.cumsum(lengths).astype(np.int32),
     )
 
 
