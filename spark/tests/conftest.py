@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import grpc
 import numpy as np
 import pytest
+from hypothesis import settings
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -38,6 +39,10 @@ from ariane_spark.columns import Detail
 from ariane_spark.offsets import Bounds
 from ariane_spark.options import ReadOptions
 from ariane_spark.ranges import QueueRange
+
+# How long one example takes says how busy the machine is.
+settings.register_profile("ariane", deadline=None)
+settings.load_profile("ariane")
 
 
 @dataclass

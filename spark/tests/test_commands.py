@@ -1,5 +1,6 @@
 """``ariane spark``: command lines, errors in one line, and each command once for real."""
 
+import importlib
 import json
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from pyspark.errors import PySparkException
 from ariane_sdk import Message
 from ariane_spark.commands import spark as spark_commands
 from ariane_spark.commands.shared import Moment, one_line_errors, told_by
+from ariane_spark.commands.user_functions import shipped_function
+from ariane_spark.errors import OptionIllegal
 
 
 @pytest.fixture
@@ -108,6 +111,29 @@ def test_whatever_java_says_is_one_line(error):
     else:
         with pytest.raises(OverflowError):  # A fault of ours keeps its trace.
             fail()
+
+
+@pytest.mark.parametrize(
+    ("text", "clause"),
+    [
+        ("def mend(letter:\n", "broken_mending:mend: .* was never closed"),
+        ("raise ValueError('no\\nway')\n", "broken_mending:mend: no way"),
+        ("", "no attribute 'mend'"),
+        ("mend = 5\n", "is no function"),
+    ],
+)
+def test_a_module_of_the_user_that_does_not_load_is_one_line(tmp_path, monkeypatch, text, clause):
+    (tmp_path / "broken_mending.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "broken_mending", raising=False)
+    importlib.invalidate_caches()
+
+    with pytest.raises(OptionIllegal, match=clause) as refusal:
+        shipped_function("repair", "broken_mending:mend")
+
+    assert "\n" not in str(refusal.value)
+    sys.modules.pop("broken_mending", None)
 
 
 @pytest.mark.slow

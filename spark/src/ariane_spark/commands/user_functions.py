@@ -23,7 +23,7 @@ def shipped_function(option: str, spec: str | None) -> Callable[..., Any] | None
         spec: ``module:function``; ``None``: nothing.
 
     Raises:
-        OptionIllegal: There is no such function.
+        OptionIllegal: There is no such function, or its module cannot be loaded.
     """
     if spec is None:
         return None
@@ -36,8 +36,8 @@ def shipped_function(option: str, spec: str | None) -> Callable[..., Any] | None
     try:
         module = importlib.import_module(module_name)
         function = getattr(module, name)
-    except (ImportError, AttributeError) as error:
-        raise OptionIllegal(option, f"{spec}: {error}") from error
+    except Exception as error:  # Whatever the user's module raises.
+        raise OptionIllegal(option, f"{spec}: {' '.join(str(error).split())}") from error
     if not callable(function):
         raise OptionIllegal(option, f"{spec} is no function")
     from pyspark import cloudpickle  # noqa: PLC0415 - help needs no Spark.
