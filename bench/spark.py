@@ -45,7 +45,8 @@ from ariane_sdk.sync import ClusterClient, Producer
 from ariane_servicekit.processes import LocalCluster
 from ariane_spark.cluster import Fetch
 from ariane_spark.columns import Projection, header_schema, message_schema
-from ariane_spark.options import FETCH_BYTES_DEFAULT, RequestPolicy
+from ariane_spark.option_table import Use
+from ariane_spark.options import read_options
 from ariane_spark.queue_client import QueueClient
 from ariane_spark.ranges import QueueRange
 from ariane_spark.spared_modules import spare_modules
@@ -247,10 +248,12 @@ class Bench:
 
     def _prebuilt(self, schema: StructType) -> Prebuilt:
         """One chunk of the topic as the connector builds it, often enough to be all of it."""
-        client = QueueClient(self._endpoints, RequestPolicy())
+        given = {"endpoints": self._endpoints, "topic": "full"}
+        options = read_options(given, Use.BATCH_READ)
+        client = QueueClient(self._endpoints, options.requests)
         queue, kept = max(client.bounds(["full"]).items(), key=lambda found: found[1].latest)
         projection = Projection.of(schema)
-        fetch = Fetch(projection.detail, FETCH_BYTES_DEFAULT)
+        fetch = Fetch.of(projection.detail, options)
         chunk = next(client.read_range(QueueRange(queue, kept.earliest, kept.latest), fetch))
         batch = projection.batch(chunk.records, queue)
         times = max(1, round(self.count / 2 / batch.num_rows))

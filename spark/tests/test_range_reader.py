@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from ariane_sdk.errors import ServiceUnavailable, TopicRefused
+from ariane_spark.cluster import Fetch
 from ariane_spark.columns import Detail, Projection, message_schema
 from ariane_spark.errors import DataLost
 from ariane_spark.option_table import Use
@@ -178,3 +179,19 @@ def test_waits_do_not_grow_beyond_what_a_number_holds():
     repetition.wait(5_000)
 
     assert waits == [5.0]
+
+
+@pytest.mark.parametrize(
+    ("given", "detail", "found"),
+    [
+        ({}, Detail.RECORDS, Fetch(Detail.RECORDS, 2 << 20)),
+        ({}, Detail.PROPERTIES, Fetch(Detail.PROPERTIES, 4 << 20)),
+        ({"fetchMaxBytes": "65536"}, Detail.RECORDS, Fetch(Detail.RECORDS, 65536)),
+        ({"fetchMaxBytes": "65536"}, Detail.POSITIONS, Fetch(Detail.POSITIONS, 4 * 65536)),
+        ({"tag": "t"}, Detail.POSITIONS, Fetch(Detail.PROPERTIES, 4 << 20, frozenset({"t"}))),
+    ],
+)
+def test_chunks_without_bodies_cover_more_records(given, detail, found):
+    options = read_options({"endpoints": "n:1", "topic": "orders", **given}, Use.BATCH_READ)
+
+    assert Fetch.of(detail, options) == found

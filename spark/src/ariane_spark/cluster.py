@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from ariane_record import QueueOffset
 from ariane_sdk import MessageQueue
 from ariane_spark.columns import Detail
 from ariane_spark.offsets import Bounds, Positions
-from ariane_spark.options import ReadOptions
+from ariane_spark.options import FETCH_BYTES_MAX, ReadOptions
 from ariane_spark.ranges import QueueRange
 
 if TYPE_CHECKING:
     from ariane_record.columns import RecordColumns
+
+WITHOUT_BODIES: Final = 4
+"""So many times as many bytes of records a chunk covers of which only the headers are sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,24 @@ class Fetch:
     detail: Detail
     chunk_bytes: int
     tags: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, detail: Detail, options: ReadOptions) -> Fetch:
+        """What fetching so much of each message needs.
+
+        Args:
+            detail: How much of each is asked for.
+            options: Of the query.
+        """
+        if options.tags:
+            # Brokers compare hashes; to compare names, the tags have to be fetched.
+            detail = max(detail, Detail.PROPERTIES)
+        chunk_bytes = options.fetch_bytes
+        if detail < Detail.RECORDS:
+            # A chunk without bodies is small, and a batch of few rows costs Spark as much as one
+            # of many.
+            chunk_bytes = min(FETCH_BYTES_MAX, WITHOUT_BODIES * chunk_bytes)
+        return cls(detail, chunk_bytes, options.tags)
 
 
 class RangeChunk(NamedTuple):

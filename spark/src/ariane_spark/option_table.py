@@ -202,7 +202,8 @@ OPTIONS: Final = (
     Option(
         "fetchMaxBytes",
         READ,
-        "About how many bytes of messages make one Arrow batch, 65536 to 4194304.",
+        "About how many bytes of messages make one Arrow batch, 65536 to 4194304; where no bodies"
+        " are read, four times as many, but no more than that.",
         "2097152",
     ),
     Option(

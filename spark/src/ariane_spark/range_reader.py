@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ariane_record import QueueOffset
 from ariane_sdk.errors import ArianeError, QueueOffsetOutOfRange
 from ariane_spark.cluster import Fetch, RangeSource
-from ariane_spark.columns import Detail, Projection
+from ariane_spark.columns import Projection
 from ariane_spark.data_loss import DataLossPolicy
 from ariane_spark.offsets import Bounds
 from ariane_spark.options import ReadOptions
@@ -55,19 +55,12 @@ class RangeReader:
             DataLost: Messages are not kept any more, and a loss ends the query.
             ArianeError: The broker refused, or did not answer in spite of all repetitions.
         """
-        fetch = self._fetch(projection.detail)
+        fetch = Fetch.of(projection.detail, self._options)
         for part in ranges:
             # The generator is closed when Spark stops early (LIMIT): that ends the stream.
             with closing(self._chunks(part, fetch)) as chunks:
                 for records in chunks:
                     yield self._wanted(records, projection.batch(records, part.queue))
-
-    def _fetch(self, detail: Detail) -> Fetch:
-        options = self._options
-        if options.tags:
-            # Brokers compare hashes; to compare names, the tags have to be fetched.
-            detail = max(detail, Detail.PROPERTIES)
-        return Fetch(detail, options.fetch_bytes, options.tags)
 
     def _wanted(self, records: RecordColumns, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch without messages whose tag only has the hash of a wanted one."""

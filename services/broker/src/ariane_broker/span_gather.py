@@ -31,6 +31,7 @@ def gather_spans(
     places = ends - lengths
     size = int(ends[-1]) if len(ends) else 0
     distinct = np.unique(lengths)
+    gathered: NDArray[np.uint8]
     if len(distinct) > _LENGTHS_MAX:
         gathered = octets[np.arange(size) + np.repeat(starts - places, lengths)]
         return gathered.tobytes()
