@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
 
-from ariane.broker.v1.send_service_pb2 import AppendResult
+from ariane.broker.v1.send_service_pb2 import AppendResult, StreamAppendsResponse
 from ariane_record.layout import ByteBuffer
 from ariane_sdk._append_stream import AppendStream
 from ariane_sdk._broker_calls import answer_of
 from ariane_sdk._clock import Clock
 from ariane_sdk._connections import Connections
 from ariane_sdk._status import error_from_status
+from ariane_sdk._tasks import start_task
 from ariane_sdk.errors import CallError
 
 STREAMLESS_S: Final = 60.0
 """How long a broker that knows no streams is not asked for one again: it may become a newer one."""
 
+Answered: TypeAlias = Callable[[Sequence[AppendResult] | CallError], None]
+
 
 class AppendCalls:
     """The streams of one producer."""
 
-    __slots__ = ("_clock", "_connections", "_streamless_until_s", "_streams")
+    __slots__ = ("_clock", "_connections", "_streamless_until_s", "_streams", "_tasks")
 
     def __init__(self, connections: Connections, clock: Clock) -> None:
         """Have none.
@@ -34,10 +38,17 @@ class AppendCalls:
         self._clock = clock
         self._streams: dict[str, AppendStream] = {}
         self._streamless_until_s: dict[str, float] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    async def append(
-        self, address: str, parts: Sequence[ByteBuffer], *, peer: str, timeout_s: float
-    ) -> Sequence[AppendResult]:
+    def begin(
+        self,
+        address: str,
+        parts: Sequence[ByteBuffer],
+        *,
+        peer: str,
+        timeout_s: float,
+        answered: Answered,
+    ) -> None:
         """Have a broker append batches.
 
         Args:
@@ -45,33 +56,40 @@ class AppendCalls:
             parts: Of an ``AppendRecordsRequest``.
             peer: The broker, for the text of errors.
             timeout_s: How long to wait for the answer.
-
-        Returns:
-            What became of each batch.
+            answered: Is told what became of each batch, or why nobody knows; not from in here, and
+                not after ``close``.
 
         Raises:
-            CallError: As the broker says, or gRPC itself.
+            ClientForked: The client was made in a parent process.
         """
         self._connections.check()
         if address in self._streamless_until_s and self._is_streamless(address):
-            return await self._call(address, parts, peer, timeout_s)
+            self._call(address, parts, peer, timeout_s, answered)
+            return
         stream = self._streams.get(address)
         if stream is None or not stream.open:
             stream = AppendStream(self._connections.append_stream(address), peer)
             self._streams[address] = stream
-        try:
-            answer = await stream.exchange(parts, timeout_s)
-        except CallError:
-            if not stream.unknown_method:
-                raise
-            self._streamless_until_s[address] = self._clock.monotonic_s() + STREAMLESS_S
-            return await self._call(address, parts, peer, timeout_s)
-        if answer.HasField("error"):
-            raise error_from_status(answer.error, peer=peer)
-        return answer.results
+        used = stream
+
+        def understand(answer: StreamAppendsResponse | CallError) -> None:
+            if isinstance(answer, CallError):
+                if used.unknown_method:
+                    self._streamless_until_s[address] = self._clock.monotonic_s() + STREAMLESS_S
+                    self._call(address, parts, peer, timeout_s, answered)
+                else:
+                    answered(answer)
+            elif answer.HasField("error"):
+                answered(error_from_status(answer.error, peer=peer))
+            else:
+                answered(answer.results)
+
+        stream.send(parts, timeout_s, understand)
 
     def close(self) -> None:
         """End all; what is in flight may have been stored."""
+        for task in self._tasks:
+            task.cancel()
         for stream in self._streams.values():
             stream.close()
 
@@ -81,8 +99,23 @@ class AppendCalls:
         del self._streamless_until_s[address]
         return False
 
-    async def _call(
-        self, address: str, parts: Sequence[ByteBuffer], peer: str, timeout_s: float
-    ) -> Sequence[AppendResult]:
-        call = self._connections.append_records(address, b"".join(parts), timeout_s)
-        return (await answer_of(call, peer)).results
+    def _call(
+        self,
+        address: str,
+        parts: Sequence[ByteBuffer],
+        peer: str,
+        timeout_s: float,
+        answered: Answered,
+    ) -> None:
+        async def call() -> None:
+            sent = self._connections.append_records(address, b"".join(parts), timeout_s)
+            try:
+                answer = await answer_of(sent, peer)
+            except CallError as error:
+                answered(error)
+            else:
+                answered(answer.results)
+
+        task = start_task(call(), "append-call")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,5 +1,8 @@
 """One stream of appends to one broker: a round trip on it costs half of a call.
 
+Nothing here needs a turn of the loop of its own: a request is written by who sends it, if no other
+is being written, and its answer is handed on by who reads it. One timer watches over all that wait.
+
 A request that gets no answer in time retires its stream: later ones go by a new one, and the old
 one ends with the last that still waits on it. When a stream breaks, it is as if each call on it had
 failed in the same way.
@@ -8,10 +11,11 @@ failed in the same way.
 from __future__ import annotations
 
 import asyncio
+from asyncio import CancelledError
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeAlias, cast
 
 from grpc import StatusCode
 from grpc.aio import EOF, AioRpcError, StreamStreamCall
@@ -19,16 +23,23 @@ from grpc.aio import EOF, AioRpcError, StreamStreamCall
 from ariane.broker.v1.send_service_pb2 import StreamAppendsResponse
 from ariane_record.layout import ByteBuffer
 from ariane_sdk._append_wire import number_part
+from ariane_sdk._log import logger
+from ariane_sdk._prompt_run import PromptRun
 from ariane_sdk._status import error_from_rpc
 from ariane_sdk._tasks import start_task
 from ariane_sdk.errors import CallError, DeadlinePassed, RequestTooLarge
+
+Answered: TypeAlias = Callable[[StreamAppendsResponse | CallError], None]
+"""Is told the answer to a request, or why there is none; never from within ``send``."""
 
 
 class _Waiting(NamedTuple):
     """Who waits for an answer."""
 
-    answer: asyncio.Future[StreamAppendsResponse]
+    answered: Answered
     size_bytes: int
+    timeout_s: float
+    deadline_s: float
 
 
 class AppendStream:
@@ -40,15 +51,15 @@ class AppendStream:
     """
 
     __slots__ = (
+        "_alarm",
         "_call",
-        "_ended",
         "_loop",
         "_numbers",
         "_outbox",
         "_peer",
-        "_room",
-        "_tasks",
+        "_reading",
         "_waiting",
+        "_writing",
         "open",
         "unknown_method",
     )
@@ -67,83 +78,91 @@ class AppendStream:
         self._loop = asyncio.get_running_loop()
         self._numbers = count(1)
         self._outbox: deque[bytes] = deque()
-        self._room: asyncio.Future[None] | None = None
+        self._writing = False
         self._waiting: dict[int, _Waiting] = {}
-        self._ended: CallError | None = None
-        self._tasks = (
-            start_task(self._read_all(), "append-answers"),
-            start_task(self._write_all(), "append-requests"),
-        )
+        self._alarm: asyncio.TimerHandle | None = None
+        self._reading = start_task(self._read_all(), "append-answers")
 
-    async def exchange(
-        self, parts: Sequence[ByteBuffer], timeout_s: float
-    ) -> StreamAppendsResponse:
-        """Send one request, and wait for its answer.
+    def send(self, parts: Sequence[ByteBuffer], timeout_s: float, answered: Answered) -> None:
+        """Send one request.
 
         Args:
             parts: Of an ``AppendRecordsRequest``.
-            timeout_s: How long to wait.
-
-        Raises:
-            CallError: There is none.
+            timeout_s: How long to wait for the answer.
+            answered: Is told what came of it, once; after ``close`` nobody is told.
         """
         number = next(self._numbers)
         request = b"".join((*parts, number_part(number)))
-        answer: asyncio.Future[StreamAppendsResponse] = self._loop.create_future()
-        self._waiting[number] = _Waiting(answer, len(request))
-        self._outbox.append(request)
-        self._wake_writer()
-        timer = self._loop.call_later(timeout_s, self._expire, answer, timeout_s)
-        try:
-            return await answer
-        finally:
-            timer.cancel()
-            self._waiting.pop(number, None)
-            if not self.open and not self._waiting:
-                self.close()
+        deadline_s = self._loop.time() + timeout_s
+        self._waiting[number] = _Waiting(answered, len(request), timeout_s, deadline_s)
+        self._watch(deadline_s)
+        if self._writing:
+            self._outbox.append(request)
+        else:
+            self._write(request)
 
     def close(self) -> None:
         """End it; what is in flight may have been stored."""
         self.open = False
-        for task in self._tasks:
-            task.cancel()
+        self._waiting.clear()
+        self._outbox.clear()
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._reading.cancel()
         self._call.cancel()
 
-    def _expire(self, answer: asyncio.Future[StreamAppendsResponse], timeout_s: float) -> None:
-        self.open = False
-        if not answer.done():
-            answer.set_exception(
-                DeadlinePassed(
-                    f"{self._peer}: no answer within {timeout_s:g} s",
-                    outcome_unknown=True,
-                    retriable=True,
-                )
-            )
+    def _watch(self, deadline_s: float) -> None:
+        """See that somebody looks by then who had no answer."""
+        alarm = self._alarm
+        if alarm is not None:
+            if alarm.when() <= deadline_s:
+                return
+            alarm.cancel()
+        self._alarm = self._loop.call_at(deadline_s, self._expire)
 
-    def _wake_writer(self) -> None:
-        if self._room is not None and not self._room.done():
-            self._room.set_result(None)
+    def _expire(self) -> None:
+        self._alarm = None
+        # The clock of the loop is coarser than a timer: what rang is due.
+        now_s = self._loop.time() + 0.001
+        late = [number for number, each in self._waiting.items() if each.deadline_s <= now_s]
+        if late:
+            self.open = False
+        for number in late:
+            timeout_s = self._waiting[number].timeout_s
+            text = f"{self._peer}: no answer within {timeout_s:g} s"
+            self._hand_on(number, DeadlinePassed(text, outcome_unknown=True, retriable=True))
+        if self._waiting:
+            self._watch(min(each.deadline_s for each in self._waiting.values()))
 
-    async def _write_all(self) -> None:
-        try:
-            while True:
-                while self._outbox:
-                    await self._call.write(self._outbox.popleft())
-                self._room = self._loop.create_future()
-                await self._room
-        except (AioRpcError, asyncio.InvalidStateError):
-            return  # The stream is over; who reads hears why.
+    def _hand_on(self, number: int, answer: StreamAppendsResponse | CallError) -> None:
+        """Tell who waits for an answer, if somebody still does."""
+        waited = self._waiting.pop(number, None)
+        if waited is not None:
+            waited.answered(answer)
+        if not self.open and not self._waiting:
+            self.close()
+
+    def _write(self, request: bytes) -> None:
+        self._writing = True
+        PromptRun(self._call.write(request), self._written)
+
+    def _written(self, error: BaseException | None) -> None:
+        if error is not None:
+            # The stream is over, and stays as if it were writing; who reads hears why.
+            if not isinstance(error, AioRpcError | asyncio.InvalidStateError | CancelledError):
+                logger.error("%s: a request was not written", self._peer, exc_info=error)
+            return
+        self._writing = False
+        if self._outbox:
+            self._write(self._outbox.popleft())
 
     async def _read_all(self) -> None:
-        waiting = self._waiting
         error: CallError
         try:
             while (answer := await self._call.read()) is not EOF:
                 # Without its stubs gRPC tells no types.
                 answer = cast("StreamAppendsResponse", answer)
-                waited = waiting.get(answer.request_number)
-                if waited is not None and not waited.answer.done():
-                    waited.answer.set_result(answer)
+                self._hand_on(answer.request_number, answer)
             error = CallError(f"{self._peer}: ended its stream", outcome_unknown=True)
         except AioRpcError as ended:
             self.unknown_method = ended.code() is StatusCode.UNIMPLEMENTED
@@ -154,15 +173,14 @@ class AppendStream:
 
     def _end(self, error: CallError) -> None:
         self.open = False
-        for waited in self._waiting.values():
-            if not waited.answer.done():
-                waited.answer.set_exception(self._error_for(waited, error))
-        self._tasks[1].cancel()
+        others = len(self._waiting) > 1
+        for number, waited in list(self._waiting.items()):
+            self._hand_on(number, self._error_for(waited, error) if others else error)
+        self.close()
 
     def _error_for(self, waited: _Waiting, error: CallError) -> CallError:
-        """What the end of the stream means for one request: it may be the fault of another."""
-        others = len(self._waiting) > 1
-        if not others or not isinstance(error, RequestTooLarge):
+        """What the end of the stream means for one of several: it may be the fault of another."""
+        if not isinstance(error, RequestTooLarge):
             return error
         if error.metadata.get("size_bytes") == str(waited.size_bytes):
             return error

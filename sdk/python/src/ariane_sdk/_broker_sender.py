@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from ariane_sdk._clock import Clock
@@ -29,8 +30,9 @@ BATCHES_PER_CALL_MAX: Final = 4096
 LARGE_CALL_BYTES: Final = 256 << 10
 """What a call of so many bytes costs by itself does not count beside what its records cost."""
 
-Transmit = Callable[[str, Sequence[SendBatch]], Awaitable[None]]
-"""Brings batches to the broker of this name, and settles them or has them travel again."""
+Transmit = Callable[[str, Sequence[SendBatch], Callable[[], None]], None]
+"""Brings batches to the broker of this name, and settles them or has them travel again; then calls
+back."""
 
 
 class BrokerSender:
@@ -68,14 +70,15 @@ class BrokerSender:
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[SendBatch] = deque()
         self._queues_in_flight: set[MessageQueue] = set()
-        self._calls: set[asyncio.Task[None]] = set()
+        self._calls_in_flight = 0
+        self._closed = False
         self._departure: asyncio.Handle | None = None
         self._wake_up: asyncio.TimerHandle | None = None
 
     @property
     def idle(self) -> bool:
         """Whether a batch would leave at once."""
-        return len(self._calls) < self._calls_in_flight_max
+        return self._calls_in_flight < self._calls_in_flight_max
 
     def add(self, batch: SendBatch) -> None:
         """Have a new batch wait for the next call."""
@@ -93,26 +96,23 @@ class BrokerSender:
         self._waiting = deque(batch for batch in self._waiting if not batch.movable)
         return movable
 
-    async def close(self) -> None:
-        """End the calls in flight; what they did is then unknown."""
+    def close(self) -> None:
+        """Let nothing leave any more."""
+        self._closed = True
         for handle in (self._departure, self._wake_up):
             if handle is not None:
                 handle.cancel()
-        calls = list(self._calls)
-        for call in calls:
-            call.cancel()
-        await asyncio.gather(*calls, return_exceptions=True)
 
     def _depart_soon(self) -> None:
         # At the end of this turn of the loop, so that all who send in it share the call.
-        if self._departure is None and self._may_depart():
+        if self._departure is None and not self._closed and self._may_depart():
             self._departure = self._loop.call_soon(self._depart)
 
     def _may_depart(self) -> bool:
         """Whether what waits leaves now, or goes on gathering."""
         if self.idle:
             return True
-        if len(self._calls) >= self._large_calls_in_flight_max:
+        if self._calls_in_flight >= self._large_calls_in_flight_max:
             return False
         size_bytes = 0
         for batch in self._waiting:
@@ -129,9 +129,8 @@ class BrokerSender:
                 return
             queues = {batch.queue for batch in batches if batch.pinned or self._sequenced}
             self._queues_in_flight |= queues
-            call = self._loop.create_task(self._call(batches, queues))
-            self._calls.add(call)
-            call.add_done_callback(self._calls.discard)
+            self._calls_in_flight += 1
+            self._transmit(self.broker_name, batches, partial(self._over, queues))
 
     def _take(self) -> list[SendBatch]:
         """The batches of the next call; a queue whose order counts has one in flight at most."""
@@ -176,12 +175,8 @@ class BrokerSender:
         if next_s < float("inf"):
             self._wake_up = self._loop.call_later(next_s - now_s, self._depart_soon)
 
-    async def _call(self, batches: Sequence[SendBatch], queues: set[MessageQueue]) -> None:
-        try:
-            await self._transmit(self.broker_name, batches)
-        finally:
-            self._queues_in_flight -= queues
-            task = asyncio.current_task()
-            if task is not None:
-                self._calls.discard(task)
-            self._depart_soon()
+    def _over(self, queues: set[MessageQueue]) -> None:
+        """A call is over; who got an outcome by it sends again before the next one leaves."""
+        self._calls_in_flight -= 1
+        self._queues_in_flight -= queues
+        self._depart_soon()

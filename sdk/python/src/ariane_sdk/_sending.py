@@ -18,9 +18,10 @@ What is repeated, and where:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from random import Random
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from ariane.broker.v1.send_service_pb2 import AppendResult
 from ariane_sdk._append_calls import AppendCalls
@@ -36,6 +37,7 @@ from ariane_sdk._routes import Routes
 from ariane_sdk._send_batch import SendBatch
 from ariane_sdk._settings import ProducerSettings
 from ariane_sdk._status import ROUTING_REASONS, error_from_status
+from ariane_sdk._tasks import start_task
 from ariane_sdk.errors import ArianeError, CallError, DeadlinePassed, ServiceUnavailable
 
 REPEATED_REASONS: Final = ROUTING_REASONS | {"DEADLINE_PASSED"}
@@ -55,6 +57,26 @@ CALL_TIMEOUT_S_MIN: Final = 0.05
 
 DOUBLINGS_MAX: Final = 30
 """Doublings of a delay beyond which every upper bound is reached; more would overflow."""
+
+
+class _Call(NamedTuple):
+    """One call to a broker.
+
+    Attributes:
+        broker_name: The broker.
+        address: Where it is, or nothing when nobody knows.
+        peer: Both, for the text of errors.
+        batches: What travels.
+        begun_s: When it left, by the monotonic clock.
+        over: Is to be told when nothing is left to be done about it.
+    """
+
+    broker_name: str
+    address: str
+    peer: str
+    batches: Sequence[SendBatch]
+    begun_s: float
+    over: Callable[[], None]
 
 
 class Sending:
@@ -93,6 +115,7 @@ class Sending:
         self._settled = settled
         self._latencies = latencies
         self._senders: dict[str, BrokerSender] = {}
+        self._finishing: set[asyncio.Task[None]] = set()
         self._avoided_until_s: dict[str, float] = {}
         self._streams: QueueStreams | None = None
         if settings.idempotent:
@@ -137,8 +160,11 @@ class Sending:
     async def close(self) -> None:
         """Give everything up; what is in flight may have been stored."""
         for sender in self._senders.values():
-            await sender.close()
+            sender.close()
         self._calls.close()
+        for task in self._finishing:
+            task.cancel()
+        await asyncio.gather(*self._finishing, return_exceptions=True)
         for batch in list(self._unsettled):
             refusal = batch.journey.last_refusal
             before = "" if refusal is None else f" before another try, after: {refusal}"
@@ -159,61 +185,97 @@ class Sending:
             )
         return sender
 
-    async def _transmit(self, broker_name: str, batches: Sequence[SendBatch]) -> None:
+    def _transmit(
+        self, broker_name: str, batches: Sequence[SendBatch], over: Callable[[], None]
+    ) -> None:
         """Make one call, and see what became of each batch; whatever happens, all are told."""
         try:
-            await self._exchange(broker_name, batches)
+            self._begin_call(broker_name, batches, over)
         except Exception as error:  # noqa: BLE001 - who waits must be told, whatever it is.
-            logger.exception("an answer of broker %s was not understood", broker_name)
-            for batch in batches:
-                if batch in self._unsettled:
-                    self._fail(batch, CallError(f"{broker_name}: {error}", outcome_unknown=True))
+            self._lose(broker_name, batches, error)
+            over()
 
-    async def _exchange(self, broker_name: str, batches: Sequence[SendBatch]) -> None:
+    def _begin_call(
+        self, broker_name: str, batches: Sequence[SendBatch], over: Callable[[], None]
+    ) -> None:
         now_s = self._clock.monotonic_s()
         in_time = [batch for batch in batches if batch.journey.deadline_s > now_s]
-        for batch in batches:
-            if batch.journey.deadline_s <= now_s:
-                late = DeadlinePassed("its time was up before it left", retriable=True)
-                self._fail(batch, batch.journey.last_refusal or late)
-        if not in_time:
-            return
+        if len(in_time) < len(batches):
+            for batch in batches:
+                if batch.journey.deadline_s <= now_s:
+                    late = DeadlinePassed("its time was up before it left", retriable=True)
+                    self._fail(batch, batch.journey.last_refusal or late)
+            if not in_time:
+                over()
+                return
         address = self._address(broker_name, in_time)
         peer = f"broker {broker_name} at {address}"
-        time_left_s = min(batch.journey.deadline_s for batch in in_time) - now_s
-        try:
-            results = await self._append(address, in_time, time_left_s, peer)
-        except CallError as error:
-            await self._failed_whole(broker_name, in_time, error)
-            return
-        self._avoided_until_s.pop(broker_name, None)
-        if self._latencies is not None:
-            self._latencies.answered(broker_name, self._clock.monotonic_s() - now_s)
-        failed: list[tuple[SendBatch, CallError]] = []
-        for batch, result in zip(in_time, results, strict=True):
-            if result.HasField("error"):
-                failed.append((batch, error_from_status(result.error, peer=peer)))
-            else:
-                size_bytes = batch.size_bytes
-                batch.settle(result, address)
-                self._forget(batch, size_bytes)
-        if failed:
-            await self._after_failure(broker_name, failed)
-
-    async def _append(
-        self, address: str, batches: Sequence[SendBatch], time_left_s: float, peer: str
-    ) -> Sequence[AppendResult]:
+        call = _Call(broker_name, address, peer, in_time, now_s, over)
         if not address:
-            raise ServiceUnavailable("nobody knows where it is", reason="BROKER_NOT_PRIMARY")
+            unknown = ServiceUnavailable("nobody knows where it is", reason="BROKER_NOT_PRIMARY")
+            self._answered(call, unknown)
+            return
         encoded = []
-        for batch in batches:
-            if self._streams is not None and batch.journey.sequence is None:
-                batch.journey.sequence = self._streams.take(batch.queue, batch.count)
-            batch.journey.in_flight = True
+        for batch in in_time:
+            journey = batch.journey
+            if self._streams is not None and journey.sequence is None:
+                journey.sequence = self._streams.take(batch.queue, batch.count)
+            journey.in_flight = True
             encoded.append(batch.to_wire())
+        time_left_s = min(batch.journey.deadline_s for batch in in_time) - now_s
         timeout_s = max(CALL_TIMEOUT_S_MIN, min(time_left_s, self._settings.call_timeout_s))
         parts = request_parts(self._group, encoded)
-        return await self._calls.append(address, parts, peer=peer, timeout_s=timeout_s)
+        answered = partial(self._answered, call)
+        self._calls.begin(address, parts, peer=peer, timeout_s=timeout_s, answered=answered)
+
+    def _answered(self, call: _Call, answer: Sequence[AppendResult] | CallError) -> None:
+        """A call is over: tell who waits, or see in a task what may be repeated."""
+        try:
+            work = self._after_call(call, answer)
+        except Exception as error:  # noqa: BLE001 - as above.
+            self._lose(call.broker_name, call.batches, error)
+            work = None
+        if work is None:
+            call.over()
+            return
+        task = start_task(self._finish(call, work), f"repeats-{call.broker_name}")
+        self._finishing.add(task)
+        task.add_done_callback(self._finishing.discard)
+
+    def _after_call(
+        self, call: _Call, answer: Sequence[AppendResult] | CallError
+    ) -> Coroutine[Any, Any, None] | None:
+        """Settle what was stored; what is to be done about the rest."""
+        broker_name = call.broker_name
+        if isinstance(answer, CallError):
+            return self._failed_whole(broker_name, call.batches, answer)
+        self._avoided_until_s.pop(broker_name, None)
+        if self._latencies is not None:
+            self._latencies.answered(broker_name, self._clock.monotonic_s() - call.begun_s)
+        failed: list[tuple[SendBatch, CallError]] = []
+        for batch, result in zip(call.batches, answer, strict=True):
+            if result.HasField("error"):
+                failed.append((batch, error_from_status(result.error, peer=call.peer)))
+            else:
+                size_bytes = batch.size_bytes
+                batch.settle(result, call.address)
+                self._forget(batch, size_bytes)
+        return self._after_failure(broker_name, failed) if failed else None
+
+    async def _finish(self, call: _Call, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Exception as error:  # noqa: BLE001 - as above.
+            self._lose(call.broker_name, call.batches, error)
+        finally:
+            call.over()
+
+    def _lose(self, broker_name: str, batches: Sequence[SendBatch], error: Exception) -> None:
+        """Nobody knows what became of batches: tell those who still wait."""
+        logger.error("an answer of broker %s was not understood", broker_name, exc_info=error)
+        for batch in batches:
+            if batch in self._unsettled:
+                self._fail(batch, CallError(f"{broker_name}: {error}", outcome_unknown=True))
 
     async def _failed_whole(
         self, broker_name: str, batches: Sequence[SendBatch], error: CallError
