@@ -132,3 +132,41 @@ async def test_whoever_goes_away_leaves_nothing_behind(streams, worker):
     await settle()
     assert worker.gates["slow"].cancelled()
     assert len(asyncio.all_tasks()) == 1
+
+
+class HeldWrites(ScriptedStream):
+    """Writes take until they are let go."""
+
+    def __init__(self, requests):
+        super().__init__(requests, ends=False)
+        self.gate = asyncio.Event()
+        self.writing = 0
+
+    async def write(self, answer):
+        self.writing += 1
+        await self.gate.wait()
+        self.writing -= 1
+        self.answers.append(answer)
+
+
+async def test_an_answer_that_is_being_written_is_written_to_its_end(streams, worker):
+    context = HeldWrites(["quick", "quick"])
+    serving = serve(streams, context, worker)
+    await until(lambda: context.writing)
+    streams.close()
+    await asyncio.sleep(0)
+    assert not serving.done()
+    context.gate.set()
+    with pytest.raises(ServiceError):
+        await serving
+    assert (context.answers, context.read_count) == (["quick"], 1)
+
+
+async def test_a_stream_whose_caller_is_gone_ends(streams, worker):
+    class Gone(ScriptedStream):
+        async def write(self, answer):
+            raise grpc.aio.UsageError("the call is over")
+
+    async with asyncio.timeout(5):
+        with pytest.raises(grpc.aio.UsageError):
+            await serve(streams, Gone(["quick", "quick"]), worker)
