@@ -1,5 +1,7 @@
 """Copies a topic exactly once, and fails where a file says so. Run by a test, as a process.
 
+Every third row is for some seconds later, and says in a property for when.
+
 ``faults/armed`` names a fault and how many commits to let pass before; whoever strikes renames it.
 What fails within the process is started again by it; ``kill -9`` is up to the test.
 """
@@ -106,6 +108,19 @@ def forget_batch(checkpoint, batch_id):
                 path.unlink()
 
 
+def some_for_later(rows):
+    """The rows as they are written: body and tag, and when to deliver those of every third."""
+    due = f.current_timestamp() + f.expr("INTERVAL 3 SECONDS")
+    timed = f.col("body").cast("string").cast("int") % 3 == 0
+    says = f.create_map(f.lit("due"), f.unix_millis(due).cast("string"))
+    return rows.select(
+        "body",
+        "tag",
+        f.when(timed, due).alias("deliveryTimestamp"),
+        f.when(timed, says).alias("properties"),
+    )
+
+
 def main(endpoints, source, target, folder):
     folder = Path(folder)
     spark = session(
@@ -128,11 +143,11 @@ def main(endpoints, source, target, folder):
         .load()
         # Dealt out by a shuffle, which adaptive execution merges as it likes.
         .repartition(f.col("tag"))
-        .select("body", "tag")
     )
     while True:
         query = (
-            rows.writeStream.format("stumbling")
+            some_for_later(rows)
+            .writeStream.format("stumbling")
             .options(endpoints=endpoints, topic=target, deliveryGuarantee="exactly-once")
             .option("checkpointLocation", str(folder / "checkpoint"))
             .trigger(processingTime="100 milliseconds")

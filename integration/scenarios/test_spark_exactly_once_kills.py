@@ -1,5 +1,7 @@
 """A stream from topic to topic through deaths of everything: each row once, and none missing.
 
+Every third row has a delivery time, some seconds ahead: none of them comes early.
+
 Speculation is on, as it would be on a cluster; a Spark of one process starts no second task by it.
 Attempts that lose come from tasks that die when all is staged, and from drivers that are killed.
 """
@@ -83,13 +85,19 @@ class CopyingQuery:
         return (self.faults / "struck").exists()
 
 
-async def bodies_of(name_servers, topic):
-    found = []
+async def numbers_of(name_servers, topic):
+    """How often each number is there, and those that came before their time."""
+    found, early = [], []
     async with QueueReader(name_servers) as reader:
         for queue, (begin, end) in (await reader.bounds(topic)).items():
             async for columns in reader.read_range(queue, begin, end):
-                found += [columns.message(row).body for row in range(len(columns))]
-    return Counter(map(int, found))
+                for message in map(columns.message, range(len(columns))):
+                    found.append(int(message.body))
+                    due_ms = int(message.properties.get("due", "0"))
+                    assert bool(due_ms) is (found[-1] % 3 == 0)
+                    if message.store_timestamp_ms < due_ms:
+                        early.append(found[-1])
+    return Counter(found), early
 
 
 async def message_count(name_servers, topic):
@@ -163,11 +171,12 @@ async def test_each_row_once_through_crashes(local_cluster, until, tmp_path, mon
                 return await message_count(names, "copies") >= rows
 
             await until(complete, seconds=STEP_S + rows / 20)
-            # Whoever writes twice would do it now.
-            await asyncio.sleep(2)
+            # Whoever writes twice would do it now, and what is for later would come.
+            await asyncio.sleep(4)
         finally:
             await query.kill()
-        found = await bodies_of(names, "copies")
+        found, early = await numbers_of(names, "copies")
     print(dict(Counter(kinds)), f"rows {rows}, found {found.total()}, different {len(found)}")
     assert [row for row, count in found.items() if count > 1] == [], f"twice: {SEED} {kinds}"
     assert sorted(found) == list(range(rows)), f"lost: seed {SEED} {kinds}"
+    assert early == [], f"early: seed {SEED} {kinds}"

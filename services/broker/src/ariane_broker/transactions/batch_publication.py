@@ -42,7 +42,7 @@ RETRY_SECONDS: Final = 1.0
 """How long until a publication is tried again that failed, or that a stop has cut short."""
 
 PARKED_BYTES_MAX: Final = 1 << 20
-"""Bytes that are parked in one go, as a whole record at least: some milliseconds of the loop."""
+"""Bytes that are parked in one go, one record at least: some milliseconds of the loop."""
 
 _GROWTH_BYTES_MAX: Final = PROPERTIES_BYTES_MAX - PRODUCER_PROPERTIES_BYTES_MAX
 """What a record says of its delay, at most."""
