@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ariane_record import BlockEncoder, RecordFields, decode_record, encode_block, encode_record
+from ariane_record import (
+    BlockEncoder,
+    ProducerSequence,
+    RecordFields,
+    decode_record,
+    encode_block,
+    encode_record,
+)
 from ariane_record.block import RECORD_CRCS_COUNT_MIN
 from ariane_record.checksum import crc32, range_crcs
 from ariane_record.crc_algebra import zero_shift
@@ -28,12 +35,14 @@ messages = st.tuples(
     st.text(st.characters(codec="utf-8", exclude_characters="\x00\x01\x02"), max_size=8),
 )
 
+sequences = st.sampled_from([None, ProducerSequence(7, 1, 42)])
 
-def block_from(topic, rows):
-    encoder = BlockEncoder(topic, size_bytes_max=1 << 22)
+
+def block_from(topic, rows, sequence=None):
+    encoder = BlockEncoder(topic, size_bytes_max=1 << 22, sequenced=sequence is not None)
     for body, tag in rows:
         encoder.add(body, tag=tag, keys=("k",), unique_id="id", born_timestamp_ms=5)
-    return encoder.finish()
+    return encoder.finish(sequence)
 
 
 def summed(block):
@@ -56,10 +65,13 @@ def packed(block):
 
 
 @given(
-    st.lists(messages, min_size=1, max_size=30), st.booleans(), st.sampled_from(["t", "t" * 200])
+    st.lists(messages, min_size=1, max_size=30),
+    st.booleans(),
+    st.sampled_from(["t", "t" * 200]),
+    sequences,
 )
-def test_sums_that_come_along_lead_to_the_bytes_that_counting_leads_to(rows, even, topic):
-    counted = block_from(topic, [rows[0]] * len(rows) if even else rows)
+def test_sums_that_come_along_lead_to_the_bytes_that_counting_leads_to(rows, even, topic, sequence):
+    counted = block_from(topic, [rows[0]] * len(rows) if even else rows, sequence)
     size = counted.size_bytes
     assert placed(packed(summed(counted)), size) == placed(packed(counted), size)
 
@@ -70,9 +82,14 @@ def test_encoders_send_the_sums_of_many_records():
     assert block_from("t", [(b"x", "tag")] * (RECORD_CRCS_COUNT_MIN - 1)).record_crcs is None
 
 
-@given(st.lists(messages, min_size=1, max_size=FEW), st.sampled_from(["t", "t" * 200]))
-def test_one_by_one_and_by_column_write_the_same(rows, topic):
-    block = block_from(topic, rows)
+@given(
+    st.lists(messages, min_size=1, max_size=FEW),
+    st.booleans(),
+    st.sampled_from(["t", "t" * 200]),
+    sequences,
+)
+def test_one_by_one_and_by_column_write_the_same(rows, even, topic, sequence):
+    block = block_from(topic, [rows[0]] * len(rows) if even else rows, sequence)
     few = FewRecords.of(block, BlockLimits(**LIMITS))
     assert few is not None
     assert placed(few, block.size_bytes) == placed(packed(block), block.size_bytes)
@@ -92,6 +109,32 @@ def test_what_is_accepted_one_by_one_is_accepted_by_column(rows, data):
     # The other way round it need not be: what is unusual goes by column.
     if FewRecords.of(damaged, BlockLimits(**LIMITS)) is not None:
         check_block(damaged, **LIMITS)
+
+
+def is_sound(block):
+    try:
+        check_block(block, **LIMITS)
+    except BlockRejected:
+        return False
+    return True
+
+
+@given(messages, st.integers(2, 30), sequences, st.booleans(), st.data())
+@settings(max_examples=300)
+def test_records_of_one_size_are_judged_as_those_of_many(row, count, sequence, with_sums, data):
+    even = block_from("t", [row] * count, sequence)
+    odd = block_from("t", [*[row] * count, (b"x" * 301, "")], sequence)
+    shared = even.size_bytes
+    tail = odd.records[shared:]
+    records = bytearray(even.records)
+    for _ in range(data.draw(st.integers(0, 2))):
+        place = data.draw(st.integers(0, shared - 1))
+        records[place] = data.draw(st.integers(0, 255))
+    blocks = [with_records(even, records), with_records(odd, bytes(records) + tail)]
+    if with_sums:
+        blocks = list(map(summed, blocks))
+    verdicts = set(map(is_sound, blocks))
+    assert len(verdicts) == 1
 
 
 def with_records(block, records):

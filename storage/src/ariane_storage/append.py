@@ -164,10 +164,11 @@ class PackedRecords:
         else:
             sums = final_crcs(
                 block.record_crcs,
-                (stride or ends - starts) - CRC_PROPERTY_BYTES,
-                owned.constant_header(),
-                queue_offsets,
-                starts + begin,
+                covered=(stride or ends - starts) - CRC_PROPERTY_BYTES,
+                covered_of_first=int(ends[0]) - CRC_PROPERTY_BYTES,
+                constant=owned.constant_header(),
+                queue_offsets=queue_offsets,
+                commit_log_offsets=starts + begin,
             )
         write_checksums(view, ends + position, stride, sums)
 

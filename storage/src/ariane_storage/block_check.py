@@ -79,7 +79,8 @@ class CheckedBlock:
     Attributes:
         starts: Byte position of each record in the block.
         ends: Where each one ends.
-        stride: Size of all records if they have the same, else 0.
+        stride: Size of all records but the first, which says the sequence of its batch and may be
+            longer, if they have the same; else 0.
         has_checksums: Whether every record ends with room for its checksum.
         headers: ``layout.HEADER`` of each record: a copy, for its owner to change.
     """
@@ -181,7 +182,7 @@ def _check_some_bodies(block: RecordBlock, checked: CheckedBlock) -> None:
 
 
 def _edges(block: RecordBlock, limits: BlockLimits) -> tuple[Int64s, Int64s, int]:
-    """Where records begin and end, once sizes and columns fit together; their size if even."""
+    """Where records begin and end, once sizes and columns fit together; ``CheckedBlock.stride``."""
     count = block.count
     if count == 0:
         raise BlockRejected("it has no records")
@@ -198,10 +199,11 @@ def _edges(block: RecordBlock, limits: BlockLimits) -> tuple[Int64s, Int64s, int
         _require(block.sizes >= RECORD_BYTES_MIN, "too small for a record")
         maximum = limits.record_bytes_max
         _require(block.sizes <= maximum, f"larger than {maximum} bytes")
-    if least == most:
-        stride = least
-        starts = np.arange(0, count * stride, stride, dtype=np.int64)
-        ends = starts + stride
+    first, stride = int(block.sizes[0]), int(block.sizes[-1])
+    if least == most or bool((block.sizes[1:] == stride).all()):
+        ends = np.arange(first, first + count * stride, stride, dtype=np.int64)
+        starts = ends - stride
+        starts[0] = 0
     else:
         stride = 0
         ends = np.cumsum(block.sizes, dtype=np.int64)
@@ -219,9 +221,7 @@ def _headers(records: ByteBuffer, starts: Int64s, stride: int) -> NDArray[np.voi
     """The headers of all records, copied."""
     if not stride:
         return gather_headers(records, starts)
-    raw: NDArray[np.void] = np.ndarray(
-        (len(starts),), f"V{HEADER_BYTES}", records, strides=(stride,)
-    )
+    raw = FieldColumn(records, f"V{HEADER_BYTES}", starts, stride).get()
     return raw.copy().view(HEADER)
 
 
@@ -229,7 +229,7 @@ def _are_headers_sound(
     block: RecordBlock, headers: NDArray[np.void], bits: HeaderBits, magic: int, stride: int
 ) -> bool:
     """Whether nothing is wrong with any header."""
-    if stride:
+    if stride == int(block.sizes[0]):
         if not bits.is_everywhere("size", stride):
             return False
     elif not bool((headers["size"] == block.sizes).all()):
@@ -279,16 +279,17 @@ def _check_lengths(  # noqa: PLR0917 - the places of one block, and nothing more
     """Topics and properties fill the rest of each record; returns the properties' lengths."""
     width = len(counted_topic) + 2
     if stride and isinstance(body_lengths, int):
-        # One shape: topic and length of the properties are the same bytes in every record.
+        # One shape: topic and length of the properties are the same bytes in every later record.
         place = HEADER_BYTES + body_lengths
-        properties_length = stride - place - width
-        if 0 <= properties_length <= PROPERTIES_BYTES_MAX:
-            expected = counted_topic + properties_length.to_bytes(2, "big")
-            shape: NDArray[np.void] = np.ndarray(
-                (len(starts),), f"V{width}", records, place, (stride,)
-            )
-            if shape.tobytes() == expected * len(starts):
-                return properties_length
+        later = stride - place - width
+        first = int(ends[0]) - place - width
+        if min(first, later) >= 0 and max(first, later) <= PROPERTIES_BYTES_MAX:
+            count = len(starts)
+            expected = counted_topic + later.to_bytes(2, "big")
+            of_first = counted_topic + first.to_bytes(2, "big")
+            shape = FieldColumn(records, f"V{width}", starts + place, stride).get()
+            if shape.tobytes() == of_first + expected * (count - 1):
+                return _lengths_after(first, later, count)
     topic_starts = starts + HEADER_BYTES + body_lengths
     _require(topic_starts + width <= ends, _LENGTHS_WRONG)
     topics = FieldColumn(records, f"V{len(counted_topic)}", topic_starts, 0).get()
@@ -299,8 +300,17 @@ def _check_lengths(  # noqa: PLR0917 - the places of one block, and nothing more
     lengths = FieldColumn(records, ">u2", length_places, 0).get().astype(np.int64)
     _require(length_places + 2 + lengths == ends, _LENGTHS_WRONG)
     _require(lengths <= PROPERTIES_BYTES_MAX, "properties larger than the format can say")
-    first = int(lengths[0])
-    return first if bool((lengths == first).all()) else lengths
+    same = int(lengths[0])
+    return same if bool((lengths == same).all()) else lengths
+
+
+def _lengths_after(first: int, later: int, count: int) -> int | Int64s:
+    """Lengths of which that of the first may be another; one number if it is not."""
+    if first == later:
+        return later
+    lengths = np.full(count, later, np.int64)
+    lengths[0] = first
+    return lengths
 
 
 def _check_reserved(

@@ -37,18 +37,22 @@ class FieldColumn:
         buffer: Where the records lie; writable if the values are to be set.
         dtype: Of one value.
         places: Byte position of each value, ascending; at least one, all inside the buffer.
-        stride: Distance of each to the next if it is the same for all, else 0.
+        stride: Distance of each to the next, from the second on, if it is the same, else 0.
     """
 
-    __slots__ = ("_index", "_values")
+    __slots__ = ("_first", "_index", "_values")
 
     def __init__(
         self, buffer: ByteBuffer, dtype: np.dtype[Any] | str, places: Int64s, stride: int
     ) -> None:
-        first = int(places[0])
+        first, shape = int(places[0]), len(places)
+        self._first: NDArray[Any] | None = None
         if stride:
             self._index: Any = slice(None)
-            shape = len(places)
+            if shape > 1 and int(places[1]) - first != stride:
+                # The first record of a batch says its sequence: it alone is longer.
+                self._first = np.ndarray((1,), dtype, buffer=buffer, offset=first)
+                first, shape = int(places[1]), shape - 1
         else:
             self._index = places - first if first else places
             shape = int(places[-1]) - first + 1
@@ -60,20 +64,22 @@ class FieldColumn:
     def get(self) -> NDArray[Any]:
         """The values."""
         taken: NDArray[Any] = self._values[self._index]
-        return taken
+        return taken if self._first is None else np.concatenate((self._first, taken))
 
     def set(self, values: Any) -> None:
         """Write the values, one for each record or one for all."""
+        if self._first is not None:
+            values = np.broadcast_to(values, (len(self._values) + 1,))
+            self._first[:] = values[:1]
+            values = values[1:]
         self._values[self._index] = values
 
     def field(self, name: str) -> NDArray[Any]:
         """One field of structured values."""
         taken: NDArray[Any] = self._values[name][self._index]
-        return taken
-
-    def set_field(self, name: str, values: Any) -> None:
-        """Write one field of structured values."""
-        self._values[name][self._index] = values
+        if self._first is None:
+            return taken
+        return np.concatenate((self._first[name], taken))
 
 
 def headers(buffer: ByteBuffer, starts: Int64s, stride: int) -> FieldColumn:

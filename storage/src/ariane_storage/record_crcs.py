@@ -27,6 +27,7 @@ from ariane_record.crc_algebra import (
     bare_crc,
     counter_crcs,
     place_tables,
+    shifted,
     zero_shift,
 )
 from ariane_record.layout import CRC_PROPERTY_BYTES, HEADER_BYTES
@@ -110,7 +111,9 @@ def like_holes(view: memoryview, position: int, size: int, starts: Int64s) -> In
 
 def final_crcs(
     crcs: NDArray[np.uint32],
+    *,
     covered: int | Int64s,
+    covered_of_first: int,
     constant: bytes,
     queue_offsets: Int64s,
     commit_log_offsets: Int64s,
@@ -119,7 +122,9 @@ def final_crcs(
 
     Args:
         crcs: CRC of each with zeros in them.
-        covered: Bytes of each record that its CRC covers: one number if it is the same for all.
+        covered: Bytes of each record that its CRC covers: one number if it is the same for all, but
+            perhaps for the first.
+        covered_of_first: Bytes of the first one that its CRC covers.
         constant: A header with the owned fields that all have in common, zeros elsewhere.
         queue_offsets: Queue offset of each, ascending.
         commit_log_offsets: Commit-log offset of each, ascending.
@@ -127,7 +132,9 @@ def final_crcs(
     owned = counter_crcs(queue_offsets, _tables(_QUEUE_OFFSET))
     owned ^= counter_crcs(commit_log_offsets, _tables(_COMMIT_LOG_OFFSET))
     owned ^= np.uint32(bare_crc(constant))
-    return crcs ^ zero_shift(owned, covered - HEADER_BYTES)
+    lifted = zero_shift(owned, covered - HEADER_BYTES)
+    lifted[0] = shifted(int(owned[0]), covered_of_first - HEADER_BYTES)
+    return crcs ^ lifted
 
 
 def _tables(place: int) -> NDArray[np.uint32]:

@@ -95,7 +95,7 @@ class WideRecords:
         if checked.has_checksums:
             starts = self.starts + position
             ends = starts + self.sizes
-            stride = int(self.sizes[0]) if checked.stride else 0
+            stride = int(self.sizes[-1]) if checked.stride else 0
             sums = range_crcs(view, starts, ends - CRC_PROPERTY_BYTES)
             write_checksums(view, ends, stride, sums)
 
