@@ -186,6 +186,14 @@ async def test_what_could_not_be_published_is_not_staged(orders, refused):
     assert (await refused(commit_call(orders, query="x" * 300))).reason == "FIELD_INVALID"
 
 
+async def test_a_record_that_is_too_large_is_named(orders, refused):
+    # Staged, a record lies in the body of another: its own room counts, too.
+    for size in (4 << 20, (4 << 20) - 160):
+        failure = await refused(stage_call(orders, [b"0", b"x" * size])[0])
+
+        assert (failure.reason, failure.metadata["position"]) == ("MESSAGE_TOO_LARGE", "1")
+
+
 @pytest.mark.parametrize("snapshot", [True, False])
 async def test_staged_and_committed_batches_survive_a_restart(running, tmp_path, snapshot):
     async with running() as broker:

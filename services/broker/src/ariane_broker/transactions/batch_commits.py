@@ -129,7 +129,8 @@ class BatchCommits:
                 return staged_count
         record = stage_record(request, self._now_ms())
         if len(record.body) > self._body_bytes_max:
-            raise message_too_large(len(record.body), self._body_bytes_max, -1)
+            sizes = np.frombuffer(request.record_sizes, "<i4")
+            raise message_too_large(len(record.body), self._body_bytes_max, int(np.argmax(sizes)))
         appended = self._log.append(encode_block(STAGE_TOPIC, [record]), born_host=born_host)
         count = len(request.record_sizes) // 4
         place = int(appended.first_commit_log_offset)
@@ -266,8 +267,9 @@ class BatchCommits:
         check_sizes(block, self._body_bytes_max)
         check_message_types(block, config)
         self._check_times(staged, config)
-        if int(np.max(block.sizes)) > self._body_bytes_max:
-            raise message_too_large(int(np.max(block.sizes)), self._body_bytes_max, -1)
+        largest = int(np.argmax(block.sizes))
+        if int(block.sizes[largest]) > self._body_bytes_max:
+            raise message_too_large(int(block.sizes[largest]), self._body_bytes_max, largest)
 
     def _check_times(self, staged: StagedBlock, config: TopicConfig) -> None:
         """Refuse what could not be delivered later, or not at once, when it is committed."""
