@@ -1,5 +1,7 @@
 """Pulled records become messages, whatever they look like."""
 
+from itertools import chain
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -40,14 +42,16 @@ def packed(records):
     return b"".join(records), np.array(list(map(len, records)), np.int32)
 
 
-@given(st.lists(fields, min_size=1, max_size=6))
+@given(st.lists(st.tuples(fields, st.integers(1, 12)), min_size=1, max_size=6))
 def test_messages_are_those_that_are_read_one_by_one(many):
-    records, sizes = packed(list(map(encode_record, many)))
+    alike = (count * [encode_record(fields)] for fields, count in many)
+    records, sizes = packed(list(chain.from_iterable(alike)))
 
-    messages = received_messages(records, sizes, QUEUE)
+    messages = received_messages(memoryview(records), sizes, QUEUE)
 
     views = list(iter_messages(records, sizes))
     for message, view in zip(messages, views, strict=True):
+        assert type(message.body) is bytes
         for name in ATTRIBUTES:
             assert getattr(message, name) == getattr(view, name)
         assert message.message_queue is QUEUE
@@ -62,6 +66,20 @@ def test_records_of_one_topic_are_cut_at_once_and_their_headers_wait():
     assert message.queue_offset == 7
     with pytest.raises(AttributeError, match="no_such"):
         message.no_such  # noqa: B018 - asking is the matter.
+
+
+@pytest.mark.parametrize("run", [1, 100])
+def test_neighbours_of_one_size_are_cut_at_once(run):
+    parts = [
+        RecordFields(topic="orders", body=body, properties={"a": value}, queue_offset=place)
+        for place, (body, value) in enumerate([(b"xy", "z"), (b"x", "yz"), (b"", "xyz")] * 4)
+        for _ in range(run)
+    ]
+    messages = received_messages(*packed(list(map(encode_record, parts))), QUEUE)
+
+    assert {type(message) for message in messages} == {PulledMessage}
+    found = [(each.body, each.properties["a"], each.queue_offset) for each in messages]
+    assert found == [(each.body, each.properties["a"], each.queue_offset) for each in parts]
 
 
 def test_damage_is_told():

@@ -35,7 +35,7 @@ def fill(
         work.window.put_records(block, sizes, head.next_queue_offset, tags)
         work.wake()
         return
-    messages = received_messages(bytes(block), sizes, work.queue)
+    messages = received_messages(block, sizes, work.queue)
     sizes_bytes = sizes.tolist()
     if tag_filter is not None and tags:
         wanted = [tag_filter.matches(message.tag) for message in messages]

@@ -1,24 +1,31 @@
 """Pulled records as messages: the way to a listener, without a Python statement for each.
 
 A record is cut at places that numpy has computed for all of them; what a listener may never look
-at, the header above all, stays as bytes until it does.
+at, the header above all, stays as bytes until it does. Messages of one kind tend to have one size:
+neighbours that have it are cut by one step in C, at half the price.
 """
 
 from __future__ import annotations
 
-from itertools import repeat
+from collections.abc import Iterator
+from functools import partial
+from itertools import chain, repeat, starmap
+from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ariane_record.columns import RecordColumns, decode_columns
-from ariane_record.layout import HEADER_STRUCTS, HOST_FLAGS, SystemFlag
+from ariane_record.layout import HEADER_STRUCTS, HOST_FLAGS, ByteBuffer, SystemFlag
 from ariane_record.view import iter_messages
 from ariane_sdk._message import MessageQueue, ReceivedMessage
 
 _LONG_WAY: Final = int(HOST_FLAGS | SystemFlag.COMPRESSED)
 """Bits of the system flag of records that are taken apart one by one."""
+
+RUN_RECORDS_MIN: Final = 8
+"""Where fewer neighbours than that have the same size on average, each is cut by itself."""
 
 _unpack_header = HEADER_STRUCTS[False, False].unpack
 
@@ -30,22 +37,20 @@ class PulledMessage(ReceivedMessage):
 
     def __init__(
         self,
-        topic: str,
-        body: bytes,
-        raw_header: bytes,
-        encoded_properties: bytes,
         message_queue: MessageQueue,
+        raw_header: bytes,
+        body: bytes,
+        encoded_properties: bytes,
     ) -> None:
         """Put the parts together.
 
         Args:
-            topic: The topic.
-            body: The body, not compressed.
-            raw_header: ``layout.HEADER`` with IPv4 hosts, as stored.
-            encoded_properties: The properties as stored.
             message_queue: The queue.
+            raw_header: ``layout.HEADER`` with IPv4 hosts, as stored.
+            body: The body, not compressed.
+            encoded_properties: The properties as stored.
         """
-        self.topic = topic
+        self.topic = message_queue.topic
         self.body = body
         self._raw_header = raw_header
         self._encoded_properties = encoded_properties
@@ -63,7 +68,7 @@ class PulledMessage(ReceivedMessage):
 
 
 def received_messages(
-    records: bytes, sizes: NDArray[np.integer[Any]], queue: MessageQueue
+    records: ByteBuffer, sizes: NDArray[np.integer[Any]], queue: MessageQueue
 ) -> list[ReceivedMessage]:
     """The messages of records of one queue that lie back to back.
 
@@ -77,21 +82,56 @@ def received_messages(
     """
     columns = decode_columns(records, sizes.astype(np.int32, copy=False))
     if (columns.system_flag & _LONG_WAY).any() or not _are_of(columns, queue.topic):
-        return list(map(ReceivedMessage, iter_messages(records, sizes), repeat(queue)))
-    cut = records.__getitem__
+        return list(map(ReceivedMessage, iter_messages(bytes(records), sizes), repeat(queue)))
+    firsts = _firsts_of_runs(columns)
+    cut = _cut_one_by_one if len(firsts) * RUN_RECORDS_MIN > len(columns) else _cut_runs
+    return list(starmap(partial(PulledMessage, queue), cut(columns, firsts)))
+
+
+def _firsts_of_runs(columns: RecordColumns) -> NDArray[np.int64]:
+    """The places of those records that are not cut as the one before."""
+    differs = np.ones(len(columns), np.bool_)
+    differs[1:] = np.diff(columns.sizes) != 0
+    differs[1:] |= np.diff(columns.body_length) != 0
+    differs[1:] |= np.diff(columns.properties_length) != 0
+    return np.flatnonzero(differs)
+
+
+def _cut_runs(
+    columns: RecordColumns, firsts: NDArray[np.int64]
+) -> Iterator[tuple[bytes, bytes, bytes]]:
+    """Header, body and properties of each record; those that are cut alike at once."""
+    view = memoryview(columns.records)
+    body_ends = columns.body_start + columns.body_length
+    bounds = (columns.starts, columns.body_start, body_ends, columns.properties_start)
+    places = zip(
+        *(places[firsts].tolist() for places in bounds),
+        (columns.starts + columns.sizes)[firsts].tolist(),
+        [*columns.starts[firsts[1:]].tolist(), len(view)],
+        strict=True,
+    )
+    return chain.from_iterable(
+        Struct(
+            f"{body - start}s{body_end - body}s{properties - body_end}x{end - properties}s"
+        ).iter_unpack(view[start:end_of_run])
+        for start, body, body_end, properties, end, end_of_run in places
+    )
+
+
+def _cut_one_by_one(
+    columns: RecordColumns, _firsts: NDArray[np.int64]
+) -> Iterator[tuple[bytes, bytes, bytes]]:
+    """Header, body and properties of each record."""
+    cut = bytes(columns.records).__getitem__
     starts, body_starts = columns.starts.tolist(), columns.body_start.tolist()
     body_ends = (columns.body_start + columns.body_length).tolist()
     properties_starts = columns.properties_start.tolist()
     ends = (columns.starts + columns.sizes).tolist()
-    return list(
-        map(
-            PulledMessage,
-            repeat(queue.topic),
-            map(cut, map(slice, body_starts, body_ends)),
-            map(cut, map(slice, starts, body_starts)),
-            map(cut, map(slice, properties_starts, ends)),
-            repeat(queue),
-        )
+    return zip(
+        map(cut, map(slice, starts, body_starts)),
+        map(cut, map(slice, body_starts, body_ends)),
+        map(cut, map(slice, properties_starts, ends)),
+        strict=True,
     )
 
 
