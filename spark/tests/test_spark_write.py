@@ -4,6 +4,8 @@ import asyncio
 import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from unittest.mock import MagicMock
+from uuid import uuid4
 
 import pytest
 from pyspark.errors import AnalysisException
@@ -223,3 +225,33 @@ def test_values_of_options_need_not_be_texts():
     foreach_batch_writer("127.0.0.1:9876", "t", maxInFlight=4)
     with pytest.raises(OptionIllegal, match="1 to 64"):
         foreach_batch_writer("127.0.0.1:9876", "t", maxInFlight=400)
+
+
+def test_two_writes_of_a_micro_batch_under_one_name_are_refused():
+    rows = MagicMock()
+    run_id = rows.sparkSession.sparkContext.getLocalProperty
+    run_id.return_value = str(uuid4())
+    where = {"endpoints": "127.0.0.1:9876", "topic": "t", "delivery": "exactly-once"}
+    first, second = foreach_batch_writer(**where), foreach_batch_writer(**where)
+    apart = foreach_batch_writer(**where, sinkId="apart")
+
+    save = rows.write.format().mode().options().save
+    save.side_effect = ConnectionError
+    with pytest.raises(ConnectionError):
+        first(rows, 0)
+    save.side_effect = None
+    first(rows, 0)  # What failed may be tried again.
+    apart(rows, 0)
+    with pytest.raises(OptionIllegal, match="give the second one a 'sinkId' of its own"):
+        second(rows, 0)
+    first(rows, 1)
+    # Another run repeats what the first left undone.
+    run_id.return_value = str(uuid4())
+    second(rows, 1)
+
+    run_id.return_value = "a job group of the application"
+    first(rows, 2)
+    second(rows, 2)
+    often = foreach_batch_writer("127.0.0.1:9876", "t")
+    often(rows, 1)
+    often(rows, 1)

@@ -90,6 +90,9 @@ def batch_of_task(
             "writeId", "is for single writes; a stream is named by its checkpoint, and by 'sinkId'"
         )
     query_id, batch_id = running
-    # Two writes of one query to two topics are two sinks without being told.
-    place = options.sink_id or options.topic or ""
-    return SinkBatch(Sink(f"{query_id}/{place}", options.topic), batch_id)
+    return SinkBatch(Sink(f"{query_id}/{place_of(options)}", options.topic), batch_id)
+
+
+def place_of(options: WriteOptions) -> str:
+    """What tells the writes of one query apart; to two topics they are two without being told."""
+    return options.sink_id or options.topic or ""
