@@ -6,9 +6,10 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from ariane_record import arrow
 from ariane_record.arrow import COLUMN_NAMES, OWN_COLUMNS, arrow_schema, to_arrow
 from ariane_record.columns import decode_columns
 from ariane_record.errors import RecordCorrupted
@@ -145,6 +146,31 @@ def test_bodies_keep_no_hold_of_the_records():
     records[:] = bytes(len(records))
 
     assert batch.column(0).to_pylist() == [b"before"]
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 5), st.integers(0, 3), st.integers(1, 400)), min_size=1, max_size=8
+    ),
+    st.sampled_from([pa.binary(), pa.string()]),
+)
+@example([(3, 2, 400), (2, 0, 400)], pa.binary())
+@example([(0, 0, 300)], pa.binary())
+def test_spans_are_copied_alike_in_runs_and_one_by_one(shapes, kind):
+    """Runs of spans of one length, each with a gap behind it, however long they are."""
+    shape_of_each = np.repeat(np.arange(len(shapes)), [count for _, _, count in shapes])
+    lengths = np.array([length for length, _, _ in shapes], np.int64)[shape_of_each]
+    steps = lengths + np.array([gap for _, gap, _ in shapes])[shape_of_each]
+    starts = np.cumsum(steps) - steps
+    buffer = (b"abcdefg" * (int(steps.sum()) // 7 + 1))[: int(steps.sum())]
+
+    spans = arrow._spans(buffer, starts, starts + lengths, kind)
+
+    spans.validate(full=True)
+    expected = [
+        buffer[start : start + length] for start, length in zip(starts, lengths, strict=True)
+    ]
+    assert spans.cast(pa.binary()).to_pylist() == expected
 
 
 def test_only_this_module_needs_arrow():
