@@ -55,6 +55,9 @@ class TopicMessageType(StrEnum):
     MIXED = "MIXED"
 
 
+_MESSAGE_TYPES: Final = {each.value: each for each in TopicMessageType}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
     """One topic on this broker.
@@ -84,12 +87,13 @@ class TopicConfig:
     @property
     def readable(self) -> bool:
         """Whether consumers may read it."""
-        return bool(self.permission & Permission.READ)
+        return bool(int.__and__(self.permission, Permission.READ))
 
     @property
     def writable(self) -> bool:
         """Whether producers may write it."""
-        return bool(self.permission & Permission.WRITE)
+        # As numbers, for each append asks: `&` would look for the name of what comes of it.
+        return bool(int.__and__(self.permission, Permission.WRITE))
 
     @property
     def system(self) -> bool:
@@ -99,10 +103,8 @@ class TopicConfig:
     @property
     def message_type(self) -> TopicMessageType:
         """What kind of messages it takes; what is not known here takes any."""
-        try:
-            return TopicMessageType(self.attributes.get(MESSAGE_TYPE_ATTRIBUTE, "UNSPECIFIED"))
-        except ValueError:
-            return TopicMessageType.UNSPECIFIED
+        name = self.attributes.get(MESSAGE_TYPE_ATTRIBUTE, "UNSPECIFIED")
+        return _MESSAGE_TYPES.get(name, TopicMessageType.UNSPECIFIED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
