@@ -135,7 +135,14 @@ class ExactlyOnceWrite:
         attempts = [each.attempt for each in receipts if each.attempt is not None]
         if len(attempts) == len(receipts):
             calls.commit(home, batch, attempts)
-        elif not calls.is_committed(home, batch):
+        elif calls.is_committed(home, batch):
+            # Right after a crash, and for a job that is repeated; else two share one name.
+            _log.warning(
+                "batch %d of %s was committed before; nothing was written now",
+                batch.batch_id,
+                batch.sink.name,
+            )
+        else:
             raise CommitRefused(
                 f"broker {home} has forgotten that batch {batch.batch_id} of {batch.sink.name} was"
                 " committed"
