@@ -130,7 +130,8 @@ def test_what_headers_cannot_say_is_read_as_records_from_there_on(cluster):
     queue = cluster.add("orders", "broker-a", 0, 6)
 
     class CutHeaders(QueueClient):
-        def _chunks(self, part, fetch):
+        def _chunks(self, part, fetch, asked):
+            del asked
             for chunk in cluster.read_range(part, fetch):
                 if fetch.detail is not Detail.RECORDS and chunk.next_queue_offset > 2:
                     raise HeadersTooShort
@@ -181,3 +182,23 @@ def test_a_broker_that_is_killed_and_comes_back_is_read_without_gap_or_repeat(
         revival.join()
 
     assert read == bodies
+
+
+def test_a_range_that_is_asked_for_and_not_read_does_no_harm(queues, topic, published):
+    queue, results = max(published.items(), key=lambda item: len(item[1]))
+    part = QueueRange(queue, 0, len(results))
+    for _ in range(3):
+        queues.read_range(part, POSITIONS).close()
+    asked = [queues.read_range(part, POSITIONS) for _ in range(3)]
+
+    for stream in reversed(asked):
+        assert sum(len(chunk.records) for chunk in stream) == len(results)
+
+
+def test_who_asks_nobody_hears_of_it_when_reading():
+    queues = QueueClient(NOBODY, IMPATIENT)
+
+    stream = queues.read_range(QueueRange(MessageQueue("t", "broker-a", 0), 0, 1), POSITIONS)
+
+    with pytest.raises(NameServersUnreachable):
+        next(stream)

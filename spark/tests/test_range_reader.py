@@ -10,7 +10,7 @@ from ariane_spark.columns import Detail, Projection, message_schema
 from ariane_spark.errors import DataLost
 from ariane_spark.option_table import Use
 from ariane_spark.options import RequestPolicy, read_options
-from ariane_spark.range_reader import RangeReader
+from ariane_spark.range_reader import AHEAD_RECORDS_MAX, AHEAD_STREAMS_MAX, RangeReader
 from ariane_spark.ranges import QueueRange
 from ariane_spark.repetition import Repetition
 
@@ -195,3 +195,91 @@ def test_chunks_without_bodies_cover_more_records(given, detail, found):
     options = read_options({"endpoints": "n:1", "topic": "orders", **given}, Use.BATCH_READ)
 
     assert Fetch.of(detail, options) == found
+
+
+class Asked:
+    """A cluster that notes when it is asked for a range, and not only when one is read."""
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+        self.begun = []
+
+    def read_range(self, part, fetch):
+        self.begun.append(part)
+        return self.cluster.read_range(part, fetch)
+
+
+def small_ranges(cluster, count, messages=3):
+    queues = [cluster.add("orders", "broker-a", number, messages) for number in range(count)]
+    return [QueueRange(queue, 0, messages) for queue in queues]
+
+
+def reader_of(source, **given):
+    options = read_options({"endpoints": "n:1", "topic": "orders", **given}, Use.BATCH_READ)
+    return RangeReader(source, options, sleep=Sleeps())
+
+
+def test_small_ranges_are_asked_for_ahead_of_their_turn(cluster):
+    ranges = small_ranges(cluster, 20)
+    asked = Asked(cluster)
+
+    batches = reader_of(asked).batches(ranges, PROJECTION)
+    first = next(batches)
+
+    assert asked.begun == ranges[: AHEAD_STREAMS_MAX + 1]
+    rows = [row for batch in (first, *batches) for row in batch.to_pylist()]
+    assert [(row["queueId"], row["queueOffset"]) for row in rows] == [
+        (part.queue.queue_id, at) for part in ranges for at in range(3)
+    ]
+    assert asked.begun == ranges
+
+
+def test_large_ranges_are_asked_for_when_it_is_their_turn(cluster):
+    cluster.chunk_records = 1000
+    ranges = small_ranges(cluster, 2, messages=AHEAD_RECORDS_MAX + 1)
+    asked = Asked(cluster)
+
+    next(reader_of(asked).batches(ranges, PROJECTION))
+
+    assert asked.begun == ranges[:1]
+
+
+def test_what_was_asked_for_ahead_and_fails_is_asked_for_again(cluster):
+    ranges = small_ranges(cluster, 3)
+    asked = Asked(cluster)
+    batches = reader_of(asked).batches(ranges, PROJECTION)
+    rows = next(batches).to_pylist()
+    cluster.failures = [ServiceUnavailable("down", retriable=True) for _ in range(3)]
+
+    rows += [row for batch in batches for row in batch.to_pylist()]
+
+    assert [(row["queueId"], row["queueOffset"]) for row in rows] == [
+        (number, at) for number in range(3) for at in range(3)
+    ]
+    assert len(asked.begun) == 6
+
+
+def test_stopping_early_ends_what_was_asked_for(cluster):
+    closed = []
+
+    class Streams(Asked):
+        def read_range(self, part, fetch):
+            stream = self.cluster.read_range(part, fetch)
+
+            class Noted:
+                def __iter__(self):
+                    return stream
+
+                def close(self):
+                    closed.append(part)
+                    stream.close()
+
+            return Noted()
+
+    ranges = small_ranges(cluster, 4)
+    batches = reader_of(Streams(cluster)).batches(ranges, PROJECTION)
+    next(batches)
+    batches.close()
+
+    assert sorted(closed) == ranges
+    assert cluster.open_streams == 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import grpc
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -20,7 +20,7 @@ from ariane.common.v1.subscription_pb2 import FILTER_KIND_TAG, FilterExpression
 from ariane_record import QueueOffset
 from ariane_record.names import is_system_topic
 from ariane_sdk import MessageQueue
-from ariane_sdk.errors import ServiceUnavailable
+from ariane_sdk.errors import ArianeError, ServiceUnavailable
 from ariane_spark.call_errors import call_error
 from ariane_spark.cluster import Fetch, RangeChunk
 from ariane_spark.columns import Detail
@@ -40,6 +40,20 @@ _PROJECTIONS: Final = {
     Detail.PROPERTIES: pull.RANGE_PROJECTION_HEADERS,
     Detail.RECORDS: pull.RANGE_PROJECTION_RECORDS,
 }
+
+
+class _Asked(NamedTuple):
+    """A broker that was asked for a range.
+
+    Attributes:
+        stream: Its answers.
+        peer: Which broker, for the texts of errors.
+        failure: Why none could be asked.
+    """
+
+    stream: Any = None
+    peer: str = ""
+    failure: ArianeError | None = None
 
 
 class QueueClient:
@@ -136,6 +150,8 @@ class QueueClient:
     def read_range(self, part: QueueRange, fetch: Fetch) -> Generator[RangeChunk]:
         """The messages of a range in order, in chunks; ends early at the readable end.
 
+        The broker is asked at once, so that it works while another range is still read.
+
         Args:
             part: What to read.
             fetch: How.
@@ -143,20 +159,31 @@ class QueueClient:
         Raises:
             ArianeError: Nothing more comes; what came before stands.
         """
+        # A stream that is dropped before its first chunk is cancelled by gRPC as it goes.
+        return self._read(part, fetch, self._ask_range(part, fetch))
+
+    def _read(self, part: QueueRange, fetch: Fetch, asked: _Asked) -> Generator[RangeChunk]:
         try:
-            with closing(self._chunks(part, fetch)) as chunks:
+            with closing(self._chunks(part, fetch, asked)) as chunks:
                 for chunk in chunks:
                     part = replace(part, begin=chunk.next_queue_offset)
                     yield chunk
         except HeadersTooShort:
-            yield from self._chunks(part, replace(fetch, detail=Detail.RECORDS))
+            fetch = replace(fetch, detail=Detail.RECORDS)
+            yield from self._chunks(part, fetch, self._ask_range(part, fetch))
 
-    def _chunks(self, part: QueueRange, fetch: Fetch) -> Generator[RangeChunk]:
+    def _ask_range(self, part: QueueRange, fetch: Fetch) -> _Asked:
+        """Ask a broker for a range; what goes wrong is told to whoever reads the answer."""
         topic, broker_name, queue_id = part.queue
-        address = self._routes.addresses(topic).get(broker_name)
-        if address is None:
-            self._routes.forget(topic)
-            raise ServiceUnavailable(f"no address of broker {broker_name} is known", retriable=True)
+        try:
+            address = self._routes.addresses(topic).get(broker_name)
+            if address is None:
+                self._routes.forget(topic)
+                raise ServiceUnavailable(
+                    f"no address of broker {broker_name} is known", retriable=True
+                )
+        except ArianeError as error:
+            return _Asked(failure=error)
         # Answers come as bytes: whoever takes them apart copies nothing.
         method: Any = self._channels.to(address).unary_stream(
             _PULL_RANGE, request_serializer=pull.PullRangeRequest.SerializeToString
@@ -172,18 +199,23 @@ class QueueClient:
                 filter=_filter_of(fetch.tags),
             )
         )
+        return _Asked(stream=stream, peer=_peer(broker_name, address))
+
+    def _chunks(self, part: QueueRange, fetch: Fetch, asked: _Asked) -> Generator[RangeChunk]:
+        if asked.failure is not None:
+            raise asked.failure
         try:
-            for answer in stream:
+            for answer in asked.stream:
                 chunk = wire_chunk(answer)
                 yield RangeChunk(
                     decode_chunk(chunk, fetch.detail) if chunk.head.record_sizes else None,
                     QueueOffset(chunk.head.next_queue_offset),
                 )
         except grpc.RpcError as failure:
-            self._routes.forget(topic)
-            raise call_error(failure, peer=_peer(broker_name, address)) from failure
+            self._routes.forget(part.queue.topic)
+            raise call_error(failure, peer=asked.peer) from failure
         finally:
-            stream.cancel()  # Harmless at the end; before it, the broker need not go on.
+            asked.stream.cancel()  # Harmless at the end; before it, the broker need not go on.
 
     def _ask_brokers(
         self, topic: str, method: Callable[[PullServiceStub], Any], request: Any

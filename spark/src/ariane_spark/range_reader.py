@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ariane_record import QueueOffset
 from ariane_sdk.errors import ArianeError, QueueOffsetOutOfRange
-from ariane_spark.cluster import Fetch, RangeSource
+from ariane_spark.cluster import Fetch, RangeChunk, RangeSource
 from ariane_spark.columns import Projection
 from ariane_spark.data_loss import DataLossPolicy
 from ariane_spark.offsets import Bounds
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ariane_record.columns import RecordColumns
+
+AHEAD_RECORDS_MAX: Final = 2000
+"""Messages of the range that is read and of those asked for ahead of their turn."""
+
+AHEAD_STREAMS_MAX: Final = 8
+"""Ranges asked for ahead of their turn."""
 
 
 class RangeReader:
@@ -56,11 +63,35 @@ class RangeReader:
             ArianeError: The broker refused, or did not answer in spite of all repetitions.
         """
         fetch = Fetch.of(projection.detail, self._options)
-        for part in ranges:
-            # The generator is closed when Spark stops early (LIMIT): that ends the stream.
-            with closing(self._chunks(part, fetch)) as chunks:
-                for records in chunks:
-                    yield self._wanted(records, projection.batch(records, part.queue))
+        # Generators are closed when Spark stops early (LIMIT): that ends their streams.
+        with closing(self._opened(ranges, fetch)) as opened:
+            for part, stream in opened:
+                with closing(self._chunks(part, fetch, stream)) as chunks:
+                    for records in chunks:
+                        yield self._wanted(records, projection.batch(records, part.queue))
+
+    def _opened(
+        self, ranges: Iterable[QueueRange], fetch: Fetch
+    ) -> Generator[tuple[QueueRange, Generator[RangeChunk]]]:
+        """Each range and its stream; while they are small, brokers are asked for the next ones.
+
+        A micro-batch reads some messages of each of many queues: to wait for one answer after the
+        other would take longer than everything else that its task does.
+        """
+        ahead: deque[tuple[QueueRange, Generator[RangeChunk]]] = deque()
+        count = 0
+        try:
+            for part in ranges:
+                ahead.append((part, self._source.read_range(part, fetch)))
+                count += part.count
+                while count > AHEAD_RECORDS_MAX or len(ahead) > AHEAD_STREAMS_MAX:
+                    count -= ahead[0][0].count
+                    yield ahead.popleft()
+            while ahead:
+                yield ahead.popleft()
+        finally:
+            for _, stream in ahead:
+                stream.close()
 
     def _wanted(self, records: RecordColumns, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch without messages whose tag only has the hash of a wanted one."""
@@ -75,11 +106,13 @@ class RangeReader:
         wanted = pc.is_in(tags, value_set=pa.array(sorted(self._options.tags)))
         return batch if pc.all(wanted).as_py() else batch.filter(wanted)
 
-    def _chunks(self, part: QueueRange, fetch: Fetch) -> Generator[RecordColumns]:
+    def _chunks(
+        self, part: QueueRange, fetch: Fetch, opened: Generator[RangeChunk]
+    ) -> Generator[RecordColumns]:
         failures = 0
         while part.count > 0:
             error: ArianeError | None = None
-            stream = self._source.read_range(part, fetch)
+            stream = self._source.read_range(part, fetch) if failures else opened
             try:
                 with closing(stream):
                     for chunk in stream:
