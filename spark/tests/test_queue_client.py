@@ -7,6 +7,7 @@ import pytest
 from ariane_record.arrow import to_arrow
 from ariane_sdk import Message, MessageQueue
 from ariane_sdk.errors import (
+    ConsumerOffsetRefused,
     NameServersUnreachable,
     QueueOffsetOutOfRange,
     RouteNotFound,
@@ -202,3 +203,26 @@ def test_who_asks_nobody_hears_of_it_when_reading():
 
     with pytest.raises(NameServersUnreachable):
         next(stream)
+
+
+def test_all_brokers_hear_how_far_a_group_is(queues, topic, published):
+    ends = {queue: kept.latest for queue, kept in queues.bounds([topic]).items()}
+
+    queues.store_group_offsets("watchers", ends)
+
+    assert {queue.broker_name for queue in ends} == {"broker-a", "broker-b"}
+    assert queues.group_offsets("watchers", ends) == ends
+
+
+def test_a_refusal_or_a_missing_broker_keeps_no_other_from_hearing(queues, topic, published):
+    ends = {queue: kept.latest for queue, kept in queues.bounds([topic]).items()}
+    beyond = MessageQueue(topic, "broker-a", 99)
+    gone = MessageQueue(topic, "broker-0", 0)
+
+    with pytest.raises(ConsumerOffsetRefused) as refused:
+        queues.store_group_offsets("watchers", {**ends, beyond: 1})
+    assert set(refused.value.refused) == {beyond}
+    with pytest.raises(ServiceUnavailable):
+        queues.store_group_offsets("others", {**ends, gone: 1})
+
+    assert queues.group_offsets("watchers", ends) == queues.group_offsets("others", ends) == ends

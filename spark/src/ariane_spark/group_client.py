@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 import grpc
 
@@ -58,12 +59,13 @@ class GroupClient:
         return found
 
     def store(self, group: str, positions: Mapping[MessageQueue, int]) -> None:
-        """Store consumer offsets of a group; all brokers are told, even if one does not answer.
+        """Store consumer offsets of a group; all brokers are told at the same time.
 
         Raises:
             ArianeError: A broker refused some, or does not answer; that of the last one.
         """
         failed: ArianeError | None = None
+        calls: list[tuple[str, str, str, Any]] = []
         for broker_name, of_broker in _by_broker(positions).items():
             request = offset_pb.StoreConsumerOffsetsRequest(
                 consumer_group=group,
@@ -74,24 +76,22 @@ class GroupClient:
                     for queue in of_broker
                 ],
             )
+            topic = of_broker[0].topic
             try:
-                stub, address = self._stub(broker_name, of_broker[0].topic)
-                answer = stub.StoreConsumerOffsets(request, timeout=self._timeout_s)
-            except grpc.RpcError as failure:
-                self._routes.forget(of_broker[0].topic)
-                failed = call_error(failure, f"broker {broker_name} at {address}")
+                stub, address = self._stub(broker_name, topic)
             except ArianeError as error:
                 failed = error
             else:
-                if answer.refused:
-                    failed = ConsumerOffsetRefused(
-                        {
-                            MessageQueue(each.topic, broker_name, each.queue_id): CallError(
-                                each.error.message
-                            )
-                            for each in answer.refused
-                        }
-                    )
+                call = stub.StoreConsumerOffsets.future(request, timeout=self._timeout_s)
+                calls.append((broker_name, address, topic, call))
+        for broker_name, address, topic, call in calls:
+            try:
+                answer = call.result()
+            except grpc.RpcError as failure:
+                self._routes.forget(topic)
+                failed = call_error(failure, f"broker {broker_name} at {address}")
+            else:
+                failed = _refusal(broker_name, answer) or failed
         if failed is not None:
             raise failed
 
@@ -101,6 +101,20 @@ class GroupClient:
             self._routes.forget(topic)
             raise ServiceUnavailable(f"no address of broker {broker_name} is known", retriable=True)
         return OffsetServiceStub(self._channels.to(address)), address
+
+
+def _refusal(
+    broker_name: str, answer: offset_pb.StoreConsumerOffsetsResponse
+) -> ConsumerOffsetRefused | None:
+    """What a broker did not store, if anything."""
+    if not answer.refused:
+        return None
+    return ConsumerOffsetRefused(
+        {
+            MessageQueue(each.topic, broker_name, each.queue_id): CallError(each.error.message)
+            for each in answer.refused
+        }
+    )
 
 
 def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
