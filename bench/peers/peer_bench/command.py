@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from peer_bench.errors import PeerUnavailable
+from peer_bench.errors import BenchError, PeerUnavailable
 from peer_bench.peers import Peer
 from peer_bench.places import ROOT
 from peer_bench.plan import Bout, Forecast, bouts_of
@@ -28,6 +28,7 @@ from peer_bench.results import (
     keep_runs,
     machine,
     now,
+    read_rows,
     read_runs,
     table_of,
 )
@@ -54,6 +55,7 @@ class Session:
         dry: Whether nothing is kept.
         rows: What was measured.
         failed: Whether something failed.
+        omitted: What was skipped or failed, with a word on each.
     """
 
     extent: Extent
@@ -61,6 +63,7 @@ class Session:
     dry: bool
     rows: list[Row] = field(default_factory=list)
     failed: bool = False
+    omitted: list[str] = field(default_factory=list)
     _begin: float = field(default_factory=time.monotonic)
 
     def run(self, bouts: Sequence[Bout]) -> None:
@@ -74,22 +77,19 @@ class Session:
             where = f"[{number}/{len(bouts)}] {bout.peer.key}: {bout.workload.key}"
             print(f"{where} ... ({self.taken_s / 60:.1f} min gone, {left})", flush=True)
             if self.quick and self.taken_s + bout.expected_s(self.extent) > QUICK_S_MAX:
-                print("  skipped: no time was left in a quick run")
-                self._keep([], bout.peer, {"skipped": "no time was left in a quick run"})
+                self._skip(bout, "no time was left in a quick run", whole=False)
                 continue
             begin = time.monotonic()
             try:
                 rows, run = run_bout(bout, self._extent_in_time(forecast))
             except PeerUnavailable as error:
-                print(f"  skipped: {error}")
-                self._keep([], bout.peer, {"skipped": str(error)})
+                self._skip(bout, _in_a_line(error), whole=True)
                 gone.add(bout.peer.key)
                 forecast.drop(bout.peer)
                 continue
             except Exception as error:  # noqa: BLE001 - one fault must not cost all the others.
                 traceback.print_exc()
-                self.failed = True
-                self._keep([], bout.peer, {"failed": {bout.workload.key: str(error)}})
+                self._fail(bout, _in_a_line(error))
                 rows, run = [], {}
             seconds = time.monotonic() - begin
             forecast.took(bout, seconds)
@@ -109,6 +109,18 @@ class Session:
         """How the process ends: 1 after a failure or a loss of ours."""
         return 1 if self.failed or any(row.lost for row in self.rows) else 0
 
+    def _skip(self, bout: Bout, word: str, *, whole: bool) -> None:
+        """Pass by one work of a peer, or the whole peer."""
+        print(f"  skipped: {word}", flush=True)
+        what = bout.peer.key if whole else ", ".join(bout.key)
+        self.omitted.append(f"{what}: skipped: {word}")
+        self._keep([], bout.peer, {"skipped": word})
+
+    def _fail(self, bout: Bout, word: str) -> None:
+        self.failed = True
+        self.omitted.append(f"{', '.join(bout.key)}: failed: {word}")
+        self._keep([], bout.peer, {"failed": {bout.workload.key: word}})
+
     def _extent_in_time(self, forecast: Forecast) -> Extent:
         """As much as fits, no fewer pairs, and no shorter warm-up."""
         fitting = (WHOLE_S_MAX - self.taken_s) / max(forecast.left_s, 1.0)
@@ -120,9 +132,17 @@ class Session:
         if self.dry:
             return
         keep_rows(rows)
-        head = {"when": now(), "machine": machine(), "quick": self.quick}
-        keep_runs({peer.key: {**head, **run}})
-        subprocess.run([sys.executable, str(PAGE_PATH)], check=True, stdout=subprocess.DEVNULL)
+        # Legs of other works of the peer stay: each says for itself whether there was little time.
+        legs = [{**leg, "quick": self.quick} for leg in run.get("legs", ())]
+        kept = {**run, **({"legs": legs} if legs else {})}
+        keep_runs({peer.key: {"when": now(), "machine": machine(), **kept}})
+        written = subprocess.run(
+            [sys.executable, str(PAGE_PATH)], check=False, capture_output=True, text=True
+        )
+        if written.returncode != 0:
+            word = (written.stderr.strip().splitlines() or ["no word"])[-1]
+            print(f"  the page was not written: {word}", flush=True)
+            self.failed = True
 
 
 def run_bout(bout: Bout, extent: Extent) -> tuple[list[Row], dict[str, Any]]:
@@ -155,44 +175,103 @@ def run_bout(bout: Bout, extent: Extent) -> tuple[list[Row], dict[str, Any]]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and keep; returns the exit status."""
-    asked = _parser().parse_args(arguments)
+    parser = _parser()
+    asked = parser.parse_args(arguments)
+    bouts = bouts_of(PEERS, quick=asked.quick, only=asked.only)
+    word = _check_asked(asked, bouts) or _check_room() or _check_kept()
+    if word:
+        parser.error(word)
     # Whoever ends this process ends the servers of peers too: contexts are left in order.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    if shutil.disk_usage(tempfile.gettempdir()).free < FREE_BYTES_MIN:
-        print(f"less than {FREE_BYTES_MIN >> 30} GiB are free in {tempfile.gettempdir()}")
-        return 2
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda sent, _: sys.exit(128 + sent))
     extent = TINY if asked.tiny else QUICK if asked.quick else WHOLE
     extent = extent._replace(pairs=asked.pairs or extent.pairs)
     session = Session(extent, quick=asked.quick, dry=asked.dry or asked.tiny)
     try:
-        session.run(bouts_of(PEERS, quick=asked.quick, only=asked.only))
+        session.run(bouts)
     except KeyboardInterrupt:
         print("\nstopped; what was measured is kept")
         return _STOPPED
     print(table_of(session.rows))
+    for word in session.omitted:
+        print(word)
     print(f"\n{session.taken_s:.0f} s{'' if session.dry else f'; kept in {ROWS_PATH}'}")
     return session.status
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="bench/peers", description=(__doc__ or "").splitlines()[0]
+        prog="bench/peers",
+        usage="%(prog)s [--quick] [--pairs PAIRS] [--only KEY]... [--dry]",
+        description="Measure ourselves and other message queues in turn, on this machine.",
+        epilog="example: python bench/peers --quick --only kafka --only latency --dry",
     )
-    keys = [peer.key for peer in PEERS] + [workload.key for workload in WORKLOADS]
-    parser.add_argument("--quick", action="store_true", help="fewer pairs, fewer messages")
-    parser.add_argument("--pairs", type=int, default=0, help=f"pairs (default {WHOLE.pairs})")
+    peers = ", ".join(peer.key for peer in PEERS)
+    works = ", ".join(workload.key for workload in WORKLOADS)
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer pairs, works and messages, short warm-ups"
+    )
+    parser.add_argument(
+        "--pairs", type=_pairs, metavar="PAIRS", help=f"pairs (default {WHOLE.pairs})"
+    )
     parser.add_argument(
         "--only",
         action="append",
+        type=_key,
         default=[],
-        choices=keys,
         metavar="KEY",
-        help=f"this peer or work, others stay as they are; repeatable: {', '.join(keys)}",
+        help="this peer or work, repeatable; others stay as they are."
+        f" Peers: {peers}. Works: {works}",
     )
     parser.add_argument("--dry", action="store_true", help="keep nothing")
     # Whether everything runs at all: one pair of a few messages, of which nothing is kept.
     parser.add_argument("--tiny", action="store_true", help=argparse.SUPPRESS)
     return parser
+
+
+def _pairs(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not at least 1")
+    return int(text)
+
+
+def _key(text: str) -> str:
+    if text not in {*(peer.key for peer in PEERS), *(workload.key for workload in WORKLOADS)}:
+        raise argparse.ArgumentTypeError(f"{text} is no peer and no work; --help lists them")
+    return text
+
+
+def _check_asked(asked: argparse.Namespace, bouts: Sequence[Bout]) -> str | None:
+    """A word, where nothing would be run."""
+    if bouts:
+        return None
+    words = ", ".join(asked.only)
+    if bouts_of(PEERS, only=asked.only):
+        return f"{words}: none of it is part of a quick run"
+    return f"{words}: no such peer does such a work"
+
+
+def _check_room() -> str | None:
+    """A word, where there is no room for the stores of both sides."""
+    folder = tempfile.gettempdir()
+    if shutil.disk_usage(folder).free >= FREE_BYTES_MIN:
+        return None
+    return f"less than {FREE_BYTES_MIN >> 30} GiB are free in {folder} (TMPDIR chooses another)"
+
+
+def _check_kept() -> str | None:
+    """A word, where what is kept of earlier runs cannot be read, and would stay as it is."""
+    try:
+        read_rows(ROWS_PATH)
+        read_runs()
+    except (BenchError, OSError, TypeError, ValueError) as error:
+        return f"{ROWS_PATH} or what lies beside it cannot be read: {_in_a_line(error)}"
+    return None
+
+
+def _in_a_line(error: Exception) -> str:
+    """What an error says, or what it is; tools say it in many lines."""
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _bytes_in(folder: Path) -> int:

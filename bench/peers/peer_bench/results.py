@@ -136,7 +136,8 @@ def keep_runs(runs: Mapping[str, Mapping[str, Any]], path: Path = RUNS_PATH) -> 
         if "legs" in run:
             kept[key] = _merged(before, run)
         elif "skipped" not in run or "legs" not in before:
-            kept[key] = {**before, **run}
+            failed = {**before.get("failed", {}), **run.get("failed", {})}
+            kept[key] = {**before, **run, **({"failed": failed} if failed else {})}
     _replace(path, kept)
 
 

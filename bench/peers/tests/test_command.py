@@ -1,4 +1,5 @@
 import json
+import subprocess
 from contextlib import contextmanager
 
 import pytest
@@ -32,7 +33,8 @@ def kept(tmp_path, monkeypatch):
     monkeypatch.setattr(command, "keep_rows", lambda rows: results.keep_rows(rows, paths[0]))
     monkeypatch.setattr(command, "keep_runs", lambda runs: results.keep_runs(runs, paths[1]))
     monkeypatch.setattr(command, "read_runs", lambda: results.read_runs(paths[1]))
-    monkeypatch.setattr(command.subprocess, "run", lambda *_, **__: None)
+    done = subprocess.CompletedProcess([], 0, "", "")
+    monkeypatch.setattr(command.subprocess, "run", lambda *_, **__: done)
     return lambda: (
         [row.work for row in results.read_rows(paths[0])],
         json.loads(paths[1].read_text()),
@@ -80,6 +82,73 @@ def test_what_was_measured_is_kept_when_the_run_is_interrupted(monkeypatch, kept
     with pytest.raises(KeyboardInterrupt):
         run(monkeypatch, {("a", KEYS[2]): KeyboardInterrupt()})
     assert kept()[0] == [f"a {KEYS[0]}", f"a {KEYS[1]}"]
+
+
+def test_every_failure_of_a_peer_is_kept(monkeypatch, kept):
+    words = {("a", KEYS[0]): OSError("no disk"), ("a", KEYS[2]): OSError("no word")}
+    run(monkeypatch, words)
+    assert kept()[1]["a"]["failed"] == {KEYS[0]: "no disk", KEYS[2]: "no word"}
+
+
+def test_each_leg_says_whether_there_was_little_time(monkeypatch, kept):
+    run(monkeypatch, {}, quick=True)
+    run(monkeypatch, {("a", KEYS[1]): OSError("no disk")})
+    assert [leg["quick"] for leg in kept()[1]["a"]["legs"]] == [True, False, False]
+
+
+def test_who_was_skipped_and_what_failed_is_told_at_the_end(monkeypatch, kept):
+    word = "no Java:\n  no program\n"
+    outcomes = {("a", KEYS[0]): PeerUnavailable(word), ("b", KEYS[1]): OSError("no disk")}
+    ran, _ = run(monkeypatch, outcomes)
+    assert ran.omitted == ["a: skipped: no Java: no program", f"b, {KEYS[1]}: failed: no disk"]
+
+
+def test_a_page_that_cannot_be_written_costs_no_figures(monkeypatch, kept, capsys):
+    failed = subprocess.CompletedProcess([], 1, "", "Traceback:\nKeyError: 'goal'\n")
+    monkeypatch.setattr(command.subprocess, "run", lambda *_, **__: failed)
+    ran, _ = run(monkeypatch, {})
+    assert len(kept()[0]) == 2 * len(KEYS)
+    assert ran.status == 1
+    assert "the page was not written: KeyError: 'goal'" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["--only", "kafkaa"], "argument --only: kafkaa is no peer and no work"),
+        (["--only", "kafka", "--only", "transactions"], "kafka, transactions: no such peer does"),
+        (["--quick", "--only", "aiokafka"], "aiokafka: none of it is part of a quick run"),
+        (["--pairs", "0"], "argument --pairs: 0 is not at least 1"),
+        (["--pairs", "many"], "argument --pairs: many is not at least 1"),
+    ],
+)
+def test_what_cannot_be_run_is_told_in_a_line_before_anything_begins(arguments, word, capsys):
+    with pytest.raises(SystemExit) as ended:
+        command.main(arguments)
+    assert ended.value.code == 2
+    assert f"error: {word}" in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("kept_before", ["[{}]", "[{", '{"a": []}'])
+def test_results_that_cannot_be_read_are_told_before_anything_begins(
+    tmp_path, monkeypatch, capsys, kept_before
+):
+    path = tmp_path / "latest.json"
+    path.write_text(kept_before)
+    monkeypatch.setattr(command, "ROWS_PATH", path)
+    monkeypatch.setattr(command, "_check_room", lambda: None)
+    with pytest.raises(SystemExit) as ended:
+        command.main(["--only", "nats"])
+    assert ended.value.code == 2
+    assert str(path) in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_disk_without_room_is_told_before_anything_begins(monkeypatch, capsys):
+    monkeypatch.setattr(command, "FREE_BYTES_MIN", 1 << 62)
+    with pytest.raises(SystemExit) as ended:
+        command.main(["--only", "nats"])
+    assert ended.value.code == 2
+    assert "GiB are free in" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_legs_are_shorter_where_time_is_short(monkeypatch, kept):
