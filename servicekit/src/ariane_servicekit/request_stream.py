@@ -5,9 +5,6 @@ r"""Streams of requests that are answered one by one: what a call does, without 
     read ---> work ---> at once ---------------> answers ---> write
                   \---> later (a task each) ---/
 
-An answer that is there at once, while nothing else is in work, is written by who read the request:
-a lone request waits for no other task to wake up.
-
 A request fails by itself, with a status in its answer, and is measured by itself. No more than a
 number of them are in work at a time; meanwhile nothing is read, and the caller is held back.
 
@@ -21,6 +18,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from inspect import isawaitable
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import grpc
@@ -113,19 +111,19 @@ class _RequestStream(Generic[RequestT, AnswerT]):
         self._room = asyncio.Event()
         self._answers: deque[AnswerT] = deque()
         self._news: asyncio.Future[None] | None = None
-        self._reader_writes = False
         self._reading: asyncio.Task[None] | None = None
         self._working: set[asyncio.Task[None]] = set()
 
     async def serve(self) -> None:
-        """Read in a task of its own, and write here what that does not write."""
+        """Read in a task of its own, and write here."""
         reading = self._reading = asyncio.create_task(self._read_all())
         reading.add_done_callback(self._tell)
         loop = asyncio.get_running_loop()
         try:
             while True:
                 while self._answers:
-                    await self._write_answer()
+                    await self._context.write(self._answers.popleft())
+                    self._in_work -= 1
                     self._room.set()
                 if reading.done() and not self._in_work:
                     break
@@ -142,32 +140,16 @@ class _RequestStream(Generic[RequestT, AnswerT]):
     def close(self) -> None:
         """Read nothing more."""
         self.is_closed = True
-        if self._reading is not None and not self._reader_writes:
+        if self._reading is not None:
             self._reading.cancel()
 
     async def _read_all(self) -> None:
         while (request := await self._context.read()) is not aio.EOF:
             self._in_work += 1
             self._begin(request)
-            if self._in_work == 1 and self._answers:
-                # Nobody else is writing, or will be meanwhile.
-                self._reader_writes = True
-                await self._write_answer()
-                self._reader_writes = False
-                if self.is_closed:
-                    return
-                continue
-            if self._answers:
-                self._tell()
             while self._in_work >= self._in_work_max:
                 self._room.clear()
                 await self._room.wait()
-
-    async def _write_answer(self) -> None:
-        try:
-            await self._context.write(self._answers.popleft())
-        finally:
-            self._in_work -= 1
 
     def _begin(self, request: RequestT) -> None:
         metrics = self._call.metrics
@@ -177,8 +159,7 @@ class _RequestStream(Generic[RequestT, AnswerT]):
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this request's alone.
             self._refuse(request, error, begin)
             return
-        # As `isawaitable` does, without a look at what it might be besides.
-        if hasattr(answer, "__await__"):
+        if isawaitable(answer):
             task = asyncio.ensure_future(self._finish(request, answer, begin))
             self._working.add(task)
             task.add_done_callback(self._working.discard)
@@ -192,7 +173,6 @@ class _RequestStream(Generic[RequestT, AnswerT]):
             self._refuse(request, error, begin)
         else:
             self._answer(answer, begin, grpc.StatusCode.OK)
-        self._tell()
 
     def _refuse(self, request: RequestT, error: Exception, begin: float) -> None:
         errors = self._call.errors
@@ -206,6 +186,7 @@ class _RequestStream(Generic[RequestT, AnswerT]):
         if metrics is not None:
             metrics.end(begin, self._call.method, code)
         self._answers.append(answer)
+        self._tell()
 
     def _tell(self, _: object = None) -> None:
         if self._news is not None and not self._news.done():
