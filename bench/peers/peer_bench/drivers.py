@@ -11,13 +11,16 @@ import queue
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 from peer_bench.errors import DriverFailed
+from peer_bench.process_group import end_group
 
 ANSWER_S_MAX: Final = 300.0
+STOP_S_MAX: Final = 10.0
 _LOG_CHARACTERS_SHOWN: Final = 2000
 
 
@@ -55,15 +58,18 @@ class Driver:
     def __enter__(self) -> Self:
         self._log_path.parent.mkdir(parents=True, exist_ok=True)
         with self._log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                env=self._environment,
-                process_group=0,
-            )
+            try:
+                self._process = subprocess.Popen(
+                    self._command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
+                    env=self._environment,
+                    process_group=0,
+                )
+            except OSError as error:
+                raise DriverFailed(f"{self._name} cannot be started: {error}") from error
         self._reader.start()
         return self
 
@@ -75,12 +81,9 @@ class Driver:
     ) -> None:
         process = self._running
         assert process.stdin is not None
-        try:
+        with suppress(OSError):
             process.stdin.close()
-            process.wait(10)
-        except (OSError, subprocess.TimeoutExpired):
-            process.kill()
-            process.wait()
+        end_group(process, STOP_S_MAX)
         self._reader.join()
 
     def ask(self, what: str, *, seconds: float = ANSWER_S_MAX, **arguments: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from peer_bench.errors import PeerUnavailable
+from peer_bench.process_group import end_group
 
 START_S_MAX: Final = 90.0
 STOP_S_MAX: Final = 30.0
@@ -86,11 +87,7 @@ def server(
         yield process.pid
     finally:
         process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(STOP_S_MAX)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end_group(process, STOP_S_MAX)
 
 
 def _wait_for_port(name: str, port: int, process: subprocess.Popen[bytes], log_path: Path) -> None:

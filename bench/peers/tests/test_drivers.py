@@ -1,3 +1,4 @@
+import os
 import sys
 
 import pytest
@@ -31,3 +32,21 @@ def test_a_failure_and_an_end_are_told(driver):
         driver.ask("fail")
     with pytest.raises(DriverFailed, match="ended with status 3"):
         driver.ask("end")
+
+
+def test_whoever_a_client_started_ends_with_it(tmp_path, ends_soon):
+    code = "import json, subprocess, sys\n"
+    code += "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+    code += "sys.stdin.readline(); print(json.dumps({'pid': child.pid}), flush=True)\n"
+    with Driver("parent", [sys.executable, "-c", code], tmp_path / "log") as driver:
+        pid = driver.ask("produce")["pid"]
+        os.kill(pid, 0)
+    assert ends_soon(pid)
+
+
+def test_a_client_that_is_not_there_is_told(tmp_path):
+    with (
+        pytest.raises(DriverFailed, match=r"nobody cannot be started: .*No such file"),
+        Driver("nobody", ["/no/such/program"], tmp_path / "log"),
+    ):
+        raise AssertionError("it does not run")

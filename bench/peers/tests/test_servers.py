@@ -25,6 +25,17 @@ def test_a_server_is_there_when_it_listens_and_gone_afterwards(tmp_path):
         os.kill(pid, 0)
 
 
+def test_whoever_a_server_started_ends_with_it(tmp_path, ends_soon):
+    port, told = free_port(), tmp_path / "pid"
+    code = "import socket, subprocess, sys, time, pathlib\n"
+    code += "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+    code += f"pathlib.Path({str(told)!r}).write_text(str(child.pid))\n"
+    code += f"s = socket.create_server(('127.0.0.1', {port})); time.sleep(60)"
+    with server("queue", [sys.executable, "-c", code], port=port, home=tmp_path):
+        pid = int(told.read_text())
+    assert ends_soon(pid)
+
+
 def test_a_server_that_ends_or_is_not_there_is_unavailable(tmp_path):
     for command in ([sys.executable, "-c", "print('no disk'); exit(3)"], ["/no/such/program"]):
         with (
