@@ -2,11 +2,13 @@
 
 from datetime import UTC, datetime
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from ariane_sdk.errors import ColumnIllegal
 from ariane_spark.errors import OptionIllegal, RowIllegal, SchemaIllegal
-from ariane_spark.rows import IdentitySeed, RowPlan
+from ariane_spark.rows import IdentitySeed, RowPlan, row_refusal
 
 SEED = IdentitySeed("query/7/0")
 NOON = datetime(2013, 2, 8, 12, tzinfo=UTC)
@@ -150,7 +152,7 @@ def test_tables_that_are_no_messages_are_refused(plan, text, topic, error, claus
 @pytest.mark.parametrize(
     ("text", "columns", "clause"),
     [
-        ("body string", {"body": ["x", None]}, "row 1 of query/7/0 has no body"),
+        ("body string", {"body": ["x", None]}, "row 1 of query/7/0 has no body; leave such"),
         ("body string, topic string", {"body": [""], "topic": [""]}, "row 0 .* has no topic"),
     ],
 )
@@ -169,3 +171,16 @@ def test_a_property_without_a_value_is_refused(plan):
 
     with pytest.raises(RowIllegal, match="property without a value"):
         list(plan("body string, properties map<string,string>").tables(batch, SEED, 0))
+
+
+def test_a_row_is_named_once():
+    error = ColumnIllegal("keys", "null inside", 2)
+
+    refusal = row_refusal(error, np.array([4, 7, 9]), 2, "query/7/0")
+
+    advice = "leave such rows out, or mend them, before they are written"
+    assert str(refusal) == f"row 9 of query/7/0: column 'keys': null inside; {advice}"
+    whole = ColumnIllegal("keys", "no list of texts")
+    assert str(row_refusal(whole, np.array([4]), None, "query/7/0")) == (
+        f"query/7/0: column 'keys': no list of texts; {advice}"
+    )

@@ -17,10 +17,10 @@ from pyspark.taskcontext import TaskContext
 
 from ariane_sdk.errors import ColumnIllegal
 from ariane_spark.connection import connect_producer_once
-from ariane_spark.errors import OptionIllegal, RowIllegal
+from ariane_spark.errors import OptionIllegal
 from ariane_spark.exactly_once import ExactlyOnceStreamWriter, ExactlyOnceWriter
 from ariane_spark.options import WriteOptions, write_options
-from ariane_spark.rows import IdentitySeed, RowPlan
+from ariane_spark.rows import IdentitySeed, RowPlan, row_refusal
 from ariane_spark.sink_batches import micro_batch
 
 if TYPE_CHECKING:
@@ -96,8 +96,7 @@ class ArianeBatchWriter(DataSourceArrowWriter):
                 try:
                     sender.send_columns(topic, table)
                 except ColumnIllegal as error:
-                    place = "" if error.row is None else f"row {rows[error.row]} of "
-                    raise RowIllegal(f"{place}{seed.text}: {error}") from error
+                    raise row_refusal(error, rows, error.row, seed.text) from error
             count += len(batch)
         return WriteReceipt(partition_id, count)
 

@@ -27,6 +27,9 @@ from ariane_spark.errors import OptionIllegal, RowIllegal, SchemaIllegal
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from ariane_sdk.errors import ArianeError
 
 MESSAGE_ID_PROPERTY: Final = "messageId"
 """Names the property by which a consumer can tell a message that was written twice."""
@@ -35,6 +38,7 @@ DELIVERY_COLUMN: Final = "deliveryTimestamp"
 """Names the column that says when a message is to be delivered."""
 
 _ID_BYTES: Final = 16
+_ADVICE: Final = "leave such rows out, or mend them, before they are written"
 
 _TYPES: Final[Mapping[str, tuple[DataType, ...]]] = {
     "body": (BinaryType(), StringType()),
@@ -205,7 +209,25 @@ def _refuse(wrong: Any, seed: IdentitySeed, first_row: int, lack: str) -> None:
     flags = wrong.to_numpy(zero_copy_only=False)
     if flags.any():
         row = first_row + int(np.argmax(flags))
-        raise RowIllegal(f"row {row} of {seed.text} has {lack}")
+        raise RowIllegal(f"row {row} of {seed.text} has {lack}; {_ADVICE}")
+
+
+def row_refusal(
+    error: ArianeError, rows: NDArray[np.int64], position: int | None, name: str
+) -> RowIllegal:
+    """Say which row of a task cannot become a message.
+
+    Args:
+        error: Of the SDK or of a broker.
+        rows: Number of each row of a table within the task.
+        position: Of the row in that table; ``None``: all of a column is wrong.
+        name: Of the task.
+    """
+    if position is None:
+        return RowIllegal(f"{name}: {error}; {_ADVICE}")
+    # The error counts within the table, which means nothing to the user.
+    text = str(error).replace(f", row {position}: ", ": ", 1)
+    return RowIllegal(f"row {rows[position]} of {name}: {text}; {_ADVICE}")
 
 
 def _with_ids(properties: Any, ids: pa.StringArray, refuse: Any) -> pa.MapArray:

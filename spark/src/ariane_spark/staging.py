@@ -14,11 +14,11 @@ from uuid import uuid4
 import numpy as np
 
 from ariane.broker.v1.transaction_service_pb2 import StageBatchRecordsRequest
-from ariane_sdk.errors import ArianeError, CallError, ColumnIllegal
+from ariane_sdk.errors import CallError, ColumnIllegal
 from ariane_spark.batch_transactions import Attempt, BatchTransactions
-from ariane_spark.errors import FeatureNotAvailable, QueueNotFound, RowIllegal
+from ariane_spark.errors import FeatureNotAvailable, QueueNotFound
 from ariane_spark.options import NO_COMPRESSION, BodyCompression
-from ariane_spark.rows import TopicRows
+from ariane_spark.rows import TopicRows, row_refusal
 from ariane_spark.sink_batches import SinkBatch
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class StagedAttempt:
                 share.table, None, body_bytes_max=BODY_BYTES_MAX, with_delivery_times=True
             )
         except ColumnIllegal as error:
-            raise self._refusal(error, share.rows, error.row) from error
+            raise row_refusal(error, share.rows, error.row, self._name) from error
         for part in parts:
             messages, times_ms = packing.packed(part.messages), part.delivery_times_ms
             for start, stop in self._cuts(share.topic, messages):
@@ -184,14 +184,8 @@ class StagedAttempt:
         except CallError as error:
             position = error.metadata.get("position", "")
             if position.isdecimal() and int(position) < len(rows):
-                raise self._refusal(error, rows, int(position)) from error
+                raise row_refusal(error, rows, int(position), self._name) from error
             raise
-
-    def _refusal(
-        self, error: ArianeError, rows: NDArray[np.int64], position: int | None
-    ) -> RowIllegal:
-        place = "" if position is None else f"row {rows[position]} of "
-        return RowIllegal(f"{place}{self._name}: {error}")
 
     def _cuts(self, topic: str, messages: MessageColumns) -> Iterator[tuple[int, int]]:
         """Where one block ends and the next one begins."""
