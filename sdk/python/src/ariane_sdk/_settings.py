@@ -182,7 +182,7 @@ class ConsumerSettings:
     queue_bytes_max: int = 100 << 20
     queue_span_max: int = 2000
     columns_count_max: int = 65_536
-    columns_pull_bytes_max: int = 4 << 20
+    columns_pull_bytes_max: int = 8 << 20
     rebalance_interval_s: float = 20.0
     rebalance_gap_s_min: float = 1.0
     handover_s: float = 1.5
