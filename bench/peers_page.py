@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import json
 import statistics
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from measure import RESULTS_PATH
 from ratio_picture import picture_of
+
+sys.path.append(str(Path(__file__).parent / "peers"))
+
+from peer_bench.registry import PEERS
 
 ROWS_PATH = RESULTS_PATH / "latest.json"
 RUNS_PATH = RESULTS_PATH / "latest-runs.json"
@@ -122,10 +127,12 @@ def _measured_on(rows: Sequence[dict[str, Any]], runs: Mapping[str, Any]) -> Ite
     machine = ", ".join(f"{name} {value}" for name, value in rows[0]["machine"].items())
     begin, end = min(row["when"] for row in rows), max(row["when"] for row in rows)
     pairs = sorted({row["pairs"] for row in rows})
-    quick = any(run.get("quick") for run in runs.values())
+    quick = [
+        key for key, run in runs.items() if any(leg.get("quick") for leg in run.get("legs", ()))
+    ]
+    word = f"; of quick runs, with few messages and short warm-ups: {', '.join(quick)}"
     yield (
-        f"{begin} to {end}; {machine}; pairs: {', '.join(map(str, pairs))}"
-        f"{'; some of it a quick run, with few messages' if quick else ''}."
+        f"{begin} to {end}; {machine}; pairs: {', '.join(map(str, pairs))}{word if quick else ''}."
     )
 
 
@@ -158,12 +165,43 @@ def _passages(rows: Sequence[dict[str, Any]], runs: Mapping[str, Any]) -> Iterat
             " consumed; where both cores are busy, it is what decides, and where they are not,"
             " waiting does."
         )
-    skipped = [f"- {key}: {run['skipped']}" for key, run in runs.items() if "skipped" in run]
-    skipped += [
-        f"- {key}, {work}: failed" for key, run in runs.items() for work in run.get("failed", {})
-    ]
-    if skipped:
-        yield "### Skipped here\n\n" + "\n".join(skipped)
+    lists = (
+        ("Theirs that were refused or did not come", _lost_by_them(runs)),
+        ("Skipped here", _skipped(runs)),
+        ("Not measured here", _not_measured(runs)),
+    )
+    for title, lines in lists:
+        if found := list(lines):
+            yield f"### {title}\n\n" + "\n".join(found)
+
+
+def _lost_by_them(runs: Mapping[str, Any]) -> Iterator[str]:
+    """Their figures count what came: whoever reads them is to know what did not."""
+    for key, run in runs.items():
+        lost: dict[str, int] = {}
+        for leg in run.get("legs", ()):
+            if leg["side"] == "theirs":
+                missing = leg.get("lost", 0) + leg.get("failures", 0)
+                lost[leg["work"]] = lost.get(leg["work"], 0) + missing
+        yield from (f"- {key}, {work}: {count:,}" for work, count in lost.items() if count)
+
+
+def _skipped(runs: Mapping[str, Any]) -> Iterator[str]:
+    for key, run in runs.items():
+        if "skipped" in run:
+            yield f"- {key}: {run['skipped']}"
+    for key, run in runs.items():
+        yield from (f"- {key}, {work}: failed" for work in run.get("failed", {}))
+
+
+def _not_measured(runs: Mapping[str, Any]) -> Iterator[str]:
+    """Works of peers of which nothing is kept, not even why: nobody has run them."""
+    for peer in PEERS:
+        run = runs.get(peer.key, {})
+        known = {*run.get("took_s", ()), *run.get("failed", ())}
+        missing = [work for work in peer.parts if work not in known]
+        if missing and "skipped" not in run:
+            yield f"- {peer.key}: {', '.join(missing)}"
 
 
 def _loss(

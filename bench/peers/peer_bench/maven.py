@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from functools import cache
 from typing import Final
 
 from peer_bench.errors import PeerUnavailable
 from peer_bench.places import CACHE_PATH, JAVA_PATH
+from peer_bench.servers import version_said
 
 FETCH_S_MAX: Final = 600
 COMPILE_S_MAX: Final = 120
@@ -38,6 +40,16 @@ def class_path(name: str) -> str:
             raise PeerUnavailable(f"{name} cannot be fetched: {done.stdout.decode()[-500:]}")
         marker.touch()
     return f"{jars}/*"
+
+
+@cache
+def java_version() -> str:
+    """The version of the Java that runs what was fetched.
+
+    Raises:
+        PeerUnavailable: There is none.
+    """
+    return version_said(["java", "-version"])
 
 
 def driver_path(name: str) -> str:

@@ -62,6 +62,37 @@ def test_tables_pictures_and_who_was_skipped(page):
     assert all(float(bar.get("width")) > 0 for bar in bars)
 
 
+def test_rows_of_quick_runs_and_losses_of_peers_are_told(page):
+    page.ROWS_PATH.write_text(json.dumps([row("batches", "Queue 1", 2.0, 1.0)]))
+    legs = [leg("batches", "ours", 6.0, 4.0), leg("batches", "theirs", 1.0, 2.0)]
+    page.RUNS_PATH.write_text(json.dumps({"q": {"legs": legs, "contenders": {"Queue 1": {}}}}))
+    said = page.section()
+    assert "quick run" not in said.partition("pairs: 5")[2]
+    assert "### Theirs that" not in said
+    quick = [{**each, "quick": True, "lost": 0, "failures": 0} for each in legs]
+    quick[1] |= {"lost": 3, "failures": 2}
+    quick[0] |= {"lost": 9}
+    page.RUNS_PATH.write_text(json.dumps({"q": {"legs": quick, "contenders": {"Queue 1": {}}}}))
+    said = page.section()
+    assert "pairs: 5; of quick runs, with few messages and short warm-ups: q." in said
+    assert "### Theirs that were refused or did not come\n\n- q, batches: 5\n" in said
+
+
+def test_what_was_never_measured_is_told(page):
+    page.ROWS_PATH.write_text(json.dumps([row("batches", "Queue 1", 2.0, 1.0)]))
+    runs = {
+        "nats": {"took_s": {"batches": {"5": 1.0}}},
+        "redis": {"skipped": "no Debian"},
+        "aio-pika": {"took_s": {"batches": {"5": 1.0}}, "failed": {"singles-64": "no word"}},
+    }
+    page.RUNS_PATH.write_text(json.dumps(runs))
+    said = page.section().partition("### Not measured here")[2]
+    assert "- nats: singles-64\n" in said
+    assert "- confluent: batches\n" in said
+    assert "redis" not in said
+    assert "aio-pika" not in said
+
+
 def test_where_we_lose_is_told_with_what_was_measured(page):
     rows = [row("batches", "Queue 1", 0.5, 1.0), row("singles", "Queue 1", 0.8, None)]
     rows.append(row("batches", "copying the bytes", 0.01, None))

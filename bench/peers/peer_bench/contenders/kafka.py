@@ -22,7 +22,7 @@ from peer_bench.contenders.kafka_server import HEAP, PARTITIONS, VERSION, kafka_
 from peer_bench.drivers import Driver
 from peer_bench.errors import DriverFailed
 from peer_bench.loads import Leg, Load
-from peer_bench.maven import driver_path
+from peer_bench.maven import driver_path, java_version
 from peer_bench.peers import Part, Peer, Target
 from peer_bench.usage import between, usage_of
 
@@ -68,7 +68,7 @@ class KafkaTools:
 
     def __init__(self, driver: Driver, address: str, server_pid: int, home: Path) -> None:
         self.name = f"Kafka {VERSION}, its tools"
-        self.versions = {"kafka": VERSION}
+        self.versions = {"kafka": VERSION, "java": java_version()}
         self.settings: dict[str, Any] = {
             "flush": "async",
             "partitions": PARTITIONS,

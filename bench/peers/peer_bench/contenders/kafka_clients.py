@@ -11,7 +11,7 @@ from typing import Final
 from peer_bench.contender import DriverContender
 from peer_bench.contenders.kafka_server import HEAP, PARTITIONS, VERSION, kafka_server
 from peer_bench.drivers import Driver
-from peer_bench.maven import driver_path
+from peer_bench.maven import driver_path, java_version
 from peer_bench.peers import Part, Peer, Target
 from peer_bench.places import DRIVERS_PATH
 from peer_bench.python_clients import client_python, client_versions
@@ -41,7 +41,7 @@ def running(data_path: Path, *, client: str, linger_ms: int) -> Iterator[DriverC
                     "linger.ms": linger_ms,
                     "server heap": HEAP,
                 },
-                versions={"kafka": VERSION, **client_versions(client)},
+                versions={"kafka": VERSION, "java": java_version(), **client_versions(client)},
             )
 
 
@@ -69,7 +69,7 @@ def running_java(data_path: Path) -> Iterator[DriverContender]:
                     "server heap": HEAP,
                     "client heap": HEAP,
                 },
-                versions={"kafka": VERSION},
+                versions={"kafka": VERSION, "java": java_version()},
             )
 
 

@@ -32,7 +32,7 @@ def running(data_path: Path, *, kind: str) -> Iterator[DriverContender]:
     command = [sys.executable, str(DRIVERS_PATH / "limit_driver.py"), kind, str(data_path)]
     with Driver(kind, command, data_path / "driver.log") as driver:
         # The other end is a child of the driver: both stand in the client's usage.
-        settings = {"in flight": "as ours" if kind == "grpc" else "1"}
+        settings = {"blocks in flight": "1", "calls of single messages in flight": "as ours"}
         versions = {"grpcio": version("grpcio")} if kind == "grpc" else {}
         yield DriverContender(_NAMES[kind], driver, [], settings=settings, versions=versions)
 

@@ -21,7 +21,7 @@ from peer_bench.usage import between, usage_of
 
 NAME = "ArianeMQ"
 CALLS_IN_FLIGHT = 1
-_LIBRARIES = ("grpcio", "numpy", "pyarrow", "protobuf")
+_PACKAGES = ("ariane-broker", "ariane-sdk", "grpcio", "numpy", "pyarrow", "protobuf")
 
 
 class Ourselves(DriverContender):
@@ -57,7 +57,7 @@ class Ourselves(DriverContender):
             settings=settings,
             versions={
                 "python": platform.python_version(),
-                **{name: version(name) for name in _LIBRARIES},
+                **{name: version(name) for name in _PACKAGES},
             },
         )
 

@@ -1,6 +1,6 @@
 """RabbitMQ quorum queues by its Python clients, aio-pika and pika.
 
-A quorum queue flushes what it confirms; it cannot be told otherwise.
+A quorum queue flushes what it confirms; it cannot be told otherwise, so we flush synchronously too.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from peer_bench.contender import DriverContender
+from peer_bench.contenders import ours
 from peer_bench.contenders.rabbitmq_server import rabbitmq_server
 from peer_bench.drivers import Driver
 from peer_bench.peers import Part, Peer, Target
@@ -34,7 +35,7 @@ def running(data_path: Path, *, client: str) -> Iterator[DriverContender]:
         command = [python, str(DRIVERS_PATH / f"{name}_driver.py"), str(port)]
         with Driver(client, command, data_path / "driver.log") as driver:
             yield DriverContender(
-                f"{client} to RabbitMQ quorum queues {found}",
+                f"{client} to RabbitMQ quorum queues {found}, both flushing synchronously",
                 driver,
                 [pid],
                 settings={"flush": "each confirmation", "queue": "quorum", "prefetch": 4000},
@@ -46,6 +47,7 @@ def _peer(client: str) -> Peer:
     return Peer(
         key=client,
         running=partial(running, client=client),
+        ours=partial(ours.running, flush_mode="sync"),
         parts={
             "batches": Part(_TARGET, consumed={"listener": _TARGET}, quick=client == "pika"),
             "singles-64": Part(),

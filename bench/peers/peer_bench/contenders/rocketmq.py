@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from peer_bench.contender import DriverContender
 from peer_bench.drivers import Driver
-from peer_bench.maven import class_path, driver_path
+from peer_bench.maven import class_path, driver_path, java_version
 from peer_bench.peers import Part, Peer, Target
 from peer_bench.places import free_port
 from peer_bench.servers import server
@@ -53,7 +53,7 @@ def running(data_path: Path, *, flush_mode: str = "async") -> Iterator[DriverCon
                     "listener batch": 32,
                     "timerPrecisionMs": 1000,
                 },
-                versions={"rocketmq": VERSION},
+                versions={"rocketmq": VERSION, "java": java_version()},
             )
 
 
