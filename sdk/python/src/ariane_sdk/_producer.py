@@ -139,12 +139,7 @@ class Producer(TransactionalSends):
             settled=self._buffer.release,
             latencies=latencies,
         )
-        self._unique_ids = UniqueIdGenerator(
-            self._clock.now_ms,
-            ip=await own_ip(self._addresses[0]),
-            pid=os.getpid(),
-            origin=self._random.getrandbits(32),
-        )
+        self._unique_ids = await self._new_unique_ids()
         self._intake = Intake(
             session.routes,
             self._sending,
@@ -526,6 +521,14 @@ class Producer(TransactionalSends):
                 outcome_unknown=left,
                 retriable=True,
             ) from None
+
+    async def _new_unique_ids(self) -> UniqueIdGenerator:
+        return UniqueIdGenerator(
+            self._clock.now_ms,
+            ip=await own_ip(self._addresses[0]),
+            pid=os.getpid(),
+            origin=self._random.getrandbits(32),
+        )
 
     def _new_latencies(self) -> BrokerLatencies | None:
         settings = self._settings
