@@ -1,4 +1,4 @@
-"""Open loop: messages that are sent when they are due, and how long after that each was heard.
+"""Open loop: messages that are sent when they are due, and when each is acknowledged and heard.
 
 All processes share the machine, so the monotonic clock of one is that of the other. A body begins
 with the number of its message and the moment from which its time counts: when it was due to be sent
@@ -12,6 +12,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from driver_loop import SILENCE_S_MAX
 
 _STAMP = struct.Struct("<qq")
 _BURSTS_A_SECOND = 1000
+_PERCENTILES = {"p50": 50, "p99": 99, "p99.9": 99.9, "max": 100}
 _SPREAD = 7919
 """A prime: delays go up and down instead of in the order of sending."""
 
@@ -33,6 +35,7 @@ class Schedule:
     def __init__(self, load: Mapping[str, Any]) -> None:
         self.burst_size = load["rate"] // _BURSTS_A_SECOND
         self.burst_count = load["count"] // self.burst_size
+        self.warm_up_count = load["warm_up_count"]
         self.filling = filling_of(load)
         self._delay_ms = load["delay_ms"]
 
@@ -72,15 +75,20 @@ class Ticker(threading.Thread):
 async def send_on_schedule(
     schedule: Schedule, send: Callable[[bytes, int], asyncio.Future[Any]]
 ) -> dict[str, Any]:
-    """Send all when they are due, then wait for every outcome.
+    """Send all when they are due, then wait for every outcome; each counts from when it was due.
 
     Args:
         schedule: What is due when.
         send: Sends a body without waiting, to be delivered so many milliseconds later.
     """
     outcomes: list[asyncio.Future[Any]] = []
+    took_ns = np.full(schedule.burst_count * schedule.burst_size, -1, np.int64)
     late_ns = refused = 0
     all_sent = asyncio.Event()
+
+    def answered(number: int, due_ns: int, outcome: asyncio.Future[Any]) -> None:
+        if not outcome.cancelled() and outcome.exception() is None:
+            took_ns[number] = time.monotonic_ns() - due_ns
 
     def send_burst(burst: int, due_ns: int) -> None:
         nonlocal late_ns, refused
@@ -91,9 +99,12 @@ async def send_on_schedule(
             # The delay counts from the send, as an application's does.
             from_ns = time.monotonic_ns() + later_ms * 1_000_000 if later_ms else due_ns
             try:
-                outcomes.append(send(_STAMP.pack(number, from_ns) + schedule.filling, later_ms))
+                outcome = send(_STAMP.pack(number, from_ns) + schedule.filling, later_ms)
             except Exception:  # noqa: BLE001 - whatever a client says when it has no room.
                 refused += 1
+            else:
+                outcome.add_done_callback(partial(answered, number, due_ns))
+                outcomes.append(outcome)
         if burst == schedule.burst_count - 1:
             all_sent.set()
 
@@ -102,11 +113,13 @@ async def send_on_schedule(
     await all_sent.wait()
     ended = await asyncio.gather(*outcomes, return_exceptions=True)
     failures = refused + sum(isinstance(each, BaseException) for each in ended)
+    looked_at = took_ns[schedule.warm_up_count :]
     return {
         "count": len(ended) + refused - failures,
         "failures": failures,
         "seconds": time.perf_counter() - begin,
         "late_ms": late_ns / 1e6,
+        "acknowledged": percentiles(looked_at[looked_at >= 0]),
     }
 
 
@@ -161,6 +174,11 @@ class Heard:
 
 
 def percentiles(took_ns: Any) -> dict[str, float]:
-    """What many nanoseconds come to, in milliseconds: what some message took, of two the worse."""
-    found = np.percentile(took_ns, [50, 99, 99.9, 100], method="higher") / 1e6
-    return dict(zip(("p50", "p99", "p99.9", "max"), found.tolist(), strict=True))
+    """What many nanoseconds come to, in milliseconds: what some message took, of two the worse.
+
+    Of none it is -1.
+    """
+    if not len(took_ns):
+        return dict.fromkeys(_PERCENTILES, -1.0)
+    found = np.percentile(took_ns, list(_PERCENTILES.values()), method="higher") / 1e6
+    return dict(zip(_PERCENTILES, found.tolist(), strict=True))

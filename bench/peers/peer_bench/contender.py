@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from peer_bench.bodies import expected_digest
 from peer_bench.drivers import Driver
 from peer_bench.loads import Leg, Load
+from peer_bench.readings import acknowledged
 from peer_bench.usage import between, usage_of
 
 
@@ -88,7 +89,11 @@ class DriverContender:
             lost=max(load.count - sent["failures"] - heard["count"], heard["altered"]),
             client=between(client, usage_of(client_pids)),
             server=between(server, usage_of(self._server_pids)),
-            notes={**heard["percentiles"], "sender late at most": sent["late_ms"]},
+            notes={
+                **heard["percentiles"],
+                **{acknowledged(name): ms for name, ms in sent["acknowledged"].items()},
+                "sender late at most": sent["late_ms"],
+            },
         )
 
     def _run(self, what: str, load: Load) -> Leg:

@@ -41,9 +41,19 @@ def _note(name: str, leg: Leg) -> float:
     return leg.notes[name]
 
 
+def acknowledged(percentile: str) -> str:
+    """The note of a percentile that counts to the acknowledgement, and not to the listener."""
+    return f"{percentile} to the acknowledgement"
+
+
 RATE: Final = Reading(_rate, "msg/s")
 SERVER_CPU: Final = Reading(_server_us, "us", less_is_better=True)
+_PERCENTILES: Final = ("p50", "p99", "p99.9", "max")
 PERCENTILES: Final = tuple(
     Reading(partial(_note, name), "ms", name, less_is_better=True, targeted=name == "p99")
-    for name in ("p50", "p99", "p99.9", "max")
+    for name in _PERCENTILES
+)
+ACKNOWLEDGEMENTS: Final = tuple(
+    Reading(partial(_note, name), "ms", name, less_is_better=True, targeted=False)
+    for name in map(acknowledged, _PERCENTILES)
 )

@@ -50,9 +50,21 @@ async def test_what_is_lost_doubled_or_altered_is_told(monkeypatch):
     assert (answer["count"], answer["altered"]) == (30, 1)
 
 
+async def test_an_acknowledgement_counts_from_when_its_message_was_due():
+    def send(_body, _later_ms):
+        outcome = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_later(0.02, outcome.set_result, None)
+        return outcome
+
+    said = await send_on_schedule(Schedule(LOAD), send)
+    assert list(said["acknowledged"]) == ["p50", "p99", "p99.9", "max"]
+    assert 19 <= said["acknowledged"]["p50"] <= said["acknowledged"]["max"] < 2000
+
+
 async def test_sends_that_fail_are_counted():
     _, said = await sent_bodies(LOAD, OSError("gone"))
     assert (said["count"], said["failures"]) == (0, 40)
+    assert set(said["acknowledged"].values()) == {-1}
 
 
 async def test_a_client_without_room_is_counted_as_a_failure():

@@ -67,7 +67,7 @@ public final class KafkaDriver {
                     new ProducerRecord<>(topic, body),
                     (sent, error) -> {
                       if (error == null) {
-                        exchange.acknowledged();
+                        exchange.acknowledged(body);
                       } else {
                         exchange.refused();
                       }

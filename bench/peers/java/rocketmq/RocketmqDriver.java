@@ -214,7 +214,7 @@ public final class RocketmqDriver {
           @Override
           public void onSuccess(SendResult result) {
             if (result.getSendStatus() == SendStatus.SEND_OK) {
-              sending.acknowledged();
+              sending.acknowledged(body);
             } else {
               sending.refused();
             }

@@ -28,11 +28,13 @@ public final class Exchange {
   private final long delayMs;
   private final byte[] filling;
   private final long[] tookNs;
+  private final long[] answeredNs;
   private final AtomicIntegerArray come;
   private final LongAdder altered = new LongAdder();
   private final LongAdder refused = new LongAdder();
   private final CountDownLatch answered;
   private final CountDownLatch heard;
+  private volatile long begin;
 
   public Exchange(Asked asked) {
     count = asked.number("count");
@@ -44,13 +46,18 @@ public final class Exchange {
       filling[position] = (byte) ((position + STAMP_BYTES) * 31 + 7);
     }
     tookNs = new long[count];
+    answeredNs = new long[count];
+    Arrays.fill(answeredNs, -1);
+    Arrays.fill(tookNs, -1);
     come = new AtomicIntegerArray(count);
     answered = new CountDownLatch(count);
     heard = new CountDownLatch(count);
   }
 
-  /** A send has its acknowledgement. */
-  public void acknowledged() {
+  /** A send of a body has its acknowledgement, which counts from when it was due. */
+  public void acknowledged(byte[] body) {
+    int number = (int) ByteBuffer.wrap(body).order(ByteOrder.LITTLE_ENDIAN).getLong(0);
+    answeredNs[number] = Math.max(System.nanoTime() - begin - number / burstSize * BURST_NS, 0);
     answered.countDown();
   }
 
@@ -77,7 +84,7 @@ public final class Exchange {
 
   /** Sends all when they are due, then waits for every outcome. */
   public String send(Sender sender) throws Exception {
-    long begin = System.nanoTime() + 50_000_000;
+    begin = System.nanoTime() + 50_000_000;
     long late = 0;
     for (int burst = 0; burst < count / burstSize; burst++) {
       long due = begin + burst * BURST_NS;
@@ -96,12 +103,13 @@ public final class Exchange {
         }
       }
     }
-    while (!answered.await(SILENCE_S_MAX, TimeUnit.SECONDS)) {
+    if (!answered.await(SILENCE_S_MAX, TimeUnit.SECONDS)) {
       throw new IllegalStateException(answered.getCount() + " sends have no outcome");
     }
     double seconds = (System.nanoTime() - begin) / 1e9;
     return "{\"count\": " + (count - refused.sum()) + ", \"failures\": " + refused.sum()
-        + ", \"seconds\": " + seconds + ", \"late_ms\": " + late / 1e6 + "}";
+        + ", \"seconds\": " + seconds + ", \"late_ms\": " + late / 1e6
+        + ", \"acknowledged\": " + percentiles(answeredNs) + "}";
   }
 
   /** What was heard, once all is, or nothing more comes. */
@@ -110,18 +118,16 @@ public final class Exchange {
     while (!heard.await(SILENCE_S_MAX, TimeUnit.SECONDS) && heard.getCount() != before) {
       before = heard.getCount();
     }
-    int lookedAt = 0;
-    long[] took = new long[count];
-    for (int number = warmUpCount; number < count; number++) {
-      if (come.get(number) != 0) {
-        took[lookedAt++] = tookNs[number];
-      }
-    }
-    Arrays.sort(took, 0, lookedAt);
     return "{\"count\": " + (count - heard.getCount()) + ", \"altered\": " + altered.sum()
-        + ", \"percentiles\": {\"p50\": " + at(took, lookedAt, 0.5) + ", \"p99\": "
-        + at(took, lookedAt, 0.99) + ", \"p99.9\": " + at(took, lookedAt, 0.999) + ", \"max\": "
-        + at(took, lookedAt, 1) + "}}";
+        + ", \"percentiles\": " + percentiles(tookNs) + "}";
+  }
+
+  /** Percentiles of all behind the warm-up that have a time. */
+  private String percentiles(long[] nanoseconds) {
+    long[] sorted =
+        Arrays.stream(nanoseconds, warmUpCount, count).filter(took -> took >= 0).sorted().toArray();
+    return "{\"p50\": " + at(sorted, 0.5) + ", \"p99\": " + at(sorted, 0.99) + ", \"p99.9\": "
+        + at(sorted, 0.999) + ", \"max\": " + at(sorted, 1) + "}";
   }
 
   private byte[] body(long number, long from) {
@@ -131,7 +137,8 @@ public final class Exchange {
   }
 
   /** Milliseconds that some message took; of two, the worse. */
-  private static double at(long[] took, int length, double share) {
-    return length == 0 ? -1 : took[(int) Math.ceil(share * (length - 1))] / 1e6;
+  private static double at(long[] sorted, double share) {
+    int length = sorted.length;
+    return length == 0 ? -1 : sorted[(int) Math.ceil(share * (length - 1))] / 1e6;
   }
 }
