@@ -3,6 +3,7 @@
 import pytest
 
 from ariane_admin.bench_bodies import BenchBodies
+from ariane_admin.bench_works import seconds_of
 from ariane_admin.exits import ExitStatus
 from ariane_sdk import Producer
 from ariane_sdk.errors import SendError
@@ -60,6 +61,21 @@ def test_wrong_usage_and_nobody_there(ariane):
     ariane("bench", "produce", "--size", "8", status=ExitStatus.USAGE)
     nobody = ("--name-servers", "127.0.0.1:1")
     ariane("bench", "latency", *nobody, status=ExitStatus.UNREACHABLE)
+
+
+def test_more_than_memory_holds_is_refused(ariane):
+    said = ariane("bench", "consume", "--count", "5000000", status=ExitStatus.USAGE)
+    assert "4.8 GiB would be kept, at most 4 are" in said
+    schedule = ("--rate", "1000000", "--seconds", "3600")
+    said = ariane("bench", "latency", *schedule, status=ExitStatus.USAGE)
+    assert "3,601,000,000 messages, at most 50,000,000" in said
+
+
+def test_a_first_call_counts_as_if_it_had_taken_its_part():
+    assert seconds_of(2.0, 5.0, 20, 40) == 4.0
+    assert seconds_of(2.0, 3.0, 20, 40) == 3.0
+    assert seconds_of(0.0, 0.5, 32, 32) == 0.5
+    assert seconds_of(0.5, 5.0, 999, 1000) == 5.0
 
 
 def test_bodies_that_are_missing_repeated_or_altered_are_told():

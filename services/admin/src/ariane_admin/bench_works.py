@@ -33,7 +33,10 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """What consuming gave: deliveries, and seconds from the first to the last."""
+    """What consuming gave: deliveries, and seconds from the first to the last.
+
+    What comes with the first call counts as if it had taken its part of that time.
+    """
 
     deliveries: int
     seconds: float
@@ -130,18 +133,23 @@ class ConsumingRun:
         self._show = show
         self._come: list[ReceivedMessage] = []
         self._whole = asyncio.Event()
+        self._first_count = 0
         self._begin = 0.0
         self._end = 0.0
 
     async def run(self) -> Consumed:
         """Consume all; bodies are checked when the clock has stopped."""
+        asked = time.perf_counter()
         async with AsyncExitStack() as consumers:
             for _ in range(self._group_count):
                 await consumers.enter_async_context(self._consumer())
             await self._wait()
         for message in self._come:
             self._bodies.check(message.body)
-        return Consumed(len(self._come), max(self._end - self._begin, 1e-9))
+        count = len(self._come)
+        return Consumed(
+            count, seconds_of(self._end - self._begin, self._end - asked, self._first_count, count)
+        )
 
     def _consumer(self) -> PushConsumer:
         return PushConsumer(
@@ -154,9 +162,10 @@ class ConsumingRun:
         )
 
     async def _listen(self, messages: Sequence[ReceivedMessage]) -> None:
-        self._begin = self._begin or time.perf_counter()
         self._come.extend(messages)
         self._end = time.perf_counter()
+        if not self._begin:
+            self._begin, self._first_count = self._end, len(self._come)
         if len(self._come) >= self._expected:
             self._whole.set()
 
@@ -177,3 +186,20 @@ class ConsumingRun:
                     silent_since, before = time.monotonic(), len(self._come)
                 elif time.monotonic() - silent_since > SILENCE_S_MAX:
                     return
+
+
+def seconds_of(first_to_last_s: float, asked_to_last_s: float, first: int, count: int) -> float:
+    """What all deliveries took: the first ones came before the clock ran, and took their part too.
+
+    Where nothing came later, the time counts from the question, which bounds it in any case.
+
+    Args:
+        first_to_last_s: Seconds between the first call of a listener and the last.
+        asked_to_last_s: Seconds between the start of the consumers and the last call.
+        first: Messages of the first call.
+        count: All messages.
+    """
+    bound = max(asked_to_last_s, 1e-9)
+    if count <= first:
+        return bound
+    return min(max(first_to_last_s * count / (count - first), 1e-9), bound)

@@ -19,6 +19,8 @@ from ariane_admin.topic_words import QUEUES_MAX
 
 _BODY_BYTES_MAX = 4 << 20
 _COUNT_MAX = 50_000_000
+_KEPT_BYTES_MAX = 4 << 30
+"""Messages that were consumed are kept until the clock has stopped."""
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -157,13 +159,16 @@ def consume(
 ) -> None:
     """Store messages, then consume them as fast as it goes, and compare each.
 
-    The clock runs from the first delivery to the last.
+    The clock runs from the first delivery to the last. All that comes is kept in memory until then.
 
     \b
     Examples:
       ariane bench consume
       ariane bench consume --groups 4 -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    if count * size_bytes * groups > _KEPT_BYTES_MAX:
+        kept = f"{count * size_bytes * groups / 2**30:,.1f} GiB would be kept"
+        raise click.UsageError(f"{kept}, at most {_KEPT_BYTES_MAX >> 30} are: a smaller --count")
 
     async def measured(show: Show) -> Row:
         bodies = BenchBodies(count, size_bytes, copies=groups)
@@ -221,6 +226,10 @@ def latency(
       ariane bench latency
       ariane bench latency --rate 5000 --seconds 30 -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    if rate * (seconds + warm_up) > _COUNT_MAX:
+        raise click.UsageError(
+            f"{rate * (seconds + warm_up):,.0f} messages, at most {_COUNT_MAX:,}: fewer --seconds"
+        )
 
     async def measured(show: Show) -> Row:
         warm_up_count = round(rate * warm_up)
