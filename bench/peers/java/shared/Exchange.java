@@ -115,8 +115,16 @@ public final class Exchange {
   /** What was heard, once all is, or nothing more comes. */
   public String heard() throws InterruptedException {
     long before = -1;
-    while (!heard.await(SILENCE_S_MAX, TimeUnit.SECONDS) && heard.getCount() != before) {
-      before = heard.getCount();
+    long silentSince = System.nanoTime();
+    // What was refused does not come.
+    while (heard.getCount() > refused.sum() && !heard.await(50, TimeUnit.MILLISECONDS)) {
+      long now = System.nanoTime();
+      if (heard.getCount() != before) {
+        before = heard.getCount();
+        silentSince = now;
+      } else if (now - silentSince > SILENCE_S_MAX * 1_000_000_000) {
+        break;
+      }
     }
     return "{\"count\": " + (count - heard.getCount()) + ", \"altered\": " + altered.sum()
         + ", \"percentiles\": " + percentiles(tookNs) + "}";
