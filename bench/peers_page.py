@@ -34,8 +34,9 @@ _FRONT = """## Beside other message queues
 
 Both sides run on this machine, with all their processes, and are asked in turn; each pair gives one
 ratio, ours over theirs (of times and of CPU, theirs over ours), above 1 where we are better: the
-median, and the range in parentheses. All that was sent was consumed again and compared. "Lost" is
-what of ours was refused, did not come, or came altered.
+median, and the range in parentheses. All that was sent was consumed again and compared; of what
+Kafka's tools consume only count and bytes are known. "Lost" is what of ours was refused, did not
+come, or came altered.
 
 To repeat it: `make bench-peers`, about forty minutes, or `make bench-peers QUICK=1`, some five;
 `make bench-peers ONLY="kafka latency"` runs some peers or works, and the others stay as they are.
