@@ -183,7 +183,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(word)
     # Whoever ends this process ends the servers of peers too: contexts are left in order.
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda sent, _: sys.exit(128 + sent))
+        # Under nohup a closed terminal is nothing.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda sent, _: sys.exit(128 + sent))
     extent = TINY if asked.tiny else QUICK if asked.quick else WHOLE
     extent = extent._replace(pairs=asked.pairs or extent.pairs)
     session = Session(extent, quick=asked.quick, dry=asked.dry or asked.tiny)
