@@ -8,6 +8,8 @@ from html import escape
 from typing import Any
 
 _WIDTH, _LINE, _LEFT, _RIGHT = 960, 26, 560, 40
+_LETTERS_MAX = 108
+"""So many fit left of the bars, about."""
 
 
 def picture_of(rows: Sequence[dict[str, Any]]) -> str:
@@ -49,9 +51,12 @@ def _bar(row: dict[str, Any], top: int, across: Any) -> Iterator[str]:
     begin, end = sorted((across(1.0), across(row["ratio"])))
     floor = row["floor"]
     colour = "#2b7a4b" if row["ratio"] >= (floor or 1.0) else "#b5472f"
-    label = escape(f"{row['work']}, beside {row['against']}")
+    label = f"{row['work']}, beside {row['against']}"
+    # A label that has no room is drawn closer.
+    fitted = f' textLength="{_LEFT - 16}" lengthAdjust="spacingAndGlyphs"'
     yield (
-        f'<text x="{_LEFT - 8}" y="{middle + 4}" text-anchor="end" font-size="9.5">{label}</text>'
+        f'<text x="{_LEFT - 8}" y="{middle + 4}" text-anchor="end" font-size="9.5"'
+        f"{fitted if len(label) > _LETTERS_MAX else ''}>{escape(label)}</text>"
     )
     size = f'width="{round(end - begin, 1)}" height="12"'
     yield f'<rect x="{begin}" y="{top + 7}" {size} fill="{colour}"/>'
