@@ -46,6 +46,8 @@ from ariane_sdk.errors import ArianeError, BatchSendError, ColumnsSendError
 QUEUE_COUNT = 4
 ROWS_OF_TABLE = 16_384
 TOPICS_AT_ONCE = 4
+LISTENER_BATCH = 32
+SUMMED_AT_ONCE = 32
 
 
 async def each_of(topics: Sequence[str], step: Callable[[str], Awaitable[object]]) -> None:
@@ -157,14 +159,24 @@ class ArianeDriver:
             return await self._consume_columns(group, load)
         arrivals = Arrivals(load["count"])
 
+        held: list[bytes] = []
+
         async def listen(messages: Sequence[ReceivedMessage]) -> None:
             arrivals.take([message.body for message in messages])
 
+        async def listen_to_each(messages: Sequence[ReceivedMessage]) -> None:
+            held.append(messages[0].body)
+            if len(held) == SUMMED_AT_ONCE or len(held) == arrivals.left:
+                arrivals.take(held)
+                held.clear()
+
+        each = load["shape"] == "each"
         async with PushConsumer(
             self._name_servers,
             group=group,
             subscriptions=dict.fromkeys(topics_of(load), "*"),
-            listener=listen,
+            listener=listen_to_each if each else listen,
+            batch_size=1 if each else LISTENER_BATCH,
             start="earliest",
         ):
             await arrivals.wait()

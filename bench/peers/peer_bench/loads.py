@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-Shape = Literal["batches", "columns", "singles", "transactions", "listener", "chunks"]
+Shape = Literal["batches", "columns", "singles", "transactions", "each", "listener", "chunks"]
 """How messages are handed over: sent in explicit batches, as columns, one by one and each awaited,
-or each in a transaction that commits at once; consumed by a call for each small batch, or in chunks
-as large as the client has."""
+or each in a transaction that commits at once; consumed by a call for each message, or for each
+small batch, or in chunks as large as the client has."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,10 @@ class Part:
     title: str = ""
     quick: bool = False
 
+    def consume_beside(self, ours: Shape) -> Shape:
+        """How the peer consumes beside one of our ways; by a listener, it has the same calls."""
+        return ours if self.consume in (None, "listener") else self.consume
+
     def load_from(self, ours: Load) -> Load:
         """The load as the peer does it."""
         return replace(

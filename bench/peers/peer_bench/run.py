@@ -151,7 +151,7 @@ class Duel:
             for shape, measured in consumed.items():
                 pair = (
                     self._consume(self._ours, mine, shape),
-                    self._consume(self._theirs, other, part.consume or shape),
+                    self._consume(self._theirs, other, part.consume_beside(shape)),
                 )
                 measured.pairs.append(pair)
                 measured.lost += pair[0].lost

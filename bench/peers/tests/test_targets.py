@@ -30,8 +30,8 @@ SENT = {
     ("budget", "broker-cpu"): (1.0, 3.0),
 }
 CONSUMED = {
-    ("rocketmq", "batches", "listener"): (1.5, 2.5),
-    ("aiokafka", "batches", "listener"): (1.3, 2.0),
+    ("rocketmq", "batches", "each"): (1.5, 2.5),
+    ("aiokafka", "batches", "each"): (1.3, 2.0),
     ("kafka", "batches", "chunks"): (0.6, 1.0),
     ("kafka", "columns", "chunks"): (0.6, 1.0),
     ("nats", "batches", "listener"): (1.5, 3.0),

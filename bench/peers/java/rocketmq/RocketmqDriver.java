@@ -96,7 +96,8 @@ public final class RocketmqDriver {
       case "prepare_consume":
         return "{}";
       case "consume":
-        return consume(topic, count, asked.number("groups"));
+        int atOnce = asked.text("shape").equals("each") ? 1 : LISTENER_BATCH;
+        return consume(topic, count, asked.number("groups"), atOnce);
       case "listen":
         exchange = new Exchange(asked);
         listen(topic);
@@ -240,7 +241,8 @@ public final class RocketmqDriver {
                 taking.take(message.getBody(), now);
               }
               return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
-            });
+            },
+            LISTENER_BATCH);
     listening.start();
     while (listening.fetchSubscribeMessageQueues(topic).size() != QUEUE_COUNT
         || listening.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().size()
@@ -249,7 +251,7 @@ public final class RocketmqDriver {
     }
   }
 
-  private String consume(String topic, int count, int groupCount) throws Exception {
+  private String consume(String topic, int count, int groupCount, int atOnce) throws Exception {
     LongAdder received = new LongAdder();
     LongAdder digest = new LongAdder();
     AtomicLong begin = new AtomicLong();
@@ -271,7 +273,7 @@ public final class RocketmqDriver {
         };
     List<DefaultMQPushConsumer> consumers = new ArrayList<>();
     for (int group = 0; group < groupCount; group++) {
-      consumers.add(consumer(topic, listener));
+      consumers.add(consumer(topic, listener, atOnce));
     }
     for (DefaultMQPushConsumer consumer : consumers) {
       consumer.start();
@@ -288,15 +290,15 @@ public final class RocketmqDriver {
         + Long.toUnsignedString(digest.sum()) + "}";
   }
 
-  /** A consumer of a new group, from the first message. */
-  private DefaultMQPushConsumer consumer(String topic, MessageListenerConcurrently listener)
-      throws Exception {
+  /** A consumer of a new group, from the first message, so many of them at most in a call. */
+  private DefaultMQPushConsumer consumer(
+      String topic, MessageListenerConcurrently listener, int atOnce) throws Exception {
     DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("bench_" + ++groups + "_" + topic);
     consumer.setNamesrvAddr(nameServer);
     consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
     consumer.setConsumeThreadMin(CONSUMER_THREADS);
     consumer.setConsumeThreadMax(CONSUMER_THREADS);
-    consumer.setConsumeMessageBatchMaxSize(LISTENER_BATCH);
+    consumer.setConsumeMessageBatchMaxSize(atOnce);
     consumer.subscribe(topic, "*");
     consumer.registerMessageListener(listener);
     return consumer;

@@ -120,6 +120,6 @@ def running(
                 "flush": flush_mode,
                 "queues": 4,
                 "calls in flight": calls_in_flight,
-                "listener batch": 32,
+                "listener batch": "32, or 1 where a call gets a message",
             },
         )

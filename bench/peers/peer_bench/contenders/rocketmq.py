@@ -50,7 +50,7 @@ def running(data_path: Path, *, flush_mode: str = "async") -> Iterator[DriverCon
                     "server heap": SERVER_HEAP,
                     "client heap": CLIENT_HEAP,
                     "listener threads": 20,
-                    "listener batch": 32,
+                    "listener batch": "32, or 1 where a call gets a message",
                     "timerPrecisionMs": 1000,
                 },
                 versions={"rocketmq": VERSION, "java": java_version()},
@@ -109,7 +109,10 @@ PEER: Final = Peer(
     start_s=12.0,
     parts={
         "batches": Part(
-            Target(1.0, 2.0), in_flight=8, consumed={"listener": Target(1.5, 2.5)}, quick=True
+            Target(1.0, 2.0),
+            in_flight=8,
+            consumed={"each": Target(1.5, 2.5), "listener": Target()},
+            quick=True,
         ),
         "batches-4k": Part(in_flight=8, consumed={"listener": Target()}),
         "columns": Part(Target(0.8, 1.5), in_flight=8, shape="batches"),

@@ -14,6 +14,7 @@ WORKLOADS: Final = (
         load=Load("batches", "", 400_000, 1024, in_flight=8, batch=1000),
         try_count=50_000,
         consuming={
+            "each": "catch-up consuming, a listener call per message, 1 KiB",
             "listener": "catch-up consuming, a listener call per batch of up to 32, 1 KiB",
             "chunks": "catch-up consuming, columns, 1 KiB",
         },

@@ -39,16 +39,22 @@ class DeliveryGate:
             self._alone = False
             self._tell()
 
+    def enter_now(self) -> bool:
+        """Be in work beside others, until ``leave``, if nobody is alone or waits to be."""
+        if self._alone or self._waiting_alone:
+            return False
+        self._sharing += 1
+        return True
+
     async def enter(self) -> None:
         """Be in work beside others, until ``leave``."""
-        while self._alone or self._waiting_alone:
+        while not self.enter_now():
             await self._changed.wait()
-        self._sharing += 1
 
     def leave(self) -> None:
         """A delivery is over that shared."""
         self._sharing -= 1
-        if not self._sharing:
+        if self._waiting_alone and not self._sharing:
             self._tell()
 
     def _tell(self) -> None:

@@ -105,6 +105,13 @@ class HandOut:
             return self._is_suspect
         return None
 
+    @property
+    def is_careless(self) -> bool:
+        """Whether the next messages need no care, however many they are."""
+        caution = self._caution
+        needed_until = max(caution.alone_end, caution.watched_end)
+        return not self._comes_back and self._window.next_take_offset >= needed_until
+
     def wake(self) -> None:
         """Something of the queue is finished, or it is being given up."""
         self._moved.set()
@@ -123,11 +130,13 @@ class HandOut:
         if first_offset < self._caution.watched_end:
             while not await self._tell_first(InWork(self._window.taken_end)):  # noqa: ASYNC110 - tried again
                 await asyncio.sleep(TELL_DELAY_S)
-        await self._gate.enter()
+        gate = self._gate
+        if not gate.enter_now():
+            await gate.enter()
         try:
             await self._deliver(messages)
         finally:
-            self._gate.leave()
+            gate.leave()
 
     def _is_suspect(self, message: ReceivedMessage) -> bool:
         if message.queue_offset < self._caution.alone_end:

@@ -27,6 +27,8 @@ class OrderedQueueWork(QueueWork):
     alone or says that it failed. Where it fails with a whole batch, each comes once more, alone.
     """
 
+    _takes_runs = False  # A batch that fails comes again with all that is behind it.
+
     def __init__(
         self,
         queue: MessageQueue,

@@ -21,6 +21,9 @@ from ariane_sdk.errors import MessagesFailed
 TURN_MESSAGES: Final = 256
 """Messages after which other tasks have their turn, should the listener never wait."""
 
+RUN_MESSAGES: Final = 32
+"""Messages that are taken at once for several calls of a listener that gets fewer in each."""
+
 
 class QueueWork:
     """Delivers the messages of one queue: one batch after the other, or several at once.
@@ -40,6 +43,8 @@ class QueueWork:
         not_before_s: When the queue may be pulled again, by the monotonic clock.
         stored_offset: The consumer offset that the broker has; nothing if it has none of ours.
     """
+
+    _takes_runs = True
 
     def __init__(
         self,
@@ -73,6 +78,9 @@ class QueueWork:
             queue, self.window, deliver, care=care, is_released=lambda: self.released
         )
         self._batch_size = batch_size
+        # Where several are in work at once, what one has taken the others could not deliver.
+        alone = self._takes_runs and settings.queue_concurrency == 1
+        self._run_size = batch_size * max(1, RUN_MESSAGES // batch_size) if alone else batch_size
         self._settings = settings
         self._on_room = on_room
         self._returns = returns
@@ -141,7 +149,7 @@ class QueueWork:
     async def _run(self) -> None:
         since_turn = 0
         while True:
-            delivery = self.window.take(self._batch_size, self.hand_out.suspects)
+            delivery = self._take()
             if delivery is None:
                 if self.released:
                     return
@@ -160,11 +168,27 @@ class QueueWork:
                 since_turn = 0
                 await asyncio.sleep(0)
 
+    def _take(self) -> Delivery | None:
+        if self.hand_out.is_careless:
+            return self.window.take(self._run_size)
+        return self.window.take(self._batch_size, self.hand_out.suspects)
+
     async def _deliver_until_done(self, delivery: Delivery) -> bool:
         """Whether the listener is done with it; otherwise the queue was given up meanwhile."""
+        messages, size = delivery.messages, self._batch_size
         if self._comes_back:
-            restore_topics(delivery.messages)
-        return await self._listen_until_done(delivery.messages)
+            restore_topics(messages)
+        if not await self._listen_until_done(messages[:size]):
+            return False
+        for begin in range(size, len(messages), size):
+            batch = messages[begin : begin + size]
+            # What is before it is done with, should the rest not be.
+            delivery.begin_offset = batch[0].queue_offset
+            if self.released:
+                return False
+            if not await self._listen_until_done(batch):
+                return False
+        return True
 
     async def _listen_until_done(self, left: Sequence[ReceivedMessage]) -> bool:
         delay_s = self._settings.redelivery_delay_s_min

@@ -27,11 +27,11 @@ ROOM_SHARE_MIN: Final = 2
 
 @dataclass(slots=True, eq=False)
 class Delivery:
-    """Messages that were handed to the listener together.
+    """Messages that were taken together, for one call of the listener or for several.
 
     Attributes:
         messages: In the order of the queue.
-        begin_offset: Queue offset of the first.
+        begin_offset: Queue offset of the first that is unfinished.
         size_bytes: Bytes of their records.
         finished: Whether the listener is done with them.
     """
