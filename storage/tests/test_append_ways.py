@@ -20,6 +20,7 @@ from ariane_record import (
 from ariane_record.block import RECORD_CRCS_COUNT_MIN
 from ariane_record.checksum import crc32, range_crcs
 from ariane_record.crc_algebra import zero_shift
+from ariane_record.layout import PropertyName
 from ariane_storage import BlockRejected
 from ariane_storage.append import OwnedFields, PackedRecords
 from ariane_storage.block_check import BlockLimits, check_block
@@ -92,6 +93,25 @@ def test_encoders_send_the_sums_of_many_records():
 @settings(deadline=None)
 def test_one_by_one_and_by_column_write_the_same(rows, even, topic, sequence):
     block = block_from(topic, [rows[0]] * len(rows) if even else rows, sequence)
+    few = FewRecords.of(block, BlockLimits(**LIMITS))
+    assert few is not None
+    assert placed(few, block.size_bytes) == placed(packed(block), block.size_bytes)
+
+
+@given(st.lists(messages, min_size=1, max_size=FEW))
+@settings(deadline=None)
+def test_what_brokers_append_anew_goes_one_by_one_too(rows):
+    fields = [
+        RecordFields(
+            topic="t",
+            body=body,
+            properties={PropertyName.TAGS: tag} if tag else {},
+            attempts=2,
+            half_offset=7,
+        )
+        for body, tag in rows
+    ]
+    block = encode_block("t", fields)
     few = FewRecords.of(block, BlockLimits(**LIMITS))
     assert few is not None
     assert placed(few, block.size_bytes) == placed(packed(block), block.size_bytes)

@@ -13,6 +13,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError
 from driver_loop import (
     SILENCE_S_MAX,
+    SUMMED_AT_ONCE,
     Arrivals,
     bodies_of,
     load_batches,
@@ -24,6 +25,34 @@ from driver_loop import (
 
 PARTITIONS = 4
 CONSUMED_AT_ONCE = 10_000
+
+
+async def take_each(consumer: AIOKafkaConsumer, arrivals: Arrivals) -> None:
+    """Take one message after the other."""
+    held: list[bytes] = []
+    try:
+        while not arrivals.whole:
+            async with asyncio.timeout(SILENCE_S_MAX):
+                async for record in consumer:
+                    held.append(record.value)
+                    if len(held) == SUMMED_AT_ONCE or len(held) == arrivals.left:
+                        arrivals.take(held)
+                        held.clear()
+                        break
+    except TimeoutError:
+        if held:
+            arrivals.take(held)
+
+
+async def take_many(consumer: AIOKafkaConsumer, arrivals: Arrivals) -> None:
+    """Take as many messages at once as there are."""
+    while not arrivals.whole:
+        got = await consumer.getmany(
+            timeout_ms=round(SILENCE_S_MAX * 1000), max_records=CONSUMED_AT_ONCE
+        )
+        if not got:
+            break
+        arrivals.take([record.value for records in got.values() for record in records])
 
 
 class AiokafkaDriver:
@@ -75,13 +104,10 @@ class AiokafkaDriver:
             auto_offset_reset="earliest",
             max_partition_fetch_bytes=1 << 20,
         ) as consumer:
-            while not arrivals.whole:
-                got = await consumer.getmany(
-                    timeout_ms=round(SILENCE_S_MAX * 1000), max_records=CONSUMED_AT_ONCE
-                )
-                if not got:
-                    break
-                arrivals.take([record.value for records in got.values() for record in records])
+            if load["shape"] == "each":
+                await take_each(consumer, arrivals)
+            else:
+                await take_many(consumer, arrivals)
         return arrivals.answer()
 
 

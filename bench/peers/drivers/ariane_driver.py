@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 from driver_loop import (
     SILENCE_S_MAX,
+    SUMMED_AT_ONCE,
     Arrivals,
     bodies_of,
     digest_of,
@@ -47,7 +48,6 @@ QUEUE_COUNT = 4
 ROWS_OF_TABLE = 16_384
 TOPICS_AT_ONCE = 4
 LISTENER_BATCH = 32
-SUMMED_AT_ONCE = 32
 
 
 async def each_of(topics: Sequence[str], step: Callable[[str], Awaitable[object]]) -> None:

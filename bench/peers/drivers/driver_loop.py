@@ -28,6 +28,9 @@ POOL_SIZE = 4096
 SILENCE_S_MAX = 20.0
 """A consumer that hears nothing for so long is done; what it lacks is lost."""
 
+SUMMED_AT_ONCE = 32
+"""Messages that are summed up at once where they come one by one."""
+
 _WORD = np.dtype("<i8")
 _DIGEST_MASK = (1 << 64) - 1
 

@@ -13,15 +13,16 @@ from typing import Final, Self
 import numpy as np
 
 from ariane_record import RecordBlock
-from ariane_record.block import EMPTY_CRC_PROPERTY
 from ariane_record.checksum import checksum_digits, crc32
 from ariane_record.layout import (
     CRC_DIGITS,
     CRC_MASK,
     CRC_PROPERTY_BYTES,
+    CRC_PROPERTY_PREFIX,
     HEADER_BYTES,
     HEADER_STRUCTS,
     PROPERTIES_BYTES_MAX,
+    PROPERTY_VALUE_END,
     RECORD_BYTES_MIN,
 )
 from ariane_record.producer_sequence import stored_sequence
@@ -37,6 +38,7 @@ _unpack_header = HEADER_STRUCTS[False, False].unpack_from
 _pack_queue_id = Struct(">i").pack_into
 _pack_offsets = Struct(">qq").pack_into
 _pack_hosts = Struct(">4siq4si").pack_into
+_VALUE_END: Final = PROPERTY_VALUE_END[0]
 _QUEUE_ID: Final = FIELD_STARTS["queue_id"]
 _OFFSETS: Final = FIELD_STARTS["queue_offset"]
 _HOSTS: Final = FIELD_STARTS["born_ip"]
@@ -146,7 +148,8 @@ def _is_sound(
         and CRC_PROPERTY_BYTES <= properties_length <= PROPERTIES_BYTES_MAX
         and record[body_end:topic_end] == topic
         and record[topic_end : topic_end + 2] == properties_length.to_bytes(2, "big")
-        and record.endswith(EMPTY_CRC_PROPERTY)
+        and record.startswith(CRC_PROPERTY_PREFIX, size - CRC_PROPERTY_BYTES)
+        and record[-1] == _VALUE_END
         and crc32(record[HEADER_BYTES:body_end]) & CRC_MASK == header[2]
         and is_text(record[topic_end + 2 :])
     )

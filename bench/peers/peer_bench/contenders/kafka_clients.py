@@ -93,7 +93,9 @@ AIOKAFKA: Final = Peer(
     warm_up_s=10.0,
     start_s=10.0,
     parts={
-        "batches": Part(Target(2.0, 4.0), consumed={"each": Target(1.3, 2.0)}),
+        "batches": Part(
+            Target(2.0, 4.0), consumed={"each": Target(1.3, 2.0), "listener": Target()}
+        ),
         "singles-64": Part(Target(1.0, 1.6)),
         "singles-1": Part(Target(0.5, 1.0)),
     },

@@ -130,6 +130,14 @@ class HandOut:
         if first_offset < self._caution.watched_end:
             while not await self._tell_first(InWork(self._window.taken_end)):  # noqa: ASYNC110 - tried again
                 await asyncio.sleep(TELL_DELAY_S)
+        await self.give_freely(messages)
+
+    async def give_freely(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Give messages that need no care to the listener.
+
+        Raises:
+            Exception: What the listener raised.
+        """
         gate = self._gate
         if not gate.enter_now():
             await gate.enter()

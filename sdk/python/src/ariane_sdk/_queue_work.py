@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Final
 
 from ariane_record.names import RETRY_PREFIX
@@ -156,7 +157,9 @@ class QueueWork:
                 self._arrived.clear()
                 await self._arrived.wait()
                 continue
-            if not await self._deliver_until_done(delivery):
+            in_one = len(delivery.messages) <= self._batch_size
+            deliver = self._deliver_until_done if in_one else self._deliver_run
+            if not await deliver(delivery):
                 return
             had_room = self.wants_records
             self.window.finish(delivery)
@@ -175,50 +178,66 @@ class QueueWork:
 
     async def _deliver_until_done(self, delivery: Delivery) -> bool:
         """Whether the listener is done with it; otherwise the queue was given up meanwhile."""
-        messages, size = delivery.messages, self._batch_size
         if self._comes_back:
-            restore_topics(messages)
-        if not await self._listen_until_done(messages[:size]):
-            return False
-        for begin in range(size, len(messages), size):
-            batch = messages[begin : begin + size]
+            restore_topics(delivery.messages)
+        return await self._listen_until_done(delivery.messages)
+
+    async def _deliver_run(self, delivery: Delivery) -> bool:
+        """``_deliver_until_done`` for several calls of the listener; the messages need no care."""
+        messages, size = delivery.messages, self._batch_size
+        give, is_released = self.hand_out.give_freely, self._released.is_set
+        for begin in range(0, len(messages), size):
             # What is before it is done with, should the rest not be.
-            delivery.begin_offset = batch[0].queue_offset
-            if self.released:
+            delivery.done_count = begin
+            if is_released():
                 return False
-            if not await self._listen_until_done(batch):
-                return False
+            batch = messages[begin : begin + size]
+            try:
+                await give(batch)
+            except Exception as error:  # noqa: BLE001 - whatever a listener raises means "not done".
+                if not await self._try_again(batch, error):
+                    return False
         return True
 
     async def _listen_until_done(self, left: Sequence[ReceivedMessage]) -> bool:
+        try:
+            await self.hand_out.give(left)
+        except GivenUpError:
+            return False
+        except Exception as error:  # noqa: BLE001 - whatever a listener raises means "not done".
+            return await self._try_again(left, error)
+        return True
+
+    async def _try_again(self, left: Sequence[ReceivedMessage], error: Exception) -> bool:
+        """``_listen_until_done`` for messages that the listener has failed on."""
         delay_s = self._settings.redelivery_delay_s_min
-        tries = 0
-        while True:
+        for tries in count():
+            failed = failed_messages(left, error)
+            logger.warning(
+                "the listener failed with %d of %d messages of %s from %d on",
+                len(failed.messages),
+                len(left),
+                self.queue,
+                left[0].queue_offset,
+                exc_info=error,
+            )
+            if self._comes_back and len(left) > 1 and not isinstance(error, MessagesFailed):
+                return await self._listen_one_by_one(left)
+            left = await self._send_back(failed, tries)
+            if not left:
+                break
+            if await self._given_up_within(delay_s):
+                return False
+            delay_s = min(2 * delay_s, self._settings.redelivery_delay_s_max)
             try:
                 await self.hand_out.give(left)
             except GivenUpError:
                 return False
-            except Exception as error:  # noqa: BLE001 - whatever a listener raises means "not done".
-                failed = failed_messages(left, error)
-                logger.warning(
-                    "the listener failed with %d of %d messages of %s from %d on",
-                    len(failed.messages),
-                    len(left),
-                    self.queue,
-                    left[0].queue_offset,
-                    exc_info=True,
-                )
-                if self._comes_back and len(left) > 1 and not isinstance(error, MessagesFailed):
-                    return await self._listen_one_by_one(left)
+            except Exception as again:  # noqa: BLE001 - as the first time.
+                error = again
             else:
-                return True
-            left = await self._send_back(failed, tries)
-            tries += 1
-            if not left:
-                return True
-            if await self._given_up_within(delay_s):
-                return False
-            delay_s = min(2 * delay_s, self._settings.redelivery_delay_s_max)
+                break
+        return True
 
     async def _listen_one_by_one(self, messages: Sequence[ReceivedMessage]) -> bool:
         """Find out whose fault it is: else what failed once beside it would die beside it, too."""

@@ -31,15 +31,23 @@ class Delivery:
 
     Attributes:
         messages: In the order of the queue.
-        begin_offset: Queue offset of the first that is unfinished.
+        begin_offset: Queue offset of the first.
         size_bytes: Bytes of their records.
         finished: Whether the listener is done with them.
+        done_count: How many of the first it is done with; not all.
     """
 
     messages: Sequence[ReceivedMessage]
     begin_offset: int
     size_bytes: int
     finished: bool = False
+    done_count: int = 0
+
+    @property
+    def unfinished_offset(self) -> int:
+        """Queue offset of the first that is unfinished."""
+        done_count = self.done_count
+        return self.messages[done_count].queue_offset if done_count else self.begin_offset
 
 
 class _Chunk:
@@ -91,7 +99,7 @@ class QueueWindow:
     def consumer_offset(self) -> int:
         """The smallest queue offset that is unfinished."""
         if self._in_work:
-            return self._in_work[0].begin_offset
+            return self._in_work[0].unfinished_offset
         return self._first_waiting_offset
 
     @property
