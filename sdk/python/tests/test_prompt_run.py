@@ -33,6 +33,18 @@ async def test_what_need_not_wait_is_over_at_once():
     assert ends == [None]
 
 
+async def test_who_gives_others_a_turn_goes_on_in_the_next():
+    ends: list[BaseException | None] = []
+
+    async def work() -> None:
+        await asyncio.sleep(0)
+
+    PromptRun(work(), ends.append)
+    assert ends == []
+    await asyncio.sleep(0)
+    assert ends == [None]
+
+
 async def test_failures_are_told_whether_they_come_at_once_or_later():
     ends: list[BaseException | None] = []
     gate = asyncio.get_running_loop().create_future()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 _KEPT_BYTES_MAX: Final = 8 << 20
+"""Of larger blocks the memory is not kept."""
 
 
 class DraftMemory:
@@ -23,7 +24,8 @@ class DraftMemory:
         """So many bytes, whatever is in them; good until the next ones are asked for."""
         if size <= len(self._memory):
             return self._memory[:size]
-        memory = memoryview(bytearray(max(size, 1 << size.bit_length())))
-        if size <= _KEPT_BYTES_MAX:
-            self._memory = memory
-        return memory[:size]
+        if size > _KEPT_BYTES_MAX:
+            return memoryview(bytearray(size))
+        # A power of two, so that it does not grow with every block.
+        self._memory = memoryview(bytearray(1 << size.bit_length()))
+        return self._memory[:size]

@@ -6,6 +6,7 @@ coroutines that nobody cancels, and that ask nobody which task they run in.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -22,7 +23,7 @@ class PromptRun:
         """Run up to the first wait; what did not have to wait is over by then.
 
         Args:
-            coroutine: What to run; it waits for futures of asyncio, and for nothing else.
+            coroutine: What to run; it waits for futures of asyncio, or gives others a turn.
             over: Is told of its end, perhaps from in here.
         """
         self._coroutine = coroutine
@@ -37,6 +38,9 @@ class PromptRun:
         except BaseException as error:  # noqa: BLE001 - as a task does: it is told, not thrown.
             self._over(error)
         else:
+            if waited is None:  # Others have a turn, as in ``asyncio.sleep(0)``.
+                asyncio.get_running_loop().call_soon(self._step)
+                return
             # The protocol between futures and tasks: the wait is taken note of.
             waited._asyncio_future_blocking = False  # noqa: SLF001 - the same.
             waited.add_done_callback(self._step)
