@@ -1,5 +1,8 @@
 """``send_batch`` of many plain messages: encoded in one go, and as good as one by one."""
 
+import asyncio
+import gc
+
 import grpc
 import pytest
 
@@ -51,6 +54,24 @@ async def test_a_lost_answer_is_asked_for_again(world):
     async with Producer(world.name_servers) as producer:
         results = await producer.send_batch(plain())
     assert len(by_id(world.brokers["broker-a"])) == len(results) == COUNT
+
+
+async def test_nobody_keeps_messages_that_only_wait(world):
+    def alive():
+        objects = gc.get_objects()
+        return sum(type(each) is Message and each.tag == "let go" for each in objects)
+
+    answer = asyncio.Event()
+    world.brokers["broker-a"].script.append(answer)
+    async with Producer(world.name_servers) as producer:
+        kept = plain(tag="let go")
+        assert alive() == COUNT
+        sending = asyncio.create_task(producer.send_batch(kept))
+        del kept
+        await world.brokers["broker-a"].wait_called(1)
+        assert alive() == 0
+        answer.set()
+        assert len(await sending) == COUNT
 
 
 async def test_what_is_refused_is_told_for_each(two_brokers, make_status):

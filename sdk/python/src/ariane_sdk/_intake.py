@@ -174,6 +174,9 @@ class Intake:
         check_sequence(messages)
         plain = PlainMessages.of(messages, body_bytes_max=self._plain_bytes_max)
         if plain is not None:
+            # Thousands of messages that only wait here would cost the garbage collector more than
+            # they cost to encode: it looks at all that live.
+            del messages
             lane = partial(self.lane_of, plain.topic, grouped=False)
             return await self._plain.take_all(plain, lane)
         outcomes: dict[int, Outcome] = {}

@@ -327,9 +327,11 @@ class Producer(TransactionalSends):
         if not self._accepting:
             self._refuse()
         if self._telemetry is None:
-            outcomes = await self._intake.take_all(messages)
+            taking = self._intake.take_all(messages)
         else:
-            outcomes = await self._telemetry.send_all(messages, self._intake.take_all)
+            taking = self._telemetry.send_all(messages, self._intake.take_all)
+        del messages  # For who takes them to let go of them early.
+        outcomes = await taking
         if isinstance(outcomes, SendResults):
             return outcomes
         results = [outcome for outcome in outcomes if isinstance(outcome, SendResult)]
