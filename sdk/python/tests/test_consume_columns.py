@@ -7,7 +7,16 @@ import pyarrow as pa
 import pytest
 
 from ariane_record import BlockEncoder
-from ariane_sdk import Message, MessageQueue, Producer, PullConsumer, QueueReader, errors, sync
+from ariane_sdk import (
+    Message,
+    MessageQueue,
+    Producer,
+    PullConsumer,
+    QueueReader,
+    _pull_loop,
+    errors,
+    sync,
+)
 from ariane_sdk._column_window import ColumnWindow
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
@@ -59,6 +68,32 @@ async def test_batches_come_and_what_was_done_is_stored(cluster, topic):
     assert table.column_names == ["queueOffset", "tag", "body"]
     assert sorted(map(int, table["body"].to_pylist())) == list(range(2500))
     assert sum(stored.values()) == 2500
+
+
+@pytest.mark.parametrize(
+    ("names", "alone"), [(["queueOffset", "body"], True), (["tag", "body"], False)]
+)
+async def test_bodies_come_alone_where_they_suffice(cluster, topic, monkeypatch, names, alone):
+    came = []
+    fill_as_ever = _pull_loop.fill
+
+    def fill(work, pulled, tag_filter):
+        came.append(bool(pulled.bodies))
+        fill_as_ever(work, pulled, tag_filter)
+
+    monkeypatch.setattr(_pull_loop, "fill", fill)
+    bodies = [b"%09d" % number for number in range(5000)]
+    async with Producer(cluster.name_servers) as producer:
+        await producer.send_columns(topic, pa.table({"body": pa.array(bodies)}))
+    async with consumer_of(cluster, topic, column_names=names) as consumer:
+        table = await read(consumer, 5000)
+    async with QueueReader(cluster.name_servers) as reader:
+        stored = await reader.stored_offsets(f"group-of-{topic}", topic)
+
+    assert any(came) == alone
+    assert table.column_names == names
+    assert sorted(table["body"].to_pylist()) == bodies
+    assert sum(stored.values()) == 5000
 
 
 async def test_without_auto_commit_what_is_not_committed_comes_again(cluster, topic):

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ariane.broker.v1.pull_service_pb2 import (
+    BodyRun,
     PullRecordsResponse,
     QueueRecords,
     StreamPullsResponse,
@@ -18,6 +19,8 @@ QUEUES = st.builds(
     queue_id=st.integers(-(1 << 31), (1 << 31) - 1),
     next_queue_offset=st.integers(-1, (1 << 63) - 1),
     record_sizes=st.binary(max_size=12),
+    body_runs=st.lists(st.builds(BodyRun, message_count=st.integers(0, 9)), max_size=3),
+    bodies=st.binary(max_size=300),
     records=st.binary(max_size=300),
 )
 ANSWERS = st.lists(QUEUES, max_size=4)
@@ -32,7 +35,9 @@ def whole(pulled):
     queue = QueueRecords()
     queue.CopyFrom(pulled.head)
     assert not queue.records
+    assert not queue.bodies
     queue.records = bytes(pulled.records)
+    queue.bodies = bytes(pulled.bodies)
     return queue
 
 
@@ -57,9 +62,10 @@ def test_fields_may_come_in_any_order(queue):
 
 @settings(deadline=None)
 @given(ANSWERS)
-def test_records_are_not_copied(queues):
+def test_records_and_bodies_are_not_copied(queues):
     answer = encoded(queues)
     assert all(pulled.records.obj is answer for pulled in pulled_records(answer))
+    assert all(pulled.bodies.obj is answer for pulled in pulled_records(answer))
 
 
 @settings(deadline=None)

@@ -160,6 +160,48 @@ async def test_an_error_of_the_call_ends_the_stream_with_its_reason(broker):
     assert "positions" in caught.value.details()
 
 
+async def test_bodies_come_alone_where_they_are_alike(broker):
+    bodies = [b"%03d" % number for number in range(500)]
+    await broker.create_topic("orders", 3)
+    await broker.store("orders", [b"first"])
+    await broker.store("orders", bodies)
+    await broker.store("orders", [b"x" * number for number in range(500)], 1)
+    positions = [("orders", queue_id, 0) for queue_id in (0, 1)]
+    async with conversation(broker) as talk:
+        await talk.ask(*positions, projection=pull_pb.PULL_PROJECTION_BODIES)
+        alike, different = await talk.answer()
+        await talk.ask(*positions, projection=pull_pb.PULL_PROJECTION_RECORDS)
+        whole, same = await talk.answer()
+        await talk.ask(("orders", 2, 0), projection=pull_pb.PULL_PROJECTION_BODIES)
+        (nothing,) = await talk.answer()
+
+    assert alike.bodies == b"first" + b"".join(bodies)
+    # The ids of the messages have one, two or three digits.
+    assert [(run.first_queue_offset, run.message_count) for run in alike.body_runs] == [
+        (0, 1),
+        (1, 10),
+        (11, 90),
+        (101, 400),
+    ]
+    assert not alike.record_sizes
+    assert not alike.records
+    assert different == same
+    assert not whole.body_runs
+    assert alike.next_queue_offset == whole.next_queue_offset == 501
+    assert sum(run.message_count * run.record_bytes for run in alike.body_runs) == len(
+        whole.records
+    )
+    assert (nothing.next_queue_offset, len(nothing.body_runs)) == (0, 0)
+
+
+async def test_one_call_brings_whole_records(broker):
+    await broker.store("orders", [b"body"] * 100)
+    (queue,) = await broker.pull(("orders", 0, 0), projection=pull_pb.PULL_PROJECTION_BODIES)
+    assert len(queue.record_sizes) == 400
+    assert queue.records
+    assert not queue.bodies
+
+
 async def test_a_broker_that_stops_answers_what_it_holds(running):
     async with AsyncExitStack() as outer:
         async with running() as broker:

@@ -13,6 +13,7 @@ from ariane_record.columns import decode_columns
 from ariane_record.layout import ByteBuffer
 from ariane_sdk._columns_out import record_batch
 from ariane_sdk._message import MessageQueue
+from ariane_sdk._pulled_bodies import OF_BODIES, PulledBodies
 from ariane_sdk._window import QueueWindow
 
 if TYPE_CHECKING:
@@ -36,9 +37,13 @@ class WaitingBatch(NamedTuple):
 
 
 class ColumnWindow(QueueWindow):
-    """Batches of one queue between pull and poll; no object is made for a message."""
+    """Batches of one queue between pull and poll; no object is made for a message.
 
-    __slots__ = ("_batches", "_names", "_queue")
+    Attributes:
+        bodies_suffice: Whether bodies are all of a message that is wanted, but for its place.
+    """
+
+    __slots__ = ("_batches", "_names", "_queue", "bodies_suffice")
 
     def __init__(self, queue: MessageQueue, begin_offset: int, names: Sequence[str]) -> None:
         """Be empty.
@@ -51,6 +56,7 @@ class ColumnWindow(QueueWindow):
         super().__init__(begin_offset)
         self._queue = queue
         self._names = tuple(names)
+        self.bodies_suffice = "body" in self._names and OF_BODIES.issuperset(self._names)
         self._batches: deque[WaitingBatch] = deque()
 
     def put_records(
@@ -92,6 +98,20 @@ class ColumnWindow(QueueWindow):
             self._last_offset = int(offsets[-1])
             self.message_count += len(rows)
             self.size_bytes += size_bytes
+
+    def put_bodies(self, bodies: PulledBodies, next_offset: int) -> None:
+        """Add what a pull brought, where that is bodies alone.
+
+        Args:
+            bodies: The bodies, in the order of the queue.
+            next_offset: Where the pull after this one reads.
+        """
+        batch = bodies.record_batch(self._queue, self._names)
+        self._batches.append(WaitingBatch(batch, bodies.first_offset, bodies.record_bytes))
+        self.next_pull_offset = next_offset
+        self._last_offset = bodies.last_offset
+        self.message_count += len(bodies)
+        self.size_bytes += bodies.record_bytes
 
     def take_batch(self) -> pa.RecordBatch | None:
         """The next batch; nothing when none waits."""

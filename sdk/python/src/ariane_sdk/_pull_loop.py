@@ -30,7 +30,7 @@ from ariane_sdk._message import MessageQueue
 from ariane_sdk._owned_queue import OwnedQueue
 from ariane_sdk._pull_stream import PullStream
 from ariane_sdk._pull_wire import PulledRecords
-from ariane_sdk._pulled import fill, move_into_range
+from ariane_sdk._pulled import fill, move_into_range, projection_of
 from ariane_sdk._settings import ConsumerSettings
 from ariane_sdk._status import error_from_status
 from ariane_sdk._tag_filter import TagFilter
@@ -58,7 +58,6 @@ LOST_REASONS: Final = frozenset({"QUEUE_LOCKED", "QUEUE_LOCK_FENCED", "CONSUMER_
 """The queue is to be dropped: another member owns it, or its offset was set anew."""
 
 _Key = tuple[str, int]
-_SIZE_BYTES: Final = 4
 
 
 class _Arrived(NamedTuple):
@@ -227,13 +226,13 @@ class PullLoop:
         if self._interrupt is not None:
             self._interrupt.cancel()
             self._interrupt = None
-        if not any(head.HasField("error") for head, _ in answer):
+        if not any(pulled.head.HasField("error") for pulled in answer):
             self._arrived = {
-                (head.topic, head.queue_id): _Arrived(
-                    head.next_queue_offset, len(head.record_sizes) // _SIZE_BYTES, len(records)
+                (pulled.head.topic, pulled.head.queue_id): _Arrived(
+                    pulled.head.next_queue_offset, pulled.message_count, pulled.record_bytes
                 )
-                for head, records in answer
-                if self._is_wanted(head, asked)
+                for pulled in answer
+                if self._is_wanted(pulled.head, asked)
             }
         try:
             size_bytes = sum(arrived.size_bytes for arrived in self._arrived.values())
@@ -323,6 +322,7 @@ class PullLoop:
             hold_duration=duration_from(
                 settings.hold_s if len(ready) < POSITIONS_PER_PULL_MAX else HOLD_S_IN_TURN
             ),
+            projection=projection_of(ready.values(), self._filters),
         )
 
     def _wanted(self, key: _Key, work: OwnedQueue) -> PullPosition:
@@ -352,7 +352,7 @@ class PullLoop:
         )
 
     def _take_in(self, pulled: PulledRecords, asked: Mapping[_Key, int]) -> None:
-        head, block = pulled
+        head = pulled.head
         key = head.topic, head.queue_id
         self._arrived.pop(key, None)
         work = self._works.get(key)
@@ -367,11 +367,11 @@ class PullLoop:
             else:
                 self._queue_failed(work, error)
             return
-        if not head.record_sizes:
+        if not pulled.message_count:
             work.window.put((), head.next_queue_offset)
             return
         try:
-            fill(work, head, block, self._filters.get(work.queue.topic))
+            fill(work, pulled, self._filters.get(work.queue.topic))
         except (RecordCorrupted, RecordDamaged) as error:
             damage = CallError(f"{work.queue} at {asked[key]}: {error}")
             self._queue_failed(work, damage)

@@ -6,6 +6,7 @@ put together as bytes, so the generated class decodes all but the records::
     StreamPullsResponse     0A length { PullRecordsResponse }
     PullRecordsResponse     0A length { QueueRecords }   ...once for each queue
     QueueRecords            topic, queue id, ..., sizes   7A length { records }
+                            topic, queue id, ..., runs    72 length { bodies }
 """
 
 from __future__ import annotations
@@ -24,19 +25,39 @@ from ariane_record.wire_fields import fields_of, length_tag
 
 _PULLED: Final = length_tag(StreamPullsResponse.PULLED_FIELD_NUMBER)
 _QUEUES: Final = length_tag(PullRecordsResponse.QUEUES_FIELD_NUMBER)
+_BODIES: Final = length_tag(QueueRecords.BODIES_FIELD_NUMBER)
 _RECORDS: Final = length_tag(QueueRecords.RECORDS_FIELD_NUMBER)
+_SIZE_BYTES: Final = 4
 
 
 class PulledRecords(NamedTuple):
     """What one queue gave.
 
     Attributes:
-        head: What is said of it; its ``records`` are empty.
+        head: What is said of it; its ``records`` and ``bodies`` are empty.
         records: The records, back to back: a view of the answer.
+        bodies: Bodies alone, in place of records: the same.
     """
 
     head: QueueRecords
     records: memoryview
+    bodies: memoryview
+
+    @property
+    def message_count(self) -> int:
+        """How many messages came."""
+        runs = self.head.body_runs
+        if runs:
+            return sum(run.message_count for run in runs)
+        return len(self.head.record_sizes) // _SIZE_BYTES
+
+    @property
+    def record_bytes(self) -> int:
+        """Bytes of their records, also of those that did not come."""
+        runs = self.head.body_runs
+        if runs:
+            return sum(run.message_count * run.record_bytes for run in runs)
+        return len(self.records)
 
 
 def pulled_records(answer: bytes) -> list[PulledRecords]:
@@ -61,11 +82,13 @@ def pulled_records(answer: bytes) -> list[PulledRecords]:
 
 
 def _pulled(queue: memoryview) -> PulledRecords:
-    records = queue[:0]
+    records = bodies = queue[:0]
     rest: list[memoryview] = []
     for field in fields_of(queue):
         if field.tag == _RECORDS:
             records = field.value
+        elif field.tag == _BODIES:
+            bodies = field.value
         else:
             rest.append(field.whole)
-    return PulledRecords(QueueRecords.FromString(b"".join(rest)), records)
+    return PulledRecords(QueueRecords.FromString(b"".join(rest)), records, bodies)

@@ -2,40 +2,71 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from itertools import compress
 
 import numpy as np
 
-from ariane.broker.v1.pull_service_pb2 import QueueRecords
+from ariane.broker.v1.pull_service_pb2 import (
+    PULL_PROJECTION_BODIES,
+    PULL_PROJECTION_UNSPECIFIED,
+    PullProjection,
+    QueueRecords,
+)
+from ariane_record.errors import RecordCorrupted
 from ariane_sdk._column_window import ColumnWindow
 from ariane_sdk._log import logger
 from ariane_sdk._owned_queue import OwnedQueue
+from ariane_sdk._pull_wire import PulledRecords
+from ariane_sdk._pulled_bodies import PulledBodies
 from ariane_sdk._received_messages import received_messages
 from ariane_sdk._tag_filter import TagFilter
 
 
-def fill(
-    work: OwnedQueue, head: QueueRecords, block: memoryview, tag_filter: TagFilter | None
-) -> None:
+def projection_of(
+    works: Iterable[OwnedQueue], filters: Mapping[str, TagFilter]
+) -> PullProjection.ValueType:
+    """How much of each message of some queues a pull has to bring.
+
+    Args:
+        works: The queues.
+        filters: What is wanted of each topic.
+    """
+    for work in works:
+        window, tag_filter = work.window, filters.get(work.queue.topic)
+        if not isinstance(window, ColumnWindow) or not window.bodies_suffice:
+            return PULL_PROJECTION_UNSPECIFIED
+        if tag_filter is not None and tag_filter.tags:
+            # The broker compares hashes of tags: the tags themselves are looked at here.
+            return PULL_PROJECTION_UNSPECIFIED
+    return PULL_PROJECTION_BODIES
+
+
+def fill(work: OwnedQueue, pulled: PulledRecords, tag_filter: TagFilter | None) -> None:
     """Put what came of a queue into its window.
 
     Args:
         work: The queue.
-        head: What is said of it.
-        block: The records, back to back.
+        pulled: What came, at least one message.
         tag_filter: What is wanted of its topic; all if not given.
 
     Raises:
         RecordCorrupted: The records cannot be taken apart.
         RecordDamaged: One of them cannot.
     """
-    sizes = np.frombuffer(head.record_sizes, "<i4")
-    tags = tag_filter.tags if tag_filter is not None else ()
-    if isinstance(work.window, ColumnWindow):
-        work.window.put_records(block, sizes, head.next_queue_offset, tags)
+    head, tags = pulled.head, tag_filter.tags if tag_filter is not None else ()
+    if head.body_runs:
+        if not isinstance(work.window, ColumnWindow) or tags:
+            raise RecordCorrupted("bodies alone came, which nobody has asked for")
+        work.window.put_bodies(PulledBodies(head.body_runs, pulled.bodies), head.next_queue_offset)
         work.wake()
         return
-    messages = received_messages(block, sizes, work.queue)
+    sizes = np.frombuffer(head.record_sizes, "<i4")
+    if isinstance(work.window, ColumnWindow):
+        work.window.put_records(pulled.records, sizes, head.next_queue_offset, tags)
+        work.wake()
+        return
+    messages = received_messages(pulled.records, sizes, work.queue)
     sizes_bytes = sizes.tolist()
     if tag_filter is not None and tags:
         wanted = [tag_filter.matches(message.tag) for message in messages]

@@ -73,6 +73,7 @@ class PullOrder:
         hold_seconds: How long to hold when there is nothing.
         hold_seconds_max: What the call's deadline leaves of that; None: all of it.
         client_id: The consumer.
+        bodies_suffice: Whether the bodies are enough, where they are cheap to gather.
     """
 
     consumer_group: str
@@ -83,6 +84,7 @@ class PullOrder:
     hold_seconds: float = 0.0
     hold_seconds_max: float | None = None
     client_id: str = ""
+    bodies_suffice: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,7 @@ class PulledQueue:
             copied before anybody else has a turn.
         sizes: Bytes of each record.
         error: Why there is nothing.
+        bodies_suffice: As the order said.
     """
 
     queue: QueueKey
@@ -107,6 +110,7 @@ class PulledQueue:
     chunks: Sequence[memoryview] = ()
     sizes: NDArray[np.int32] = field(default_factory=lambda: _NO_SIZES)
     error: ServiceError | None = None
+    bodies_suffice: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -284,6 +288,7 @@ class PullRecords:
                 read.max_queue_offset,
                 read.chunks,
                 read.sizes,
+                bodies_suffice=order.bodies_suffice,
             )
             if read.count:
                 size_bytes = pulled.size_bytes

@@ -7,21 +7,25 @@ the last field, are put behind it by hand::
     StreamPullsResponse     0A length { PullRecordsResponse }
     PullRecordsResponse     0A length { QueueRecords }   ...once for each queue
     QueueRecords            topic, queue id, ..., sizes   7A length { records }
+                            topic, queue id, ..., runs    72 length { bodies }
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 import numpy as np
 
 from ariane.broker.v1.pull_service_pb2 import (
+    BodyRun,
     PullRecordsResponse,
     QueueRecords,
     StreamPullsResponse,
 )
 from ariane_broker.pull import PulledQueue
+from ariane_record.body_runs import GatheredBodies, gather_bodies
 from ariane_record.wire_fields import length_prefix, length_tag
 from ariane_servicekit.error_status import status_of
 
@@ -30,6 +34,7 @@ _Piece: TypeAlias = bytes | memoryview
 _INT32: Final = np.dtype("<i4")
 _PULLED: Final = length_tag(StreamPullsResponse.PULLED_FIELD_NUMBER)
 _QUEUES: Final = length_tag(PullRecordsResponse.QUEUES_FIELD_NUMBER)
+_BODIES: Final = length_tag(QueueRecords.BODIES_FIELD_NUMBER)
 _RECORDS: Final = length_tag(QueueRecords.RECORDS_FIELD_NUMBER)
 
 
@@ -42,15 +47,33 @@ def stream_answer(pulled: Iterable[PulledQueue]) -> bytes:
     pieces: list[_Piece] = []
     size = 0
     for queue in pulled:
-        head = queue_head(queue).SerializeToString()
-        parts: list[_Piece] = [head]
-        if queue.chunks:
-            parts += (length_prefix(_RECORDS, queue.size_bytes), *queue.chunks)
+        parts = _parts(queue)
         queue_size = sum(map(len, parts))
         prefix = length_prefix(_QUEUES, queue_size)
         pieces += (prefix, *parts)
         size += len(prefix) + queue_size
     return b"".join((length_prefix(_PULLED, size), *pieces))
+
+
+def _parts(queue: PulledQueue) -> list[_Piece]:
+    """A ``QueueRecords``, encoded, in pieces."""
+    if not queue.chunks:
+        return [queue_head(queue).SerializeToString()]
+    if queue.bodies_suffice:
+        bodies = gather_bodies(queue.chunks, queue.sizes)
+        if bodies is not None:
+            head = _bodies_head(queue, bodies).SerializeToString()
+            return [head, length_prefix(_BODIES, len(bodies.octets)), bodies.octets.data]
+    head = queue_head(queue).SerializeToString()
+    return [head, length_prefix(_RECORDS, queue.size_bytes), *queue.chunks]
+
+
+def _bodies_head(queue: PulledQueue, bodies: GatheredBodies) -> QueueRecords:
+    """What is said of a queue of which the bodies are handed out."""
+    head = queue_head(replace(queue, sizes=queue.sizes[:0]))
+    for run in bodies.runs:
+        head.body_runs.append(BodyRun(**run._asdict()))
+    return head
 
 
 def queue_head(queue: PulledQueue) -> QueueRecords:

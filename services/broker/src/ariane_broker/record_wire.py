@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ariane.broker.v1.pull_service_pb2 import (
+    PULL_PROJECTION_BODIES,
     PullRecordsRequest,
     PullRecordsResponse,
 )
@@ -44,6 +45,7 @@ def pull_order(request: PullRecordsRequest, *, hold_seconds_max: float | None) -
         size_bytes_max=request.size_bytes_max,
         hold_seconds=seconds_of(request.hold_duration, "hold_duration"),
         hold_seconds_max=hold_seconds_max,
+        bodies_suffice=request.projection == PULL_PROJECTION_BODIES,
     )
 
 

@@ -24,6 +24,30 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _PullProjection:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _PullProjectionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PullProjection.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PULL_PROJECTION_UNSPECIFIED: _PullProjection.ValueType  # 0
+    """Taken as records."""
+    PULL_PROJECTION_RECORDS: _PullProjection.ValueType  # 1
+    """Whole records."""
+    PULL_PROJECTION_BODIES: _PullProjection.ValueType  # 2
+    """Bodies, where runs of messages alike make them cheap to gather; whole records elsewhere."""
+
+class PullProjection(_PullProjection, metaclass=_PullProjectionEnumTypeWrapper):
+    """How much of each message a pull returns."""
+
+PULL_PROJECTION_UNSPECIFIED: PullProjection.ValueType  # 0
+"""Taken as records."""
+PULL_PROJECTION_RECORDS: PullProjection.ValueType  # 1
+"""Whole records."""
+PULL_PROJECTION_BODIES: PullProjection.ValueType  # 2
+"""Bodies, where runs of messages alike make them cheap to gather; whole records elsewhere."""
+Global___PullProjection: _TypeAlias = PullProjection  # noqa: Y015
+
 class _RangeProjection:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -89,6 +113,7 @@ class PullRecordsRequest(_message.Message):
     RECORD_COUNT_MAX_FIELD_NUMBER: _builtins.int
     SIZE_BYTES_MAX_FIELD_NUMBER: _builtins.int
     HOLD_DURATION_FIELD_NUMBER: _builtins.int
+    PROJECTION_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The consumer's group."""
     client_id: _builtins.str
@@ -97,6 +122,8 @@ class PullRecordsRequest(_message.Message):
     """At most this many records in all, 1 to 65536; 0 means 4096."""
     size_bytes_max: _builtins.int
     """At most about this many bytes in all; at least one record is returned. 0 means 1 MiB."""
+    projection: Global___PullProjection.ValueType
+    """How much of each message is wanted. Streams only; brokers may give more: whole records."""
     @_builtins.property
     def positions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PullPosition]:
         """Where to read, one entry for each queue."""
@@ -119,10 +146,11 @@ class PullRecordsRequest(_message.Message):
         record_count_max: _builtins.int = ...,
         size_bytes_max: _builtins.int = ...,
         hold_duration: _duration_pb2.Duration | None = ...,
+        projection: Global___PullProjection.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["hold_duration", b"hold_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "consumer_group", b"consumer_group", "hold_duration", b"hold_duration", "positions", b"positions", "record_count_max", b"record_count_max", "size_bytes_max", b"size_bytes_max", "subscriptions", b"subscriptions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "consumer_group", b"consumer_group", "hold_duration", b"hold_duration", "positions", b"positions", "projection", b"projection", "record_count_max", b"record_count_max", "size_bytes_max", b"size_bytes_max", "subscriptions", b"subscriptions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -261,6 +289,8 @@ class QueueRecords(_message.Message):
     MIN_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
     MAX_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
     RECORD_SIZES_FIELD_NUMBER: _builtins.int
+    BODY_RUNS_FIELD_NUMBER: _builtins.int
+    BODIES_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic."""
@@ -273,12 +303,18 @@ class QueueRecords(_message.Message):
     max_queue_offset: _builtins.int
     """Readable end, exclusive: the next queue offset to be handed out."""
     record_sizes: _builtins.bytes
-    """Bytes of each record: n x int32, little-endian."""
+    """Bytes of each record: n x int32, little-endian. Empty where there are runs of bodies."""
+    bodies: _builtins.bytes
+    """The bodies of those runs, back to back, none compressed."""
     records: _builtins.bytes
     """The records, back to back. Last, so that a reader meets the sizes before the block."""
     @_builtins.property
     def error(self) -> _status_pb2.Status:
         """Why nothing is returned; absent when all is well, also at the end of the queue."""
+
+    @_builtins.property
+    def body_runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___BodyRun]:
+        """In place of sizes and records: the messages whose bodies are returned, in order."""
 
     def __init__(
         self,
@@ -290,15 +326,51 @@ class QueueRecords(_message.Message):
         min_queue_offset: _builtins.int = ...,
         max_queue_offset: _builtins.int = ...,
         record_sizes: _builtins.bytes = ...,
+        body_runs: _abc.Iterable[Global___BodyRun] | None = ...,
+        bodies: _builtins.bytes = ...,
         records: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "max_queue_offset", b"max_queue_offset", "min_queue_offset", b"min_queue_offset", "next_queue_offset", b"next_queue_offset", "queue_id", b"queue_id", "record_sizes", b"record_sizes", "records", b"records", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bodies", b"bodies", "body_runs", b"body_runs", "error", b"error", "max_queue_offset", b"max_queue_offset", "min_queue_offset", b"min_queue_offset", "next_queue_offset", b"next_queue_offset", "queue_id", b"queue_id", "record_sizes", b"record_sizes", "records", b"records", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___QueueRecords: _TypeAlias = QueueRecords  # noqa: Y015
+
+@_typing.final
+class BodyRun(_message.Message):
+    """Consecutive messages of one queue whose records are alike."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIRST_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
+    MESSAGE_COUNT_FIELD_NUMBER: _builtins.int
+    RECORD_BYTES_FIELD_NUMBER: _builtins.int
+    BODY_BYTES_FIELD_NUMBER: _builtins.int
+    first_queue_offset: _builtins.int
+    """The queue offset of the first; each that follows has the next."""
+    message_count: _builtins.int
+    """How many there are, at least 1."""
+    record_bytes: _builtins.int
+    """Bytes of each record as stored."""
+    body_bytes: _builtins.int
+    """Bytes of each body, 0 or more."""
+    def __init__(
+        self,
+        *,
+        first_queue_offset: _builtins.int = ...,
+        message_count: _builtins.int = ...,
+        record_bytes: _builtins.int = ...,
+        body_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body_bytes", b"body_bytes", "first_queue_offset", b"first_queue_offset", "message_count", b"message_count", "record_bytes", b"record_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BodyRun: _TypeAlias = BodyRun  # noqa: Y015
 
 @_typing.final
 class PullMessagesRequest(_message.Message):
