@@ -151,7 +151,7 @@ class PackedRecords:
         size = len(block.records)
         view[position : position + size] = block.records
         queue_offsets = np.arange(first, first + len(starts))
-        _fill_ipv4_headers(checked.headers, owned, queue_offsets, starts + begin)
+        fill_ipv4_headers(checked.headers, owned, queue_offsets, starts + begin)
         raw = checked.headers.view(_RAW_HEADER)
         FieldColumn(view, _RAW_HEADER, starts + position, stride).set(raw)
         if block.record_crcs is not None:
@@ -179,7 +179,7 @@ def write_checksums(view: memoryview, ends: Int64s, stride: int, sums: NDArray[n
     FieldColumn(view, digits.dtype, ends - (CRC_DIGITS + 1), stride).set(digits)
 
 
-def _fill_ipv4_headers(
+def fill_ipv4_headers(
     headers: NDArray[np.void],
     owned: OwnedFields,
     queue_offsets: Int64s,

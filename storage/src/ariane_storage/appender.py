@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import repeat
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,12 +13,15 @@ from ariane_record.layout import CommitLogOffset, Host, QueueOffset
 from ariane_record.names import DELAY_TOPIC, TIMER_TOPIC
 from ariane_storage.append import Appended, OwnedFields, PackedRecords
 from ariane_storage.block_check import BlockLimits, check_block
+from ariane_storage.block_table import BlockTable
 from ariane_storage.consume_queue import ConsumeQueue
+from ariane_storage.consume_queue_entry import ENTRY
 from ariane_storage.dispatch import delay_of
 from ariane_storage.draft_memory import DraftMemory
 from ariane_storage.errors import StoreFull
 from ariane_storage.few_records import FewRecords
 from ariane_storage.fields import Int64s
+from ariane_storage.joined_blocks import JoinedBlocks
 from ariane_storage.parts import StoreParts
 from ariane_storage.record_crcs import DISK_SECTOR_BYTES
 from ariane_storage.wide_records import WideRecords
@@ -33,18 +38,10 @@ class Appender:
     def append(self, block: RecordBlock, queue_id: int, born_host: Host) -> Appended:
         """Append a block to a queue; see ``Store.append_block``."""
         parts = self._parts
-        parts.check_open()
-        parts.guard.check()
-        if parts.full_reason:
-            raise StoreFull(parts.files.root, parts.full_reason)
-        config = parts.config
-        # The clock may go back; the log does not.
-        stamp = max(parts.clock.now_ms(), parts.store_timestamp_ms)
-        owned = OwnedFields(queue_id, 0, 0, born_host, config.store_host, stamp)
+        owned = self._owned(queue_id, born_host)
+        stamp = owned.store_timestamp_ms
         records = self._checked(block, owned)
-        if parts.index.pending_keys > config.index_backlog_keys:
-            # Before anything is written: this may find the disk full.
-            parts.guard.watch(parts.index.file_some)
+        self._make_room_for_keys()
         queue = parts.queues.find_or_make(block.topic, queue_id)
         size = records.size_bytes
         segment, position = parts.guard.watch(lambda: parts.log.reserve(size))
@@ -61,7 +58,7 @@ class Appender:
             entries["size"] = records.sizes
             entries["tags_code"] = self._tag_codes(queue, block, stamp)
             queue.extend(len(offsets), begin + size)
-        self._add_keys(block, offsets, stamp)
+        self._add_keys(block.key_hashes, block.key_counts, offsets, stamp)
         parts.store_timestamp_ms = stamp
         parts.log.advance(begin + size)
         return Appended(
@@ -72,6 +69,64 @@ class Appender:
             store_timestamp_ms=stamp,
             commit_log_offsets=offsets,
         )
+
+    def append_table(self, table: BlockTable, born_host: Host) -> list[Appended] | None:
+        """Append blocks to their queues at once; see ``Store.append_table``."""
+        parts = self._parts
+        owned = self._owned(0, born_host)
+        stamp = owned.store_timestamp_ms
+        if owned.has_ipv6_host:
+            return None
+        limits = BlockLimits(parts.config.record_bytes_max, parts.log.room, parts.config.checksum)
+        joined = JoinedBlocks.of(table, limits)
+        if joined is None:
+            return None
+        self._make_room_for_keys()
+        counts = table.counts.tolist()
+        queues = list(map(parts.queues.find_or_make, table.topics, table.queue_ids))
+        firsts = _first_queue_offsets(queues, counts)
+        size = joined.size_bytes
+        segment, position = parts.guard.watch(lambda: parts.log.reserve(size))
+        begin = segment.start + position
+        rows = np.arange(len(table.sizes))
+        queue_offsets = rows + np.repeat(np.array(firsts) - table.firsts, table.counts)
+        sector_place = position % DISK_SECTOR_BYTES
+        draft = self._drafts.of(sector_place + size)
+        joined.place(draft, sector_place, owned.at(0, begin), queue_offsets)
+        parts.guard.watch(lambda: segment.write(position, draft[sector_place:]))
+        offsets = joined.starts + begin
+        entries = np.empty(len(offsets), ENTRY)
+        entries["commit_log_offset"] = offsets
+        entries["size"] = table.sizes
+        entries["tags_code"] = table.tag_codes
+        edges = [*table.firsts.tolist(), len(offsets)]
+        begins = [*offsets[table.firsts].tolist(), begin + size]
+        parts_of_each = list(map(slice, edges, edges[1:]))
+        with parts.queues.lock:
+            for queue, rows_of_it, end in zip(queues, parts_of_each, begins[1:], strict=True):
+                queue.add(entries[rows_of_it], end)
+        self._add_keys(table.key_hashes, table.key_counts, offsets, stamp)
+        parts.store_timestamp_ms = stamp
+        parts.log.advance(begin + size)
+        starts = map(offsets.__getitem__, parts_of_each)
+        return list(map(Appended, firsts, counts, begins, begins[1:], repeat(stamp), starts))
+
+    def _owned(self, queue_id: int, born_host: Host) -> OwnedFields:
+        """What is written into records that are appended now, if any may be."""
+        parts = self._parts
+        parts.check_open()
+        parts.guard.check()
+        if parts.full_reason:
+            raise StoreFull(parts.files.root, parts.full_reason)
+        # The clock may go back; the log does not.
+        stamp = max(parts.clock.now_ms(), parts.store_timestamp_ms)
+        return OwnedFields(queue_id, 0, 0, born_host, parts.config.store_host, stamp)
+
+    def _make_room_for_keys(self) -> None:
+        """Before anything is written: this may find the disk full."""
+        parts = self._parts
+        if parts.index.pending_keys > parts.config.index_backlog_keys:
+            parts.guard.watch(parts.index.file_some)
 
     def _checked(
         self, block: RecordBlock, owned: OwnedFields
@@ -104,7 +159,28 @@ class Appender:
         # The delay topic keeps the time of delivery; its queue number says the level.
         return stamp + delay_of(queue.queue_id + 1, self._parts.config.delay_levels_ms)
 
-    def _add_keys(self, block: RecordBlock, offsets: Int64s, stamp: int) -> None:
-        if len(block.key_hashes):
-            offsets = np.repeat(offsets, block.key_counts)
-            self._parts.index.add(block.key_hashes, offsets, np.full(len(offsets), stamp))
+    def _add_keys(
+        self,
+        key_hashes: NDArray[np.int32],
+        key_counts: NDArray[np.uint8],
+        offsets: Int64s,
+        stamp: int,
+    ) -> None:
+        if len(key_hashes):
+            offsets = np.repeat(offsets, key_counts)
+            self._parts.index.add(key_hashes, offsets, np.full(len(offsets), stamp))
+
+
+def _first_queue_offsets(queues: list[ConsumeQueue], counts: list[int]) -> list[QueueOffset]:
+    """Queue offset of the first record of each block; some may be for the same queue."""
+    if len(set(queues)) == len(queues):
+        return [QueueOffset(queue.end_offset) for queue in queues]
+    ends: dict[ConsumeQueue, int] = {}
+    firsts = []
+    for queue, count in zip(queues, counts, strict=True):
+        first = ends.get(queue)
+        if first is None:
+            first = queue.end_offset
+        firsts.append(QueueOffset(first))
+        ends[queue] = first + count
+    return firsts

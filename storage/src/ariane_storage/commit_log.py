@@ -177,6 +177,14 @@ class CommitLog:
         """The most bytes that one segment can take."""
         return self.segment_bytes - BLANK_SIZE_MIN_BYTES
 
+    @property
+    def room(self) -> int:
+        """The most bytes that the segment which is written now can still take."""
+        segment = self.segment_at(self.write_offset)
+        if segment is None:
+            return 0
+        return max(0, segment.end - self.write_offset - BLANK_SIZE_MIN_BYTES)
+
     def advance(self, commit_log_offset: int) -> None:
         """Publish what was written up to here: for readers, for the flush."""
         self.write_offset = commit_log_offset

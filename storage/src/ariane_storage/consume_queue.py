@@ -103,6 +103,12 @@ class ConsumeQueue:
         self.last_record_end = last_record_end
         self._tail.count += count
 
+    def add(self, entries: Entries, last_record_end: int) -> None:
+        """Append entries."""
+        count = len(entries)
+        self.reserve(count)[:] = entries
+        self.extend(count, last_record_end)
+
     def start_at(self, queue_offset: int) -> None:
         """Let an empty queue begin above 0."""
         self._tail = _Tail(queue_offset, np.empty(0, ENTRY), 0)

@@ -17,6 +17,7 @@ from ariane_record import RecordBlock, RecordFields
 from ariane_record.layout import CommitLogOffset, Host, QueueOffset
 from ariane_storage.append import Appended
 from ariane_storage.appender import Appender
+from ariane_storage.block_table import BlockTable
 from ariane_storage.clock import Clock, SystemClock
 from ariane_storage.config import StoreConfig
 from ariane_storage.consume_queue_entry import Entries
@@ -138,6 +139,24 @@ class Store:
             StoreClosed: The store was closed.
         """
         return self._appender.append(block, queue_id, born_host)
+
+    def append_table(
+        self, table: BlockTable, *, born_host: Host = _NO_HOST
+    ) -> list[Appended] | None:
+        """Append many small blocks at once, all of them or none.
+
+        Args:
+            table: The blocks.
+            born_host: Where the producer was seen.
+
+        Returns:
+            Where each went; None when they are to be appended one by one, which also tells what is
+            wrong with those that are not sound.
+
+        Raises:
+            IllegalQueue: As ``append_block``, whose other errors come too but BlockRejected.
+        """
+        return self._appender.append_table(table, born_host)
 
     # Reading.
 

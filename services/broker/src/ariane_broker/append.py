@@ -22,16 +22,18 @@ from ariane_broker.delay.delayed_append import DelayedAppend
 from ariane_broker.errors import broker_draining, store_poisoned
 from ariane_broker.message_types import check_message_types
 from ariane_broker.producer_sequences import ProducerSequences, StoredBatch
+from ariane_broker.small_append import SmallAppend, TableLog, stored_batch
+from ariane_broker.small_batches import SmallBatches
 from ariane_broker.statistics import BrokerStatistics
 from ariane_broker.topics_for_send import TopicsForSend
-from ariane_record import ProducerSequence, RecordBlock
+from ariane_record import RecordBlock
 from ariane_record.layout import CommitLogOffset, Host, QueueOffset
 from ariane_servicekit.errors import ServiceError, field_invalid
 from ariane_storage.append import Appended
 from ariane_storage.errors import BlockRejected, StorageError, StorePoisoned
 
 BATCHES_MAX: Final = 4096
-"""Batches of one call: each costs some 100 us of the loop, however small it is."""
+"""Batches of one call: each costs some 20 us of the loop, and 100 where they go one by one."""
 
 _SEQUENCE_MAX: Final = 1 << 62
 
@@ -60,7 +62,7 @@ class BatchOutcome:
     duplicate: bool = False
 
 
-class AppendLog(Protocol):
+class AppendLog(TableLog, Protocol):
     """What is asked of the store."""
 
     def append_block(self, block: RecordBlock, queue_id: int, *, born_host: Host = ...) -> Appended:
@@ -96,6 +98,17 @@ class AppendWatch:
         """A batch was appended; it took since ``begin``."""
         self.statistics.count_append(appended.count, size_bytes, self.monotonic() - begin)
         self.arrivals.appended(queue, appended.next_commit_log_offset)
+
+    def appended_at_once(
+        self, queues: Sequence[QueueKey], appended: Sequence[Appended], begin: float
+    ) -> None:
+        """Batches were appended side by side; all of it took since ``begin``."""
+        message_count = sum(stored.count for stored in appended)
+        size_bytes = appended[-1].next_commit_log_offset - appended[0].first_commit_log_offset
+        seconds = self.monotonic() - begin
+        self.statistics.count_append(message_count, size_bytes, seconds, batch_count=len(appended))
+        ends = [stored.next_commit_log_offset for stored in appended]
+        self.arrivals.appended_at_once(queues, ends)
 
 
 class AppendRecords:
@@ -133,6 +146,7 @@ class AppendRecords:
         self._flush_wait = flush_wait
         self._body_bytes_max = body_bytes_max
         self._service_error = service_error
+        self._small = SmallAppend(log, topics, sequences, body_bytes_max=body_bytes_max)
         self.draining = False
 
     async def append(self, batches: Sequence[Batch], born_host: Host) -> list[BatchOutcome]:
@@ -166,6 +180,10 @@ class AppendRecords:
             raise broker_draining()
         if not 1 <= len(batches) <= BATCHES_MAX:
             raise field_invalid("batches", f"must be 1 to {BATCHES_MAX}", len(batches))
+        if isinstance(batches, SmallBatches):
+            taken = self._take_small(batches, born_host)
+            if taken is not None:
+                return taken
         for position, batch in enumerate(batches):
             _check_numbers(batch, position)
         find = self._topics.find
@@ -193,9 +211,27 @@ class AppendRecords:
             except (ServiceError, StorageError, OSError) as error:
                 outcomes.append(BatchOutcome(error=self._service_error(error)))
         ends = [o.appended.next_commit_log_offset for o in outcomes if o.appended is not None]
-        if not ends:
-            return outcomes
-        end = max(ends)
+        return self._promised(outcomes, max(ends)) if ends else outcomes
+
+    def _take_small(
+        self, batches: SmallBatches, born_host: Host
+    ) -> list[BatchOutcome] | Awaitable[list[BatchOutcome]] | None:
+        """Append all batches at once; None when nothing was done."""
+        table = batches.table
+        begin = self._watch.monotonic()
+        queues = list(map(QueueKey, table.topics, table.queue_ids))
+        appended = self._small.append(table, queues, born_host)
+        if appended is None:
+            return None
+        self._watch.appended_at_once(queues, appended, begin)
+        return self._promised(
+            list(map(BatchOutcome, appended)), appended[-1].next_commit_log_offset
+        )
+
+    def _promised(
+        self, outcomes: list[BatchOutcome], end: int
+    ) -> list[BatchOutcome] | Awaitable[list[BatchOutcome]]:
+        """The outcomes with what the broker promises for all that lies before an offset."""
         self._watch.on_growth(end)
         if self._flush_wait is None:
             return _acknowledged(outcomes, AcknowledgedLevel.MEMORY)
@@ -243,7 +279,7 @@ class AppendRecords:
         else:
             appended = self._delayed.append(parked, born_host=born_host)
         if sequence is not None:
-            self._sequences.remember(queue, sequence, _stored_batch(sequence, appended))
+            self._sequences.remember(queue, sequence, stored_batch(sequence, appended))
         self._watch.appended(home, appended, block.size_bytes, begin)
         return BatchOutcome(appended=appended)
 
@@ -292,18 +328,6 @@ def _check_numbers(batch: Batch, position: int) -> None:
         raise field_invalid(f"{field}.sequence.producer_epoch", "must be 0 or more", epoch)
     rule = f"must be 0 to {_SEQUENCE_MAX}"
     raise field_invalid(f"{field}.sequence.first_sequence", rule, first_sequence)
-
-
-def _stored_batch(sequence: ProducerSequence, appended: Appended) -> StoredBatch:
-    """A batch as its stream remembers it."""
-    return StoredBatch(
-        first_sequence=sequence.first_sequence,
-        record_count=appended.count,
-        first_queue_offset=appended.first_queue_offset,
-        commit_log_offset=appended.first_commit_log_offset,
-        next_commit_log_offset=appended.next_commit_log_offset,
-        store_timestamp_ms=appended.store_timestamp_ms,
-    )
 
 
 def _first_result(stored: StoredBatch, block: RecordBlock) -> Appended:

@@ -8,6 +8,7 @@ confirmed end of the log has passed what was appended to it.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Protocol
 
 from ariane_broker.consumer_offsets import QueueKey
@@ -43,6 +44,15 @@ class Arrivals:
             self._held.wake(queue)
         else:
             self._pending.append((next_commit_log_offset, queue))
+
+    def appended_at_once(
+        self, queues: Sequence[QueueKey], next_commit_log_offsets: Sequence[int]
+    ) -> None:
+        """Records were appended to queues side by side; those of each end at such an offset."""
+        if not self._pending and next_commit_log_offsets[-1] <= self._log.confirmed_offset:
+            self._held.wake_all(queues)
+        else:
+            self._pending.extend(zip(next_commit_log_offsets, queues, strict=True))
 
     def confirm(self) -> None:
         """The confirmed end has moved: wake whoever waits for what lies before it."""

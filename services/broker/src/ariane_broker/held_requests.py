@@ -12,7 +12,7 @@ Whoever waits looks first and waits in the same loop turn, so that nothing can a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Iterable
 from typing import Final
 
 from ariane_broker.errors import held_pulls_exhausted
@@ -79,6 +79,12 @@ class HeldRequests:
         """Something arrived for the key."""
         for woken in self._waiting.pop(key, ()):
             _end(woken, True)  # noqa: FBT003 - the result.
+
+    def wake_all(self, keys: Iterable[Hashable]) -> None:
+        """Something arrived for each of the keys."""
+        if self._waiting:
+            for key in keys:
+                self.wake(key)
 
     def close(self) -> None:
         """End all waits, and let nobody wait any more."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from ariane_record import RecordBlock, RecordFields
 from ariane_record.layout import Host
 from ariane_storage.append import Appended
+from ariane_storage.block_table import BlockTable
 from ariane_storage.consume_queue_entry import Entries
 from ariane_storage.errors import StoreClosed, StoreFull
 from ariane_storage.fields import Int64s
@@ -79,6 +80,12 @@ class OwnedStore:
             raise
         self._append_refusal = ""
         return appended
+
+    def append_table(
+        self, table: BlockTable, *, born_host: Host = ("127.0.0.1", 0)
+    ) -> list[Appended] | None:
+        """Append many small blocks at once; see ``Store.append_table``."""
+        return self._opened.append_table(table, born_host=born_host)
 
     @property
     def append_refusal(self) -> str:

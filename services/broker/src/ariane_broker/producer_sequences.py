@@ -16,7 +16,7 @@ this is rebuilt from the log (``log_states``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ariane_broker.consumer_offsets import QueueKey
@@ -147,6 +147,36 @@ class ProducerSequences:
             if same_numbers and batch.size_bytes == size_bytes:
                 return batch
         raise sequence_passed(*queue, expected, first, record_count)
+
+    def are_next(
+        self, queues: Sequence[QueueKey], sequences: Sequence[ProducerSequence | None]
+    ) -> bool:
+        """Whether batches are the next of as many streams; those without a sequence are.
+
+        Of others ``duplicate_of`` says what they are, each in its turn.
+        """
+        streams = self._streams
+        since_ms = self.matters_since_ms
+        seen = set()
+        for queue, sequence in zip(queues, sequences, strict=True):
+            if sequence is None:
+                continue
+            producer_id, epoch, first = sequence
+            key = (producer_id, *queue)
+            stream = streams.get(key)
+            if stream is None:
+                if first or producer_id < 1 or epoch < 0:
+                    return False
+            else:
+                last = stream.batches[-1]
+                if (
+                    epoch != stream.epoch
+                    or first != last.first_sequence + last.record_count
+                    or last.store_timestamp_ms < since_ms
+                ):
+                    return False
+            seen.add(key)
+        return len(seen) == len(sequences) - sequences.count(None)
 
     def remember(self, queue: QueueKey, sequence: ProducerSequence, batch: StoredBatch) -> None:
         """A batch was stored; ``duplicate_of`` has found nothing against it."""

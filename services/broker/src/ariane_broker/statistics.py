@@ -29,9 +29,11 @@ class BrokerStatistics:
     vanished_member_count: int = 0
     counted_death_count: int = 0
 
-    def count_append(self, message_count: int, size_bytes: int, seconds: float) -> None:
-        """One batch was stored."""
-        self.stored_batch_count += 1
+    def count_append(
+        self, message_count: int, size_bytes: int, seconds: float, *, batch_count: int = 1
+    ) -> None:
+        """One batch was stored, or some at once."""
+        self.stored_batch_count += batch_count
         self.stored_message_count += message_count
         self.stored_bytes += size_bytes
         self.append_seconds += seconds

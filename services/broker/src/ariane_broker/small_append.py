@@ -1,0 +1,111 @@
+"""Appending the small batches of a request at once: what is asked of each is asked of all together.
+
+All of them are stored, or nothing is; then they go one by one, as if nobody had tried. So one that
+is refused, or was stored before, takes no other with it, and is told what it would be told anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from ariane_broker.batch_check import is_plain_place
+from ariane_broker.consumer_offsets import QueueKey
+from ariane_broker.producer_sequences import ProducerSequences, StoredBatch
+from ariane_broker.topics_for_send import TopicsForSend
+from ariane_record import ProducerSequence
+from ariane_record.layout import PRODUCER_PROPERTIES_BYTES_MAX, Host
+from ariane_storage.append import Appended
+from ariane_storage.block_table import BlockTable
+from ariane_storage.errors import StorageError
+
+
+class TableLog(Protocol):
+    """What is asked of the store."""
+
+    def append_table(self, table: BlockTable, *, born_host: Host = ...) -> list[Appended] | None:
+        """Append blocks to their queues, all or none."""
+        ...
+
+
+class SmallAppend:
+    """Appends many small batches as one."""
+
+    def __init__(
+        self,
+        log: TableLog,
+        topics: TopicsForSend,
+        sequences: ProducerSequences,
+        *,
+        body_bytes_max: int,
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            log: The store.
+            topics: The topics of this broker.
+            sequences: What idempotent producers have stored.
+            body_bytes_max: Largest body of a message.
+        """
+        self._log = log
+        self._topics = topics
+        self._sequences = sequences
+        # A record as large as this has neither body nor properties that are too large.
+        self._record_bytes_max = min(body_bytes_max, PRODUCER_PROPERTIES_BYTES_MAX)
+
+    def append(
+        self, table: BlockTable, queues: Sequence[QueueKey], born_host: Host
+    ) -> list[Appended] | None:
+        """Append all batches.
+
+        Args:
+            table: The batches.
+            queues: The queue of each.
+            born_host: Where the producer was seen.
+
+        Returns:
+            Where each went; None when nothing was stored and they are to go one by one.
+        """
+        if int(table.sizes.max()) > self._record_bytes_max or not self._may_go(queues):
+            return None
+        if not self._sequences.are_next(queues, table.sequences):
+            return None
+        try:
+            appended = self._log.append_table(table, born_host=born_host)
+        except StorageError:
+            return None  # The first one by one is told the same.
+        if appended is not None:
+            self._remember(queues, table.sequences, appended)
+        return appended
+
+    def _may_go(self, queues: Sequence[QueueKey]) -> bool:
+        """Whether nothing is to be said against the places."""
+        find = self._topics.find
+        for topic, queue_id in queues:
+            config = find(topic)
+            if config is None or not is_plain_place(config, queue_id):
+                return False
+        return True
+
+    def _remember(
+        self,
+        queues: Sequence[QueueKey],
+        sequences: Sequence[ProducerSequence | None],
+        appended: Sequence[Appended],
+    ) -> None:
+        remember = self._sequences.remember
+        for queue, sequence, stored in zip(queues, sequences, appended, strict=True):
+            if sequence is not None:
+                remember(queue, sequence, stored_batch(sequence, stored))
+
+
+def stored_batch(sequence: ProducerSequence, appended: Appended) -> StoredBatch:
+    """A batch as its stream remembers it."""
+    return StoredBatch(
+        sequence.first_sequence,
+        appended.count,
+        appended.first_queue_offset,
+        appended.first_commit_log_offset,
+        appended.next_commit_log_offset,
+        appended.store_timestamp_ms,
+    )

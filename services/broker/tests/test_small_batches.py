@@ -1,0 +1,267 @@
+"""Small batches of a request: taken at once they are answered, and stored, as one by one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ariane.broker.v1 import send_service_pb2 as send_pb
+from ariane_broker import append_wire
+from ariane_broker.append import AppendRecords, AppendWatch
+from ariane_broker.append_wire import JOINED_BATCHES_MIN, append_request, stream_response
+from ariane_broker.arrivals import Arrivals
+from ariane_broker.errors import STORAGE_RULES
+from ariane_broker.held_requests import HeldRequests
+from ariane_broker.producer_sequences import ProducerSequences
+from ariane_broker.small_batches import SmallBatches
+from ariane_broker.statistics import BrokerStatistics
+from ariane_broker.topic_table import Permission, TopicConfig
+from ariane_broker.topics_for_send import TopicsForSend
+from ariane_record import BlockEncoder, ProducerSequence
+from ariane_servicekit import ErrorTranslator, ServiceError
+from ariane_storage import Store
+from ariane_storage.testing import FaultyDisk, FixedClock, small_config
+
+HOST = ("10.1.2.3", 4711)
+
+
+def topic(name, **more):
+    return TopicConfig(topic=name, read_queue_count=4, write_queue_count=4, **more)
+
+
+TOPICS = {
+    config.topic: config
+    for config in (
+        topic("a"),
+        topic("b"),
+        topic("mixed", attributes={"message.type": "MIXED"}),
+        topic("normal", attributes={"message.type": "NORMAL"}),
+        topic("fifo", attributes={"message.type": "FIFO"}),
+        topic("closed", permission=Permission.READ),
+        topic("SCHEDULE_TOPIC_XXXX"),
+    )
+}
+
+
+class Topics:
+    auto_create_queue_count = 0
+
+    def find(self, name):
+        return TOPICS.get(name)
+
+    async def create_for_send(self, name):
+        raise AssertionError(name)
+
+
+class KeptWakes(HeldRequests):
+    """Remembers who was woken."""
+
+    def __init__(self):
+        super().__init__(count_max=1)
+        self.woken = []
+        self._waiting[None] = set()
+
+    def wake(self, key):
+        self.woken.append(key)
+
+
+class Side:
+    """A broker's way into its log, and all that is left by it."""
+
+    def __init__(self):
+        config = small_config(segment_bytes=1 << 16)
+        self.store = Store.open(Path("/store"), config, disk=FaultyDisk(), clock=FixedClock())
+        self.held, self.statistics = KeptWakes(), BrokerStatistics()
+        self.grown = []
+        now_ms = FixedClock().now_ms
+        self.sequences = ProducerSequences(now_ms=now_ms, expiry_ms=1000, stream_count_max=100)
+        self.append_records = AppendRecords(
+            self.store,
+            TopicsForSend(Topics(), check_block=lambda block: None),
+            self.sequences,
+            AppendWatch(
+                Arrivals(self.store, self.held), self.statistics, self.grown.append, lambda: 0.0
+            ),
+            delayed=None,
+            flush_wait=None,
+            body_bytes_max=3000,
+            service_error=ErrorTranslator(STORAGE_RULES).service_error,
+        )
+
+    async def answer(self, batches):
+        outcomes = await self.append_records.append(batches, HOST)
+        return stream_response(1, outcomes)
+
+    def left(self):
+        end = self.store.max_offset
+        log = self.store._parts.log
+        return (
+            bytes(log.view_of(0, end)),
+            self.store.queues(),
+            self.sequences.document(end),
+            self.statistics,
+            self.held.woken,
+            self.grown,
+        )
+
+
+def wire(topic_name, queue_id, bodies, sequence=None, **more):
+    encoder = BlockEncoder(topic_name, size_bytes_max=1 << 20, sequenced=sequence is not None)
+    for body in bodies:
+        encoder.add(body, keys=("k",), unique_id="id", born_timestamp_ms=1)
+    block = encoder.finish(sequence)
+    fields = {
+        "topic": topic_name,
+        "queue_id": queue_id,
+        "record_sizes": block.sizes.tobytes(),
+        "tag_codes": block.tag_codes.tobytes(),
+        "key_counts": block.key_counts.tobytes(),
+        "key_hashes": block.key_hashes.tobytes(),
+        "records_crc32": block.crc32,
+        "records": bytes(block.records),
+        "sequence": None
+        if sequence is None
+        else send_pb.ProducerSequence(
+            producer_id=sequence.producer_id,
+            producer_epoch=sequence.epoch,
+            first_sequence=sequence.first_sequence,
+        ),
+    }
+    return send_pb.AppendBatch(**{**fields, **more})
+
+
+def without_sequence(batch):
+    batch.ClearField("sequence")
+    return batch
+
+
+def parsed(batches, *, joined):
+    raw = send_pb.StreamAppendsRequest(batches=batches, request_number=1).SerializeToString()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(append_wire, "JOINED_BATCHES_MIN", 1 if joined else 1 << 30)
+        return append_request(raw).batches
+
+
+GOOD = [wire("ab"[number % 2], number % 4, [b"%d" % number] * 3) for number in range(8)]
+NEXT = [wire("a", number, [b"s"], ProducerSequence(7, 0, 0)) for number in range(4)]
+
+usual = st.builds(
+    wire,
+    st.sampled_from(["a", "b", "mixed"]),
+    st.integers(0, 3),
+    st.lists(st.binary(max_size=30), min_size=1, max_size=4),
+    st.none()
+    | st.builds(ProducerSequence, st.just(7), st.sampled_from([0, 0, 1]), st.integers(0, 3)),
+)
+unusual = st.sampled_from(
+    [
+        wire("unknown", 0, [b"x"]),
+        wire("normal", 0, [b"x"]),
+        wire("fifo", 0, [b"x"]),
+        wire("closed", 0, [b"x"]),
+        wire("SCHEDULE_TOPIC_XXXX", 0, [b"x"]),
+        wire("a", 4, [b"x"]),
+        wire("a", 0, [b"x" * 3001]),
+        wire("a", 0, [b"x"], records_crc32=1),
+        wire("a", 0, [b"x"], record_sizes=b"123"),
+        without_sequence(wire("a", 0, [b"x"], ProducerSequence(9, 0, 0))),
+        wire("a", 0, [b"x"], tag_codes=b""),
+        wire("b", 0, [b"x"], ProducerSequence(9, 0, 5)),
+    ]
+)
+
+
+@given(st.lists(st.lists(usual, min_size=1, max_size=9), min_size=1, max_size=3))
+@settings(max_examples=20, deadline=None)
+async def test_what_is_taken_at_once_is_answered_as_one_by_one(requests):
+    await both_ways(requests)
+
+
+@given(
+    st.lists(usual, min_size=1, max_size=6), st.lists(unusual, min_size=1, max_size=2), st.data()
+)
+@settings(max_examples=20, deadline=None)
+async def test_what_is_refused_takes_no_other_with_it(batches, refused, data):
+    for batch in refused:
+        batches.insert(data.draw(st.integers(0, len(batches))), batch)
+    await both_ways([GOOD, batches, GOOD])
+
+
+async def both_ways(requests):
+    at_once, one_by_one = Side(), Side()
+    # The first of a log goes one by one: there is no segment yet.
+    for side in (at_once, one_by_one):
+        await side.answer(parsed([GOOD[0]], joined=False))
+    for request in requests:
+        answers = [
+            await side.answer(parsed(request, joined=joined))
+            for side, joined in ((at_once, True), (one_by_one, False))
+        ]
+        assert answers[0] == answers[1]
+    assert at_once.left() == one_by_one.left()
+
+
+def was_at_once(side, batches):
+    """Whether they are appended at once."""
+    small = parsed(batches, joined=True)
+    assert isinstance(small, SmallBatches)
+    return side.append_records._take_small(small, HOST) is not None
+
+
+@pytest.fixture
+async def side():
+    made = Side()
+    await made.answer(parsed([GOOD[0]], joined=False))
+    return made
+
+
+def test_usual_requests_are_taken_at_once(side):
+    assert was_at_once(side, GOOD)
+    assert was_at_once(side, NEXT)
+    following = [wire("a", number, [b"t"], ProducerSequence(7, 0, 1)) for number in range(4)]
+    assert was_at_once(side, [*GOOD, *following])
+
+
+def test_a_repeat_goes_one_by_one(side):
+    assert was_at_once(side, NEXT)
+    end = side.store.max_offset
+    assert not was_at_once(side, [*GOOD, NEXT[2]])
+    assert side.store.max_offset == end
+
+
+async def test_the_answer_to_a_repeat_is_the_first_result(side):
+    first = await side.answer(parsed(NEXT, joined=True))
+    second = await side.answer(parsed([*NEXT, *GOOD], joined=True))
+    assert [result.first_commit_log_offset for result in second.results[:4]] == [
+        result.first_commit_log_offset for result in first.results
+    ]
+    assert [result.duplicate for result in second.results] == [True] * 4 + [False] * 8
+
+
+async def test_a_poisoned_store_refuses_the_request(side):
+    side.store._parts.guard._cause = OSError("gone")
+    with pytest.raises(ServiceError) as raised:
+        await side.answer(parsed(GOOD, joined=True))
+    assert raised.value.row.name == "STORE_POISONED"
+
+
+def test_few_batches_and_unusual_ones_are_seen_one_by_one():
+    raw = send_pb.StreamAppendsRequest(batches=GOOD[: JOINED_BATCHES_MIN - 1])
+    assert isinstance(append_request(raw.SerializeToString()).batches, list)
+    for more in (
+        {"delay_level": 3},
+        {"delivery_times_ms": b"12345678"},
+        {"record_crc32s": b"1234"},
+    ):
+        assert isinstance(parsed([*GOOD, wire("a", 0, [b"x"], **more)], joined=True), list)
+
+
+def test_small_batches_of_a_large_request_are_taken_at_once():
+    batches = [wire("a", 0, [b"x" * 2000]) for _ in range(20)]
+    raw = send_pb.StreamAppendsRequest(batches=batches, request_number=3).SerializeToString()
+    small = append_request(raw).batches
+    assert isinstance(small, SmallBatches)
+    assert [batch.block.size_bytes for batch in small] == small.table.block_sizes

@@ -1,0 +1,197 @@
+"""Many small blocks in one go: their records are laid side by side, and judged as if they were one.
+
+A block of few records costs far more than its records do, whether they are done one by one or by
+column. Here a step of numpy serves all blocks of a request.
+
+What is accepted here and what is written is the same as block after block (``block_check``,
+``append``). Whatever looks wrong or unusual is not judged here: then the blocks go one by one, so
+that one that is refused takes no other with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain, repeat
+from typing import Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_record.block import EMPTY_CRC_PROPERTY
+from ariane_record.checksum import crc32, range_crcs
+from ariane_record.columns import gather_headers
+from ariane_record.layout import (
+    CRC_MASK,
+    CRC_PROPERTY_BYTES,
+    HEADER_BYTES,
+    MAGIC_V1,
+    PROPERTIES_BYTES_MAX,
+    PROPERTY_VALUE_END,
+    RECORD_BYTES_MIN,
+)
+from ariane_record.names import DELAY_TOPIC, TIMER_TOPIC
+from ariane_record.producer_sequence import SEQUENCE_BYTES, SEQUENCE_PREFIX, encode_sequence
+from ariane_storage.append import OwnedFields, fill_ipv4_headers, write_checksums
+from ariane_storage.block_check import ALLOWED_FLAGS, BlockLimits, counted_topic, is_text
+from ariane_storage.block_table import BlockTable
+from ariane_storage.fields import FieldColumn, Int64s
+from ariane_storage.header_bits import HeaderBits
+
+_RAW_HEADER: Final = np.dtype((np.void, HEADER_BYTES))
+_LATER_SEQUENCE: Final = PROPERTY_VALUE_END + SEQUENCE_PREFIX
+_LENGTH_BYTES: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedBlocks:
+    """Sound blocks that are written as they came, side by side, for IPv4 hosts.
+
+    Attributes:
+        table: The blocks.
+        records: The records of all of them.
+        starts: Byte position of each record.
+        ends: Where each ends.
+        headers: ``layout.HEADER`` of each: a copy that is filled in.
+    """
+
+    table: BlockTable
+    records: bytes
+    starts: Int64s
+    ends: Int64s
+    headers: NDArray[np.void]
+
+    @classmethod
+    def of(cls, table: BlockTable, limits: BlockLimits) -> Self | None:
+        """Some blocks, or None if they are not all sound and of the usual kind."""
+        sizes = table.sizes
+        if not _are_columns_sound(table, limits):
+            return None
+        records = b"".join(table.records)
+        ends = np.cumsum(sizes, dtype=np.int64)
+        starts = ends - sizes
+        headers = gather_headers(records, starts)
+        if not _are_headers_sound(headers, sizes):
+            return None
+        joined = cls(table, records, starts, ends, headers)
+        body_ends = starts + HEADER_BYTES + headers["body_length"].astype(np.int64)
+        return joined if joined._are_records_sound(body_ends) else None
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that they take."""
+        return len(self.records)
+
+    def _are_records_sound(self, body_ends: Int64s) -> bool:
+        """Whether bodies, topics and properties are what they should be, and where."""
+        counts = self.table.counts
+        topics = [counted_topic(topic) for topic in self.table.topics]
+        widths = np.repeat([len(topic) for _, topic in topics], counts)
+        topic_ends = body_ends + widths
+        properties_starts = topic_ends + _LENGTH_BYTES
+        lengths = self.ends - properties_starts
+        if int(lengths.min()) < CRC_PROPERTY_BYTES or int(lengths.max()) > PROPERTIES_BYTES_MAX:
+            return False  # Before anything is looked for where they say.
+        topic_of_each = chain.from_iterable(
+            repeat(topic, count) for (_, topic), count in zip(topics, counts.tolist(), strict=True)
+        )
+        said = FieldColumn(self.records, ">u2", topic_ends, 0).get()
+        return (
+            all(magic == MAGIC_V1 for magic, _ in topics)
+            and list(_ranges(self.records, body_ends, topic_ends)) == list(topic_of_each)
+            and bool((said == lengths).all())
+            and self._are_bodies_sound(body_ends)
+            and self._are_properties_sound(properties_starts)
+        )
+
+    def _are_bodies_sound(self, body_ends: Int64s) -> bool:
+        """Whether bodies are those of their checksums."""
+        bodies = _ranges(self.records, self.starts + HEADER_BYTES, body_ends)
+        sums = np.fromiter(map(crc32, bodies), np.uint32, len(body_ends)) & np.uint32(CRC_MASK)
+        return bool((sums == self.headers["body_crc"]).all())
+
+    def _are_properties_sound(self, starts: Int64s) -> bool:
+        """Whether properties are UTF-8, and say sequences where their blocks do."""
+        places = self.ends - CRC_PROPERTY_BYTES
+        last = FieldColumn(self.records, f"V{CRC_PROPERTY_BYTES}", places, 0).get()
+        if last.tobytes() != EMPTY_CRC_PROPERTY * len(places):
+            return False
+        # Which is ASCII: no character reaches from one record into the next.
+        encoded = b"".join((PROPERTY_VALUE_END, *_ranges(self.records, starts, self.ends)))
+        table = self.table
+        rows = [row for row, sequence in enumerate(table.sequences) if sequence is not None]
+        if encoded.count(_LATER_SEQUENCE) != len(rows) or not is_text(encoded):
+            return False
+        if not rows:
+            return True
+        firsts = table.firsts[rows]
+        if int((self.ends[firsts] - starts[firsts]).min()) < SEQUENCE_BYTES:
+            return False
+        counts, sizes = table.counts.tolist(), table.block_sizes
+        expected = b"".join(
+            encode_sequence(sequence, counts[row], sizes[row])
+            for row, sequence in enumerate(table.sequences)
+            if sequence is not None
+        )
+        said = FieldColumn(self.records, f"V{SEQUENCE_BYTES}", starts[firsts], 0).get()
+        return said.tobytes() == expected
+
+    def place(
+        self, view: memoryview, position: int, owned: OwnedFields, queue_offsets: Int64s
+    ) -> None:
+        """Put together the records and their owned fields.
+
+        Args:
+            view: Where to.
+            position: Where in it the records start; there is room for all of them.
+            owned: What to fill in; of the queue it says nothing.
+            queue_offsets: Queue offset of each record.
+        """
+        headers, starts = self.headers, self.starts
+        view[position : position + len(self.records)] = self.records
+        offsets = starts + owned.first_commit_log_offset
+        fill_ipv4_headers(headers, owned, queue_offsets, offsets)
+        headers["queue_id"] = np.repeat(self.table.queue_ids, self.table.counts)
+        FieldColumn(view, _RAW_HEADER, starts + position, 0).set(headers.view(_RAW_HEADER))
+        ends = self.ends + position
+        sums = range_crcs(view, starts + position, ends - CRC_PROPERTY_BYTES)
+        write_checksums(view, ends, 0, sums)
+
+
+def _are_columns_sound(table: BlockTable, limits: BlockLimits) -> bool:
+    """Whether the columns of each block fit its records, which are not too many bytes."""
+    sizes, hashes, firsts = table.sizes, table.key_hashes, table.firsts
+    # The tags of these say something else.
+    if DELAY_TOPIC in table.topics or TIMER_TOPIC in table.topics:
+        return False
+    return (
+        int(sizes.min()) >= RECORD_BYTES_MIN
+        and int(sizes.max()) <= limits.record_bytes_max
+        and np.add.reduceat(sizes, firsts, dtype=np.int64).tolist() == table.block_sizes
+        and sum(table.block_sizes) <= limits.block_bytes_max
+        and bool(
+            (
+                np.add.reduceat(table.key_counts, firsts, dtype=np.int64) == table.key_hash_counts
+            ).all()
+        )
+        and (not len(hashes) or int(hashes.min()) >= 0)
+        and list(map(crc32, table.records)) == list(table.crcs)
+    )
+
+
+def _are_headers_sound(headers: NDArray[np.void], sizes: NDArray[np.int32]) -> bool:
+    bits = HeaderBits.of(headers)
+    return (
+        bits.is_everywhere("magic", MAGIC_V1)
+        and not bits.in_any["system_flag"] & ~ALLOWED_FLAGS
+        and bits.in_any["born_timestamp"] >= 0
+        and bits.in_any["body_length"] >= 0
+        and not bits.in_any["attempts"]
+        and not bits.in_any["half_offset"]
+        and bool((headers["size"] == sizes).all())
+    )
+
+
+def _ranges(records: bytes, begins: Int64s, ends: Int64s) -> Iterable[bytes]:
+    """Ranges of the records, copied."""
+    return map(records.__getitem__, map(slice, begins.tolist(), ends.tolist()))
