@@ -1,7 +1,12 @@
 """``send_batch`` of many plain messages: encoded in one go, and as good as one by one."""
 
 import asyncio
+import copy
 import gc
+import operator
+import pickle
+from dataclasses import asdict
+from datetime import timedelta
 
 import grpc
 import pytest
@@ -113,6 +118,7 @@ async def test_a_topic_without_a_route_is_told_for_each(world):
         Message("orders", b"x", message_group="g"),
         Message("orders", b"x", flag=1),
         Message("orders", b"x", delay_level=1),
+        Message("orders", b"x", delay=timedelta(0)),
         Message("orders", b"x" * 201),
         Message("orders", "text"),
     ],
@@ -125,3 +131,19 @@ def test_one_that_is_not_plain_makes_all_go_one_by_one(other):
 def test_a_few_or_an_illegal_tag_go_one_by_one():
     assert PlainMessages.of(plain(COUNT_MIN - 1), body_bytes_max=200) is None
     assert PlainMessages.of(plain(tag="a || b"), body_bytes_max=200) is None
+
+
+def test_messages_without_properties_have_the_same_ones_for_good():
+    message, other = Message("orders", b"x"), Message("orders", b"x")
+    assert message.properties == {} == asdict(message)["properties"]
+    again = pickle.loads(pickle.dumps(message))  # noqa: S301 - our own.
+    assert message == other == copy.deepcopy(message) == again
+    for change in (
+        lambda pairs: operator.setitem(pairs, "a", "b"),
+        lambda pairs: pairs.update(a="b"),
+        lambda pairs: pairs.setdefault("a", "b"),
+        lambda pairs: operator.ior(pairs, {"a": "b"}),
+    ):
+        with pytest.raises(TypeError, match="when it is made"):
+            change(message.properties)
+    assert other.properties == {}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from ariane_record.errors import RecordError
 from ariane_record.layout import SystemFlag
@@ -36,6 +36,27 @@ class MessageQueue(NamedTuple):
         return f"{self.topic}@{self.broker_name}#{self.queue_id}"
 
 
+class _NoProperties(dict[str, str]):
+    """The properties of all messages that were given none; nobody adds to them.
+
+    A dictionary for each of them would be one more object for the garbage collector to count.
+    """
+
+    __slots__ = ()
+
+    # Data classes take nothing as a default that has no hash.
+    def __hash__(self) -> int:  # type: ignore[override]
+        return 0
+
+    def _refuse(self, *_arguments: object, **_pairs: object) -> NoReturn:
+        raise TypeError("a message gets its properties when it is made: properties={...}")
+
+    __setitem__ = setdefault = update = __ior__ = _refuse
+
+
+_NO_PROPERTIES: Final = _NoProperties()
+
+
 @dataclass(slots=True)
 class Message:
     """A message to be sent.
@@ -59,7 +80,7 @@ class Message:
     tag: str = ""
     keys: Sequence[str] = ()
     message_group: str = ""
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = _NO_PROPERTIES
     flag: int = 0
     deliver_at: datetime | None = None
     delay: timedelta | None = None

@@ -17,20 +17,20 @@ from ariane_sdk.errors import MessageIllegal
 COUNT_MIN: Final = 64
 """Fewer are taken one by one, into batches that they share with others."""
 
-_topic_of = attrgetter("topic")
-_tag_of = attrgetter("tag")
 _body_of = attrgetter("body")
-_properties_of = attrgetter("properties")
-_keys_of = attrgetter("keys")
-
-_UNSET: Final = (
-    (attrgetter("message_group"), ""),
-    (attrgetter("flag"), 0),
-    (attrgetter("deliver_at"), None),
-    (attrgetter("delay"), None),
-    (attrgetter("delay_level"), AT_ONCE),
+_others_of = attrgetter(
+    "topic",
+    "tag",
+    "keys",
+    "properties",
+    "message_group",
+    "flag",
+    "deliver_at",
+    "delay",
+    "delay_level",
 )
-"""Further fields of messages, and what they are where nobody has set them."""
+_UNSET: Final[tuple[object, ...]] = ({}, "", 0, None, None, AT_ONCE)
+"""What the fields from ``properties`` on are where nobody has set them."""
 
 
 class PlainMessages(NamedTuple):
@@ -52,27 +52,20 @@ class PlainMessages(NamedTuple):
     def of(cls, messages: Sequence[Message], *, body_bytes_max: int) -> Self | None:
         """These messages, or nothing if they are few, or any of them is not so plain.
 
-        Field after field: an object for the fields of each message would cost more than they do.
-
         Args:
             messages: The messages; whatever is wrong with one is not judged here.
             body_bytes_max: Larger bodies are not plain.
         """
         count = len(messages)
-        if count < COUNT_MIN or set(map(type, messages)) != {Message}:
+        if count < COUNT_MIN or countOf(map(type, messages), Message) < count:
             return None
-        topic, tag = messages[0].topic, messages[0].tag
+        first = _others_of(messages[0])
+        topic, tag, keys, *unset = first
+        plain = type(topic) is type(tag) is str and keys in ((), []) and tuple(unset) == _UNSET
+        if not plain or countOf(map(_others_of, messages), first) < count:
+            return None
         bodies = list(map(_body_of, messages))
-        plain = (
-            type(topic) is type(tag) is str
-            and set(map(type, bodies)) == {bytes}
-            and countOf(map(_topic_of, messages), topic) == count
-            and countOf(map(_tag_of, messages), tag) == count
-            and _have_no_keys(messages)
-            and not any(map(_properties_of, messages))
-            and all(countOf(map(field_of, messages), unset) == count for field_of, unset in _UNSET)
-        )
-        if not plain:
+        if countOf(map(type, bodies), bytes) < count:
             return None
         lengths = np.fromiter(map(len, bodies), np.int64, count)
         if int(lengths.max()) > body_bytes_max:
@@ -88,9 +81,3 @@ class PlainMessages(NamedTuple):
         if end - begin == len(self.bodies):
             return self
         return self._replace(bodies=self.bodies[begin:end], lengths=self.lengths[begin:end])
-
-
-def _have_no_keys(messages: Sequence[Message]) -> bool:
-    """Whether no message has keys, and all say so in the same way."""
-    empty = messages[0].keys
-    return empty in ((), []) and countOf(map(_keys_of, messages), empty) == len(messages)

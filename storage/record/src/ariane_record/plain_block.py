@@ -13,7 +13,6 @@ Nothing is put together here: the sums of records and of the block follow from t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -135,12 +134,13 @@ class PlainShape:
             body_bytes=body_lengths,
             tail_bytes=tails.shape[1],
         )
-        heads = headers.view(f"V{HEADER_BYTES}").tolist()
-        rests = tails.view(f"V{tails.shape[1]}").ravel().tolist()
-        pieces = list(chain.from_iterable(zip(heads, bodies, rests, strict=True)))
+        pieces = _pieces(headers, bodies, tails)
         if sequenced:
-            pieces[_TAIL : _TAIL + 1] = self._sequenced_tail(unique_ids[0].tobytes())
-            crcs[0] = _crc_of_first(pieces)
+            before, room, behind = self._sequenced_tail(unique_ids[0].tobytes())
+            # What stood there goes on with the header of the next record.
+            behind += pieces[_TAIL][tails.shape[1] :]
+            pieces[_TAIL : _TAIL + 1] = before, room, behind
+            crcs[0] = _crc_of_first(pieces, int(sizes[0]))
         ends = np.cumsum(sizes, dtype=np.int64)
         size_bytes = int(ends[-1])
         return LooseBlock(
@@ -182,10 +182,26 @@ class PlainShape:
         return self._topic_part + length.to_bytes(_LENGTH_BYTES, "big") + first, last
 
 
-def _crc_of_first(pieces: Sequence[bytes]) -> int:
+def _pieces(
+    headers: NDArray[np.void], bodies: Sequence[bytes], tails: NDArray[np.uint8]
+) -> list[bytes]:
+    """Bodies, and what lies before, between and behind them: tail of one, header of the next."""
+    count, width = tails.shape
+    between = np.empty((count - 1, width + HEADER_BYTES), np.uint8)
+    between[:, :width] = tails[:-1]
+    between[:, width:] = headers[1:].view(np.uint8).reshape(-1, HEADER_BYTES)
+    pieces = [b""] * (2 * count + 1)
+    pieces[0] = headers[:1].tobytes()
+    pieces[1::2] = bodies
+    pieces[2:-1:2] = between.view(f"V{between.shape[1]}").ravel().tolist()
+    pieces[-1] = tails[-1].tobytes()
+    return pieces
+
+
+def _crc_of_first(pieces: Sequence[bytes], size_bytes: int) -> int:
     """``RecordBlock.record_crcs`` of the first record of a sequenced block."""
     record = b"".join(pieces[:_SEQUENCED_PIECES])
-    return crc32_of(record[:-CRC_PROPERTY_BYTES])
+    return crc32_of(record[: size_bytes - CRC_PROPERTY_BYTES])
 
 
 def _name(name: str) -> bytes:
