@@ -2,5 +2,7 @@
 
 import os
 
-# As ``ariane_sdk`` says it for applications; here services are imported before the SDK.
+# As ``ariane_sdk`` says it for applications; here services are imported before the SDK, and gRPC
+# itself before both.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+os.environ.setdefault("GRPC_EXPERIMENTS", "-event_engine_client,-event_engine_listener")

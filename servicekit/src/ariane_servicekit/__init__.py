@@ -1,5 +1,8 @@
 """What every ArianeMQ process shares. The README lists the pieces."""
 
+import ariane_servicekit._before_grpc  # noqa: F401 - it must come before whatever imports gRPC.
+
+# isort: split
 from ariane_servicekit.addresses import Address
 from ariane_servicekit.background import Loop
 from ariane_servicekit.calls import Call, current_call

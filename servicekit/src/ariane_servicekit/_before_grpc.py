@@ -1,0 +1,30 @@
+"""What must be said to gRPC before it is imported: let the thread that waits also read.
+
+By default one thread of gRPC waits for sockets, others read them, and one more tells the event loop
+of it. Two experiments, on by default, make it so; without them the last of these threads does it
+all, as it did in older versions. Measured for lone round trips: half of the context switches, and a
+seventh less CPU, in client and broker.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from importlib import metadata
+from typing import Final
+
+EXPERIMENTS: Final = "-event_engine_client,-event_engine_listener"
+"""The choice, as the environment variable GRPC_EXPERIMENTS says it."""
+
+KNOWN_UNTIL: Final = (1, 86)
+"""The first version of gRPC that was not tried: one that knows no such experiments complains."""
+
+
+def choose_engine() -> None:
+    """Set the choice, unless the environment says something, or gRPC is newer than what we know."""
+    numbers = re.findall(r"\d+", metadata.version("grpcio"))[:2]
+    if tuple(map(int, numbers)) < KNOWN_UNTIL:
+        os.environ.setdefault("GRPC_EXPERIMENTS", EXPERIMENTS)
+
+
+choose_engine()
