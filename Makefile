@@ -61,7 +61,7 @@ bench: $(STAMP) ## Measure ourselves, as ratios to what the machine can do
 
 .PHONY: bench-peers
 bench-peers: $(STAMP) ## Measure ourselves beside RocketMQ, Kafka and others; QUICK=1, ONLY="kafka latency"
-	@$(BIN)/python bench/peers $(if $(QUICK),--quick) $(foreach word,$(ONLY),--only $(word)) $(PEERS_ARGS)
+	@$(BIN)/python bench/peers $(if $(filter-out 0 no false,$(QUICK)),--quick) $(foreach word,$(ONLY),--only $(word)) $(PEERS_ARGS)
 
 .PHONY: integration
 integration: $(STAMP) ## All tests, with the slow ones over real processes

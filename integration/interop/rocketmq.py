@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -16,6 +15,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+from ariane_servicekit import maven
+from ariane_servicekit.free_ports import free_port
 
 HERE = Path(__file__).parent
 CACHE = HERE.parents[1] / ".cache" / "rocketmq"
@@ -32,36 +36,11 @@ JAVA_FLAGS = [
 
 
 def class_path() -> str:
-    """Resolve RocketMQ's jars and return a Java class path."""
-    marker = CACHE / "resolved"
-    pom = HERE / "java" / "pom.xml"
-    if not marker.exists() or marker.stat().st_mtime < pom.stat().st_mtime:
-        shutil.rmtree(CACHE, ignore_errors=True)
-        CACHE.mkdir(parents=True)
-        command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
-        command += [f"-DoutputDirectory={CACHE}", "-DincludeScope=runtime"]
-        subprocess.run(command, check=True, capture_output=True, timeout=300)
-        marker.touch()
-    return f"{CACHE}/*"
-
-
-def free_port(span: int = 1) -> int:
-    """A port P of which P to P + span - 1 are free now; RocketMQ cannot listen on port 0."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = int(probe.getsockname()[1])
-        if all(_is_free(port + step) for step in range(span)):
-            return port
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
+    """Fetch RocketMQ's jars; returns a Java class path. Skips where they cannot be had."""
+    try:
+        return maven.class_path(HERE / "java" / "pom.xml", CACHE)
+    except maven.MavenUnavailable as missing:
+        pytest.skip(str(missing))
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from driver_loop import (
+    POOL_SIZE,
     SILENCE_S_MAX,
     SUMMED_AT_ONCE,
     Arrivals,
@@ -45,7 +46,6 @@ from ariane_sdk import (
 from ariane_sdk.errors import ArianeError, BatchSendError, ColumnsSendError
 
 QUEUE_COUNT = 4
-ROWS_OF_TABLE = 16_384
 TOPICS_AT_ONCE = 4
 LISTENER_BATCH = 32
 
@@ -91,7 +91,9 @@ class ArianeDriver:
         await each_of(topics, self._producer.route)
         pool = bodies_of(load["body_bytes"])
         if load["shape"] == "columns":
-            self._table = pa.table({"body": pa.array(pool * (ROWS_OF_TABLE // len(pool)))})
+            # Whole rounds of the pool, so that a table is a slice wherever it begins.
+            rounds = -(-load["rows"] // len(pool)) + 1
+            self._table = pa.table({"body": pa.array(pool * rounds)})
         return {}
 
     async def produce(self, load: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,7 +133,7 @@ class ArianeDriver:
         return await self._produce_columns(load)
 
     async def _produce_columns(self, load: Mapping[str, Any]) -> dict[str, Any]:
-        tables = self._tables_of(load["count"])
+        tables = self._tables_of(load)
         sent = failures = 0
 
         async def send_tables() -> None:
@@ -148,9 +150,10 @@ class ArianeDriver:
         await asyncio.gather(*(send_tables() for _ in range(load["in_flight"])))
         return {"count": sent, "seconds": time.perf_counter() - begin, "failures": failures}
 
-    def _tables_of(self, row_count: int) -> Iterator[pa.Table]:
-        for first in range(0, row_count, ROWS_OF_TABLE):
-            yield self._table.slice(0, min(ROWS_OF_TABLE, row_count - first))
+    def _tables_of(self, load: Mapping[str, Any]) -> Iterator[pa.Table]:
+        for first in range(0, load["count"], load["rows"]):
+            rows = min(load["rows"], load["count"] - first)
+            yield self._table.slice(first % POOL_SIZE, rows)
 
     async def consume(self, load: Mapping[str, Any]) -> dict[str, Any]:
         """Consume from the earliest message, by a new group."""

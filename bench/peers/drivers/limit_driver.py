@@ -1,9 +1,10 @@
-"""What the machine can do, as a driver: ``limit_driver.py copy|loopback|grpc|flush FOLDER``.
+"""What the machine can do: ``limit_driver.py copy|loopback|grpc|stream|flush FOLDER``.
 
 The same bytes in the same blocks as a load has: copied in memory; through a socket on loopback to
-another process, which answers eight bytes a block; or as requests of bare gRPC calls to another
-process, which answers eight bytes a call and looks at nothing; or appended to a file and flushed,
-all that would be in flight at once.
+another process, which answers eight bytes a block; or as requests of bare gRPC calls, or of one
+bare gRPC stream, to another process, which answers each by eight bytes and looks at nothing; or
+appended to a file and flushed, all that would be in flight at once. What is consumed comes from the
+other process, as fast as it can: through the socket, or as one gRPC stream for each group.
 """
 
 from __future__ import annotations
@@ -11,27 +12,43 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from asyncio import StreamReader, StreamWriter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 import grpc
 import numpy as np
-from driver_loop import nothing, run_workers, serve
+from driver_loop import Step, nothing, run_workers, serve
 
-METHOD = "/bench.Limit/Take"
+METHOD = "/bench.Limit/"
 ANSWER = b"taken   "
-_OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+GIVE = 1 << 63
+"""Instead of a length, to the other end of a socket: give blocks, so many and so large."""
+_OPTIONS = [
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    # Else a server cancels what comes while 1,000 calls wait.
+    ("grpc.server.max_pending_requests", 1 << 16),
+    ("grpc.server.max_pending_requests_hard_limit", 1 << 16),
+]
 
 
 async def take_blocks(reader: StreamReader, writer: StreamWriter) -> None:
-    """Read blocks, each behind its length, and answer each."""
+    """Read blocks, each behind its length, and answer each; or give as many as are asked for."""
     try:
         while True:
             length = int.from_bytes(await reader.readexactly(8), "little")
+            if length == GIVE:
+                for block in asked_blocks(await reader.readexactly(16)):
+                    writer.write(block)
+                    await writer.drain()
+                continue
             await reader.readexactly(length)
             writer.write(ANSWER)
     except asyncio.IncompleteReadError:
@@ -46,15 +63,29 @@ async def serve_loopback() -> None:
 
 
 async def serve_grpc() -> None:
-    """The other end of bare calls."""
+    """The other end of bare calls and streams."""
 
     async def take(_request: bytes, _context: grpc.aio.ServicerContext) -> bytes:
         return ANSWER
 
+    async def take_each(
+        requests: AsyncIterator[bytes], _context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[bytes]:
+        async for _ in requests:
+            yield ANSWER
+
+    async def give(asked: bytes, context: grpc.aio.ServicerContext) -> None:
+        for block in asked_blocks(asked):
+            await context.write(block)
+
     server = grpc.aio.server(options=_OPTIONS)
-    handler = grpc.unary_unary_rpc_method_handler(take)
+    handlers = {
+        "Take": grpc.unary_unary_rpc_method_handler(take),
+        "TakeEach": grpc.stream_stream_rpc_method_handler(take_each),
+        "Give": grpc.unary_stream_rpc_method_handler(give),
+    }
     server.add_generic_rpc_handlers(
-        (grpc.method_handlers_generic_handler("bench.Limit", {"Take": handler}),)
+        (grpc.method_handlers_generic_handler("bench.Limit", handlers),)
     )
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
@@ -78,7 +109,7 @@ async def other_end(kind: str) -> AsyncIterator[int]:
 
 def blocks_of(load: Mapping[str, Any]) -> tuple[Iterator[bytes], int]:
     """The blocks of a load, each the same bytes, and how many messages one stands for."""
-    batch = 1 if load["shape"] == "singles" else load["batch"]
+    batch = 1 if load["shape"] in {"singles", "transactions"} else load["batch"]
     block = np.random.default_rng(7).bytes(batch * load["body_bytes"])
     return repeat(block, load["count"] // batch), batch
 
@@ -88,6 +119,26 @@ async def run_limit(load: Mapping[str, Any], send: Callable[[bytes], Any], fligh
     blocks, batch = blocks_of(load)
     answer = await run_workers(blocks, flights, send)
     return {**answer, "count": answer["count"] * batch}
+
+
+def asking_for(load: Mapping[str, Any]) -> bytes:
+    """How many blocks of which size are consumed, for whoever gives them."""
+    size_bytes = load["batch"] * load["body_bytes"]
+    return b"".join(n.to_bytes(8, "little") for n in (load["count"] // load["batch"], size_bytes))
+
+
+def asked_blocks(asked: bytes) -> Iterator[bytes]:
+    """The blocks that were asked for, each the same bytes."""
+    count, size_bytes = (int.from_bytes(asked[at : at + 8], "little") for at in (0, 8))
+    return repeat(np.random.default_rng(7).bytes(size_bytes), count)
+
+
+async def consumed(load: Mapping[str, Any], take: Callable[[], Any]) -> dict[str, Any]:
+    """Take all that each group is to get; nobody looks at it, so there is no digest."""
+    begin = time.perf_counter()
+    await asyncio.gather(*(take() for _ in range(load["groups"])))
+    seconds = time.perf_counter() - begin
+    return {"count": load["count"] * load["groups"], "seconds": seconds}
 
 
 async def copy() -> None:
@@ -106,7 +157,16 @@ async def copy() -> None:
     async def produce(load: Mapping[str, Any]) -> dict[str, Any]:
         return await run_limit(load, send, 1)
 
-    await serve({"prepare_produce": nothing, "produce": produce})
+    async def consume(load: Mapping[str, Any]) -> dict[str, Any]:
+        blocks, _ = blocks_of(load)
+
+        async def take() -> None:
+            for block in blocks:
+                await send(block)
+
+        return await consumed(load, take)
+
+    await serve_limit(produce, consume)
 
 
 async def loopback(port: int) -> None:
@@ -123,22 +183,67 @@ async def loopback(port: int) -> None:
     async def produce(load: Mapping[str, Any]) -> dict[str, Any]:
         return await run_limit(load, send, 1)
 
-    await serve({"prepare_produce": nothing, "produce": produce})
+    async def consume(load: Mapping[str, Any]) -> dict[str, Any]:
+        async def take() -> None:
+            writer.write(GIVE.to_bytes(8, "little") + asking_for(load))
+            for _ in range(load["count"] // load["batch"]):
+                await reader.readexactly(load["batch"] * load["body_bytes"])
+
+        return await consumed(load, take)
+
+    await serve_limit(produce, consume)
 
 
-async def bare_grpc(port: int) -> None:
-    """Send as requests of calls, as many at a time as the load says."""
+async def bare_grpc(port: int, *, stream: bool = False) -> None:
+    """Send as requests of calls, or of one stream, as many at a time as the load says."""
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=_OPTIONS) as channel:
-        call = channel.unary_unary(METHOD)
+        call = channel.unary_unary(f"{METHOD}Take")
+        give = channel.unary_stream(f"{METHOD}Give")
 
         async def send(block: bytes) -> int:
             await call(block)
             return 0
 
         async def produce(load: Mapping[str, Any]) -> dict[str, Any]:
-            return await run_limit(load, send, load["in_flight"])
+            if not stream:
+                return await run_limit(load, send, load["in_flight"])
+            async with answered_stream(channel) as send_on_stream:
+                return await run_limit(load, send_on_stream, load["in_flight"])
 
-        await serve({"prepare_produce": nothing, "produce": produce})
+        async def consume(load: Mapping[str, Any]) -> dict[str, Any]:
+            async def take() -> None:
+                async for _ in give(asking_for(load)):
+                    pass
+
+            return await consumed(load, take)
+
+        await serve_limit(produce, consume)
+
+
+@asynccontextmanager
+async def answered_stream(
+    channel: grpc.aio.Channel,
+) -> AsyncIterator[Callable[[bytes], Awaitable[int]]]:
+    """A stream whose requests are answered in their order; yields what sends one and waits."""
+    call = channel.stream_stream(f"{METHOD}TakeEach")()
+    waiting: deque[asyncio.Future[int]] = deque()
+
+    async def read_answers() -> None:
+        while await call.read() is not grpc.aio.EOF:
+            waiting.popleft().set_result(0)
+
+    async def send(block: bytes) -> int:
+        outcome = asyncio.get_running_loop().create_future()
+        waiting.append(outcome)
+        async with writing:
+            await call.write(block)
+        return await outcome
+
+    writing = asyncio.Lock()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(read_answers())
+        yield send
+        await call.done_writing()
 
 
 async def flush(folder: str) -> None:
@@ -162,6 +267,18 @@ async def flush(folder: str) -> None:
     await serve({"prepare_produce": nothing, "produce": produce})
 
 
+async def serve_limit(produce: Step, consume: Step) -> None:
+    """Answer what is asked; nothing needs to be made before."""
+    await serve(
+        {
+            "prepare_produce": nothing,
+            "produce": produce,
+            "prepare_consume": nothing,
+            "consume": consume,
+        }
+    )
+
+
 async def main(kind: str, folder: str) -> None:
     """Serve as one end or the other."""
     if kind == "serve-loopback":
@@ -173,8 +290,13 @@ async def main(kind: str, folder: str) -> None:
     elif kind == "flush":
         await flush(folder)
     else:
-        async with other_end(kind) as port:
-            await {"loopback": loopback, "grpc": bare_grpc}[kind](port)
+        client, end = {
+            "loopback": (loopback, "loopback"),
+            "grpc": (bare_grpc, "grpc"),
+            "stream": (partial(bare_grpc, stream=True), "grpc"),
+        }[kind]
+        async with other_end(end) as port:
+            await client(port)
 
 
 if __name__ == "__main__":

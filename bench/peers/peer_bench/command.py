@@ -37,7 +37,7 @@ from peer_bench.workloads import WORKLOADS
 
 QUICK_S_MAX = 270.0
 """A quick run begins with nothing that would end later."""
-WHOLE_S_MAX = 40 * 60.0
+WHOLE_S_MAX = 37 * 60.0
 """Of a run that would take longer, the legs are shorter."""
 LEG_SHARE_MIN = 0.4
 PAGE_PATH = ROOT / "bench" / "page.py"
@@ -153,6 +153,7 @@ def run_bout(bout: Bout, extent: Extent) -> tuple[list[Row], dict[str, Any]]:
         BenchError: Something else failed.
     """
     peer = bout.peer
+    extent = extent._replace(leg_s=min(extent.leg_s, peer.leg_s_max))
     with (
         tempfile.TemporaryDirectory(prefix="ariane-peers-", ignore_cleanup_errors=True) as folder,
         peer.running(Path(folder) / peer.key) as theirs,

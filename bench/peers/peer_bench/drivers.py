@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from peer_bench.errors import DriverFailed
-from peer_bench.process_group import end_group
+from peer_bench.process_group import ProcessGroup
 
 ANSWER_S_MAX: Final = 300.0
 STOP_S_MAX: Final = 10.0
@@ -47,6 +47,7 @@ class Driver:
         self._log_path = log_path
         self._environment = {**os.environ, **(environment or {})}
         self._process: subprocess.Popen[str] | None = None
+        self._group: ProcessGroup | None = None
         self._lines: queue.Queue[str | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
 
@@ -70,6 +71,7 @@ class Driver:
                 )
             except OSError as error:
                 raise DriverFailed(f"{self._name} cannot be started: {error}") from error
+        self._group = ProcessGroup(self._process)
         self._reader.start()
         return self
 
@@ -83,7 +85,8 @@ class Driver:
         assert process.stdin is not None
         with suppress(OSError):
             process.stdin.close()
-        end_group(process, STOP_S_MAX)
+        assert self._group is not None
+        self._group.end(STOP_S_MAX)
         self._reader.join()
 
     def ask(self, what: str, *, seconds: float = ANSWER_S_MAX, **arguments: Any) -> dict[str, Any]:

@@ -22,6 +22,7 @@ class Load:
         body_bytes: Of each body.
         in_flight: Sends, or batches, that wait for their acknowledgement at the same time.
         batch: Messages of one explicit batch.
+        rows: Of a table, where columns are sent.
         topics: How many topics they go to in turn; the names of more than one have numbers.
         groups: How many groups consume all of it, at the same time.
         rate: Messages a second of a schedule that waits for nobody; 0: as fast as can be.
@@ -36,6 +37,7 @@ class Load:
     body_bytes: int
     in_flight: int = 1
     batch: int = 1000
+    rows: int = 16_384
     topics: int = 1
     groups: int = 1
     rate: int = 0

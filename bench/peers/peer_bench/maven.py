@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from functools import cache
 from typing import Final
 
+from ariane_servicekit import maven
 from peer_bench.errors import PeerUnavailable
 from peer_bench.places import CACHE_PATH, JAVA_PATH
 from peer_bench.servers import version_said
+from peer_bench.tools import run_tool
 
-FETCH_S_MAX: Final = 600
 COMPILE_S_MAX: Final = 120
 
 
@@ -21,25 +21,10 @@ def class_path(name: str) -> str:
     Raises:
         PeerUnavailable: There is no Java or Maven here, or a jar cannot be had.
     """
-    for program in ("java", "mvn"):
-        if shutil.which(program) is None:
-            raise PeerUnavailable(f"{program} is not installed")
-    pom = JAVA_PATH / name / "pom.xml"
-    jars = CACHE_PATH / name
-    marker = jars / "fetched"
-    if not marker.exists() or marker.stat().st_mtime < pom.stat().st_mtime:
-        shutil.rmtree(jars, ignore_errors=True)
-        jars.mkdir(parents=True)
-        command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
-        command += [f"-DoutputDirectory={jars}", "-DincludeScope=runtime"]
-        try:
-            done = subprocess.run(command, capture_output=True, timeout=FETCH_S_MAX, check=False)
-        except subprocess.TimeoutExpired as error:
-            raise PeerUnavailable(f"fetching {name} took longer than {FETCH_S_MAX} s") from error
-        if done.returncode != 0:
-            raise PeerUnavailable(f"{name} cannot be fetched: {done.stdout.decode()[-500:]}")
-        marker.touch()
-    return f"{jars}/*"
+    try:
+        return maven.class_path(JAVA_PATH / name / "pom.xml", CACHE_PATH / name)
+    except maven.MavenUnavailable as error:
+        raise PeerUnavailable(str(error)) from error
 
 
 @cache
@@ -57,6 +42,7 @@ def driver_path(name: str) -> str:
 
     Raises:
         PeerUnavailable: There is no Java here, or a jar cannot be had.
+        ToolFailed: It does not compile.
     """
     jars = class_path(name)
     if shutil.which("javac") is None:
@@ -69,8 +55,6 @@ def driver_path(name: str) -> str:
         shutil.rmtree(classes, ignore_errors=True)
         classes.mkdir(parents=True)
         command = ["javac", "-nowarn", "-cp", jars, "-d", str(classes), *map(str, sources)]
-        done = subprocess.run(command, capture_output=True, timeout=COMPILE_S_MAX, check=False)
-        if done.returncode != 0:
-            raise PeerUnavailable(f"{name} cannot be compiled: {done.stderr.decode()[-500:]}")
+        run_tool(f"compiling the driver of {name}", command, COMPILE_S_MAX)
         marker.touch()
     return f"{classes}:{jars}"

@@ -31,6 +31,7 @@ class Part:
         produced: What we aim at when sending.
         in_flight: Its threads, tasks or batches at the same time; ours if not given.
         shape: How it sends, if not as we do.
+        share: Of our messages it sends so many: where it is much slower and only its pace is asked.
         topics: To how many topics, if not to as many as we.
         consume: How it consumes afterwards, for the count and the checksum; ``None``: it cannot.
         consumed: What we aim at when consuming, by our way of doing it. A way that is not here is
@@ -43,6 +44,7 @@ class Part:
     in_flight: int | None = None
     shape: Shape | None = None
     topics: int | None = None
+    share: float = 1.0
     consume: Shape | None = "listener"
     consumed: Mapping[Shape, Target] = field(default_factory=dict)
     title: str = ""
@@ -56,6 +58,7 @@ class Part:
         """The load as the peer does it."""
         return replace(
             ours,
+            count=round(ours.count * self.share),
             in_flight=self.in_flight or ours.in_flight,
             shape=self.shape or ours.shape,
             topics=self.topics or ours.topics,
@@ -73,6 +76,7 @@ class Peer:
         ours: Runs us, if not by default.
         warm_up_s: Seconds of work before anything counts; a Java tool needs 20.
         start_s: Seconds that its start and its end take, about: for the time that is left.
+        leg_s_max: The slower of two legs takes no longer than that.
     """
 
     key: str
@@ -81,3 +85,4 @@ class Peer:
     ours: Callable[[Path], AbstractContextManager[Contender]] = ours.running
     warm_up_s: float = 3.0
     start_s: float = 4.0
+    leg_s_max: float = 60.0

@@ -11,7 +11,7 @@ from peer_bench.run import OUR_WARM_UP_S_MAX, Extent
 from peer_bench.workloads import WORKLOADS, Workload
 from peer_bench.workloads.workload import SCHEDULE_WARM_UP_S
 
-_JOIN_S: Final = 1.5
+_JOIN_S: Final = 1.0
 """Seconds that a group takes to come together and to leave, about."""
 
 
@@ -40,8 +40,8 @@ class Bout:
         if load.rate:
             each_s = SCHEDULE_WARM_UP_S + extent.schedule_s + 2 * load.delay_ms / 1000 + _JOIN_S
             return ends_s + extent.pairs * 2 * each_s
-        # The slower one of two legs takes its time, the other one less.
-        leg_s = extent.leg_s * 0.8
+        # The slowest of all legs takes its time, the others less.
+        leg_s = min(extent.leg_s, self.peer.leg_s_max) * 0.5
         consumes = (len(self.part.consumed) or 1) * (1 if self.part.consume is None else 2)
         return ends_s + extent.pairs * (2 * leg_s + consumes * (leg_s + _JOIN_S))
 

@@ -128,7 +128,7 @@ class Duel:
                 continue
             end = time.monotonic() + least_s
             while True:
-                message_s = self._try_out(contender, asked, consume)
+                message_s = self._try_out(contender, asked, consume) * asked.count / load.count
                 if time.monotonic() >= end:
                     break
             self._slowest_message_s = max(self._slowest_message_s, message_s)

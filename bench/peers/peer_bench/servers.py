@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from peer_bench.errors import PeerUnavailable
-from peer_bench.process_group import end_group
+from peer_bench.process_group import ProcessGroup
 
 START_S_MAX: Final = 90.0
 STOP_S_MAX: Final = 30.0
@@ -82,12 +82,13 @@ def server(
             )
         except OSError as error:
             raise PeerUnavailable(f"{name} cannot be started: {error}") from error
+    group = ProcessGroup(process)
     try:
         _wait_for_port(name, port, process, log_path)
         yield process.pid
     finally:
         process.send_signal(signal.SIGTERM)
-        end_group(process, STOP_S_MAX)
+        group.end(STOP_S_MAX)
 
 
 def _wait_for_port(name: str, port: int, process: subprocess.Popen[bytes], log_path: Path) -> None:

@@ -86,6 +86,17 @@ def test_a_leg_has_as_many_messages_as_the_slower_side_manages(seconds, count):
     assert {load.count for _, load in ours.asked[2:] + theirs.asked[2:]} == {count}
 
 
+def test_who_is_asked_for_its_pace_alone_sends_a_share():
+    ours = Scripted("us", [0.001] * 4)
+    theirs = Scripted("them", [0.02, 1])
+    fight = duel(ours, theirs, Part(share=0.1, consume=None), pairs=1)
+    fight.warm_up(0)
+    fight.measure()
+    # It took 0.02 s for 1 message instead of our 10: 1.5 s are 750 of ours.
+    assert [load.count for _, load in theirs.asked] == [1, 100]
+    assert {load.count for _, load in ours.asked[2:]} == {1000}
+
+
 def test_warming_up_goes_on_for_its_time_and_at_least_once():
     ours, theirs = Scripted("us", [1] * 2), Scripted("them", [1] * 2)
     duel(ours, theirs, Part()).warm_up(0)

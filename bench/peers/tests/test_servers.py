@@ -1,10 +1,14 @@
 import os
+import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 from peer_bench.errors import PeerUnavailable
-from peer_bench.places import free_port
 from peer_bench.servers import server, version_in
+
+from ariane_servicekit.free_ports import free_port
 
 
 def test_versions_are_found_in_what_programs_say():
@@ -43,3 +47,36 @@ def test_a_server_that_ends_or_is_not_there_is_unavailable(tmp_path):
             server("queue", command, port=free_port(), home=tmp_path),
         ):
             raise AssertionError("it does not run")
+
+
+HARNESS = """
+import os, sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from ariane_servicekit.free_ports import free_port
+from peer_bench.servers import server
+
+port, told = free_port(), Path(sys.argv[2])
+code = f'''
+import os, socket, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+print(os.getpid(), child.pid, flush=True)
+server = socket.create_server(("127.0.0.1", {port}))
+time.sleep(60)
+'''
+with server("queue", [sys.executable, "-c", code], port=port, home=told.parent):
+    time.sleep(60)
+"""
+
+
+def test_servers_end_with_a_harness_that_is_killed(tmp_path, ends_soon):
+    said = tmp_path / "queue.log"
+    command = [sys.executable, "-c", HARNESS, str(Path(__file__).parents[1]), str(said)]
+    with subprocess.Popen(command) as harness:
+        deadline = time.monotonic() + 20
+        while not (said.exists() and said.read_text().strip()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        pids = [int(word) for word in said.read_text().split()]
+        harness.kill()
+    assert len(pids) == 2
+    assert all(ends_soon(pid) for pid in pids)

@@ -13,12 +13,13 @@ import contextlib
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
+
+from ariane_servicekit.free_ports import free_port
 
 DEBIAN_PACKAGES: Final = ("postgresql-15", "postgresql-client-15", "libpq5", "libllvm14")
 UNPRIVILEGED_ACCOUNTS: Final = ("postgres", "nobody")
@@ -63,7 +64,7 @@ def running_postgresql(*, cache_folder: Path | None = None) -> Iterator[str]:
             os.chown(folder, account.pw_uid, account.pw_gid)
         fresh = f"-D {cluster} -U ariane --auth=trust -E UTF8 --locale=C --no-sync"
         _run([programs / "initdb", *fresh.split()], account, folder)
-        port = _free_port()
+        port = free_port()
         options = {"port": str(port), "unix_socket_directories": str(folder), **_FAST_BUT_FORGETFUL}
         flags = " ".join(f"-c {name}={value}" for name, value in options.items())
         control = programs / "pg_ctl"
@@ -154,9 +155,3 @@ def _run(command: Sequence[str | Path], account: pwd.struct_passwd | None, folde
             log.read_text(errors="replace") if log.exists() else ""
         )
         raise RuntimeError(f"{program.name} failed: {words.strip()[-2000:]}")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -11,6 +11,7 @@ import java.util.zip.CRC32;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.impl.consumer.DefaultMQPushConsumerImpl;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendCallback;
@@ -24,6 +25,7 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.remoting.protocol.RemotingCommand;
 import org.apache.rocketmq.remoting.protocol.SerializeType;
+import org.apache.rocketmq.remoting.protocol.heartbeat.SubscriptionData;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
 /**
@@ -37,6 +39,7 @@ public final class RocketmqDriver {
   private static final int QUEUE_COUNT = 4;
   private static final int CONSUMER_THREADS = 20;
   private static final int LISTENER_BATCH = 32;
+  private static final long REFUSED_PULL_WAIT_MS = 100;
   private static final int FAILURES_MAX = 1000;
   private static final long SILENCE_S_MAX = 20;
 
@@ -243,12 +246,52 @@ public final class RocketmqDriver {
               return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
             },
             LISTENER_BATCH);
-    listening.start();
-    while (listening.fetchSubscribeMessageQueues(topic).size() != QUEUE_COUNT
-        || listening.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().size()
-            < QUEUE_COUNT) {
-      Thread.sleep(50);
+    start(listening, topic);
+  }
+
+  /**
+   * Starts a consumer; returns when it has its queues and the broker knows its subscription.
+   *
+   * <p>A consumer that gets its queues changes the version of its subscription and tells the broker,
+   * unless another heartbeat is under way: then the broker is told by the next one only, 30 s later,
+   * and refuses every pull until then. So it is told here.
+   */
+  private static void start(DefaultMQPushConsumer consumer, String topic) throws Exception {
+    DefaultMQPushConsumerImpl inside = consumer.getDefaultMQPushConsumerImpl();
+    SubscriptionData subscription = inside.getRebalanceImpl().getSubscriptionInner().get(topic);
+    long subscribed = subscription.getSubVersion();
+    consumer.start();
+    while (inside.getRebalanceImpl().getProcessQueueTable().size() < QUEUE_COUNT
+        || subscription.getSubVersion() == subscribed
+        || !inside.getmQClientFactory().sendHeartbeatToAllBrokerWithLock()) {
+      Thread.sleep(20);
     }
+  }
+
+  /** Starts, or ends, the consumers of all groups at the same time. */
+  private static void each(List<DefaultMQPushConsumer> consumers, Step step) throws Exception {
+    List<Thread> threads = new ArrayList<>();
+    for (DefaultMQPushConsumer consumer : consumers) {
+      Thread thread =
+          new Thread(
+              () -> {
+                try {
+                  step.take(consumer);
+                } catch (Exception error) {
+                  // Its messages will be lacking.
+                  error.printStackTrace();
+                }
+              });
+      threads.add(thread);
+      thread.start();
+    }
+    for (Thread thread : threads) {
+      thread.join();
+    }
+  }
+
+  private interface Step {
+    void take(DefaultMQPushConsumer consumer) throws Exception;
   }
 
   private String consume(String topic, int count, int groupCount, int atOnce) throws Exception {
@@ -275,16 +318,12 @@ public final class RocketmqDriver {
     for (int group = 0; group < groupCount; group++) {
       consumers.add(consumer(topic, listener, atOnce));
     }
-    for (DefaultMQPushConsumer consumer : consumers) {
-      consumer.start();
-    }
+    each(consumers, consumer -> start(consumer, topic));
     long before = -1;
     while (!whole.await(SILENCE_S_MAX, TimeUnit.SECONDS) && received.sum() > before) {
       before = received.sum();
     }
-    for (DefaultMQPushConsumer consumer : consumers) {
-      consumer.shutdown();
-    }
+    each(consumers, DefaultMQPushConsumer::shutdown);
     double seconds = Math.max(end.get() - begin.get(), 1) / 1e9;
     return "{\"count\": " + received.sum() + ", \"seconds\": " + seconds + ", \"digest\": "
         + Long.toUnsignedString(digest.sum()) + "}";
@@ -301,6 +340,8 @@ public final class RocketmqDriver {
     consumer.setConsumeMessageBatchMaxSize(atOnce);
     consumer.subscribe(topic, "*");
     consumer.registerMessageListener(listener);
+    // A pull that was refused because of the subscription's version waits for 3 s by default.
+    consumer.getDefaultMQPushConsumerImpl().setPullTimeDelayMillsWhenException(REFUSED_PULL_WAIT_MS);
     return consumer;
   }
 

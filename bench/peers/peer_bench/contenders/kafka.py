@@ -164,6 +164,9 @@ PEER: Final = Peer(
             Target(1.0, 2.0), consume="chunks", consumed={"chunks": Target(0.6, 1.0)}, quick=True
         ),
         "batches-4k": Part(consume="chunks", consumed={"chunks": Target()}),
+        # The consumer tool has one way, a call for each batch that it polled.
+        "batches-128": Part(consume="chunks", consumed={"listener": Target()}),
+        "columns-1m": Part(consume="chunks"),
         "columns": Part(
             Target(1.0, 2.0), consume="chunks", consumed={"chunks": Target(0.6, 1.0)}, quick=True
         ),

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from peer_bench.errors import PeerUnavailable
+from ariane_servicekit.free_ports import free_port
 from peer_bench.maven import class_path
-from peer_bench.places import free_port
 from peer_bench.servers import server
+from peer_bench.tools import run_tool
 
 VERSION: Final = "4.3.0"
 PARTITIONS: Final = 4
@@ -26,6 +25,7 @@ def kafka_server(home: Path) -> Iterator[tuple[str, int]]:
 
     Raises:
         PeerUnavailable: It cannot be had or started here.
+        ToolFailed: Its folder cannot be made.
     """
     jars = class_path("kafka")
     home.mkdir(parents=True, exist_ok=True)
@@ -35,11 +35,7 @@ def kafka_server(home: Path) -> Iterator[tuple[str, int]]:
     _write_settings(settings, home / "log", address, f"127.0.0.1:{controller_port}")
     java = ["java", f"-Xms{HEAP}", f"-Xmx{HEAP}", "-cp", jars]
     formatting = [*java, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID]
-    done = subprocess.run(
-        [*formatting, "-c", str(settings)], capture_output=True, timeout=FORMAT_S_MAX, check=False
-    )
-    if done.returncode != 0:
-        raise PeerUnavailable(f"kafka cannot format its folder: {done.stderr.decode()[-500:]}")
+    run_tool("formatting Kafka's folder", [*formatting, "-c", str(settings)], FORMAT_S_MAX)
     with server("kafka", [*java, "kafka.Kafka", str(settings)], port=port, home=home) as pid:
         yield address, pid
 

@@ -14,6 +14,7 @@ from peer_bench.contender import DriverContender
 from peer_bench.contenders import ours
 from peer_bench.contenders.ourselves import SYNC_TITLE
 from peer_bench.drivers import Driver
+from peer_bench.loads import Shape
 from peer_bench.peers import NOBODY_SAID, Part, Peer, Target
 from peer_bench.places import DRIVERS_PATH
 
@@ -21,9 +22,14 @@ _NAMES: Final = {
     "copy": "copying the bytes",
     "loopback": "the bytes through a socket",
     "grpc": "the bytes as bare gRPC calls",
+    "stream": "the bytes on a bare gRPC stream",
     "flush": "writing and flushing the bytes",
 }
 _GRPC_TARGET: Final = Target(0.6, 0.85)
+"""Of batches of 256 KiB to 1 MiB that are there before they are sent; see the README."""
+WARM_UP_S: Final = 1.0
+LEG_S_MAX: Final = 0.6
+"""There are many of them, and none drifts much: more of that time would tell no more."""
 
 
 @contextmanager
@@ -32,33 +38,63 @@ def running(data_path: Path, *, kind: str) -> Iterator[DriverContender]:
     command = [sys.executable, str(DRIVERS_PATH / "limit_driver.py"), kind, str(data_path)]
     with Driver(kind, command, data_path / "driver.log") as driver:
         # The other end is a child of the driver: both stand in the client's usage.
-        settings = {"blocks in flight": "1", "calls of single messages in flight": "as ours"}
-        versions = {"grpcio": version("grpcio")} if kind == "grpc" else {}
+        settings = {"blocks in flight": "as ours, through a socket 1; consumed: a stream a group"}
+        versions = {"grpcio": version("grpcio")} if kind in {"grpc", "stream"} else {}
         yield DriverContender(_NAMES[kind], driver, [], settings=settings, versions=versions)
 
 
 def _peer(kind: str, parts: dict[str, Part]) -> Peer:
-    return Peer(key=kind, running=partial(running, kind=kind), parts=parts, start_s=4.0)
+    return Peer(
+        key=kind,
+        running=partial(running, kind=kind),
+        parts=parts,
+        warm_up_s=WARM_UP_S,
+        leg_s_max=LEG_S_MAX,
+    )
 
 
-def _blocks(target: Target = NOBODY_SAID, *, quick: bool = False) -> dict[str, Part]:
-    """Whole batches, one at a time."""
-    part = Part(target, in_flight=1, consume=None, quick=quick)
-    return {"batches": part, "columns": part}
+def _blocks(*ways: Shape, sent: Target = NOBODY_SAID, quick: bool = False) -> Part:
+    """Whole batches, sent and then consumed beside our ways of doing that."""
+    return Part(
+        sent,
+        consume="chunks" if ways else None,
+        consumed=dict.fromkeys(ways, NOBODY_SAID),
+        quick=quick,
+    )
 
 
-_CALLS: Final = Part(consume=None)
-"""A call for each message, as many at the same time."""
+_BYTES: Final = {"batches": _blocks("chunks"), "columns": _blocks("chunks")}
+_CALLS: Final = Part(share=0.1, consume=None)
+"""A call, or a request of a stream, for each message, as many at the same time."""
+_SINGLES: Final = {
+    **dict.fromkeys(("singles-64", "singles-1024"), _CALLS),
+    "singles-1": Part(consume=None),
+}
 
 PEERS: Final = (
-    _peer("copy", _blocks()),
-    _peer("loopback", _blocks()),
-    _peer("grpc", {**_blocks(_GRPC_TARGET), "singles-64": _CALLS}),
+    _peer("copy", _BYTES),
+    _peer("loopback", _BYTES),
+    _peer(
+        "grpc",
+        {
+            "batches": _blocks("each", "listener", "chunks"),
+            "columns": _blocks("chunks"),
+            "batches-4k": _blocks("listener", "chunks"),
+            "batches-128": _blocks("each", "listener"),
+            "columns-256k": _blocks(sent=_GRPC_TARGET),
+            "columns-1m": _blocks(sent=_GRPC_TARGET, quick=True),
+            **_SINGLES,
+            "fan-out": _blocks("listener"),
+            "transactions": _CALLS,
+        },
+    ),
+    _peer("stream", _SINGLES),
     Peer(
         key="flush",
         running=partial(running, kind="flush"),
         ours=partial(ours.running, flush_mode="sync"),
         parts={"singles-64": Part(consume=None, title=SYNC_TITLE)},
-        start_s=4.0,
+        warm_up_s=WARM_UP_S,
+        leg_s_max=LEG_S_MAX,
     ),
 )

@@ -10,11 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from ariane_servicekit.free_ports import free_port
 from peer_bench.contender import DriverContender
 from peer_bench.drivers import Driver
 from peer_bench.errors import PeerUnavailable
 from peer_bench.peers import Part, Peer, Target
-from peer_bench.places import CACHE_PATH, DRIVERS_PATH, free_port
+from peer_bench.places import CACHE_PATH, DRIVERS_PATH
 from peer_bench.python_clients import client_python, client_versions
 from peer_bench.servers import server
 

@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from ariane_servicekit.free_ports import free_port
 from peer_bench.contender import DriverContender
 from peer_bench.debian import libraries_of, unpacked
 from peer_bench.drivers import Driver
 from peer_bench.peers import Part, Peer, Target
-from peer_bench.places import DRIVERS_PATH, free_port
+from peer_bench.places import DRIVERS_PATH
 from peer_bench.python_clients import client_python, client_versions
 from peer_bench.servers import server, version_said
 
@@ -46,6 +47,10 @@ def running(data_path: Path) -> Iterator[DriverContender]:
 PEER: Final = Peer(
     key="redis",
     running=running,
-    parts={"batches": Part(Target(1.5, 3.0), consumed={"listener": Target(1.5, 3.0)}, quick=True)},
+    parts={
+        "batches": Part(
+            Target(1.5, 3.0), in_flight=2, consumed={"listener": Target(1.5, 3.0)}, quick=True
+        )
+    },
 )
-"""Its entries live in memory."""
+"""Its entries live in memory. Two pipelines keep its server busy; more wait for one interpreter."""

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from ariane_servicekit.free_ports import free_port
 from peer_bench.contender import DriverContender
 from peer_bench.drivers import Driver
 from peer_bench.maven import class_path, driver_path, java_version
 from peer_bench.peers import Part, Peer, Target
-from peer_bench.places import free_port
 from peer_bench.servers import server
 
 NAME: Final = "RocketMQ"
@@ -115,6 +115,7 @@ PEER: Final = Peer(
             quick=True,
         ),
         "batches-4k": Part(in_flight=8, consumed={"listener": Target()}),
+        "batches-128": Part(in_flight=8, consumed={"each": Target(), "listener": Target()}),
         "columns": Part(Target(0.8, 1.5), in_flight=8, shape="batches"),
         "singles-64": Part(Target(1.5, 2.5), in_flight=64, quick=True),
         "singles-1024": Part(Target(2.5, 4.0), in_flight=512),

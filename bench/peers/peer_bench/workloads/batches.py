@@ -1,4 +1,4 @@
-"""Explicit batches of objects, 1 MB each, and the backlog that they leave."""
+"""Explicit batches of objects, 1 MB each or 128 KB, and the backlog that they leave."""
 
 from __future__ import annotations
 
@@ -27,6 +27,16 @@ WORKLOADS: Final = (
         consuming={
             "listener": "catch-up consuming, a listener call per batch of up to 32, 4 KiB",
             "chunks": "catch-up consuming, columns, 4 KiB",
+        },
+    ),
+    Workload(
+        key="batches-128",
+        title="explicit batches of 1,000 objects, 128 B",
+        load=Load("batches", "", 600_000, 128, in_flight=8, batch=1000),
+        try_count=50_000,
+        consuming={
+            "each": "catch-up consuming, a listener call per message, 128 B",
+            "listener": "catch-up consuming, a listener call per batch of up to 32, 128 B",
         },
     ),
 )

@@ -19,7 +19,7 @@ from peer_bench.workloads.workload import Workload
 
 WORKLOADS: Final[tuple[Workload, ...]] = (
     *batches.WORKLOADS,
-    columns.WORKLOAD,
+    *columns.WORKLOADS,
     *singles.WORKLOADS,
     *topics.WORKLOADS,
     fan_out.WORKLOAD,
