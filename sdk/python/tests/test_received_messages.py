@@ -11,7 +11,12 @@ from ariane_record import RecordFields, encode_record
 from ariane_record.errors import RecordCorrupted
 from ariane_record.view import iter_messages
 from ariane_sdk import MessageQueue
-from ariane_sdk._received_messages import PulledMessage, received_messages
+from ariane_sdk._message import ReceivedMessage
+from ariane_sdk._received_messages import (
+    COLUMNS_RECORDS_MIN,
+    PulledMessage,
+    received_messages,
+)
 
 QUEUE = MessageQueue("orders", "broker-a", 3)
 ATTRIBUTES = (
@@ -42,7 +47,7 @@ def packed(records):
     return b"".join(records), np.array(list(map(len, records)), np.int32)
 
 
-@given(st.lists(st.tuples(fields, st.integers(1, 12)), min_size=1, max_size=6))
+@given(st.lists(st.tuples(fields, st.integers(1, 24)), min_size=1, max_size=6))
 def test_messages_are_those_that_are_read_one_by_one(many):
     alike = (count * [encode_record(fields)] for fields, count in many)
     records, sizes = packed(list(chain.from_iterable(alike)))
@@ -60,15 +65,23 @@ def test_messages_are_those_that_are_read_one_by_one(many):
 
 def test_records_of_one_topic_are_cut_at_once_and_their_headers_wait():
     record = encode_record(RecordFields(topic="orders", body=b"x", queue_offset=7))
-    [message] = received_messages(*packed([record]), QUEUE)
+    messages = received_messages(*packed([record] * COLUMNS_RECORDS_MIN), QUEUE)
 
-    assert type(message) is PulledMessage
-    assert message.queue_offset == 7
+    assert {type(message) for message in messages} == {PulledMessage}
+    assert messages[0].queue_offset == 7
     with pytest.raises(AttributeError, match="no_such"):
-        message.no_such  # noqa: B018 - asking is the matter.
+        messages[0].no_such  # noqa: B018 - asking is the matter.
 
 
-@pytest.mark.parametrize("run", [1, 100])
+def test_a_few_records_are_not_worth_columns():
+    record = encode_record(RecordFields(topic="orders", body=b"x", queue_offset=7))
+    messages = received_messages(*packed([record] * (COLUMNS_RECORDS_MIN - 1)), QUEUE)
+
+    assert {type(message) for message in messages} == {ReceivedMessage}
+    assert messages[0].queue_offset == 7
+
+
+@pytest.mark.parametrize("run", [2, 100])
 def test_neighbours_of_one_size_are_cut_at_once(run):
     parts = [
         RecordFields(topic="orders", body=body, properties={"a": value}, queue_offset=place)
@@ -82,9 +95,12 @@ def test_neighbours_of_one_size_are_cut_at_once(run):
     assert found == [(each.body, each.properties["a"], each.queue_offset) for each in parts]
 
 
-def test_damage_is_told():
+@pytest.mark.parametrize("count", [1, COLUMNS_RECORDS_MIN])
+def test_damage_is_told(count):
     record = encode_record(RecordFields(topic="orders", body=b"x"))
+    records, sizes = packed([record] * count)
+    sizes[-1] -= 1
     with pytest.raises(RecordCorrupted):
-        received_messages(record, np.array([len(record) - 1], np.int32), QUEUE)
+        received_messages(records, sizes, QUEUE)
     with pytest.raises(RecordCorrupted):
-        received_messages(record[:-1], np.array([len(record) - 1], np.int32), QUEUE)
+        received_messages(records[:-1], sizes, QUEUE)
