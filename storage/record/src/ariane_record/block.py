@@ -18,7 +18,7 @@ of a whole record follows from that of the record with zeros and from what the z
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
@@ -46,7 +46,7 @@ from ariane_record.layout import (
     ByteBuffer,
     PropertyName,
 )
-from ariane_record.message import EMPTY_HOST, RecordFields, encode_record
+from ariane_record.message import EMPTY_HOST, RecordFields, encode_record_as
 from ariane_record.producer_sequence import (
     EMPTY_SEQUENCE,
     SEQUENCE_BYTES,
@@ -74,6 +74,8 @@ OWN_ARGUMENTS: Final = frozenset(
     }
 )
 """Properties that are arguments of their own, so that no column can contradict its record."""
+
+_EMPTY_HOSTS: Final = (EMPTY_HOST, EMPTY_HOST)
 
 _PROPERTIES_PART: Final = 4
 """Which of the parts of the first record are its properties."""
@@ -388,15 +390,7 @@ def encode_block(topic: str, messages: Sequence[RecordFields]) -> RecordBlock:
         RecordTooLarge: Topic or properties do not fit into a record.
     """
     records = [
-        encode_record(
-            replace(
-                message,
-                topic=topic,
-                properties=_without_sequence(message.properties),
-                born_host=EMPTY_HOST,
-                store_host=EMPTY_HOST,
-            )
-        )
+        encode_record_as(message, topic, _without_sequence(message.properties), _EMPTY_HOSTS)
         for message in messages
     ]
     keys_of_each = [index_keys(message.unique_id, message.keys) for message in messages]
@@ -420,8 +414,10 @@ def index_keys(unique_id: str, keys: tuple[str, ...]) -> tuple[str, ...]:
     return every[:KEYS_MAX]
 
 
-def _without_sequence(properties: Mapping[str, str]) -> dict[str, str]:
+def _without_sequence(properties: Mapping[str, str]) -> Mapping[str, str]:
     """The properties of a copy."""
+    if PropertyName.PRODUCER_SEQUENCE not in properties:
+        return properties
     kept = dict(properties)
     kept.pop(PropertyName.PRODUCER_SEQUENCE, None)
     return kept

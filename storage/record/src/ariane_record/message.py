@@ -6,10 +6,11 @@ Where many records lie together, the vector forms in ``block`` and ``columns`` a
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
 
+from ariane_record.addresses import ip_text, packed_ip
 from ariane_record.checksum import checksum_digits, masked_crc32
 from ariane_record.errors import IllegalProperty, RecordCorrupted, RecordTooLarge
 from ariane_record.layout import (
@@ -35,6 +36,7 @@ from ariane_record.layout import (
 from ariane_record.properties import decode_properties, encode_properties
 
 EMPTY_HOST: Final[Host] = ("0.0.0.0", 0)  # noqa: S104 - an empty host slot, nothing listens.
+IPV6_BYTES: Final = 16
 _SYSTEM_FLAG: Final = struct.Struct(">i")
 
 
@@ -99,24 +101,39 @@ def encode_record(fields: RecordFields, *, checksum: bool = True) -> bytes:
         IllegalProperty: A property that the format cannot carry.
         RecordTooLarge: Topic or properties do not fit into their length fields.
     """
-    if PropertyName.CHECKSUM in fields.properties:
+    hosts = (fields.born_host, fields.store_host)
+    return encode_record_as(fields, fields.topic, fields.properties, hosts, checksum=checksum)
+
+
+def encode_record_as(
+    fields: RecordFields,
+    topic_name: str,
+    message_properties: Mapping[str, str],
+    hosts: tuple[Host, Host],
+    *,
+    checksum: bool = True,
+) -> bytes:
+    """``encode_record`` with another topic, other properties, other hosts (born, stored)."""
+    if PropertyName.CHECKSUM in message_properties:
         raise IllegalProperty("the checksum is not for the caller to set")
-    topic = fields.topic.encode()
+    born_host, store_host = hosts
+    topic = topic_name.encode()
     if len(topic) > TOPIC_V2_BYTES_MAX:
         raise RecordTooLarge(f"topic of {len(topic)} bytes")
-    properties = encode_properties(fields.properties)
+    properties = encode_properties(message_properties)
     properties_length = len(properties) + (CRC_PROPERTY_BYTES if checksum else 0)
     if properties_length > PROPERTIES_BYTES_MAX:
         raise RecordTooLarge(f"properties of {properties_length} bytes")
     version_2 = len(topic) > TOPIC_V1_BYTES_MAX
-    born_ip = ip_address(fields.born_host[0])
-    store_ip = ip_address(fields.store_host[0])
+    born_ip = packed_ip(born_host[0])
+    store_ip = packed_ip(store_host[0])
+    born_ipv6, store_ipv6 = len(born_ip) == IPV6_BYTES, len(store_ip) == IPV6_BYTES
     system_flag = fields.system_flag & ~HOST_FLAGS
-    if born_ip.version == 6:
+    if born_ipv6:
         system_flag |= SystemFlag.BORN_HOST_IPV6
-    if store_ip.version == 6:
+    if store_ipv6:
         system_flag |= SystemFlag.STORE_HOST_IPV6
-    header = HEADER_STRUCTS[born_ip.version == 6, store_ip.version == 6]
+    header = HEADER_STRUCTS[born_ipv6, store_ipv6]
     topic_length_bytes = 2 if version_2 else 1
     size = header.size + len(fields.body) + topic_length_bytes + len(topic) + 2 + properties_length
     record = b"".join(
@@ -131,11 +148,11 @@ def encode_record(fields: RecordFields, *, checksum: bool = True) -> bytes:
                 fields.commit_log_offset,
                 system_flag,
                 fields.born_timestamp_ms,
-                born_ip.packed,
-                fields.born_host[1],
+                born_ip,
+                born_host[1],
                 fields.store_timestamp_ms,
-                store_ip.packed,
-                fields.store_host[1],
+                store_ip,
+                store_host[1],
                 fields.attempts,
                 fields.half_offset,
                 len(fields.body),
@@ -252,9 +269,9 @@ def fields_of(buffer: ByteBuffer, spans: RecordSpans) -> RecordFields:
         commit_log_offset=header[6],
         system_flag=header[7],
         born_timestamp_ms=header[8],
-        born_host=(str(ip_address(header[9])), header[10]),
+        born_host=(ip_text(header[9]), header[10]),
         store_timestamp_ms=header[11],
-        store_host=(str(ip_address(header[12])), header[13]),
+        store_host=(ip_text(header[12]), header[13]),
         attempts=header[14],
         half_offset=header[15],
     )

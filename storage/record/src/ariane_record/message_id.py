@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ariane_record.addresses import ip_text, packed_ip
 from ariane_record.errors import IllegalMessageId
 from ariane_record.layout import CommitLogOffset, Host
 
@@ -48,7 +49,7 @@ class MessagePlace(NamedTuple):
 def encode_offset_message_id(store_host: Host, commit_log_offset: int) -> str:
     """The offset message id: 32 hex digits, or 56 with an IPv6 host."""
     place = _PLACE.pack(store_host[1], commit_log_offset)
-    return (ip_address(store_host[0]).packed + place).hex().upper()
+    return (packed_ip(store_host[0]) + place).hex().upper()
 
 
 def decode_offset_message_id(message_id: str) -> MessagePlace:
@@ -64,7 +65,7 @@ def decode_offset_message_id(message_id: str) -> MessagePlace:
     if len(packed) not in (_IPV4_PLACE_BYTES, _IPV6_PLACE_BYTES):
         raise IllegalMessageId(f"{message_id!r}: an offset message id has 32 or 56 hex digits")
     port, commit_log_offset = _PLACE.unpack_from(packed, len(packed) - _PLACE.size)
-    ip = str(ip_address(packed[: -_PLACE.size]))
+    ip = ip_text(packed[: -_PLACE.size])
     return MessagePlace((ip, port), CommitLogOffset(commit_log_offset))
 
 
