@@ -23,8 +23,10 @@ from ariane_broker.append import AppendWatch
 from ariane_broker.statistics import BrokerStatistics
 from ariane_broker.topic_table import TopicConfig
 from ariane_broker.transactions.ending import TransactionEnds
+from ariane_broker.transactions.ends_together import EndsTogether, EndWish
 from ariane_broker.transactions.half_list import HalfList
 from ariane_broker.transactions.half_send import HalfLimits, HalfSend
+from ariane_broker.transactions.halves_together import HalfWish, HalvesTogether
 from ariane_broker.transactions.transaction_records import Outcome
 from ariane_broker.transactions.transaction_table import TransactionTable
 from ariane_broker.transactions.writing import TransactionLog
@@ -32,13 +34,16 @@ from ariane_record import decode_record
 from ariane_record.names import OP_TOPIC
 from ariane_servicekit.errors import ServiceError
 from ariane_storage import FlushMode, Store
+from ariane_storage.errors import StoreFull
 from ariane_storage.testing import FaultyDisk, FixedClock, PowerLost, block_of, small_config
 
 ROOT = Path("/store")
 ORDERS = TopicConfig(topic="orders", read_queue_count=2, write_queue_count=2)
 IDS = st.integers(0, 5).map("t-{}".format)
 OUTCOMES = st.sampled_from(list(Outcome))
+ENDS = st.lists(st.tuples(IDS, OUTCOMES), max_size=6, unique_by=lambda end: end[0])
 DECIDED = frozenset(Outcome)
+LIMITS = HalfLimits(body_bytes_max=1000, call_bytes_max=4000, pending_count_max=100)
 
 
 def run(call):
@@ -48,6 +53,14 @@ def run(call):
     except StopIteration as end:
         return end.value
     raise AssertionError("it waits")
+
+
+def half_message(transaction_id):
+    return message_pb.Message(
+        body=transaction_id.encode(),
+        unique_id=transaction_id,
+        message_type=message_pb.MESSAGE_TYPE_TRANSACTION,
+    )
 
 
 class Topics:
@@ -72,18 +85,19 @@ class FlushAtOnce:
 
 
 class DyingLog:
-    """The store of a process that dies right before one of its appends."""
+    """The store of a process that dies, or finds its disk full, right before one of its appends."""
 
-    def __init__(self, store, dies_before):
+    def __init__(self, store, dies_before, error=PowerLost):
         self._store = store
         self._left = dies_before
+        self._error = error
 
     def __getattr__(self, name):
         return getattr(self._store, name)
 
     def append_block(self, block, queue_id, *, born_host=("127.0.0.1", 0)):
         if self._left == 0:
-            raise PowerLost
+            raise self._error
         if self._left is not None:
             self._left -= 1
         return self._store.append_block(block, queue_id, born_host=born_host)
@@ -116,29 +130,27 @@ class TransactionMachine(RuleBasedStateMachine):
         self.compose(None)
         self.ends.settle()
 
-    def compose(self, dies_before):
+    def compose(self, dies_before, error=PowerLost):
         watch = AppendWatch(Arrivals(), BrokerStatistics(), lambda end: None, lambda: 0.0)
         log = TransactionLog(
-            DyingLog(self.store, dies_before), watch, flush_wait=FlushAtOnce(self.store)
+            DyingLog(self.store, dies_before, error), watch, flush_wait=FlushAtOnce(self.store)
         )
         self.ends = TransactionEnds(log, self.table, Topics().find, now_ms=self.clock.now_ms)
         self.halves = HalfSend(
             log,
             self.table,
             Topics(),
-            HalfLimits(body_bytes_max=1000, call_bytes_max=4000, pending_count_max=100),
+            LIMITS,
             next_unique_id=lambda: "never",
             now_ms=self.clock.now_ms,
             is_draining=lambda: False,
         )
+        self.halves_together = HalvesTogether(log, self.table, Topics(), LIMITS)
+        self.ends_together = EndsTogether(log, self.table, Topics().find, bytes_max=4000)
         self.list = HalfList(self.store, self.table, self.clock.now_ms)
 
     def send(self, transaction_id):
-        message = message_pb.Message(
-            body=transaction_id.encode(),
-            unique_id=transaction_id,
-            message_type=message_pb.MESSAGE_TYPE_TRANSACTION,
-        )
+        message = half_message(transaction_id)
         return run(self.halves.send("orders", 1, [message], "pay", ("127.0.0.1", 9)))
 
     def end(self, transaction_id, outcome):
@@ -162,6 +174,7 @@ class TransactionMachine(RuleBasedStateMachine):
     def learn(self):
         """What is uncertain is looked at: whatever it is, it is one of what it may be."""
         visible, waiting = self.visible(), self.waiting()
+        uncertain = {name for name, state in self.known.items() if isinstance(state, set)}
         for transaction_id, state in self.known.items():
             if not isinstance(state, set):
                 continue
@@ -175,9 +188,13 @@ class TransactionMachine(RuleBasedStateMachine):
                 found = "never"
             assert found in state, (transaction_id, found, state)
             self.known[transaction_id] = found
-            if found is Outcome.COMMIT:
-                self.committed.append(transaction_id)
+        self.committed += [name for name in visible if name in uncertain]
         self.known = {name: state for name, state in self.known.items() if state != "never"}
+
+    def is_out_of_mind(self, transaction_id):
+        """Whether memory does not know how a transaction ended: nobody sends it that late."""
+        decided = self.known.get(transaction_id) in DECIDED
+        return decided and self.table.decision(transaction_id) is None
 
     def is_forgotten(self, transaction_id):
         """Whether neither memory nor log knows any more how a transaction ended."""
@@ -202,8 +219,8 @@ class TransactionMachine(RuleBasedStateMachine):
     @rule(transaction_id=IDS)
     def send_half(self, transaction_id):
         state = self.known.get(transaction_id)
-        if state in DECIDED and self.table.decision(transaction_id) is None:
-            return  # No producer repeats a message that late.
+        if self.is_out_of_mind(transaction_id):
+            return
         try:
             sent = self.send(transaction_id)
         except ServiceError as error:
@@ -237,6 +254,64 @@ class TransactionMachine(RuleBasedStateMachine):
         if state == "pending":
             self.known[transaction_id] = {"pending", outcome}
         self.kill()
+
+    @rule(transaction_ids=st.lists(IDS, max_size=6), appends=st.sampled_from([None, 0]))
+    def send_halves_together(self, transaction_ids, appends):
+        """What is stored is new; what is not is unchanged."""
+        self.compose(appends)
+        transaction_ids = [name for name in transaction_ids if not self.is_out_of_mind(name)]
+        wishes = [HalfWish("orders", 1, "pay", half_message(name)) for name in transaction_ids]
+        try:
+            stored = self.halves_together.store(wishes, ("127.0.0.1", 9), 0)
+        except PowerLost:
+            self.kill()
+            return
+        self.compose(None)
+        self.store.flush()
+        new = {name for name in transaction_ids if name not in self.known}
+        assert {half.transaction_id for half in stored if half is not None} == new
+        self.known |= dict.fromkeys(new, "pending")
+
+    @rule(
+        ends=ENDS,
+        appends=st.sampled_from([None, 0, 1]),
+        seed=st.none() | st.integers(0, 1000),
+    )
+    def end_together(self, ends, appends, seed):
+        """All that wait are decided, in one turn; others are left; a death leaves either."""
+        self.compose(appends)
+        waiting = {name: outcome for name, outcome in ends if self.known.get(name) == "pending"}
+        wishes = [EndWish("orders", name, outcome, "pay") for name, outcome in ends]
+        try:
+            ended = self.ends_together.end(wishes, 0)
+        except PowerLost:
+            self.known |= {name: {"pending", outcome} for name, outcome in waiting.items()}
+            self.kill() if seed is None else self.lose_power(seed)
+            return
+        self.compose(None)
+        self.take_note(ends, ended)
+        assert [name for (name, _), done in zip(ends, ended, strict=True) if done] == list(waiting)
+
+    @rule(ends=ENDS, appends=st.integers(0, 1))
+    def end_together_on_a_full_disk(self, ends, appends):
+        """What has not ended waits; what has stands, and its op record is written later."""
+        self.compose(appends, StoreFull(ROOT, "full"))
+        wishes = [EndWish("orders", name, outcome, "pay") for name, outcome in ends]
+        ended = self.ends_together.end(wishes, 0)
+        self.compose(None)
+        self.ends.settle()
+        self.take_note(ends, ended)
+
+    def take_note(self, ends, ended):
+        self.store.flush()
+        for (name, outcome), done in zip(ends, ended, strict=True):
+            if done is not None:
+                assert self.known[name] == "pending"
+                assert done.outcome is outcome
+                self.known[name] = outcome
+                self.parked.discard(name)
+                if outcome is Outcome.COMMIT:
+                    self.committed.append(name)
 
     @rule(transaction_id=IDS)
     def park(self, transaction_id):

@@ -36,7 +36,7 @@ class AppendCalls:
         """
         self._connections = connections
         self._clock = clock
-        self._streams: dict[str, AppendStream] = {}
+        self._streams: dict[str, AppendStream[StreamAppendsResponse]] = {}
         self._streamless_until_s: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 

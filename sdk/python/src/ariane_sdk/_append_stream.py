@@ -1,4 +1,4 @@
-"""One stream of appends to one broker: a round trip on it costs half of a call.
+"""One stream of requests to one broker: a round trip on it costs half of a call.
 
 Nothing here needs a turn of the loop of its own: a request is written by who sends it, if no other
 is being written, and its answer is handed on by who reads it. One timer watches over all that wait.
@@ -15,12 +15,11 @@ from asyncio import CancelledError
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import NamedTuple, TypeAlias, cast
+from typing import Generic, NamedTuple, Protocol, TypeVar, cast
 
 from grpc import StatusCode
 from grpc.aio import EOF, AioRpcError, StreamStreamCall
 
-from ariane.broker.v1.send_service_pb2 import StreamAppendsResponse
 from ariane_record.layout import ByteBuffer
 from ariane_sdk._append_wire import number_part
 from ariane_sdk._log import logger
@@ -29,20 +28,29 @@ from ariane_sdk._status import error_from_rpc
 from ariane_sdk._tasks import start_task
 from ariane_sdk.errors import CallError, DeadlinePassed, RequestTooLarge
 
-Answered: TypeAlias = Callable[[StreamAppendsResponse | CallError], None]
-"""Is told the answer to a request, or why there is none; never from within ``send``."""
+
+class NumberedAnswer(Protocol):
+    """An answer that says to which request it belongs."""
+
+    @property
+    def request_number(self) -> int:
+        """The number of the request."""
+        ...
 
 
-class _Waiting(NamedTuple):
+AnswerT = TypeVar("AnswerT", bound=NumberedAnswer)
+
+
+class _Waiting(NamedTuple, Generic[AnswerT]):
     """Who waits for an answer."""
 
-    answered: Answered
+    answered: Callable[[AnswerT | CallError], None]
     size_bytes: int
     timeout_s: float
     deadline_s: float
 
 
-class AppendStream:
+class AppendStream(Generic[AnswerT]):
     """A stream; lives on one event loop.
 
     Attributes:
@@ -64,7 +72,7 @@ class AppendStream:
         "unknown_method",
     )
 
-    def __init__(self, call: StreamStreamCall[bytes, StreamAppendsResponse], peer: str) -> None:
+    def __init__(self, call: StreamStreamCall[bytes, AnswerT], peer: str) -> None:
         """Begin.
 
         Args:
@@ -79,17 +87,23 @@ class AppendStream:
         self._numbers = count(1)
         self._outbox: deque[bytes] = deque()
         self._writing = False
-        self._waiting: dict[int, _Waiting] = {}
+        self._waiting: dict[int, _Waiting[AnswerT]] = {}
         self._alarm: asyncio.TimerHandle | None = None
         self._reading = start_task(self._read_all(), "append-answers")
 
-    def send(self, parts: Sequence[ByteBuffer], timeout_s: float, answered: Answered) -> None:
+    def send(
+        self,
+        parts: Sequence[ByteBuffer],
+        timeout_s: float,
+        answered: Callable[[AnswerT | CallError], None],
+    ) -> None:
         """Send one request.
 
         Args:
-            parts: Of an ``AppendRecordsRequest``.
+            parts: Of a request, in which its number is still missing.
             timeout_s: How long to wait for the answer.
-            answered: Is told what came of it, once; after ``close`` nobody is told.
+            answered: Is told the answer, or why there is none, once; not from in here, and after
+                ``close`` nobody is told.
         """
         number = next(self._numbers)
         request = b"".join((*parts, number_part(number)))
@@ -134,7 +148,7 @@ class AppendStream:
         if self._waiting:
             self._watch(min(each.deadline_s for each in self._waiting.values()))
 
-    def _hand_on(self, number: int, answer: StreamAppendsResponse | CallError) -> None:
+    def _hand_on(self, number: int, answer: AnswerT | CallError) -> None:
         """Tell who waits for an answer, if somebody still does."""
         waited = self._waiting.pop(number, None)
         if waited is not None:
@@ -161,7 +175,7 @@ class AppendStream:
         try:
             while (answer := await self._call.read()) is not EOF:
                 # Without its stubs gRPC tells no types.
-                answer = cast("StreamAppendsResponse", answer)
+                answer = cast("AnswerT", answer)
                 self._hand_on(answer.request_number, answer)
             error = CallError(f"{self._peer}: ended its stream", outcome_unknown=True)
         except AioRpcError as ended:
@@ -178,7 +192,7 @@ class AppendStream:
             self._hand_on(number, self._error_for(waited, error) if others else error)
         self.close()
 
-    def _error_for(self, waited: _Waiting, error: CallError) -> CallError:
+    def _error_for(self, waited: _Waiting[AnswerT], error: CallError) -> CallError:
         """What the end of the stream means for one of several: it may be the fault of another."""
         if not isinstance(error, RequestTooLarge):
             return error

@@ -22,6 +22,12 @@ from ariane.broker.v1.send_service_pb2 import (
 )
 from ariane.broker.v1.send_service_pb2_grpc import SendServiceStub
 from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceStub
+from ariane.broker.v1.transaction_service_pb2 import (
+    DESCRIPTOR as TRANSACTION,
+)
+from ariane.broker.v1.transaction_service_pb2 import (
+    StreamTransactionsResponse,
+)
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
 from ariane_sdk._fork import ForkGuard, begin_to_use_grpc
@@ -64,6 +70,8 @@ CHANNEL_OPTIONS: Final[tuple[tuple[str, int | str], ...]] = (
 _SEND_SERVICE: Final = SEND.services_by_name["SendService"]
 _APPEND_RECORDS: Final = f"/{_SEND_SERVICE.full_name}/AppendRecords"
 _STREAM_APPENDS: Final = f"/{_SEND_SERVICE.full_name}/StreamAppends"
+_TRANSACTION_SERVICE: Final = TRANSACTION.services_by_name["TransactionService"]
+_STREAM_TRANSACTIONS: Final = f"/{_TRANSACTION_SERVICE.full_name}/StreamTransactions"
 
 
 class Connections:
@@ -131,6 +139,16 @@ class Connections:
             _STREAM_APPENDS, response_deserializer=StreamAppendsResponse.FromString
         )
         return cast("StreamStreamCall[bytes, StreamAppendsResponse]", method())
+
+    def transaction_stream(
+        self, address: str
+    ) -> StreamStreamCall[bytes, StreamTransactionsResponse]:
+        """A stream of transactions to a broker; requests are written encoded."""
+        method: Any = self.channel(address).stream_stream(
+            _STREAM_TRANSACTIONS,
+            response_deserializer=StreamTransactionsResponse.FromString,
+        )
+        return cast("StreamStreamCall[bytes, StreamTransactionsResponse]", method())
 
     def pull(self, address: str) -> PullServiceAsyncStub:
         """The pull service of a broker."""

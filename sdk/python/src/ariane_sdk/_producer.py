@@ -196,6 +196,7 @@ class Producer(TransactionalSends):
         finally:
             await self._stop_answering(self._settings.call_timeout_s)
             await self._reply_inbox.close()
+            self._transaction_calls.close()
             await self._sending.close()
             await self._session.close()
 

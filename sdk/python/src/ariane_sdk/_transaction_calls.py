@@ -13,10 +13,8 @@ from ariane.broker.v1.client_service_pb2 import (
     TRANSACTION_OUTCOME_COMMIT,
     TRANSACTION_OUTCOME_ROLLBACK,
 )
-from ariane.broker.v1.send_service_pb2 import SendMessagesRequest
-from ariane.broker.v1.transaction_service_pb2 import EndTransactionRequest
+from ariane.broker.v1.transaction_service_pb2 import EndTransactionRequest, HalfMessageToStore
 from ariane.common.v1 import message_pb2
-from ariane_sdk._broker_calls import answer_of
 from ariane_sdk._clock import Clock
 from ariane_sdk._connections import Connections
 from ariane_sdk._delay import is_delayed
@@ -34,6 +32,7 @@ from ariane_sdk._settings import ProducerSettings
 from ariane_sdk._status import ROUTING_REASONS
 from ariane_sdk._topic_lane import QueueWish
 from ariane_sdk._transaction import HalfMessage, TransactionOutcome
+from ariane_sdk._transaction_requests import TransactionRequests
 from ariane_sdk.errors import (
     CallError,
     IllegalArgument,
@@ -78,7 +77,7 @@ class TransactionCalls:
             clock: Paces repeats.
             new_unique_id: Makes the id of a message.
         """
-        self._connections = connections
+        self._requests = TransactionRequests(connections, settings=settings, clock=clock)
         self._routes = routes
         self._intake = intake
         self._group = group
@@ -140,12 +139,8 @@ class TransactionCalls:
         async def call() -> SendResult | None:
             nonlocal address
             address = await self._address_of(half.topic, half.broker_name)
-            response = await answer_of(
-                self._connections.transactions(address).EndTransaction(
-                    request, timeout=self._settings.call_timeout_s
-                ),
-                f"broker {half.broker_name} at {address}",
-            )
+            peer = f"broker {half.broker_name} at {address}"
+            response = await self._requests.end(address, peer, request)
             if not response.HasField("position"):
                 return None
             position = response.position
@@ -168,6 +163,10 @@ class TransactionCalls:
                 raise
             raise TransactionForeign(str(error), metadata=error.metadata) from error
 
+    def close(self) -> None:
+        """Disconnect; nobody knows what came of that which is under way."""
+        self._requests.close()
+
     async def _send_to(
         self, queue: MessageQueue, wire: message_pb2.Message, deadline_s: float
     ) -> None:
@@ -176,11 +175,11 @@ class TransactionCalls:
         Raises:
             CallError: It has not, or with ``outcome_unknown`` nobody knows.
         """
-        request = SendMessagesRequest(
+        half = HalfMessageToStore(
             topic=queue.topic,
             queue_id=queue.queue_id,
-            messages=[wire],
             producer_group=self._group,
+            message=wire,
         )
         maybe_stored = False
 
@@ -188,12 +187,8 @@ class TransactionCalls:
             nonlocal maybe_stored
             try:
                 address = await self._address_of(queue.topic, queue.broker_name)
-                await answer_of(
-                    self._connections.send(address).SendMessages(
-                        request, timeout=self._settings.call_timeout_s
-                    ),
-                    f"broker {queue.broker_name} at {address}",
-                )
+                peer = f"broker {queue.broker_name} at {address}"
+                await self._requests.store_half(address, peer, half)
             except CallError as error:
                 maybe_stored = maybe_stored or error.outcome_unknown
                 if not maybe_stored:

@@ -87,6 +87,7 @@ def compose_from(outside: Outside) -> BrokerLife:
         clients=changing.clients,
         client_admission=changing.client_admission,
         append_streams=messaging.append_streams,
+        transaction_streams=transacting.streams,
         group_flush=storing.group_flush,
         saved_offsets=state.saved_offsets,
         keeping=storing.keeping,

@@ -24,6 +24,7 @@ from ariane_broker.state_files import BrokerState
 from ariane_broker.store_host import store_host
 from ariane_broker.store_keeping import StoreKeeping
 from ariane_broker.topic_table import TopicConfig
+from ariane_broker.transactions.transaction_streams import TransactionStreams
 from ariane_servicekit import Address, ErrorRules, Loop, RpcService, StartRefused, get_logger
 from ariane_storage.errors import StorageError, StorePoisoned
 
@@ -69,6 +70,7 @@ class BrokerLife:
         clients: Who is attached.
         client_admission: Lets clients in.
         append_streams: Producers that append on streams.
+        transaction_streams: Producers that have transactions on streams.
         group_flush: Who waits for the disk.
         saved_offsets: Saves consumer offsets.
         keeping: The loops beside the store.
@@ -88,6 +90,7 @@ class BrokerLife:
     clients: ClientTable
     client_admission: ClientAdmission
     append_streams: AppendStreams
+    transaction_streams: TransactionStreams
     group_flush: GroupFlush
     saved_offsets: SavedState
     keeping: StoreKeeping
@@ -155,6 +158,7 @@ class BrokerLife:
         """Leave the routes first, then let go whoever waits or is attached."""
         self.client_admission.draining = True
         self.append_streams.close()
+        self.transaction_streams.close()
         await self.registration.say_goodbye()
         self.clients.tell_all(BrokerDraining(self.grace_seconds))
         self.clients.close()

@@ -27,9 +27,10 @@ from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__
 from ariane.common.v1 import message_pb2 as ariane_dot_common_dot_v1_dot_message__pb2
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from google.rpc import status_pb2 as google_dot_rpc_dot_status__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*ariane/broker/v1/transaction_service.proto\x12\x10\x61riane.broker.v1\x1a%ariane/broker/v1/client_service.proto\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1e\x61riane/common/v1/message.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa0\x01\n\x15\x45ndTransactionRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x16\n\x0etransaction_id\x18\x02 \x01(\t\x12\x11\n\tunique_id\x18\x03 \x01(\t\x12\x35\n\x07outcome\x18\x04 \x01(\x0e\x32$.ariane.broker.v1.TransactionOutcome\x12\x16\n\x0eproducer_group\x18\x05 \x01(\t\"\xd7\x01\n\x16\x45ndTransactionResponse\x12\x35\n\x07outcome\x18\x01 \x01(\x0e\x32$.ariane.broker.v1.TransactionOutcome\x12\x32\n\x08position\x18\x02 \x01(\x0b\x32 .ariane.common.v1.StoredPosition\x12?\n\x12\x61\x63knowledged_level\x18\x03 \x01(\x0e\x32#.ariane.common.v1.AcknowledgedLevel\x12\x11\n\tduplicate\x18\x04 \x01(\x08\"x\n\x17\x43heckTransactionRequest\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\x30\n\rwait_duration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0b\x63heck_count\x18\x03 \x01(\x05\"d\n\x18\x43heckTransactionResponse\x12\x35\n\x07outcome\x18\x01 \x01(\x0e\x32$.ariane.broker.v1.TransactionOutcome\x12\x11\n\tclient_id\x18\x02 \x01(\t\"\\\n\x17ListHalfMessagesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x1a\n\x12\x62\x65gin_queue_offset\x18\x03 \x01(\x03\"\xd6\x01\n\x18ListHalfMessagesResponse\x12\x34\n\rhalf_messages\x18\x01 \x03(\x0b\x32\x1d.ariane.broker.v1.HalfMessage\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x1d\n\x15half_queue_offset_end\x18\x03 \x01(\x03\x12\x1b\n\x13op_queue_offset_end\x18\x04 \x01(\x03\x12/\n\x0b\x61nswer_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xf9\x01\n\x0bHalfMessage\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\x11\n\tunique_id\x18\x02 \x01(\t\x12\r\n\x05topic\x18\x03 \x01(\t\x12\x16\n\x0eproducer_group\x18\x04 \x01(\t\x12.\n\nstore_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x34\n\x11immunity_duration\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0cqueue_offset\x18\x07 \x01(\x03\x12\x0c\n\x04keys\x18\x08 \x03(\t\x12\x0e\n\x06parked\x18\t \x01(\x08\"E\n\x16ParkTransactionRequest\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\x13\n\x0b\x63heck_count\x18\x02 \x01(\x05\",\n\x17ParkTransactionResponse\x12\x11\n\tduplicate\x18\x01 \x01(\x08\"\xdb\x02\n\x18StageBatchRecordsRequest\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\x03\x12\x14\n\x0cpartition_id\x18\x03 \x01(\x05\x12\x15\n\rattempt_token\x18\x04 \x01(\t\x12\r\n\x05topic\x18\x05 \x01(\t\x12\x14\n\x0crecord_sizes\x18\x06 \x01(\x0c\x12\x11\n\ttag_codes\x18\x07 \x01(\x0c\x12\x12\n\nkey_counts\x18\x08 \x01(\x0c\x12\x12\n\nkey_hashes\x18\t \x01(\x0c\x12\x15\n\rrecords_crc32\x18\n \x01(\x07\x12\x11\n\tqueue_ids\x18\x0b \x01(\x0c\x12 \n\x13record_count_before\x18\x0c \x01(\x03H\x00\x88\x01\x01\x12\x19\n\x11\x64\x65livery_times_ms\x18\r \x01(\x0c\x12\x0f\n\x07records\x18\x0f \x01(\x0c\x42\x16\n\x14_record_count_before\"1\n\x19StageBatchRecordsResponse\x12\x14\n\x0crecord_count\x18\x01 \x01(\x03\"j\n\x12\x43ommitBatchRequest\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\x03\x12\x30\n\x08\x61ttempts\x18\x03 \x03(\x0b\x32\x1e.ariane.broker.v1.BatchAttempt\"c\n\x0c\x42\x61tchAttempt\x12\x14\n\x0cpartition_id\x18\x01 \x01(\x05\x12\x15\n\rattempt_token\x18\x02 \x01(\t\x12\x14\n\x0crecord_count\x18\x03 \x01(\x03\x12\x10\n\x08\x63hecksum\x18\x04 \x01(\x07\">\n\x13\x43ommitBatchResponse\x12\x11\n\tduplicate\x18\x01 \x01(\x08\x12\x14\n\x0crecord_count\x18\x02 \x01(\x03\"7\n\x11\x41\x62ortBatchRequest\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\x03\"\'\n\x12\x41\x62ortBatchResponse\x12\x11\n\tcommitted\x18\x01 \x01(\x08\"+\n\x17GetBatchProgressRequest\x12\x10\n\x08query_id\x18\x01 \x01(\t\">\n\x18GetBatchProgressResponse\x12\x15\n\x08\x62\x61tch_id\x18\x01 \x01(\x03H\x00\x88\x01\x01\x42\x0b\n\t_batch_id2\x95\x07\n\x12TransactionService\x12m\n\x0e\x45ndTransaction\x12\'.ariane.broker.v1.EndTransactionRequest\x1a(.ariane.broker.v1.EndTransactionResponse\"\x08\xca\xf3\x18\x04\x08\x02\x10\x02\x12s\n\x10\x43heckTransaction\x12).ariane.broker.v1.CheckTransactionRequest\x1a*.ariane.broker.v1.CheckTransactionResponse\"\x08\xca\xf3\x18\x04\x08\t\x10\x04\x12s\n\x10ListHalfMessages\x12).ariane.broker.v1.ListHalfMessagesRequest\x1a*.ariane.broker.v1.ListHalfMessagesResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x04\x12p\n\x0fParkTransaction\x12(.ariane.broker.v1.ParkTransactionRequest\x1a).ariane.broker.v1.ParkTransactionResponse\"\x08\xca\xf3\x18\x04\x08\t\x10\x04\x12v\n\x11StageBatchRecords\x12*.ariane.broker.v1.StageBatchRecordsRequest\x1a+.ariane.broker.v1.StageBatchRecordsResponse\"\x08\xca\xf3\x18\x04\x08\x02\x10\x02\x12\x64\n\x0b\x43ommitBatch\x12$.ariane.broker.v1.CommitBatchRequest\x1a%.ariane.broker.v1.CommitBatchResponse\"\x08\xca\xf3\x18\x04\x08\x02\x10\x02\x12\x61\n\nAbortBatch\x12#.ariane.broker.v1.AbortBatchRequest\x1a$.ariane.broker.v1.AbortBatchResponse\"\x08\xca\xf3\x18\x04\x08\x02\x10\x02\x12s\n\x10GetBatchProgress\x12).ariane.broker.v1.GetBatchProgressRequest\x1a*.ariane.broker.v1.GetBatchProgressResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*ariane/broker/v1/transaction_service.proto\x12\x10\x61riane.broker.v1\x1a%ariane/broker/v1/client_service.proto\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1e\x61riane/common/v1/message.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\"\xa0\x01\n\x15\x45ndTransactionRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x16\n\x0etransaction_id\x18\x02 \x01(\t\x12\x11\n\tunique_id\x18\x03 \x01(\t\x12\x35\n\x07outcome\x18\x04 \x01(\x0e\x32$.ariane.broker.v1.TransactionOutcome\x12\x16\n\x0eproducer_group\x18\x05 \x01(\t\"\xd7\x01\n\x16\x45ndTransactionResponse\x12\x35\n\x07outcome\x18\x01 \x01(\x0e\x32$.ariane.broker.v1.TransactionOutcome\x12\x32\n\x08position\x18\x02 \x01(\x0b\x32 .ariane.common.v1.StoredPosition\x12?\n\x12\x61\x63knowledged_level\x18\x03 \x01(\x0e\x32#.ariane.common.v1.AcknowledgedLevel\x12\x11\n\tduplicate\x18\x04 \x01(\x08\"\xa7\x01\n\x19StreamTransactionsRequest\x12;\n\rhalf_messages\x18\x01 \x03(\x0b\x32$.ariane.broker.v1.HalfMessageToStore\x12\x35\n\x04\x65nds\x18\x02 \x03(\x0b\x32\'.ariane.broker.v1.EndTransactionRequest\x12\x16\n\x0erequest_number\x18\x03 \x01(\x03\"\x8b\x01\n\x12HalfMessageToStore\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x15\n\x08queue_id\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x16\n\x0eproducer_group\x18\x03 \x01(\t\x12*\n\x07message\x18\x04 \x01(\x0b\x32\x19.ariane.common.v1.MessageB\x0b\n\t_queue_id\"\xc9\x01\n\x1aStreamTransactionsResponse\x12:\n\rhalf_messages\x18\x01 \x03(\x0b\x32#.ariane.broker.v1.HalfMessageResult\x12\x16\n\x0erequest_number\x18\x02 \x01(\x03\x12!\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x12.google.rpc.Status\x12\x34\n\x04\x65nds\x18\x04 \x03(\x0b\x32&.ariane.broker.v1.EndTransactionResult\"\xa2\x01\n\x11HalfMessageResult\x12!\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x12.google.rpc.Status\x12\x16\n\x0etransaction_id\x18\x02 \x01(\t\x12?\n\x12\x61\x63knowledged_level\x18\x03 \x01(\x0e\x32#.ariane.common.v1.AcknowledgedLevel\x12\x11\n\tduplicate\x18\x04 \x01(\x08\"s\n\x14\x45ndTransactionResult\x12!\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x12.google.rpc.Status\x12\x38\n\x06\x61nswer\x18\x02 \x01(\x0b\x32(.ariane.broker.v1.EndTransactionResponse\"x\n\x17\x43heckTransactionRequest\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\x30\n\rwait_duration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0b\x63heck_count\x18\x03 \x01(\x05\"d\n\x18\x43heckTransactionResponse\x12\x35\n\x07outcome\x18\x01 \x01(\x0e\x32$.ariane.broker.v1.TransactionOutcome\x12\x11\n\tclient_id\x18\x02 \x01(\t\"\\\n\x17ListHalfMessagesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x1a\n\x12\x62\x65gin_queue_offset\x18\x03 \x01(\x03\"\xd6\x01\n\x18ListHalfMessagesResponse\x12\x34\n\rhalf_messages\x18\x01 \x03(\x0b\x32\x1d.ariane.broker.v1.HalfMessage\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x1d\n\x15half_queue_offset_end\x18\x03 \x01(\x03\x12\x1b\n\x13op_queue_offset_end\x18\x04 \x01(\x03\x12/\n\x0b\x61nswer_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xf9\x01\n\x0bHalfMessage\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\x11\n\tunique_id\x18\x02 \x01(\t\x12\r\n\x05topic\x18\x03 \x01(\t\x12\x16\n\x0eproducer_group\x18\x04 \x01(\t\x12.\n\nstore_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x34\n\x11immunity_duration\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0cqueue_offset\x18\x07 \x01(\x03\x12\x0c\n\x04keys\x18\x08 \x03(\t\x12\x0e\n\x06parked\x18\t \x01(\x08\"E\n\x16ParkTransactionRequest\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\x13\n\x0b\x63heck_count\x18\x02 \x01(\x05\",\n\x17ParkTransactionResponse\x12\x11\n\tduplicate\x18\x01 \x01(\x08\"\xdb\x02\n\x18StageBatchRecordsRequest\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\x03\x12\x14\n\x0cpartition_id\x18\x03 \x01(\x05\x12\x15\n\rattempt_token\x18\x04 \x01(\t\x12\r\n\x05topic\x18\x05 \x01(\t\x12\x14\n\x0crecord_sizes\x18\x06 \x01(\x0c\x12\x11\n\ttag_codes\x18\x07 \x01(\x0c\x12\x12\n\nkey_counts\x18\x08 \x01(\x0c\x12\x12\n\nkey_hashes\x18\t \x01(\x0c\x12\x15\n\rrecords_crc32\x18\n \x01(\x07\x12\x11\n\tqueue_ids\x18\x0b \x01(\x0c\x12 \n\x13record_count_before\x18\x0c \x01(\x03H\x00\x88\x01\x01\x12\x19\n\x11\x64\x65livery_times_ms\x18\r \x01(\x0c\x12\x0f\n\x07records\x18\x0f \x01(\x0c\x42\x16\n\x14_record_count_before\"1\n\x19StageBatchRecordsResponse\x12\x14\n\x0crecord_count\x18\x01 \x01(\x03\"j\n\x12\x43ommitBatchRequest\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\x03\x12\x30\n\x08\x61ttempts\x18\x03 \x03(\x0b\x32\x1e.ariane.broker.v1.BatchAttempt\"c\n\x0c\x42\x61tchAttempt\x12\x14\n\x0cpartition_id\x18\x01 \x01(\x05\x12\x15\n\rattempt_token\x18\x02 \x01(\t\x12\x14\n\x0crecord_count\x18\x03 \x01(\x03\x12\x10\n\x08\x63hecksum\x18\x04 \x01(\x07\">\n\x13\x43ommitBatchResponse\x12\x11\n\tduplicate\x18\x01 \x01(\x08\x12\x14\n\x0crecord_count\x18\x02 \x01(\x03\"7\n\x11\x41\x62ortBatchRequest\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\x03\"\'\n\x12\x41\x62ortBatchResponse\x12\x11\n\tcommitted\x18\x01 \x01(\x08\"+\n\x17GetBatchProgressRequest\x12\x10\n\x08query_id\x18\x01 \x01(\t\">\n\x18GetBatchProgressResponse\x12\x15\n\x08\x62\x61tch_id\x18\x01 \x01(\x03H\x00\x88\x01\x01\x42\x0b\n\t_batch_id2\x94\x08\n\x12TransactionService\x12m\n\x0e\x45ndTransaction\x12\'.ariane.broker.v1.EndTransactionRequest\x1a(.ariane.broker.v1.EndTransactionResponse\"\x08\xca\xf3\x18\x04\x08\x02\x10\x02\x12}\n\x12StreamTransactions\x12+.ariane.broker.v1.StreamTransactionsRequest\x1a,.ariane.broker.v1.StreamTransactionsResponse\"\x08\xca\xf3\x18\x04\x08\x02\x10\x02(\x01\x30\x01\x12s\n\x10\x43heckTransaction\x12).ariane.broker.v1.CheckTransactionRequest\x1a*.ariane.broker.v1.CheckTransactionResponse\"\x08\xca\xf3\x18\x04\x08\t\x10\x04\x12s\n\x10ListHalfMessages\x12).ariane.broker.v1.ListHalfMessagesRequest\x1a*.ariane.broker.v1.ListHalfMessagesResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x04\x12p\n\x0fParkTransaction\x12(.ariane.broker.v1.ParkTransactionRequest\x1a).ariane.broker.v1.ParkTransactionResponse\"\x08\xca\xf3\x18\x04\x08\t\x10\x04\x12v\n\x11StageBatchRecords\x12*.ariane.broker.v1.StageBatchRecordsRequest\x1a+.ariane.broker.v1.StageBatchRecordsResponse\"\x08\xca\xf3\x18\x04\x08\x02\x10\x02\x12\x64\n\x0b\x43ommitBatch\x12$.ariane.broker.v1.CommitBatchRequest\x1a%.ariane.broker.v1.CommitBatchResponse\"\x08\xca\xf3\x18\x04\x08\x02\x10\x02\x12\x61\n\nAbortBatch\x12#.ariane.broker.v1.AbortBatchRequest\x1a$.ariane.broker.v1.AbortBatchResponse\"\x08\xca\xf3\x18\x04\x08\x02\x10\x02\x12s\n\x10GetBatchProgress\x12).ariane.broker.v1.GetBatchProgressRequest\x1a*.ariane.broker.v1.GetBatchProgressResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,6 +39,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_TRANSACTIONSERVICE'].methods_by_name['EndTransaction']._loaded_options = None
   _globals['_TRANSACTIONSERVICE'].methods_by_name['EndTransaction']._serialized_options = b'\312\363\030\004\010\002\020\002'
+  _globals['_TRANSACTIONSERVICE'].methods_by_name['StreamTransactions']._loaded_options = None
+  _globals['_TRANSACTIONSERVICE'].methods_by_name['StreamTransactions']._serialized_options = b'\312\363\030\004\010\002\020\002'
   _globals['_TRANSACTIONSERVICE'].methods_by_name['CheckTransaction']._loaded_options = None
   _globals['_TRANSACTIONSERVICE'].methods_by_name['CheckTransaction']._serialized_options = b'\312\363\030\004\010\t\020\004'
   _globals['_TRANSACTIONSERVICE'].methods_by_name['ListHalfMessages']._loaded_options = None
@@ -52,42 +55,52 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TRANSACTIONSERVICE'].methods_by_name['AbortBatch']._serialized_options = b'\312\363\030\004\010\002\020\002'
   _globals['_TRANSACTIONSERVICE'].methods_by_name['GetBatchProgress']._loaded_options = None
   _globals['_TRANSACTIONSERVICE'].methods_by_name['GetBatchProgress']._serialized_options = b'\312\363\030\004\010\007\020\002'
-  _globals['_ENDTRANSACTIONREQUEST']._serialized_start=232
-  _globals['_ENDTRANSACTIONREQUEST']._serialized_end=392
-  _globals['_ENDTRANSACTIONRESPONSE']._serialized_start=395
-  _globals['_ENDTRANSACTIONRESPONSE']._serialized_end=610
-  _globals['_CHECKTRANSACTIONREQUEST']._serialized_start=612
-  _globals['_CHECKTRANSACTIONREQUEST']._serialized_end=732
-  _globals['_CHECKTRANSACTIONRESPONSE']._serialized_start=734
-  _globals['_CHECKTRANSACTIONRESPONSE']._serialized_end=834
-  _globals['_LISTHALFMESSAGESREQUEST']._serialized_start=836
-  _globals['_LISTHALFMESSAGESREQUEST']._serialized_end=928
-  _globals['_LISTHALFMESSAGESRESPONSE']._serialized_start=931
-  _globals['_LISTHALFMESSAGESRESPONSE']._serialized_end=1145
-  _globals['_HALFMESSAGE']._serialized_start=1148
-  _globals['_HALFMESSAGE']._serialized_end=1397
-  _globals['_PARKTRANSACTIONREQUEST']._serialized_start=1399
-  _globals['_PARKTRANSACTIONREQUEST']._serialized_end=1468
-  _globals['_PARKTRANSACTIONRESPONSE']._serialized_start=1470
-  _globals['_PARKTRANSACTIONRESPONSE']._serialized_end=1514
-  _globals['_STAGEBATCHRECORDSREQUEST']._serialized_start=1517
-  _globals['_STAGEBATCHRECORDSREQUEST']._serialized_end=1864
-  _globals['_STAGEBATCHRECORDSRESPONSE']._serialized_start=1866
-  _globals['_STAGEBATCHRECORDSRESPONSE']._serialized_end=1915
-  _globals['_COMMITBATCHREQUEST']._serialized_start=1917
-  _globals['_COMMITBATCHREQUEST']._serialized_end=2023
-  _globals['_BATCHATTEMPT']._serialized_start=2025
-  _globals['_BATCHATTEMPT']._serialized_end=2124
-  _globals['_COMMITBATCHRESPONSE']._serialized_start=2126
-  _globals['_COMMITBATCHRESPONSE']._serialized_end=2188
-  _globals['_ABORTBATCHREQUEST']._serialized_start=2190
-  _globals['_ABORTBATCHREQUEST']._serialized_end=2245
-  _globals['_ABORTBATCHRESPONSE']._serialized_start=2247
-  _globals['_ABORTBATCHRESPONSE']._serialized_end=2286
-  _globals['_GETBATCHPROGRESSREQUEST']._serialized_start=2288
-  _globals['_GETBATCHPROGRESSREQUEST']._serialized_end=2331
-  _globals['_GETBATCHPROGRESSRESPONSE']._serialized_start=2333
-  _globals['_GETBATCHPROGRESSRESPONSE']._serialized_end=2395
-  _globals['_TRANSACTIONSERVICE']._serialized_start=2398
-  _globals['_TRANSACTIONSERVICE']._serialized_end=3315
+  _globals['_ENDTRANSACTIONREQUEST']._serialized_start=257
+  _globals['_ENDTRANSACTIONREQUEST']._serialized_end=417
+  _globals['_ENDTRANSACTIONRESPONSE']._serialized_start=420
+  _globals['_ENDTRANSACTIONRESPONSE']._serialized_end=635
+  _globals['_STREAMTRANSACTIONSREQUEST']._serialized_start=638
+  _globals['_STREAMTRANSACTIONSREQUEST']._serialized_end=805
+  _globals['_HALFMESSAGETOSTORE']._serialized_start=808
+  _globals['_HALFMESSAGETOSTORE']._serialized_end=947
+  _globals['_STREAMTRANSACTIONSRESPONSE']._serialized_start=950
+  _globals['_STREAMTRANSACTIONSRESPONSE']._serialized_end=1151
+  _globals['_HALFMESSAGERESULT']._serialized_start=1154
+  _globals['_HALFMESSAGERESULT']._serialized_end=1316
+  _globals['_ENDTRANSACTIONRESULT']._serialized_start=1318
+  _globals['_ENDTRANSACTIONRESULT']._serialized_end=1433
+  _globals['_CHECKTRANSACTIONREQUEST']._serialized_start=1435
+  _globals['_CHECKTRANSACTIONREQUEST']._serialized_end=1555
+  _globals['_CHECKTRANSACTIONRESPONSE']._serialized_start=1557
+  _globals['_CHECKTRANSACTIONRESPONSE']._serialized_end=1657
+  _globals['_LISTHALFMESSAGESREQUEST']._serialized_start=1659
+  _globals['_LISTHALFMESSAGESREQUEST']._serialized_end=1751
+  _globals['_LISTHALFMESSAGESRESPONSE']._serialized_start=1754
+  _globals['_LISTHALFMESSAGESRESPONSE']._serialized_end=1968
+  _globals['_HALFMESSAGE']._serialized_start=1971
+  _globals['_HALFMESSAGE']._serialized_end=2220
+  _globals['_PARKTRANSACTIONREQUEST']._serialized_start=2222
+  _globals['_PARKTRANSACTIONREQUEST']._serialized_end=2291
+  _globals['_PARKTRANSACTIONRESPONSE']._serialized_start=2293
+  _globals['_PARKTRANSACTIONRESPONSE']._serialized_end=2337
+  _globals['_STAGEBATCHRECORDSREQUEST']._serialized_start=2340
+  _globals['_STAGEBATCHRECORDSREQUEST']._serialized_end=2687
+  _globals['_STAGEBATCHRECORDSRESPONSE']._serialized_start=2689
+  _globals['_STAGEBATCHRECORDSRESPONSE']._serialized_end=2738
+  _globals['_COMMITBATCHREQUEST']._serialized_start=2740
+  _globals['_COMMITBATCHREQUEST']._serialized_end=2846
+  _globals['_BATCHATTEMPT']._serialized_start=2848
+  _globals['_BATCHATTEMPT']._serialized_end=2947
+  _globals['_COMMITBATCHRESPONSE']._serialized_start=2949
+  _globals['_COMMITBATCHRESPONSE']._serialized_end=3011
+  _globals['_ABORTBATCHREQUEST']._serialized_start=3013
+  _globals['_ABORTBATCHREQUEST']._serialized_end=3068
+  _globals['_ABORTBATCHRESPONSE']._serialized_start=3070
+  _globals['_ABORTBATCHRESPONSE']._serialized_end=3109
+  _globals['_GETBATCHPROGRESSREQUEST']._serialized_start=3111
+  _globals['_GETBATCHPROGRESSREQUEST']._serialized_end=3154
+  _globals['_GETBATCHPROGRESSRESPONSE']._serialized_start=3156
+  _globals['_GETBATCHPROGRESSRESPONSE']._serialized_end=3218
+  _globals['_TRANSACTIONSERVICE']._serialized_start=3221
+  _globals['_TRANSACTIONSERVICE']._serialized_end=4265
 # @@protoc_insertion_point(module_scope)

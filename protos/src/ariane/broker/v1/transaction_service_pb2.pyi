@@ -11,6 +11,7 @@ from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.rpc import status_pb2 as _status_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -95,6 +96,184 @@ class EndTransactionResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___EndTransactionResponse: _TypeAlias = EndTransactionResponse  # noqa: Y015
+
+@_typing.final
+class StreamTransactionsRequest(_message.Message):
+    """Half messages to be stored, and transactions to be ended: at most 256 of each."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HALF_MESSAGES_FIELD_NUMBER: _builtins.int
+    ENDS_FIELD_NUMBER: _builtins.int
+    REQUEST_NUMBER_FIELD_NUMBER: _builtins.int
+    request_number: _builtins.int
+    """Names the request in its answer; the caller's to choose, without repeats within a stream."""
+    @_builtins.property
+    def half_messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___HalfMessageToStore]:
+        """Half messages, each with a unique id of its own."""
+
+    @_builtins.property
+    def ends(self) -> _containers.RepeatedCompositeFieldContainer[Global___EndTransactionRequest]:
+        """How transactions end."""
+
+    def __init__(
+        self,
+        *,
+        half_messages: _abc.Iterable[Global___HalfMessageToStore] | None = ...,
+        ends: _abc.Iterable[Global___EndTransactionRequest] | None = ...,
+        request_number: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ends", b"ends", "half_messages", b"half_messages", "request_number", b"request_number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StreamTransactionsRequest: _TypeAlias = StreamTransactionsRequest  # noqa: Y015
+
+@_typing.final
+class HalfMessageToStore(_message.Message):
+    """A half message on its way to the broker."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    QUEUE_ID_FIELD_NUMBER: _builtins.int
+    PRODUCER_GROUP_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """The topic it is for; the message's own must be empty or the same."""
+    queue_id: _builtins.int
+    """The queue it is for. Absent: the broker chooses, by message group where there is one."""
+    producer_group: _builtins.str
+    """The producer's group."""
+    @_builtins.property
+    def message(self) -> _message_pb2.Message:
+        """The message, of type transaction."""
+
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        queue_id: _builtins.int | None = ...,
+        producer_group: _builtins.str = ...,
+        message: _message_pb2.Message | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_queue_id", b"_queue_id", "message", b"message", "queue_id", b"queue_id"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_queue_id", b"_queue_id", "message", b"message", "producer_group", b"producer_group", "queue_id", b"queue_id", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__queue_id: _TypeAlias = _typing.Literal["queue_id"]  # noqa: Y015
+    _WhichOneofArgType__queue_id: _TypeAlias = _typing.Literal["_queue_id", b"_queue_id"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__queue_id) -> _WhichOneofReturnType__queue_id | None: ...
+
+Global___HalfMessageToStore: _TypeAlias = HalfMessageToStore  # noqa: Y015
+
+@_typing.final
+class StreamTransactionsResponse(_message.Message):
+    """Answers one request of a stream."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HALF_MESSAGES_FIELD_NUMBER: _builtins.int
+    REQUEST_NUMBER_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    ENDS_FIELD_NUMBER: _builtins.int
+    request_number: _builtins.int
+    """Which request is answered."""
+    @_builtins.property
+    def half_messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___HalfMessageResult]:
+        """One result for each half message, in the order of the request; none if the request failed."""
+
+    @_builtins.property
+    def error(self) -> _status_pb2.Status:
+        """Why the request failed as a whole; absent when each has its result."""
+
+    @_builtins.property
+    def ends(self) -> _containers.RepeatedCompositeFieldContainer[Global___EndTransactionResult]:
+        """One result for each end, in the order of the request; none if the request failed."""
+
+    def __init__(
+        self,
+        *,
+        half_messages: _abc.Iterable[Global___HalfMessageResult] | None = ...,
+        request_number: _builtins.int = ...,
+        error: _status_pb2.Status | None = ...,
+        ends: _abc.Iterable[Global___EndTransactionResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ends", b"ends", "error", b"error", "half_messages", b"half_messages", "request_number", b"request_number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StreamTransactionsResponse: _TypeAlias = StreamTransactionsResponse  # noqa: Y015
+
+@_typing.final
+class HalfMessageResult(_message.Message):
+    """What became of a half message."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    TRANSACTION_ID_FIELD_NUMBER: _builtins.int
+    ACKNOWLEDGED_LEVEL_FIELD_NUMBER: _builtins.int
+    DUPLICATE_FIELD_NUMBER: _builtins.int
+    transaction_id: _builtins.str
+    """Names its transaction: the unique id, as given or as filled by the broker."""
+    acknowledged_level: _message_pb2.AcknowledgedLevel.ValueType
+    """How safe it is now."""
+    duplicate: _builtins.bool
+    """Whether it had been stored before and was not stored again."""
+    @_builtins.property
+    def error(self) -> _status_pb2.Status:
+        """Why it is not stored; absent when it is, as promised."""
+
+    def __init__(
+        self,
+        *,
+        error: _status_pb2.Status | None = ...,
+        transaction_id: _builtins.str = ...,
+        acknowledged_level: _message_pb2.AcknowledgedLevel.ValueType = ...,
+        duplicate: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged_level", b"acknowledged_level", "duplicate", b"duplicate", "error", b"error", "transaction_id", b"transaction_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HalfMessageResult: _TypeAlias = HalfMessageResult  # noqa: Y015
+
+@_typing.final
+class EndTransactionResult(_message.Message):
+    """What became of an end."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    ANSWER_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def error(self) -> _status_pb2.Status:
+        """Why there is no answer; absent when there is one."""
+
+    @_builtins.property
+    def answer(self) -> Global___EndTransactionResponse:
+        """The answer."""
+
+    def __init__(
+        self,
+        *,
+        error: _status_pb2.Status | None = ...,
+        answer: Global___EndTransactionResponse | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "error", b"error"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EndTransactionResult: _TypeAlias = EndTransactionResult  # noqa: Y015
 
 @_typing.final
 class CheckTransactionRequest(_message.Message):

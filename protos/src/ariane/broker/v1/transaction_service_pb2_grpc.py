@@ -40,6 +40,11 @@ class TransactionServiceStub(object):
                 request_serializer=ariane_dot_broker_dot_v1_dot_transaction__service__pb2.EndTransactionRequest.SerializeToString,
                 response_deserializer=ariane_dot_broker_dot_v1_dot_transaction__service__pb2.EndTransactionResponse.FromString,
                 _registered_method=True)
+        self.StreamTransactions = channel.stream_stream(
+                '/ariane.broker.v1.TransactionService/StreamTransactions',
+                request_serializer=ariane_dot_broker_dot_v1_dot_transaction__service__pb2.StreamTransactionsRequest.SerializeToString,
+                response_deserializer=ariane_dot_broker_dot_v1_dot_transaction__service__pb2.StreamTransactionsResponse.FromString,
+                _registered_method=True)
         self.CheckTransaction = channel.unary_unary(
                 '/ariane.broker.v1.TransactionService/CheckTransaction',
                 request_serializer=ariane_dot_broker_dot_v1_dot_transaction__service__pb2.CheckTransactionRequest.SerializeToString,
@@ -84,6 +89,21 @@ class TransactionServiceServicer(object):
     def EndTransaction(self, request, context):
         """Ends a transaction. The first outcome stands; saying the same again is harmless.
         Errors: TRANSACTION_DECIDED with the outcome that stands, TRANSACTION_NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StreamTransactions(self, request_iterator, context):
+        """Stores half messages and ends transactions, on one stream for a producer that has many of them
+        under way: a few of each in a request cost a fraction of as many calls. Each stands for itself:
+        it is done, or refused, as by a SendMessages of one half message, or an EndTransaction, in no
+        particular order: nothing should be ended in the request that stores it. A request is answered
+        under its number once the promises of all that it asks for are kept, so answers may overtake one
+        another. The bounds and the end of a stream are those of SendService.StreamAppends; single calls
+        and streams may be mixed freely.
+        For each: as SendMessages and EndTransaction. For a request: FIELD_INVALID, after which nothing
+        is done; STORE_POISONED and FLUSH_UNCONFIRMED, after which nobody knows.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -161,6 +181,11 @@ def add_TransactionServiceServicer_to_server(servicer, server):
                     request_deserializer=ariane_dot_broker_dot_v1_dot_transaction__service__pb2.EndTransactionRequest.FromString,
                     response_serializer=ariane_dot_broker_dot_v1_dot_transaction__service__pb2.EndTransactionResponse.SerializeToString,
             ),
+            'StreamTransactions': grpc.stream_stream_rpc_method_handler(
+                    servicer.StreamTransactions,
+                    request_deserializer=ariane_dot_broker_dot_v1_dot_transaction__service__pb2.StreamTransactionsRequest.FromString,
+                    response_serializer=ariane_dot_broker_dot_v1_dot_transaction__service__pb2.StreamTransactionsResponse.SerializeToString,
+            ),
             'CheckTransaction': grpc.unary_unary_rpc_method_handler(
                     servicer.CheckTransaction,
                     request_deserializer=ariane_dot_broker_dot_v1_dot_transaction__service__pb2.CheckTransactionRequest.FromString,
@@ -225,6 +250,33 @@ class TransactionService(object):
             '/ariane.broker.v1.TransactionService/EndTransaction',
             ariane_dot_broker_dot_v1_dot_transaction__service__pb2.EndTransactionRequest.SerializeToString,
             ariane_dot_broker_dot_v1_dot_transaction__service__pb2.EndTransactionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StreamTransactions(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/ariane.broker.v1.TransactionService/StreamTransactions',
+            ariane_dot_broker_dot_v1_dot_transaction__service__pb2.StreamTransactionsRequest.SerializeToString,
+            ariane_dot_broker_dot_v1_dot_transaction__service__pb2.StreamTransactionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

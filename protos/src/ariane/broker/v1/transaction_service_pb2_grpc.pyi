@@ -37,6 +37,17 @@ class TransactionServiceStub:
     """Ends a transaction. The first outcome stands; saying the same again is harmless.
     Errors: TRANSACTION_DECIDED with the outcome that stands, TRANSACTION_NOT_FOUND.
     """
+    StreamTransactions: _grpc.StreamStreamMultiCallable[_transaction_service_pb2.StreamTransactionsRequest, _transaction_service_pb2.StreamTransactionsResponse]
+    """Stores half messages and ends transactions, on one stream for a producer that has many of them
+    under way: a few of each in a request cost a fraction of as many calls. Each stands for itself:
+    it is done, or refused, as by a SendMessages of one half message, or an EndTransaction, in no
+    particular order: nothing should be ended in the request that stores it. A request is answered
+    under its number once the promises of all that it asks for are kept, so answers may overtake one
+    another. The bounds and the end of a stream are those of SendService.StreamAppends; single calls
+    and streams may be mixed freely.
+    For each: as SendMessages and EndTransaction. For a request: FIELD_INVALID, after which nothing
+    is done; STORE_POISONED and FLUSH_UNCONFIRMED, after which nobody knows.
+    """
     CheckTransaction: _grpc.UnaryUnaryMultiCallable[_transaction_service_pb2.CheckTransactionRequest, _transaction_service_pb2.CheckTransactionResponse]
     """Asks a live producer of a half message's group how its transaction ended. The answer comes to
     the broker over the producer's Attach stream and is returned here. For the checker.
@@ -80,6 +91,17 @@ class TransactionServiceAsyncStub(TransactionServiceStub):
     EndTransaction: _aio.UnaryUnaryMultiCallable[_transaction_service_pb2.EndTransactionRequest, _transaction_service_pb2.EndTransactionResponse]  # type: ignore[assignment]
     """Ends a transaction. The first outcome stands; saying the same again is harmless.
     Errors: TRANSACTION_DECIDED with the outcome that stands, TRANSACTION_NOT_FOUND.
+    """
+    StreamTransactions: _aio.StreamStreamMultiCallable[_transaction_service_pb2.StreamTransactionsRequest, _transaction_service_pb2.StreamTransactionsResponse]  # type: ignore[assignment]
+    """Stores half messages and ends transactions, on one stream for a producer that has many of them
+    under way: a few of each in a request cost a fraction of as many calls. Each stands for itself:
+    it is done, or refused, as by a SendMessages of one half message, or an EndTransaction, in no
+    particular order: nothing should be ended in the request that stores it. A request is answered
+    under its number once the promises of all that it asks for are kept, so answers may overtake one
+    another. The bounds and the end of a stream are those of SendService.StreamAppends; single calls
+    and streams may be mixed freely.
+    For each: as SendMessages and EndTransaction. For a request: FIELD_INVALID, after which nothing
+    is done; STORE_POISONED and FLUSH_UNCONFIRMED, after which nobody knows.
     """
     CheckTransaction: _aio.UnaryUnaryMultiCallable[_transaction_service_pb2.CheckTransactionRequest, _transaction_service_pb2.CheckTransactionResponse]  # type: ignore[assignment]
     """Asks a live producer of a half message's group how its transaction ended. The answer comes to
@@ -127,6 +149,23 @@ class TransactionServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_transaction_service_pb2.EndTransactionResponse, _abc.Awaitable[_transaction_service_pb2.EndTransactionResponse]]:
         """Ends a transaction. The first outcome stands; saying the same again is harmless.
         Errors: TRANSACTION_DECIDED with the outcome that stands, TRANSACTION_NOT_FOUND.
+        """
+
+    @_abc_1.abstractmethod
+    def StreamTransactions(
+        self,
+        request_iterator: _MaybeAsyncIterator[_transaction_service_pb2.StreamTransactionsRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_transaction_service_pb2.StreamTransactionsResponse], _abc.AsyncIterator[_transaction_service_pb2.StreamTransactionsResponse]]:
+        """Stores half messages and ends transactions, on one stream for a producer that has many of them
+        under way: a few of each in a request cost a fraction of as many calls. Each stands for itself:
+        it is done, or refused, as by a SendMessages of one half message, or an EndTransaction, in no
+        particular order: nothing should be ended in the request that stores it. A request is answered
+        under its number once the promises of all that it asks for are kept, so answers may overtake one
+        another. The bounds and the end of a stream are those of SendService.StreamAppends; single calls
+        and streams may be mixed freely.
+        For each: as SendMessages and EndTransaction. For a request: FIELD_INVALID, after which nothing
+        is done; STORE_POISONED and FLUSH_UNCONFIRMED, after which nobody knows.
         """
 
     @_abc_1.abstractmethod

@@ -87,6 +87,7 @@ def rpc_services(
         "TopicService": TopicServicer(state.topics, changing.topic_changes, changing.lookup),
         "TransactionService": TransactionServicer(
             transacting.ends,
+            transacting.streams,
             transacting.checks,
             transacting.list,
             transacting.batch_commits,

@@ -9,6 +9,7 @@ from typing import Final
 
 from ariane_broker.append import AppendWatch
 from ariane_broker.delay.delayed_append import DelayedAppend
+from ariane_broker.errors import STORAGE_RULES
 from ariane_broker.rooms.changing import ChangingRoom
 from ariane_broker.rooms.delaying import DelayingRoom
 from ariane_broker.rooms.messaging import PLAIN_CALL_BYTES_MAX, MessagingRoom
@@ -21,14 +22,17 @@ from ariane_broker.transactions.batch_table import BatchTable
 from ariane_broker.transactions.batch_upkeep import BatchUpkeep
 from ariane_broker.transactions.checking import TransactionChecks
 from ariane_broker.transactions.ending import TransactionEnds
+from ariane_broker.transactions.ends_together import EndsTogether
 from ariane_broker.transactions.half_list import HalfList
 from ariane_broker.transactions.half_send import HalfLimits, HalfSend
+from ariane_broker.transactions.halves_together import HalvesTogether
+from ariane_broker.transactions.transaction_streams import StreamParts, TransactionStreams
 from ariane_broker.transactions.transaction_table import TransactionTable
 from ariane_broker.transactions.upkeep import TransactionUpkeep
 from ariane_broker.transactions.writing import TransactionLog
 from ariane_record.layout import BLANK_SIZE_MIN_BYTES
 from ariane_record.message_id import UniqueIdGenerator
-from ariane_servicekit import Loop
+from ariane_servicekit import ErrorTranslator, Loop
 from ariane_storage.state_file import StateFile
 from ariane_storage.store_files import StoreFiles
 
@@ -41,6 +45,7 @@ class TransactingRoom:
 
     half_send: HalfSend
     ends: TransactionEnds
+    streams: TransactionStreams
     checks: TransactionChecks
     list: HalfList
     upkeep: Loop
@@ -75,20 +80,35 @@ def transacting_room(
     unique_ids = UniqueIdGenerator(
         clock.now_ms, ip="127.0.0.1", pid=os.getpid(), origin=secrets.randbits(32)
     )
+    limits = HalfLimits(
+        body_bytes_max=settings.message_bytes_max,
+        call_bytes_max=min(settings.segment_bytes - BLANK_SIZE_MIN_BYTES, PLAIN_CALL_BYTES_MAX),
+        pending_count_max=settings.half_messages_max,
+    )
     half_send = HalfSend(
         log,
         table,
         messaging.topics_for_send,
-        HalfLimits(
-            body_bytes_max=settings.message_bytes_max,
-            call_bytes_max=min(settings.segment_bytes - BLANK_SIZE_MIN_BYTES, PLAIN_CALL_BYTES_MAX),
-            pending_count_max=settings.half_messages_max,
-        ),
+        limits,
         next_unique_id=unique_ids.next_id,
         now_ms=clock.now_ms,
         is_draining=lambda: messaging.append_records.draining,
     )
     ends = TransactionEnds(log, table, state.topics.find, now_ms=clock.now_ms)
+    find_topic = state.topics.find
+    streams = TransactionStreams(
+        StreamParts(
+            log=log,
+            halves=HalvesTogether(log, table, messaging.topics_for_send, limits),
+            half_send=half_send,
+            ends_together=EndsTogether(log, table, find_topic, bytes_max=limits.call_bytes_max),
+            ends=ends,
+            broker_name=settings.broker_name,
+            now_ms=clock.now_ms,
+            is_draining=lambda: messaging.append_records.draining,
+            service_error=ErrorTranslator(STORAGE_RULES).service_error,
+        )
+    )
     store.keep_needed(lambda: table.needed_from)
     upkeep = TransactionUpkeep(
         store,
@@ -105,6 +125,7 @@ def transacting_room(
     return TransactingRoom(
         half_send=half_send,
         ends=ends,
+        streams=streams,
         checks=TransactionChecks(log, ends, changing.clients),
         list=HalfList(store, table, clock.now_ms),
         upkeep=Loop("transactions", upkeep.turn, interval_s=UPKEEP_SECONDS, clock=clock),

@@ -9,17 +9,16 @@ from grpc import aio
 
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceServicer
-from ariane_broker.append_wire import LEVELS
 from ariane_broker.peer_address import peer_host
-from ariane_broker.stored_message import position_of
 from ariane_broker.transactions.batch_commits import BatchCommits
 from ariane_broker.transactions.batch_records import BatchKey, NamedAttempt
 from ariane_broker.transactions.checking import TransactionChecks
 from ariane_broker.transactions.ending import TransactionEnds
 from ariane_broker.transactions.half_list import HalfList
+from ariane_broker.transactions.transaction_streams import TransactionStreams
 from ariane_broker.transactions.transaction_wire import (
     ANSWERS,
-    OUTCOMES,
+    end_response,
     half_message,
     outcome_of,
 )
@@ -32,6 +31,7 @@ class TransactionServicer(TransactionServiceServicer):
     def __init__(
         self,
         ends: TransactionEnds,
+        streams: TransactionStreams,
         checks: TransactionChecks,
         half_list: HalfList,
         batches: BatchCommits,
@@ -42,12 +42,14 @@ class TransactionServicer(TransactionServiceServicer):
 
         Args:
             ends: Ends transactions.
+            streams: Producers that have many of them under way.
             checks: Asks producers about them.
             half_list: Lists those without an outcome.
             batches: Stages, commits and aborts batches.
             broker_name: As it stands in answers.
         """
         self._ends = ends
+        self._streams = streams
         self._checks = checks
         self._half_list = half_list
         self._batches = batches
@@ -65,13 +67,15 @@ class TransactionServicer(TransactionServiceServicer):
             outcome_of(request.outcome),
             request.producer_group,
         )
-        position = None if ended.message is None else position_of(ended.message, self._broker_name)
-        return transaction_pb.EndTransactionResponse(
-            outcome=OUTCOMES[ended.outcome],
-            position=position,
-            acknowledged_level=LEVELS[ended.level],
-            duplicate=ended.duplicate,
-        )
+        return end_response(ended, self._broker_name)
+
+    async def StreamTransactions(  # type: ignore[override]  # it reads and writes by the context.
+        self,
+        request_iterator: object,
+        context: aio.ServicerContext[Any, Any],
+    ) -> None:
+        """Store half messages and end transactions, request after request."""
+        await self._streams.serve(context)
 
     async def CheckTransaction(
         self,

@@ -215,10 +215,7 @@ class TransactionEnds:
         config = self._find_topic(half.topic)
         if config is None:
             raise topic_not_found(half.topic)
-        queue_id = half.queue_id
-        if queue_id >= max(config.read_queue_count, config.write_queue_count):
-            # Queues were taken away since: better another one than a message that is lost.
-            queue_id %= max(1, config.write_queue_count)
+        queue_id = queue_for(half, config)
         block = encode_block(half.topic, [committed_message(fields, half)])
         appended = self._log.append(block, queue_id, born_host=fields.born_host)
         decision = Decision(
@@ -283,3 +280,11 @@ class TransactionEnds:
             OP_TOPIC, transaction_id, begin_ms=0, end_ms=_EVER_MS, max_count=1
         )
         return decision_of_op(found[0]) if found else None
+
+
+def queue_for(half: HalfMessage, config: TopicConfig) -> int:
+    """The queue that a half message becomes visible in."""
+    if half.queue_id < max(config.read_queue_count, config.write_queue_count):
+        return half.queue_id
+    # Queues were taken away since: better another one than a message that is lost.
+    return half.queue_id % max(1, config.write_queue_count)

@@ -146,7 +146,7 @@ class HalfSend:
         ids = [message.unique_id or self._next_unique_id() for message in messages]
         draft = self._encode(topic, queue_id or 0, messages, ids, producer_group)
         config = await self._topics.find_or_create(topic, queue_id or 0, draft)
-        _check_topic(config)
+        check_takes_half_messages(config)
         known = self._known(topic, producer_group, ids)
         if known:
             end = max(half.commit_log_offset for half in known) + 1
@@ -232,7 +232,12 @@ class HalfSend:
         return self._turn % count
 
 
-def _check_topic(config: TopicConfig) -> None:
+def check_takes_half_messages(config: TopicConfig) -> None:
+    """Refuse half messages for a topic that takes none.
+
+    Raises:
+        ServiceError: TOPIC_NOT_WRITABLE, MESSAGE_TYPE_MISMATCH.
+    """
     if not config.writable:
         raise topic_not_writable(config.topic, int(config.permission))
     if config.message_type not in _TYPES:

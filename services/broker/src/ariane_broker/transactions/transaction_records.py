@@ -14,6 +14,7 @@ still known when memory has forgotten it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
@@ -33,6 +34,8 @@ FIRST_STORED_PROPERTY: Final = "TRAN_FIRST_STORED_MS"
 PARKED_PROPERTY: Final = "TRAN_PARKED"
 OUTCOME_PROPERTY: Final = "TRAN_OUTCOME"
 COMMITTED_AT_PROPERTY: Final = "TRAN_COMMITTED_AT"
+
+_FURTHER_PROPERTIES: Final = frozenset({IMMUNITY_PROPERTY, FIRST_STORED_PROPERTY, PARKED_PROPERTY})
 
 
 class Outcome(StrEnum):
@@ -125,18 +128,36 @@ def half_message_of(
     queue_id = _number(properties.get(PropertyName.REAL_QUEUE_ID, ""))
     if not topic or queue_id is None:
         return None
+    return half_message_with(
+        properties,
+        HalfMessage(
+            transaction_id=fields.unique_id or _id_of_place(commit_log_offset),
+            topic=topic,
+            queue_id=queue_id,
+            producer_group=properties.get(PropertyName.PRODUCER_GROUP, ""),
+            queue_offset=queue_offset,
+            commit_log_offset=commit_log_offset,
+            store_timestamp_ms=store_timestamp_ms,
+            keys=fields.keys,
+        ),
+    )
+
+
+def half_message_with(properties: Mapping[str, str], half: HalfMessage) -> HalfMessage:
+    """A half message, and what further properties say of it.
+
+    Args:
+        properties: Of the message.
+        half: What is known without them.
+    """
+    if _FURTHER_PROPERTIES.isdisjoint(properties):
+        return half
     immunity_s = _number(properties.get(IMMUNITY_PROPERTY, ""))
     first_stored_ms = _number(properties.get(FIRST_STORED_PROPERTY, ""))
-    return HalfMessage(
-        transaction_id=fields.unique_id or _id_of_place(commit_log_offset),
-        topic=topic,
-        queue_id=queue_id,
-        producer_group=properties.get(PropertyName.PRODUCER_GROUP, ""),
-        queue_offset=queue_offset,
-        commit_log_offset=commit_log_offset,
-        store_timestamp_ms=first_stored_ms or store_timestamp_ms,
+    return replace(
+        half,
+        store_timestamp_ms=first_stored_ms or half.store_timestamp_ms,
         immunity_ms=None if immunity_s is None else immunity_s * 1000,
-        keys=fields.keys,
         parked=PARKED_PROPERTY in properties,
     )
 

@@ -14,8 +14,10 @@ late. A crash before both leaves the half message as it was. There is no third p
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import astuple, replace
+from dataclasses import replace
+from operator import attrgetter
 from typing import Any, Final
 
 from ariane_broker.transactions.log_rows import is_committed, is_of_topic, records_where
@@ -33,6 +35,9 @@ from ariane_record.names import CHECKS_EXHAUSTED_TOPIC, HALF_TOPIC, OP_TOPIC
 from ariane_storage.scan import Stretch
 
 VERSION: Final = 1
+
+_row_of_half = attrgetter(*HalfMessage.__match_args__)
+_row_of_decision = attrgetter(*Decision.__match_args__)
 
 
 class TransactionTable:
@@ -56,8 +61,8 @@ class TransactionTable:
         # By transaction id; the one stored first, first: queue offsets ascend.
         self._pending: dict[str, HalfMessage] = {}
         self._ids: dict[int, str] = {}
-        # The oldest first.
-        self._decisions: dict[str, Decision] = {}
+        # The oldest first; a plain dictionary would look for it where others were before.
+        self._decisions: OrderedDict[str, Decision] = OrderedDict()
         # Half messages that are decided, while the log has no op record of them.
         self._owed: dict[int, HalfMessage] = {}
         self.change_count = 0
@@ -181,9 +186,9 @@ class TransactionTable:
         return {
             "version": VERSION,
             "commitLogOffset": commit_log_offset,
-            "pending": list(map(astuple, self._pending.values())),
-            "decisions": list(map(astuple, self._decisions.values())),
-            "owed": list(map(astuple, self._owed.values())),
+            "pending": list(map(_row_of_half, self._pending.values())),
+            "decisions": list(map(_row_of_decision, self._decisions.values())),
+            "owed": list(map(_row_of_half, self._owed.values())),
         }
 
     def load(self, document: Mapping[str, Any], /) -> int:
@@ -202,7 +207,7 @@ class TransactionTable:
         owed = list(map(_half_of_row, document["owed"]))
         self._pending = {half.transaction_id: half for half in pending}
         self._ids = {half.queue_offset: half.transaction_id for half in pending}
-        self._decisions = {decision.transaction_id: decision for decision in decisions}
+        self._decisions = OrderedDict((each.transaction_id, each) for each in decisions)
         self._owed = {half.queue_offset: half for half in owed}
         return int(document["commitLogOffset"])
 
@@ -231,10 +236,10 @@ class TransactionTable:
         return decision is None or half.transaction_id in self._pending
 
     def _remember(self, decision: Decision) -> None:
-        self._decisions.pop(decision.transaction_id, None)
         self._decisions[decision.transaction_id] = decision
+        self._decisions.move_to_end(decision.transaction_id)
         if len(self._decisions) > self._decision_count_max:
-            del self._decisions[next(iter(self._decisions))]
+            self._decisions.popitem(last=False)
         self.change_count += 1
 
 

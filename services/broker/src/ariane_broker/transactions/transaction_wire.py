@@ -6,7 +6,13 @@ from typing import Final
 
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
+from ariane_broker.append import AcknowledgedLevel
+from ariane_broker.append_wire import LEVELS
+from ariane_broker.stored_message import position_of
 from ariane_broker.transactions.checking import Answer
+from ariane_broker.transactions.ending import Ended
+from ariane_broker.transactions.ends_together import EndWish
+from ariane_broker.transactions.halves_together import HalfWish
 from ariane_broker.transactions.transaction_records import HalfMessage, Outcome
 from ariane_broker.wire_time import span_of, time_of
 from ariane_servicekit.errors import field_invalid
@@ -53,4 +59,39 @@ def half_message(half: HalfMessage) -> transaction_pb.HalfMessage:
         queue_offset=half.queue_offset,
         keys=half.keys,
         parked=half.parked,
+    )
+
+
+def half_wish(half: transaction_pb.HalfMessageToStore) -> HalfWish:
+    """A half message that a stream asks to store."""
+    queue_id = half.queue_id if half.HasField("queue_id") else None
+    return HalfWish(half.topic, queue_id, half.producer_group, half.message)
+
+
+def half_result(
+    transaction_id: str, level: AcknowledgedLevel, *, duplicate: bool = False
+) -> transaction_pb.HalfMessageResult:
+    """The answer to a half message that is stored."""
+    return transaction_pb.HalfMessageResult(
+        transaction_id=transaction_id, acknowledged_level=LEVELS[level], duplicate=duplicate
+    )
+
+
+def end_wish(request: transaction_pb.EndTransactionRequest) -> EndWish:
+    """An end that a stream asks for."""
+    return EndWish(
+        request.topic,
+        request.transaction_id,
+        _OUTCOMES_OF.get(request.outcome),
+        request.producer_group,
+    )
+
+
+def end_response(ended: Ended, broker_name: str) -> transaction_pb.EndTransactionResponse:
+    """The answer to an end."""
+    return transaction_pb.EndTransactionResponse(
+        outcome=OUTCOMES[ended.outcome],
+        position=None if ended.message is None else position_of(ended.message, broker_name),
+        acknowledged_level=LEVELS[ended.level],
+        duplicate=ended.duplicate,
     )

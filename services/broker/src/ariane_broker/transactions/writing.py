@@ -103,6 +103,11 @@ class TransactionLog:
         """
         return self.append(encode_block(topic, records), born_host=records[0].born_host)
 
+    @property
+    def waits(self) -> bool:
+        """Whether what the broker promises has to be waited for."""
+        return self._flush_wait is not None
+
     async def promised(self, commit_log_offset: int) -> AcknowledgedLevel:
         """Wait until everything before a commit-log offset is as safe as the broker promises.
 

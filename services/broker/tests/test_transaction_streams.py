@@ -1,0 +1,227 @@
+"""StreamTransactions over the wire: many under way on one stream, each by itself."""
+
+import asyncio
+
+import grpc
+import pytest
+
+from ariane.broker.v1 import broker_service_pb2 as broker_pb
+from ariane.broker.v1 import client_service_pb2 as client_pb
+from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
+from ariane.common.v1 import message_pb2 as message_pb
+from ariane_broker.app import compose
+from ariane_servicekit import serving
+
+COMMIT = client_pb.TRANSACTION_OUTCOME_COMMIT
+ROLLBACK = client_pb.TRANSACTION_OUTCOME_ROLLBACK
+HALF_TYPE = message_pb.MESSAGE_TYPE_TRANSACTION
+
+
+def half(name, queue_id=0, *, topic="orders", group="pay", kind=HALF_TYPE, **fields):
+    message = message_pb.Message(
+        body=name.encode(), unique_id=name, message_type=kind, keys=[f"k-{name}"], **fields
+    )
+    return transaction_pb.HalfMessageToStore(
+        topic=topic, queue_id=queue_id, producer_group=group, message=message
+    )
+
+
+def end(name, outcome=COMMIT, *, topic="orders", group="pay"):
+    return transaction_pb.EndTransactionRequest(
+        topic=topic,
+        transaction_id=name,
+        unique_id=name,
+        outcome=outcome,
+        producer_group=group,
+    )
+
+
+class Stream:
+    """A stream on which one request after the other is answered."""
+
+    def __init__(self, broker):
+        self.call = broker.transactions.StreamTransactions()
+        self._number = 0
+
+    async def ask(self, *wishes):
+        self._number += 1
+        kind = transaction_pb.HalfMessageToStore
+        request = transaction_pb.StreamTransactionsRequest(
+            half_messages=[wish for wish in wishes if isinstance(wish, kind)],
+            ends=[wish for wish in wishes if not isinstance(wish, kind)],
+            request_number=self._number,
+        )
+        await self.call.write(request)
+        async with asyncio.timeout(20):
+            answer = await self.call.read()
+        assert answer.request_number == self._number
+        return answer
+
+
+async def waiting(broker):
+    answer = await broker.transactions.ListHalfMessages(transaction_pb.ListHalfMessagesRequest())
+    return answer.half_messages
+
+
+@pytest.fixture
+def reasons(reason_of):
+    def tell(results):
+        return [reason_of(each.error) if each.HasField("error") else "" for each in results]
+
+    return tell
+
+
+async def test_what_is_committed_is_visible_in_its_order_and_nothing_else(broker):
+    await broker.create_topic("orders", 2)
+    stream = Stream(broker)
+    names = [f"t-{number}" for number in range(40)]
+    sent = await stream.ask(*(half(name, number % 2) for number, name in enumerate(names)))
+    assert [each.transaction_id for each in sent.half_messages] == names
+    assert not any(each.duplicate for each in sent.half_messages)
+    assert await broker.bodies("orders") == []
+    outcomes = [ROLLBACK if number % 5 == 0 else COMMIT for number in range(39)]
+    ended = await stream.ask(*map(end, names, outcomes))
+    assert [each.answer.outcome for each in ended.ends] == outcomes
+    for queue_id in (0, 1):
+        kept = [n for n in range(queue_id, 39, 2) if n % 5]
+        bodies = [names[number].encode() for number in kept]
+        assert await broker.bodies("orders", queue_id) == bodies
+        places = [ended.ends[number].answer.position for number in kept]
+        assert [place.queue_offset for place in places] == list(range(len(kept)))
+        assert {place.queue_id for place in places} == {queue_id}
+    assert [each.transaction_id for each in await waiting(broker)] == ["t-39"]
+    stream.call.cancel()
+
+
+async def test_single_calls_and_streams_say_the_same_of_a_message(broker):
+    await broker.create_topic("orders")
+    stream = Stream(broker)
+    properties = {"a": "b", "CHECK_IMMUNITY_TIME_IN_SECONDS": "9"}
+    await stream.ask(half("t-1", tag="created", properties=properties))
+    (one,) = await waiting(broker)
+    assert (one.topic, one.producer_group, list(one.keys)) == ("orders", "pay", ["k-t-1"])
+    assert one.immunity_duration.seconds == 9
+    (ended,) = (await stream.ask(end("t-1"))).ends
+    # What stands is read back from the log: it is what the first answer said.
+    again = await broker.transactions.EndTransaction(end("t-1"))
+    assert (ended.answer.duplicate, again.duplicate) == (False, True)
+    assert ended.answer.position == again.position
+    stream.call.cancel()
+
+
+async def test_each_fails_by_itself(broker, reasons):
+    await broker.create_topic("orders")
+    stream = Stream(broker)
+    sent = await stream.ask(
+        half("t-1"),
+        half("t-2", 7),
+        half("t-3", group=""),
+        half("t-4", kind=message_pb.MESSAGE_TYPE_NORMAL),
+        half("t-1"),
+        half("t-5", properties={"PGROUP": "x"}),
+        half("t-6", topic="RMQ_SYS_TRANS_HALF_TOPIC"),
+        half("t-7"),
+    )
+    assert reasons(sent.half_messages) == [
+        "",
+        "QUEUE_NOT_FOUND",
+        "GROUP_NAME_ILLEGAL",
+        "MESSAGE_ILLEGAL",
+        "",
+        "MESSAGE_ILLEGAL",
+        "TOPIC_RESERVED",
+        "",
+    ]
+    assert [each.duplicate for each in sent.half_messages] == [number == 4 for number in range(8)]
+    ended = await stream.ask(
+        end("never"),
+        end("t-7", group="strangers"),
+        end("t-7", client_pb.TRANSACTION_OUTCOME_UNKNOWN),
+        end("t-1", topic="elsewhere"),
+    )
+    assert reasons(ended.ends) == [
+        "TRANSACTION_NOT_FOUND",
+        "FIELD_INVALID",
+        "FIELD_INVALID",
+        "TRANSACTION_NOT_FOUND",
+    ]
+    ended = await stream.ask(end("t-7", ROLLBACK), end("t-1"), end("t-7"), end("t-1"))
+    assert reasons(ended.ends) == ["", "", "TRANSACTION_DECIDED", ""]
+    assert [each.answer.duplicate for each in ended.ends] == [False, False, False, True]
+    late = await stream.ask(half("t-1"), end("t-7", ROLLBACK))
+    assert reasons(late.half_messages) == ["TRANSACTION_DECIDED"]
+    assert late.ends[0].answer.duplicate
+    assert await broker.bodies("orders") == [b"t-1"]
+    assert not await waiting(broker)
+    stream.call.cancel()
+
+
+async def test_a_half_message_makes_its_topic_and_may_leave_the_queue_open(broker, reasons):
+    stream = Stream(broker)
+    wish = half("t-1", topic="fresh")
+    wish.ClearField("queue_id")
+    assert reasons((await stream.ask(wish)).half_messages) == [""]
+    (ended,) = (await stream.ask(end("t-1", topic="fresh"))).ends
+    position = ended.answer.position
+    assert await broker.bodies("fresh", position.queue_id) == [b"t-1"]
+    stream.call.cancel()
+
+
+async def test_too_many_are_refused(running, reasons, reason_of):
+    async with running(half_messages_max=3) as broker:
+        await broker.create_topic("orders")
+        stream = Stream(broker)
+        sent = await stream.ask(*(half(f"t-{number}") for number in range(5)))
+        assert reasons(sent.half_messages) == ["", "", "", "SERVICE_BUSY", "SERVICE_BUSY"]
+        ended = await stream.ask(*(end("t-1") for _ in range(257)))
+        assert reason_of(ended.error) == "FIELD_INVALID"
+        assert len(await waiting(broker)) == 3
+        stream.call.cancel()
+
+
+async def test_what_is_acknowledged_is_flushed_where_that_is_promised(running):
+    async with running(flush_mode="sync") as broker:
+        await broker.create_topic("orders")
+        stream = Stream(broker)
+        names = [f"t-{number}" for number in range(20)]
+        sent = await stream.ask(*map(half, names))
+        ended = await stream.ask(*map(end, names))
+        levels = {each.acknowledged_level for each in sent.half_messages}
+        levels |= {each.answer.acknowledged_level for each in ended.ends}
+        assert levels == {message_pb.ACKNOWLEDGED_LEVEL_FLUSHED}
+        assert len(await broker.bodies("orders")) == 20
+        stream.call.cancel()
+
+
+async def test_a_broker_that_drains_ends_transactions_and_takes_none(broker, reasons):
+    await broker.create_topic("orders")
+    stream = Stream(broker)
+    await stream.ask(half("t-1"))
+    await broker.broker.DrainBroker(broker_pb.DrainBrokerRequest(draining=True))
+    answer = await stream.ask(half("t-2"), end("t-1"))
+    assert reasons(answer.half_messages) == ["SERVICE_DRAINING"]
+    assert reasons(answer.ends) == [""]
+    await broker.broker.DrainBroker(broker_pb.DrainBrokerRequest(draining=False))
+    assert await broker.bodies("orders") == [b"t-1"]
+    stream.call.cancel()
+
+
+async def test_a_broker_that_stops_ends_its_streams_and_knows_all_when_it_is_back(
+    settings_for, refused, probe_class
+):
+    async with serving(settings_for(), compose) as address:
+        channel = grpc.aio.insecure_channel(str(address))
+        broker = probe_class(channel, address)
+        await broker.create_topic("orders")
+        stream = Stream(broker)
+        await stream.ask(half("t-1"), half("t-2"), half("t-3"))
+        await stream.ask(end("t-1"), end("t-2", ROLLBACK))
+    assert (await refused(stream.call.read())).reason == "SERVICE_DRAINING"
+    await channel.close()
+    async with serving(settings_for(), compose) as address:
+        channel = grpc.aio.insecure_channel(str(address))
+        broker = probe_class(channel, address)
+        answer = await Stream(broker).ask(end("t-1"), end("t-2", ROLLBACK), end("t-3"))
+        assert [each.answer.duplicate for each in answer.ends] == [True, True, False]
+        assert await broker.bodies("orders") == [b"t-1", b"t-3"]
+        await channel.close()
