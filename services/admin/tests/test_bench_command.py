@@ -44,6 +44,10 @@ def test_a_schedule_is_kept_and_every_message_timed(ariane, ariane_json):
     )
     assert (row["messages"], row["failed"], row["lost"], row["altered"]) == (300, 0, 0, 0)
     assert 0 < row["p50_ms"] <= row["p99_ms"] <= row["p999_ms"] <= row["max_ms"]
+    names = ("p50_ms", "p99_ms", "p999_ms", "max_ms")
+    acknowledged = [row[f"acknowledged_{name}"] for name in names]
+    assert acknowledged == sorted(acknowledged)
+    assert acknowledged[0] > 0
     assert "p99 ms" in ariane("bench", "latency", "--rate", "100", "--seconds", "0.1")
 
 

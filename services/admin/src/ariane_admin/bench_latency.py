@@ -12,9 +12,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ariane_admin.bench_bodies import BenchBodies
 from ariane_admin.bench_topic import BenchTopic
@@ -34,11 +36,13 @@ class Heard:
         failed: Sends without an acknowledgement.
         late_ms: How much behind its schedule the sender was at most.
         percentiles_ms: From when a message was due to the listener's call.
+        acknowledged_ms: From when it was due to its acknowledgement.
     """
 
     failed: int
     late_ms: float
     percentiles_ms: dict[str, float]
+    acknowledged_ms: dict[str, float]
 
 
 class _Ticker(threading.Thread):
@@ -86,6 +90,8 @@ class Schedule:
         self._late_ns = 0
         self._refused = 0
         self._outcomes: list[asyncio.Future[Any]] = []
+        self.acknowledged_ns: NDArray[np.int64] = np.full(bodies.count, -1, np.int64)
+        """How long after it was due each was acknowledged; -1 of those that were not."""
         self._all_sent = asyncio.Event()
 
     async def run(self, show: Show) -> tuple[int, float]:
@@ -116,12 +122,19 @@ class Schedule:
             self._late_ns = max(self._late_ns, now_ns - due_ns)
             message = Message(self._topic, self._bodies.body(number, due_ns))
             try:
-                self._outcomes.append(self._producer.send_nowait(message))
+                outcome = self._producer.send_nowait(message)
             except SendBufferFull:
                 self._refused += 1
+            else:
+                outcome.add_done_callback(partial(self._take_outcome, number, due_ns))
+                self._outcomes.append(outcome)
             self._sent = number + 1
         if self._sent >= self._bodies.count:
             self._all_sent.set()
+
+    def _take_outcome(self, number: int, due_ns: int, outcome: asyncio.Future[Any]) -> None:
+        if not outcome.cancelled() and outcome.exception() is None:
+            self.acknowledged_ns[number] = time.monotonic_ns() - due_ns
 
 
 async def measure_latency(
@@ -155,7 +168,8 @@ async def measure_latency(
     async with Producer(topic.name_servers) as producer, consumer:
         await producer.route(topic.name)
         await consumer.wait_assigned()
-        failed, late_ms = await Schedule(producer, topic.name, bodies, rate).run(show)
+        schedule = Schedule(producer, topic.name, bodies, rate)
+        failed, late_ms = await schedule.run(show)
         seen = -1
         while not whole.is_set() and bodies.seen_count > seen:
             seen = bodies.seen_count
@@ -165,12 +179,17 @@ async def measure_latency(
                     await whole.wait()
             except TimeoutError:
                 continue
-    took_ns = bodies.first_took_ns[warm_up_count:]
-    return Heard(failed, late_ms, _percentiles(took_ns[took_ns >= 0]))
+    return Heard(
+        failed,
+        late_ms,
+        _percentiles(bodies.first_took_ns[warm_up_count:]),
+        _percentiles(schedule.acknowledged_ns[warm_up_count:]),
+    )
 
 
-def _percentiles(took_ns: Any) -> dict[str, float]:
-    """In milliseconds; a time that some message took, and of two the worse."""
+def _percentiles(all_ns: NDArray[np.int64]) -> dict[str, float]:
+    """In milliseconds, of those that have a time: one that some message took, of two the worse."""
+    took_ns = all_ns[all_ns >= 0]
     if not len(took_ns):
         return {}
     found = np.percentile(took_ns, [50, 99, 99.9, 100], method="higher") / 1e6

@@ -219,7 +219,8 @@ def latency(
     """Send on a fixed schedule, and tell how long messages take to a listener.
 
     An open loop: a message that leaves late counts from when it was due, so that a pause shows in
-    every message that it delays. Sender and listener are in this process.
+    every message that it delays. Of the same messages it tells how long after they were due they
+    were acknowledged. Sender and listener are in this process.
 
     \b
     Examples:
@@ -245,6 +246,7 @@ def latency(
             "messages": bodies.count,
             "rate": rate,
             **heard.percentiles_ms,
+            **{f"acknowledged_{name}": ms for name, ms in heard.acknowledged_ms.items()},
             "sender_late_ms": round(heard.late_ms, 3),
             "failed": heard.failed,
             **checked,
