@@ -24,17 +24,22 @@ _TITLES = {
 }
 _FRONT = """# Benchmarks
 
-Written by `make bench` and `make bench-peers` from `bench/results/`; do not edit. How it is
-measured, and how to read it: [bench/README.md](../bench/README.md).
+Ourselves beside other message queues, in turn on one machine; then ourselves beside what that
+machine can do. Written by `make bench` and `make bench-peers` from `bench/results/`; do not edit.
+How it is measured: [bench/README.md](../bench/README.md).
+"""
+_LIMITS_FRONT = """## Ourselves alone, beside what the machine can do
 
 A figure says something only beside its limit of the same run. "Of limit" is the fraction of the
 limit's speed that we reach, pair by pair: the median, and the range in parentheses.
 """
+_REPEATED = ("ns/record at best", "ns/record limit at best", "% of limit at best")
+"""What only says the columns again."""
 
 
 def write_page() -> Path:
     """Write the page from all results that are kept; returns its path."""
-    parts = [_FRONT, peers_page.section()]
+    parts = [_FRONT, peers_page.section(), _LIMITS_FRONT]
     for path in sorted(RESULTS_PATH.glob("*.json")):
         if path in {peers_page.ROWS_PATH, peers_page.RUNS_PATH}:
             continue
@@ -59,7 +64,9 @@ def _section(title: str, kept: dict[str, Any]) -> Iterator[str]:
 def _line(row: dict[str, Any]) -> str:
     unit = row["unit"].replace("us/", "µs/")
     goal = "" if row["goal"] is None else f"{row['goal']:.2f}"
-    extra = ", ".join(f"{_rounded(value)} {name}" for name, value in row["extra"].items())
+    extra = ", ".join(
+        f"{_rounded(value)} {name}" for name, value in row["extra"].items() if name not in _REPEATED
+    )
     cells = (
         row["work"],
         f"{_figure(row['ours'])} {unit}",

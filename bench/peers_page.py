@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from measure import RESULTS_PATH
+from of_limit import LIMITS, fraction
+from peers_overview import overview
 from ratio_picture import picture_of
 
 sys.path.append(str(Path(__file__).parent / "peers"))
@@ -24,21 +26,19 @@ from peer_bench.registry import PEERS
 ROWS_PATH = RESULTS_PATH / "latest.json"
 RUNS_PATH = RESULTS_PATH / "latest-runs.json"
 PICTURES_PATH = Path(__file__).parents[1] / "docs" / "pictures"
-LIMITS = (
-    "copying the bytes",
-    "the bytes through a socket",
-    "the bytes as bare gRPC calls",
-    "writing and flushing the bytes",
-)
-_FRONT = """## Beside other message queues
+_TITLE = "## Beside other message queues"
+_HOW = """### How to read the tables, and how to repeat them
 
 Both sides run on this machine, with all their processes, and are asked in turn; each pair gives one
 ratio, ours over theirs (of times and of CPU, theirs over ours), above 1 where we are better: the
 median, and the range in parentheses. All that was sent was consumed again and compared; of what
 Kafka's tools consume only count and bytes are known. "Lost" is what of ours was refused, did not
-come, or came altered.
+come, or came altered. "Of limit" is our figure as a fraction of what bare gRPC calls or a bare gRPC
+stream do with the same bytes in the same run, without a queue (of a work that flushes, of writing
+and flushing; of times, of what a lone bare call takes): above 1 where messages that we send
+together would be calls of their own.
 
-To repeat it: `make bench-peers`, about forty minutes, or `make bench-peers QUICK=1`, some five;
+To repeat it: `make bench-peers`, below forty minutes, or `make bench-peers QUICK=1`, some five;
 `make bench-peers ONLY="kafka latency"` runs some peers or works, and the others stay as they are.
 Who is taken from where, and how each is driven: [bench/peers](../bench/peers/README.md). Your own
 cluster: [`ariane bench`](command-line.md#ariane-bench-latency)."""
@@ -60,20 +60,20 @@ def section() -> str:
     runs = json.loads(RUNS_PATH.read_text()) if RUNS_PATH.exists() else {}
     limits = [row for row in rows if row["against"] in LIMITS]
     peers = [row for row in rows if row["against"] not in LIMITS]
-    parts = [_FRONT, *_measured_on(rows, runs), *_reached(peers)]
+    parts = [_TITLE, *overview(peers, PICTURES_PATH), _HOW, *_measured_on(rows, runs)]
     for group in _groups(peers):
         picture = PICTURES_PATH / f"peers-{group.key}.svg"
         picture.parent.mkdir(parents=True, exist_ok=True)
         picture.write_text(picture_of(group.rows))
         parts.append(f"### {group.title}\n\n![{group.title}: ratios](pictures/{picture.name})")
-        parts.append("\n".join(_table(group.rows, "Theirs")))
+        parts.append("\n".join(_table(group.rows, rows)))
     parts.extend(_passages(rows, runs))
     if limits:
         parts.append(
             "### Beside what the machine can do\n\nThe same works beside the bytes of their bodies"
             " alone, without a queue:"
         )
-        parts.append("\n".join(_table(limits, "Limit")))
+        parts.append("\n".join(_limits_table(limits)))
     return "\n\n".join(parts)
 
 
@@ -105,21 +105,32 @@ def _group_number(row: Mapping[str, Any]) -> int:
     return 1 if row["work"].startswith(("catch-up", "fan-out", "Spark: ")) else 0
 
 
-def _table(rows: Sequence[dict[str, Any]], theirs: str) -> Iterator[str]:
-    yield f"| Work | Beside | Ours | {theirs} | Ratio | Floor | Goal | Lost |"
+def _table(rows: Sequence[dict[str, Any]], every: Sequence[dict[str, Any]]) -> Iterator[str]:
+    yield "| Work | Beside | Ours | Theirs | Ratio | Floor | Goal | Of limit | Lost |"
+    yield "|---|---|---:|---:|---:|---:|---:|---:|---:|"
+    for row in rows:
+        reached = fraction(row, every)
+        of_limit = "" if reached is None else f"{reached:.2g}"
+        yield f"| {' | '.join((*_cells(row), of_limit, str(row['lost'])))} |"
+
+
+def _limits_table(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    yield "| Work | Beside | Ours | Limit | Of limit | Floor | Goal | Lost |"
     yield "|---|---|---:|---:|---:|---:|---:|---:|"
     for row in rows:
-        cells = (
-            row["work"],
-            row["against"],
-            f"{_figure(row['ours'])} {_unit(row)}",
-            _figure(row["theirs"]),
-            f"{row['ratio']:.2g} ({row['ratio_min']:.2g} to {row['ratio_max']:.2g})",
-            _target(row["floor"]),
-            _target(row["goal"]),
-            str(row["lost"]),
-        )
-        yield f"| {' | '.join(cells)} |"
+        yield f"| {' | '.join((*_cells(row), str(row['lost'])))} |"
+
+
+def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        row["work"],
+        row["against"],
+        f"{_figure(row['ours'])} {_unit(row)}",
+        _figure(row["theirs"]),
+        f"{row['ratio']:.2g} ({row['ratio_min']:.2g} to {row['ratio_max']:.2g})",
+        _target(row["floor"]),
+        _target(row["goal"]),
+    )
 
 
 def _measured_on(rows: Sequence[dict[str, Any]], runs: Mapping[str, Any]) -> Iterator[str]:
@@ -137,25 +148,12 @@ def _measured_on(rows: Sequence[dict[str, Any]], runs: Mapping[str, Any]) -> Ite
     )
 
 
-def _reached(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """How many of the ratios that were asked for are there."""
-    asked = [row for row in rows if row["floor"] is not None]
-    if not asked:
-        return
-    floors = sum(row["ratio"] >= row["floor"] for row in asked)
-    goals = sum(row["ratio"] >= row["goal"] for row in asked if row["goal"] is not None)
-    lost = sum(row["lost"] for row in rows)
-    yield (
-        f"Of {len(asked)} ratios that have a floor, {floors} reach it, and {goals} reach their"
-        f" goal. Lost in all runs: {lost}."
-    )
-
-
 def _passages(rows: Sequence[dict[str, Any]], runs: Mapping[str, Any]) -> Iterator[str]:
     """Where we lose and why, as far as it was measured; and who was skipped."""
     peers = [row for row in rows if row["against"] not in LIMITS]
     below = [row for row in peers if row["floor"] is not None and row["ratio"] < row["floor"]]
-    slower = [row for row in peers if row["ratio"] < 1 and row not in below]
+    # Of times there is nothing to tell but the table.
+    slower = [row for row in peers if row["ratio"] < 1 and row["unit"] != "ms" and row not in below]
     for title, losses in (("Below their floor", below), ("Else slower than they", slower)):
         if losses:
             lines = [f"- {_loss(row, rows, runs)}" for row in losses]
@@ -212,11 +210,12 @@ def _loss(
     if row["against"] == "-":
         return f"{row['work']}: {figures} that are allowed."
     words = [f"{row['work']}: {row['ratio']:.2g} of {row['against']}, {figures}"]
-    words += [
-        f"we reach {limit['ratio']:.2g} of {limit['against']}"
+    limits = ", ".join(
+        f"{limit['ratio']:.2g} of {limit['against']}"
         for limit in rows
         if limit["work"] == row["work"] and limit["against"] in LIMITS
-    ]
+    )
+    words += [f"we reach {limits}"] if limits else []
     legs = _legs_of(row, runs)
     sides = {side: [leg for leg in legs if leg["side"] == side] for side in ("ours", "theirs")}
     if row["unit"] == "msg/s" and all(sides.values()):

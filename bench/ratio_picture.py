@@ -46,11 +46,17 @@ def picture_of(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
+def _colour(ratio: float, floor: float | None) -> str:
+    """Red below the floor, yellow where they are faster, green where we are."""
+    if floor is not None and ratio < floor:
+        return "#b5472f"
+    return "#2b7a4b" if ratio >= 1 else "#c9a227"
+
+
 def _bar(row: dict[str, Any], top: int, across: Any) -> Iterator[str]:
     middle = top + _LINE // 2
     begin, end = sorted((across(1.0), across(row["ratio"])))
-    floor = row["floor"]
-    colour = "#2b7a4b" if row["ratio"] >= (floor or 1.0) else "#b5472f"
+    colour = _colour(row["ratio"], row["floor"])
     label = f"{row['work']}, beside {row['against']}"
     # A label that has no room is drawn closer.
     fitted = f' textLength="{_LEFT - 16}" lengthAdjust="spacingAndGlyphs"'

@@ -48,12 +48,21 @@ def test_tables_pictures_and_who_was_skipped(page):
     runs = {"rabbit": {"skipped": "no Erlang"}, "q": {"legs": [], "failed": {"batches": "word"}}}
     page.RUNS_PATH.write_text(json.dumps(runs))
     said = page.section()
-    assert "| batches | Queue <1> | 200,000 msg/s | 100,000 | 2 (1.8 to 2.2) | 1 |  | 0 |" in said
+    assert (
+        "| batches | Queue <1> | 200,000 msg/s | 100,000 | 2 (1.8 to 2.2) | 1 |  |  | 0 |" in said
+    )
     assert "| 1.23 ms |" in said
-    assert "Of 3 ratios that have a floor, 3 reach it, and 0 reach their goal." in said
+    assert "**We are faster in 3 of 3 comparisons of speed.** Of 3 ratios" in said
+    assert "that have a floor, 3 reach it, and 0 reach their goal." in said
     assert "- rabbit: no Erlang\n- q, batches: failed" in said
     assert "slower" not in said
-    assert said.index("| Queue <1> | 200") < said.index("| Other 2 |") < said.index("### Consuming")
+    assert "| Queue <1> | catch-up **2.5**; batches **2** |  |" in said
+    assert said.index("peers-overview.svg") < said.index("| Queue <1> |") < said.index("### How")
+    assert (
+        said.index("| Queue <1> | 200,")
+        < said.index("| Other 2 | 200,")
+        < said.index("### Consuming")
+    )
     assert said.index("what the machine can do") < said.index("| copying the bytes |")
     picture = (page.PICTURES_PATH / "peers-sending.svg").read_text()
     drawn = ET.fromstring(picture)  # noqa: S314 - our own picture.
@@ -114,3 +123,41 @@ def test_where_we_lose_is_told_with_what_was_measured(page):
         "### Else slower than they\n\n- Singles: 0.8 of Queue 1, 200,000 beside 100,000 msg/s.\n"
         in said
     )
+
+
+def test_a_row_stands_beside_the_fastest_of_its_limits(page):
+    singles = "single sends, one at a time, 1 KiB"
+    rows = [row(singles, "Queue 1", 2.0, 1.0)]
+    for limit, rate in (
+        ("the bytes as bare gRPC calls", 400_000.0),
+        ("the bytes on a bare gRPC stream", 800_000.0),
+        ("copying the bytes", 9e9),
+    ):
+        rows.append({**row(singles, limit, 0.5, None), "theirs": rate})
+    late = {**row("end to end, p99", "Queue 1", 1.5, None), "unit": "ms", "ours": 0.01}
+    spark = {**row("Spark: batch read", "Connector", 2.0, None), "unit": "rows/s"}
+    columns = "catch-up consuming, columns, 1 KiB"
+    rows += [late, spark, {**row(columns, "the bytes as bare gRPC calls", 0.5, None)}]
+    page.ROWS_PATH.write_text(json.dumps(rows))
+    said = page.section()
+    assert (
+        f"| {singles} | Queue 1 | 200,000 msg/s | 100,000 | 2 (1.8 to 2.2) | 1 |  | 0.25 | 0 |"
+        in said
+    )
+    assert (
+        "| end to end, p99 | Queue 1 | 0.01 ms | 100,000 | 1.5 (1.4 to 1.7) |  |  | 0.12 | 0 |"
+        in said
+    )
+    assert "| 200,000 rows/s | 100,000 | 2 (1.8 to 2.2) |  |  | 2 | 0 |" in said
+
+
+def test_the_first_screen_tells_who_is_faster_and_colours_its_bars(page):
+    rows = [row("batches", "Queue 1", 1.5, 1.0), row("singles", "Queue 1", 0.7, 0.5)]
+    rows += [row("columns of 128 B", "Queue 1", 0.4, 0.6), row("CPU", "-", 2.0, 1.0)]
+    page.ROWS_PATH.write_text(json.dumps(rows))
+    said = page.section()
+    assert "**We are faster in 1 of 3 comparisons of speed.**" in said
+    assert "| Queue 1 | batches **1.5** | singles **0.7**; columns in, 128 B **0.4** |" in said
+    drawn = ET.fromstring((page.PICTURES_PATH / "peers-overview.svg").read_text())  # noqa: S314 - our own picture.
+    bars = [part.get("fill") for part in drawn.iter() if part.tag.endswith("rect")]
+    assert bars[1:] == ["#2b7a4b", "#2b7a4b", "#c9a227", "#b5472f"]

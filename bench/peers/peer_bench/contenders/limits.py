@@ -18,7 +18,7 @@ from peer_bench.loads import Shape
 from peer_bench.peers import NOBODY_SAID, Part, Peer, Target
 from peer_bench.places import DRIVERS_PATH
 
-_NAMES: Final = {
+LIMIT_NAMES: Final = {
     "copy": "copying the bytes",
     "loopback": "the bytes through a socket",
     "grpc": "the bytes as bare gRPC calls",
@@ -40,7 +40,7 @@ def running(data_path: Path, *, kind: str) -> Iterator[DriverContender]:
         # The other end is a child of the driver: both stand in the client's usage.
         settings = {"blocks in flight": "as ours, through a socket 1; consumed: a stream a group"}
         versions = {"grpcio": version("grpcio")} if kind in {"grpc", "stream"} else {}
-        yield DriverContender(_NAMES[kind], driver, [], settings=settings, versions=versions)
+        yield DriverContender(LIMIT_NAMES[kind], driver, [], settings=settings, versions=versions)
 
 
 def _peer(kind: str, parts: dict[str, Part]) -> Peer:
