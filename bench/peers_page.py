@@ -60,7 +60,7 @@ def section() -> str:
     runs = json.loads(RUNS_PATH.read_text()) if RUNS_PATH.exists() else {}
     limits = [row for row in rows if row["against"] in LIMITS]
     peers = [row for row in rows if row["against"] not in LIMITS]
-    parts = [_TITLE, *overview(peers, PICTURES_PATH), _HOW, *_measured_on(rows, runs)]
+    parts = [_TITLE, *overview(rows, PICTURES_PATH), _HOW, *_measured_on(rows, runs)]
     for group in _groups(peers):
         picture = PICTURES_PATH / f"peers-{group.key}.svg"
         picture.parent.mkdir(parents=True, exist_ok=True)
