@@ -146,7 +146,9 @@ class TransactionMachine(RuleBasedStateMachine):
             is_draining=lambda: False,
         )
         self.halves_together = HalvesTogether(log, self.table, Topics(), LIMITS)
-        self.ends_together = EndsTogether(log, self.table, Topics().find, bytes_max=4000)
+        self.ends_together = EndsTogether(
+            log, self.table, Topics().find, store_host=lambda: ("127.0.0.1", 1), bytes_max=4000
+        )
         self.list = HalfList(self.store, self.table, self.clock.now_ms)
 
     def send(self, transaction_id):

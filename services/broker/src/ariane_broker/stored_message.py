@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from ariane.common.v1.message_pb2 import (
     COMPRESSION_LZ4,
@@ -37,7 +37,7 @@ from ariane_record import (
     RecordTooLarge,
     SystemFlag,
 )
-from ariane_record.layout import COMPRESSION_TYPE_MASK
+from ariane_record.layout import COMPRESSION_TYPE_MASK, Host
 from ariane_record.message_id import encode_offset_message_id
 
 SYSTEM_PROPERTIES: Final = frozenset(
@@ -178,8 +178,20 @@ def message_of(fields: RecordFields, broker_name: str) -> Message:
     )
 
 
-def position_of(fields: RecordFields, broker_name: str) -> StoredPosition:
-    """Where and when a message was stored."""
+class StoredPlace(NamedTuple):
+    """Where and when a message was stored; see ``RecordFields``."""
+
+    queue_id: int
+    queue_offset: int
+    commit_log_offset: int
+    store_timestamp_ms: int
+    born_host: Host
+    store_host: Host
+    attempts: int
+
+
+def position_of(fields: RecordFields | StoredPlace, broker_name: str) -> StoredPosition:
+    """Where and when a message was stored, as a generated client reads it."""
     host, port = fields.born_host
     return StoredPosition(
         broker_name=broker_name,

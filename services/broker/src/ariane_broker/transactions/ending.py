@@ -13,6 +13,7 @@ from typing import Final
 
 from ariane_broker.append import AcknowledgedLevel
 from ariane_broker.errors import topic_not_found, transaction_decided, transaction_not_found
+from ariane_broker.stored_message import StoredPlace
 from ariane_broker.topic_table import TopicConfig
 from ariane_broker.transactions.transaction_records import (
     Decision,
@@ -60,7 +61,7 @@ class Ended:
     """
 
     outcome: Outcome
-    message: RecordFields | None
+    message: RecordFields | StoredPlace | None
     level: AcknowledgedLevel
     duplicate: bool
 

@@ -12,9 +12,9 @@ record is written late; the others wait as they did.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
+from ariane_broker.stored_message import StoredPlace
 from ariane_broker.topic_table import TopicConfig
 from ariane_broker.transactions.ending import queue_for
 from ariane_broker.transactions.transaction_records import (
@@ -31,7 +31,6 @@ from ariane_record.block import encode_block
 from ariane_record.errors import RecordError
 from ariane_record.layout import Host
 from ariane_record.names import OP_TOPIC
-from ariane_storage.append import Appended
 from ariane_storage.errors import StorageError, StorePoisoned
 
 
@@ -49,11 +48,11 @@ class EndedNow(NamedTuple):
 
     Attributes:
         outcome: How it ended.
-        message: Where the message lies that a commit made visible; None after a rollback.
+        place: Where the message lies that a commit made visible; None after a rollback.
     """
 
     outcome: Outcome
-    message: RecordFields | None
+    place: StoredPlace | None
 
 
 class _Commit(NamedTuple):
@@ -77,6 +76,7 @@ class EndsTogether:
         table: TransactionTable,
         find_topic: Callable[[str], TopicConfig | None],
         *,
+        store_host: Callable[[], Host],
         bytes_max: int,
     ) -> None:
         """Take the parts; as ``TransactionEnds`` has them.
@@ -85,11 +85,13 @@ class EndsTogether:
             log: Where outcomes are written.
             table: The transactions of this broker.
             find_topic: The topic of a name, or None.
+            store_host: As it stands in message ids, once the store is open.
             bytes_max: Bytes of all messages that are made visible in one turn of the loop.
         """
         self._log = log
         self._table = table
         self._find_topic = find_topic
+        self._store_host = store_host
         self._bytes_max = bytes_max
 
     def end(self, wishes: Sequence[EndWish], now_ms: int) -> list[EndedNow | None]:
@@ -169,13 +171,22 @@ class EndsTogether:
         except (StorageError, RecordError):
             return []
         decided = []
+        places = appended.commit_log_offsets.tolist()
         for row, (position, half, fields) in enumerate(commits):
-            message = _stored(fields, queue_id, appended, row)
-            place = message.commit_log_offset
+            place = places[row]
             decision = Decision(half.transaction_id, half.topic, Outcome.COMMIT, place)
             self._table.decided(decision)
             decided.append((half, decision))
-            ended[position] = EndedNow(Outcome.COMMIT, message)
+            stored = StoredPlace(
+                queue_id=queue_id,
+                queue_offset=appended.first_queue_offset + row,
+                commit_log_offset=place,
+                store_timestamp_ms=appended.store_timestamp_ms,
+                born_host=born_host,
+                store_host=self._store_host(),
+                attempts=fields.attempts,
+            )
+            ended[position] = EndedNow(Outcome.COMMIT, stored)
         return decided
 
     def _write_ops(
@@ -204,14 +215,3 @@ class EndsTogether:
             self._table.decided(Decision(half.transaction_id, half.topic, Outcome.ROLLBACK, place))
             self._table.settled(half.queue_offset)
             ended[position] = EndedNow(Outcome.ROLLBACK, None)
-
-
-def _stored(fields: RecordFields, queue_id: int, appended: Appended, row: int) -> RecordFields:
-    """A message with its new place."""
-    return replace(
-        fields,
-        queue_id=queue_id,
-        queue_offset=appended.first_queue_offset + row,
-        commit_log_offset=int(appended.commit_log_offsets[row]),
-        store_timestamp_ms=appended.store_timestamp_ms,
-    )

@@ -200,7 +200,7 @@ class _TransactionWorker:
     def _end_result(
         self, ended: EndedNow, level: AcknowledgedLevel
     ) -> transaction_pb.EndTransactionResult:
-        now = Ended(ended.outcome, ended.message, level, duplicate=False)
+        now = Ended(ended.outcome, ended.place, level, duplicate=False)
         return transaction_pb.EndTransactionResult(
             answer=end_response(now, self._parts.broker_name)
         )
