@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane_broker import append_wire
 from ariane_broker.append import AppendRecords, AppendWatch
-from ariane_broker.append_wire import JOINED_BATCHES_MIN, append_request, stream_response
+from ariane_broker.append_wire import JOINED_RECORDS_MIN, append_request, stream_response
 from ariane_broker.arrivals import Arrivals
 from ariane_broker.errors import STORAGE_RULES
 from ariane_broker.held_requests import HeldRequests
@@ -141,7 +141,7 @@ def without_sequence(batch):
 def parsed(batches, *, joined):
     raw = send_pb.StreamAppendsRequest(batches=batches, request_number=1).SerializeToString()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(append_wire, "JOINED_BATCHES_MIN", 1 if joined else 1 << 30)
+        patch.setattr(append_wire, "JOINED_RECORDS_MIN", 1 if joined else 1 << 30)
         return append_request(raw).batches
 
 
@@ -249,7 +249,7 @@ async def test_a_poisoned_store_refuses_the_request(side):
 
 
 def test_few_batches_and_unusual_ones_are_seen_one_by_one():
-    raw = send_pb.StreamAppendsRequest(batches=GOOD[: JOINED_BATCHES_MIN - 1])
+    raw = send_pb.StreamAppendsRequest(batches=GOOD[: JOINED_RECORDS_MIN // 8 - 1])
     assert isinstance(append_request(raw.SerializeToString()).batches, list)
     for more in (
         {"delay_level": 3},
@@ -264,4 +264,4 @@ def test_small_batches_of_a_large_request_are_taken_at_once():
     raw = send_pb.StreamAppendsRequest(batches=batches, request_number=3).SerializeToString()
     small = append_request(raw).batches
     assert isinstance(small, SmallBatches)
-    assert [batch.block.size_bytes for batch in small] == small.table.block_sizes
+    assert [batch.block.size_bytes for batch in small.each()] == small.table.block_sizes

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,8 +64,7 @@ class Appended:
     commit_log_offsets: Int64s
 
 
-@dataclass(frozen=True, slots=True)
-class OwnedFields:
+class OwnedFields(NamedTuple):
     """What the broker writes into each record of a block.
 
     Attributes:
@@ -91,14 +90,9 @@ class OwnedFields:
 
     def at(self, first_queue_offset: int, first_commit_log_offset: int) -> OwnedFields:
         """The same at another place."""
-        return OwnedFields(
-            self.queue_id,
-            first_queue_offset,
-            first_commit_log_offset,
-            self.born_host,
-            self.store_host,
-            self.store_timestamp_ms,
-        )
+        queue_id, _, _, born_host, store_host, stamp = self
+        first = first_queue_offset, first_commit_log_offset
+        return OwnedFields(queue_id, *first, born_host, store_host, stamp)
 
     def constant_header(self) -> bytes:
         """A header with what is the same for all records; zeros elsewhere. For IPv4 hosts."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -45,8 +45,7 @@ class AcknowledgedLevel(StrEnum):
     FLUSHED = "flushed"
 
 
-@dataclass(frozen=True, slots=True)
-class BatchOutcome:
+class BatchOutcome(NamedTuple):
     """What became of one batch.
 
     Attributes:
@@ -149,7 +148,9 @@ class AppendRecords:
         self._small = SmallAppend(log, topics, sequences, body_bytes_max=body_bytes_max)
         self.draining = False
 
-    async def append(self, batches: Sequence[Batch], born_host: Host) -> list[BatchOutcome]:
+    async def append(
+        self, batches: Sequence[Batch] | SmallBatches, born_host: Host
+    ) -> list[BatchOutcome]:
         """Append batches, in order, each whole or not at all.
 
         Args:
@@ -166,7 +167,7 @@ class AppendRecords:
         return taken if isinstance(taken, list) else await taken
 
     def take(
-        self, batches: Sequence[Batch], born_host: Host
+        self, batches: Sequence[Batch] | SmallBatches, born_host: Host
     ) -> list[BatchOutcome] | Awaitable[list[BatchOutcome]]:
         """``append`` for those who can do without a wait: appends now what can be.
 
@@ -184,6 +185,7 @@ class AppendRecords:
             taken = self._take_small(batches, born_host)
             if taken is not None:
                 return taken
+            batches = batches.each()
         for position, batch in enumerate(batches):
             _check_numbers(batch, position)
         find = self._topics.find

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -45,8 +44,7 @@ _PACKED_TYPES: Final = frozenset(
 """Types of topics that ordinary records go to; others have rooms of their own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(NamedTuple):
     """Records for one queue.
 
     Attributes:

@@ -2,43 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cached_property
-from typing import overload
+from collections.abc import Callable
 
 from ariane_broker.batch_check import Batch
 from ariane_storage.block_table import BlockTable
 
 
-class SmallBatches(Sequence[Batch]):
+class SmallBatches:
     """All batches of a request by column; as they are one by one only if somebody asks.
 
     Attributes:
         table: Their blocks and sequences, side by side. None of them is delayed.
+        each: Makes a batch of each.
     """
 
-    def __init__(self, table: BlockTable, make_each: Callable[[], list[Batch]]) -> None:
+    __slots__ = ("each", "table")
+
+    def __init__(self, table: BlockTable, each: Callable[[], list[Batch]]) -> None:
         """Take both ways to them.
 
         Args:
             table: The batches by column.
-            make_each: Makes each of them.
+            each: Makes a batch of each.
         """
         self.table = table
-        self._make_each = make_each
+        self.each = each
 
     def __len__(self) -> int:
         return len(self.table)
-
-    @overload
-    def __getitem__(self, place: int) -> Batch: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> list[Batch]: ...
-
-    def __getitem__(self, place: int | slice) -> Batch | list[Batch]:
-        return self._each[place]
-
-    @cached_property
-    def _each(self) -> list[Batch]:
-        return self._make_each()
