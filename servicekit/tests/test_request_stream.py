@@ -132,3 +132,60 @@ async def test_whoever_goes_away_leaves_nothing_behind(streams, worker):
     await settle()
     assert worker.gates["slow"].cancelled()
     assert len(asyncio.all_tasks()) == 1
+
+
+class GatedStream(ScriptedStream):
+    """Writes when it is told to."""
+
+    def __init__(self, requests, **ends):
+        super().__init__(requests, **ends)
+        self.writes = []
+
+    async def write(self, answer):
+        written = asyncio.get_running_loop().create_future()
+        self.writes.append(written)
+        self.answers.append(answer)
+        await written
+
+
+async def test_an_answer_is_written_before_the_next_request_is_read(streams):
+    class Ordered(ScriptedStream):
+        async def read(self):
+            self.answers.append("read")
+            return await super().read()
+
+        async def write(self, answer):
+            self.answers.append(answer)
+            await asyncio.sleep(0)
+
+    stream = Ordered(["quick", "quick"])
+    await serve(streams, stream, GatedWorker())
+    assert stream.answers == ["read", "quick", "read", "quick", "read"]
+
+
+async def test_one_answer_is_written_at_a_time_and_in_order(streams, worker):
+    stream = GatedStream(["first", "second", "third"])
+    serving = serve(streams, stream, worker)
+    await until(lambda: len(worker.gates) == 3)
+    for request in ("second", "first", "third"):
+        worker.gates[request].set_result(request)
+        await settle()
+    for count in (1, 2, 3):
+        assert len(stream.writes) == count
+        assert not serving.done()
+        stream.writes[-1].set_result(None)
+        await settle()
+    await serving
+    assert stream.answers == ["second", "first", "third"]
+
+
+async def test_a_write_that_fails_ends_the_stream_and_what_is_in_work(streams, worker):
+    stream = GatedStream(["quick", "slow"], ends=False)
+    serving = serve(streams, stream, worker)
+    await until(lambda: stream.writes and "slow" in worker.gates)
+    stream.writes[0].set_exception(OSError("gone"))
+    with pytest.raises(OSError, match="gone"):
+        await serving
+    await settle()
+    assert worker.gates["slow"].cancelled()
+    assert len(asyncio.all_tasks()) == 1

@@ -5,8 +5,10 @@ r"""Streams of requests that are answered one by one: what a call does, without 
     read ---> work ---> at once ---------------> answers ---> write
                   \---> later (a task each) ---/
 
-A request fails by itself, with a status in its answer, and is measured by itself. No more than a
-number of them are in work at a time; meanwhile nothing is read, and the caller is held back.
+An answer is written by who has it, if no other is being written: a lone request waits for no turn
+of the loop. A request fails by itself, with a status in its answer, and is measured by itself. No
+more than a number of them are in work at a time; meanwhile nothing is read, and the caller is held
+back.
 
 A stream that the service ends has answered every request that it has read to work on. So a caller
 whose stream ends with SERVICE_DRAINING knows that what was not answered has not been done.
@@ -28,6 +30,7 @@ from grpc import aio
 from ariane_servicekit.calls import Call, current_call
 from ariane_servicekit.error_status import status_of
 from ariane_servicekit.errors import ServiceError
+from ariane_servicekit.prompt_run import PromptRun
 
 RequestT = TypeVar("RequestT")
 AnswerT = TypeVar("AnswerT")
@@ -110,25 +113,23 @@ class _RequestStream(Generic[RequestT, AnswerT]):
         self._in_work = 0
         self._room = asyncio.Event()
         self._answers: deque[AnswerT] = deque()
+        self._writing = False
+        self._failure: BaseException | None = None
         self._news: asyncio.Future[None] | None = None
         self._reading: asyncio.Task[None] | None = None
         self._working: set[asyncio.Task[None]] = set()
 
     async def serve(self) -> None:
-        """Read in a task of its own, and write here."""
+        """Read in a task of its own; whoever has an answer writes it."""
         reading = self._reading = asyncio.create_task(self._read_all())
         reading.add_done_callback(self._tell)
         loop = asyncio.get_running_loop()
         try:
-            while True:
-                while self._answers:
-                    await self._context.write(self._answers.popleft())
-                    self._in_work -= 1
-                    self._room.set()
-                if reading.done() and not self._in_work:
-                    break
+            while self._failure is None and (self._in_work or not reading.done()):
                 self._news = loop.create_future()
                 await self._news
+            if self._failure is not None:
+                raise self._failure
             if not reading.cancelled():
                 reading.result()
         finally:
@@ -185,8 +186,28 @@ class _RequestStream(Generic[RequestT, AnswerT]):
         metrics = self._call.metrics
         if metrics is not None:
             metrics.end(begin, self._call.method, code)
-        self._answers.append(answer)
-        self._tell()
+        if self._writing:
+            self._answers.append(answer)
+        else:
+            self._write(answer)
+
+    def _write(self, answer: AnswerT) -> None:
+        self._writing = True
+        PromptRun(self._context.write(answer), self._written)
+
+    def _written(self, failure: BaseException | None) -> None:
+        if failure is not None:
+            # It stays as if it were writing: nothing more can be.
+            self._failure = failure
+            self._tell()
+            return
+        self._writing = False
+        self._in_work -= 1
+        self._room.set()
+        if self._answers:
+            self._write(self._answers.popleft())
+        elif not self._in_work:
+            self._tell()
 
     def _tell(self, _: object = None) -> None:
         if self._news is not None and not self._news.done():
