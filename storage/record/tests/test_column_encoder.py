@@ -139,6 +139,35 @@ def test_a_sequence_fits_into_the_first_record(made):
     assert block.sizes[0] - SEQUENCE_BYTES > 0
 
 
+@pytest.mark.parametrize("odd", [None, 0, 7])
+def test_properties_of_one_length_each_are_those_of_their_record(odd):
+    messages = [
+        {
+            "body": b"x" * (number % 5),
+            "message_group": "a longer one" if number == odd else f"g{number:03}",
+            "unique_id": f"7F000001{number:08X}",
+            "born_timestamp_ms": NOON,
+        }
+        for number in range(200)
+    ]
+    columns = {
+        name: pa.array([message[name] for message in messages], kind)
+        for name, kind in (("body", pa.binary()), ("message_group", pa.string()))
+    }
+
+    block = encode_columns(
+        "t",
+        MessageColumns.of(**columns),
+        unique_ids=pa.array([message["unique_id"] for message in messages]),
+        born_timestamp_ms=NOON,
+        sequenced=True,
+    )
+
+    sequence = ProducerSequence(7, 1, 99)
+    expected = encoded_one_by_one("t", messages, sequence)
+    assert_same(with_sequence(block, sequence), expected)
+
+
 def test_delivery_times_come_behind_the_users_properties():
     times = pa.array([NOON + 5, None, NOON], pa.timestamp("ms", tz="Europe/Zurich"))
     pairs = [[("a", "1")], [("b", "2")], []]

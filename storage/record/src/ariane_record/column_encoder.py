@@ -11,7 +11,9 @@ No Python statement runs once per message; the CRC of each body is one call of C
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -61,6 +63,11 @@ from ariane_record.record_sums import record_crcs_of_parts
 BLOCK_BYTES_MAX: Final = 0x7FFFFFFF
 """Arrow's limit of one array, which a block is put together as."""
 
+_UNEVEN: Final = -1
+
+_Width: TypeAlias = int | NDArray[np.int64]
+"""Bytes of a piece in each record: one number if it is the same for all."""
+
 _SMALL_BYTES: Final = 4096
 """Up to here a copy of a body or record costs less than a view of it."""
 
@@ -105,9 +112,10 @@ def encode_columns(
     topic_part = _topic_part(topic)
     properties = _property_pieces(messages, unique_ids, sequenced=sequenced)
     count = len(messages)
+    widths = [_width_of(piece) for piece in properties]
     property_bytes = np.zeros(count, np.int64)
-    for piece in properties:
-        property_bytes += len(piece) if isinstance(piece, bytes) else lengths_of(piece)
+    for width in widths:
+        property_bytes += width
     if count and int(property_bytes.max()) > PRODUCER_PROPERTIES_BYTES_MAX:
         raise RecordTooLarge(f"properties of {int(property_bytes.max())} bytes")
     sizes = lengths_of(messages.body) + property_bytes
@@ -118,7 +126,12 @@ def encode_columns(
         )
     body_crcs = _body_crcs(messages.body)
     headers = _headers(messages, sizes, body_crcs, topic_part, born_timestamp_ms)
-    tails = _joined_pieces(topic_part, even_binaries(property_bytes.astype(">i2"), 2), *properties)
+    property_lengths = even_binaries(property_bytes.astype(">i2"), 2)
+    pieces = (topic_part, property_lengths, *properties)
+    piece_widths = (len(topic_part), 2, *widths)
+    tails = _laid_out(pieces, piece_widths, count)
+    if tails is None:
+        tails = _joined_pieces(pieces)
     heads = even_binaries(headers, HEADER_BYTES)
     records = own_octets(joined(heads, _binary(messages.body), tails)).data
     key_counts, key_hashes = _key_columns(topic, messages, unique_ids)
@@ -176,8 +189,13 @@ def _body_crcs(body: Any) -> NDArray[np.uint32]:
     return np.fromiter(checksums, np.uint32, count)
 
 
-def _joined_pieces(*pieces: Any) -> Any:
-    """What follows the bodies, as an array."""
+def _width_of(piece: Any) -> _Width:
+    """Bytes of a piece: bytes that all records share, or an array of what they do not."""
+    return len(piece) if isinstance(piece, bytes) else lengths_of(piece)
+
+
+def _joined_pieces(pieces: Sequence[Any]) -> Any:
+    """What follows the bodies, as an array: of bytes that all records share, and of arrays."""
     merged: list[Any] = []
     for piece in pieces:
         if isinstance(piece, bytes) and merged and isinstance(merged[-1], bytes):
@@ -186,6 +204,48 @@ def _joined_pieces(*pieces: Any) -> Any:
             merged.append(piece)
     texts = [constant(piece) if isinstance(piece, bytes) else _binary(piece) for piece in merged]
     return joined(*texts)
+
+
+def _laid_out(pieces: Sequence[Any], widths: Sequence[_Width], count: int) -> Any:
+    """The same where all pieces are even, the first record excepted; else nothing.
+
+    Octets copied column by column cost a third of what Arrow takes, record by record.
+
+    Args:
+        pieces: As ``_joined_pieces``.
+        widths: ``_width_of`` each piece.
+        count: Records.
+    """
+    if count == 0:
+        return None
+    even = list(map(_even_width, widths))
+    if _UNEVEN in even:
+        return None
+    first, template = [], []
+    for piece, width in zip(pieces, even, strict=True):
+        shared = isinstance(piece, bytes)
+        first.append(piece if shared else own_octets(piece.slice(0, 1)).tobytes())
+        template.append(piece if shared else bytes(width))
+    begin = len(b"".join(first))
+    octets = np.empty(begin + (count - 1) * sum(even), np.uint8)
+    octets[:begin] = np.frombuffer(b"".join(first), np.uint8)
+    rows = octets[begin:].reshape(count - 1, sum(even))
+    rows[:] = np.frombuffer(b"".join(template), np.uint8)
+    ends = accumulate(even)
+    for piece, width, end in zip(pieces, even, ends, strict=True):
+        if width and not isinstance(piece, bytes):
+            rows[:, end - width : end] = own_octets(piece.slice(1)).reshape(-1, width)
+    bounds = np.arange(count + 1) * sum(even)
+    bounds[1:] += begin - sum(even)
+    return binaries(octets, bounds)
+
+
+def _even_width(width: _Width) -> int:
+    """Bytes of a piece in all records but the first; below zero if they differ."""
+    if isinstance(width, int):
+        return width
+    last = int(width[-1])
+    return last if (width[1:] == last).all() else _UNEVEN
 
 
 def _record_crcs(
