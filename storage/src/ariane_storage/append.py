@@ -27,18 +27,15 @@ from ariane_record.layout import (
     QueueOffset,
 )
 from ariane_storage.block_check import CheckedBlock
-from ariane_storage.fields import FieldColumn, Int64s, checksum_digits
+from ariane_storage.fields import FIELD_STARTS, FieldColumn, Int64s, checksum_digits
 from ariane_storage.record_crcs import check_crcs_of, final_crcs, like_holes
 
 _RAW_HEADER: Final = np.dtype((np.void, HEADER_BYTES))
 _IPV4_BYTES: Final = 4
-_UNOWNED: Final = ~np.frombuffer(
-    HEADER_STRUCTS[False, False].pack(
-        *(0, 0, 0, -1, 0, -1, -1, 0, 0, b"\xff" * 4, -1, -1, b"\xff" * 4, -1, 0, 0, 0)
-    ),
-    np.uint64,
-)
-"""The bits of a header that the broker does not own."""
+_HOSTS_START: Final = FIELD_STARTS["born_ip"]
+_HOSTS_END: Final = FIELD_STARTS["attempts"]
+_HOSTS: Final = np.dtype((np.void, _HOSTS_END - _HOSTS_START))
+"""Born host, store timestamp and store host, which lie side by side."""
 
 _pack_ipv4_header = HEADER_STRUCTS[False, False].pack
 
@@ -179,10 +176,11 @@ def fill_ipv4_headers(
     queue_offsets: Int64s,
     commit_log_offsets: Int64s,
 ) -> None:
-    """``fill_headers`` for IPv4 hosts: what all have in common in one go, as words."""
-    words = headers.view(np.uint64).reshape(-1, HEADER_BYTES // 8)
-    words &= _UNOWNED
-    words |= np.frombuffer(owned.constant_header(), np.uint64)
+    """``fill_headers`` for IPv4 hosts: both and the time between them in one go."""
+    hosts = owned.constant_header()[_HOSTS_START:_HOSTS_END]
+    places = np.ndarray((len(headers),), _HOSTS, headers.data, _HOSTS_START, headers.strides)
+    places[...] = np.frombuffer(hosts, _HOSTS)
+    headers["queue_id"] = owned.queue_id
     headers["queue_offset"] = queue_offsets
     headers["commit_log_offset"] = commit_log_offsets
 

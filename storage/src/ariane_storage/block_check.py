@@ -35,7 +35,7 @@ from ariane_record.layout import (
     RECORD_BYTES_MIN,
     TOPIC_V1_BYTES_MAX,
 )
-from ariane_record.producer_sequence import SEQUENCE_PREFIX
+from ariane_record.producer_sequence import SEQUENCE_BYTES, SEQUENCE_PREFIX
 from ariane_storage.errors import BlockRejected
 from ariane_storage.fields import FIELD_STARTS, ByteBuffer, FieldColumn, Int64s
 from ariane_storage.header_bits import HeaderBits
@@ -53,6 +53,8 @@ messages are ordinary records of their own topics."""
 
 _PREFIX: Final = np.frombuffer(CRC_PROPERTY_PREFIX, f"V{len(CRC_PROPERTY_PREFIX)}")
 _LATER_SEQUENCE: Final = PROPERTY_VALUE_END + SEQUENCE_PREFIX
+_RARE_LETTER: Final = b"P"
+"""In the name of a producer sequence, and of few other properties."""
 _LENGTHS_WRONG: Final = "its lengths do not add up to its size"
 _BODY_CRC: Final = FIELD_STARTS["body_crc"]
 _BODY_LENGTH: Final = FIELD_STARTS["body_length"]
@@ -353,7 +355,7 @@ def _check_properties(
 ) -> None:
     """Properties are UTF-8, and none but the first record says a producer sequence."""
     encoded = _joined_properties(records, ends, stride, properties_lengths)
-    if has_checksums and _LATER_SEQUENCE in encoded:
+    if has_checksums and _says_later_sequence(encoded):
         raise BlockRejected("a producer sequence elsewhere than at the beginning of the batch")
     if encoded.isascii() or (has_checksums and is_text(encoded)):
         # The checksum between two records is ASCII: no character reaches from one into the next.
@@ -362,6 +364,17 @@ def _check_properties(
     for position, (end, length) in enumerate(zip(ends.tolist(), lengths.tolist(), strict=True)):
         if not is_text(bytes(records[end - length : end])):
             raise BlockRejected("its properties are not UTF-8", position)
+
+
+def _says_later_sequence(encoded: bytes) -> bool:
+    """Whether properties say a producer sequence anywhere but at their beginning.
+
+    One letter is found ten times as fast as the whole, and few properties have this one.
+    """
+    head = encoded[: SEQUENCE_BYTES + len(_LATER_SEQUENCE)]
+    return _LATER_SEQUENCE in head or (
+        encoded.find(_RARE_LETTER, SEQUENCE_BYTES) >= 0 and _LATER_SEQUENCE in encoded
+    )
 
 
 def _joined_properties(

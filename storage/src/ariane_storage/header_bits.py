@@ -14,7 +14,7 @@ from ariane_record.layout import HEADER, HEADER_BYTES
 _WORDS: Final = HEADER_BYTES // 8
 _unpack = Struct(">iIIiiqqiqIiqIiiqi").unpack
 _NAMES: Final = HEADER.names or ()
-_FEW: Final = 64
+_ROWS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +38,23 @@ class HeaderBits:
             headers: ``layout.HEADER``, contiguous.
         """
         words = headers.view(np.uint64).reshape(-1, _WORDS)
-        first = words[0]
-        differing = words ^ first
-        while len(differing) > _FEW:
-            # Halves laid over one another: numpy is faster down a long array than across.
-            half = (len(differing) + 1) // 2
-            # The halves overlap by one where their number is odd, which changes nothing.
-            differing = differing[:half] | differing[-half:]
-        varying = np.bitwise_or.reduce(differing, axis=0)
-        in_all = _unpack((first & ~varying).tobytes())
-        in_any = _unpack((first | varying).tobytes())
+        in_all = _unpack(_reduced(np.bitwise_and, words).tobytes())
+        in_any = _unpack(_reduced(np.bitwise_or, words).tobytes())
         return cls(dict(zip(_NAMES, in_all, strict=True)), dict(zip(_NAMES, in_any, strict=True)))
 
     def is_everywhere(self, name: str, value: int) -> bool:
         """Whether a field has one value in all records."""
         return self.in_all[name] == self.in_any[name] == value
+
+
+def _reduced(step: np.ufunc, words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """All rows laid over one another.
+
+    numpy takes them one at a time, and long ones fast: it is given many headers as one row.
+    """
+    even = len(words) - len(words) % _ROWS
+    if even > _ROWS:
+        wide = step.reduce(words[:even].reshape(-1, _ROWS * _WORDS), axis=0)
+        words = np.concatenate((wide.reshape(_ROWS, _WORDS), words[even:]))
+    reduced: NDArray[np.uint64] = step.reduce(words, axis=0)
+    return reduced

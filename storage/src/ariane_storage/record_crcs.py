@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_record import RecordBlock
-from ariane_record.checksum import crc32
+from ariane_record.checksum import range_crcs
 from ariane_record.crc_algebra import (
     CrcFolder,
     bare_crc,
@@ -70,11 +70,11 @@ def check_crcs_of(block: RecordBlock, starts: Int64s, ends: Int64s, chosen: Int6
     crcs = block.record_crcs
     if crcs is None:
         raise AssertionError("only for blocks with sums")
-    view = memoryview(block.records)
-    for position in chosen.tolist():
-        covered = view[int(starts[position]) : int(ends[position]) - CRC_PROPERTY_BYTES]
-        if crc32(covered) != int(crcs[position]):
-            raise BlockRejected(_DIFFERS, position)
+    covered_ends = ends[chosen] - CRC_PROPERTY_BYTES
+    sums = range_crcs(memoryview(block.records), starts[chosen], covered_ends)
+    wrong = np.flatnonzero(sums != crcs[chosen])
+    if len(wrong):
+        raise BlockRejected(_DIFFERS, int(chosen[wrong[0]]))
 
 
 def like_holes(view: memoryview, position: int, size: int, starts: Int64s) -> Int64s:
@@ -103,8 +103,9 @@ def like_holes(view: memoryview, position: int, size: int, starts: Int64s) -> In
         position + first - _NUMBER_BYTES if count else 0,
         (DISK_SECTOR_BYTES,),
     )
-    if not words.all():
-        last_bytes = np.flatnonzero(words == 0) * DISK_SECTOR_BYTES + (first - 1)
+    zeros = np.flatnonzero(words == 0)
+    if len(zeros):
+        last_bytes = zeros * DISK_SECTOR_BYTES + (first - 1)
         found = np.concatenate((found, np.searchsorted(starts, last_bytes, "right") - 1))
     return found
 
