@@ -8,7 +8,6 @@ to Kafka); every figure in the text is one of theirs.
 from __future__ import annotations
 
 import json
-import statistics
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 
 from measure import RESULTS_PATH
 from of_limit import LIMITS, fraction
+from peers_losses import losses
 from peers_overview import overview
 from ratio_picture import picture_of
 
@@ -67,7 +67,7 @@ def section() -> str:
         picture.write_text(picture_of(group.rows))
         parts.append(f"### {group.title}\n\n![{group.title}: ratios](pictures/{picture.name})")
         parts.append("\n".join(_table(group.rows, rows)))
-    parts.extend(_passages(rows, runs))
+    parts.extend((*losses(rows, runs), *_passages(runs)))
     if limits:
         parts.append(
             "### Beside what the machine can do\n\nThe same works beside the bytes of their bodies"
@@ -148,22 +148,8 @@ def _measured_on(rows: Sequence[dict[str, Any]], runs: Mapping[str, Any]) -> Ite
     )
 
 
-def _passages(rows: Sequence[dict[str, Any]], runs: Mapping[str, Any]) -> Iterator[str]:
-    """Where we lose and why, as far as it was measured; and who was skipped."""
-    peers = [row for row in rows if row["against"] not in LIMITS]
-    below = [row for row in peers if row["floor"] is not None and row["ratio"] < row["floor"]]
-    # Of times there is nothing to tell but the table.
-    slower = [row for row in peers if row["ratio"] < 1 and row["unit"] != "ms" and row not in below]
-    for title, losses in (("Below their floor", below), ("Else slower than they", slower)):
-        if losses:
-            lines = [f"- {_loss(row, rows, runs)}" for row in losses]
-            yield f"### {title}\n\n" + "\n".join(lines)
-    if below or slower:
-        yield (
-            "CPU is the median over the pairs, of all processes of a side, while it sent or"
-            " consumed; where both cores are busy, it is what decides, and where they are not,"
-            " waiting does."
-        )
+def _passages(runs: Mapping[str, Any]) -> Iterator[str]:
+    """What they lost, who was skipped, and what nobody has run."""
     lists = (
         ("Theirs that were refused or did not come", _lost_by_them(runs)),
         ("Skipped here", _skipped(runs)),
@@ -201,50 +187,6 @@ def _not_measured(runs: Mapping[str, Any]) -> Iterator[str]:
         missing = [work for work in peer.parts if work not in known]
         if missing and "skipped" not in run:
             yield f"- {peer.key}: {', '.join(missing)}"
-
-
-def _loss(
-    row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], runs: Mapping[str, Any]
-) -> str:
-    figures = f"{_figure(row['ours'])} beside {_figure(row['theirs'])} {_unit(row)}"
-    if row["against"] == "-":
-        return f"{row['work']}: {figures} that are allowed."
-    words = [f"{row['work']}: {row['ratio']:.2g} of {row['against']}, {figures}"]
-    limits = ", ".join(
-        f"{limit['ratio']:.2g} of {limit['against']}"
-        for limit in rows
-        if limit["work"] == row["work"] and limit["against"] in LIMITS
-    )
-    words += [f"we reach {limits}"] if limits else []
-    legs = _legs_of(row, runs)
-    sides = {side: [leg for leg in legs if leg["side"] == side] for side in ("ours", "theirs")}
-    if row["unit"] == "msg/s" and all(sides.values()):
-        cpu = "; ".join(f"{side} {_cpu_words(each)}" for side, each in sides.items())
-        words.append(f"CPU a message: {cpu}")
-    return ". ".join(word[0].upper() + word[1:] for word in words) + "."
-
-
-def _legs_of(row: Mapping[str, Any], runs: Mapping[str, Any]) -> list[dict[str, Any]]:
-    for run in runs.values():
-        if row["against"] in run.get("contenders", {}):
-            legs = [leg for leg in run["legs"] if leg["work"] == row["work"]]
-            if legs:
-                return legs
-    return []
-
-
-def _cpu_words(legs: Sequence[Mapping[str, Any]]) -> str:
-    """What clients and servers of one side took, and how many cores that kept busy."""
-
-    def median(each: Iterable[float]) -> float:
-        return statistics.median(each)
-
-    client = median(leg["client"]["cpu_s"] / leg["count"] * 1e6 for leg in legs)
-    server = median(leg["server"]["cpu_s"] / leg["count"] * 1e6 for leg in legs)
-    cores = median(
-        (leg["client"]["cpu_s"] + leg["server"]["cpu_s"]) / leg["seconds"] for leg in legs
-    )
-    return f"{client:.1f} µs in clients, {server:.1f} µs in servers, {cores:.1f} cores busy"
 
 
 def _unit(row: Mapping[str, Any]) -> str:
