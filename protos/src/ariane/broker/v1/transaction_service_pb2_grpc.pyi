@@ -42,9 +42,9 @@ class TransactionServiceStub:
     under way: a few of each in a request cost a fraction of as many calls. Each stands for itself:
     it is done, or refused, as by a SendMessages of one half message, or an EndTransaction, in no
     particular order: nothing should be ended in the request that stores it. A request is answered
-    under its number once the promises of all that it asks for are kept, so answers may overtake one
-    another. The bounds and the end of a stream are those of SendService.StreamAppends; single calls
-    and streams may be mixed freely.
+    under its number once the promises of all that it asks for are kept, so answers may overtake
+    one another. The bounds and the end of a stream are those of SendService.StreamAppends; single
+    calls and streams may be mixed freely.
     For each: as SendMessages and EndTransaction. For a request: FIELD_INVALID, after which nothing
     is done; STORE_POISONED and FLUSH_UNCONFIRMED, after which nobody knows.
     """
@@ -97,9 +97,9 @@ class TransactionServiceAsyncStub(TransactionServiceStub):
     under way: a few of each in a request cost a fraction of as many calls. Each stands for itself:
     it is done, or refused, as by a SendMessages of one half message, or an EndTransaction, in no
     particular order: nothing should be ended in the request that stores it. A request is answered
-    under its number once the promises of all that it asks for are kept, so answers may overtake one
-    another. The bounds and the end of a stream are those of SendService.StreamAppends; single calls
-    and streams may be mixed freely.
+    under its number once the promises of all that it asks for are kept, so answers may overtake
+    one another. The bounds and the end of a stream are those of SendService.StreamAppends; single
+    calls and streams may be mixed freely.
     For each: as SendMessages and EndTransaction. For a request: FIELD_INVALID, after which nothing
     is done; STORE_POISONED and FLUSH_UNCONFIRMED, after which nobody knows.
     """
@@ -161,9 +161,9 @@ class TransactionServiceServicer(metaclass=_abc_1.ABCMeta):
         under way: a few of each in a request cost a fraction of as many calls. Each stands for itself:
         it is done, or refused, as by a SendMessages of one half message, or an EndTransaction, in no
         particular order: nothing should be ended in the request that stores it. A request is answered
-        under its number once the promises of all that it asks for are kept, so answers may overtake one
-        another. The bounds and the end of a stream are those of SendService.StreamAppends; single calls
-        and streams may be mixed freely.
+        under its number once the promises of all that it asks for are kept, so answers may overtake
+        one another. The bounds and the end of a stream are those of SendService.StreamAppends; single
+        calls and streams may be mixed freely.
         For each: as SendMessages and EndTransaction. For a request: FIELD_INVALID, after which nothing
         is done; STORE_POISONED and FLUSH_UNCONFIRMED, after which nobody knows.
         """

@@ -16,6 +16,7 @@ from ariane_broker.rooms.messaging import PLAIN_CALL_BYTES_MAX, MessagingRoom
 from ariane_broker.rooms.outside import Outside
 from ariane_broker.rooms.state import StateRoom
 from ariane_broker.rooms.storing import StoringRoom
+from ariane_broker.settings import BrokerSettings
 from ariane_broker.transactions.batch_commits import BatchCommits
 from ariane_broker.transactions.batch_publication import BatchPublication
 from ariane_broker.transactions.batch_table import BatchTable
@@ -80,40 +81,18 @@ def transacting_room(
     unique_ids = UniqueIdGenerator(
         clock.now_ms, ip="127.0.0.1", pid=os.getpid(), origin=secrets.randbits(32)
     )
-    limits = HalfLimits(
-        body_bytes_max=settings.message_bytes_max,
-        call_bytes_max=min(settings.segment_bytes - BLANK_SIZE_MIN_BYTES, PLAIN_CALL_BYTES_MAX),
-        pending_count_max=settings.half_messages_max,
-    )
     half_send = HalfSend(
         log,
         table,
         messaging.topics_for_send,
-        limits,
+        _half_limits(settings),
         next_unique_id=unique_ids.next_id,
         now_ms=clock.now_ms,
         is_draining=lambda: messaging.append_records.draining,
     )
     ends = TransactionEnds(log, table, state.topics.find, now_ms=clock.now_ms)
-    find_topic = state.topics.find
-    streams = TransactionStreams(
-        StreamParts(
-            log=log,
-            halves=HalvesTogether(log, table, messaging.topics_for_send, limits),
-            half_send=half_send,
-            ends_together=EndsTogether(
-                log,
-                table,
-                find_topic,
-                store_host=lambda: store.store_host,
-                bytes_max=limits.call_bytes_max,
-            ),
-            ends=ends,
-            broker_name=settings.broker_name,
-            now_ms=clock.now_ms,
-            is_draining=lambda: messaging.append_records.draining,
-            service_error=ErrorTranslator(STORAGE_RULES).service_error,
-        )
+    streams = _streams(
+        outside, state, storing, messaging, log=log, table=table, singly=(half_send, ends)
     )
     store.keep_needed(lambda: table.needed_from)
     upkeep = TransactionUpkeep(
@@ -137,6 +116,50 @@ def transacting_room(
         upkeep=Loop("transactions", upkeep.turn, interval_s=UPKEEP_SECONDS, clock=clock),
         batch_commits=commits,
         batch_loops=loops,
+    )
+
+
+def _streams(
+    outside: Outside,
+    state: StateRoom,
+    storing: StoringRoom,
+    messaging: MessagingRoom,
+    *,
+    log: TransactionLog,
+    table: TransactionTable,
+    singly: tuple[HalfSend, TransactionEnds],
+) -> TransactionStreams:
+    """Producers that have many transactions under way."""
+    settings, store = outside.settings, storing.store
+    half_send, ends = singly
+    limits = _half_limits(settings)
+    ends_together = EndsTogether(
+        log,
+        table,
+        state.topics.find,
+        store_host=lambda: store.store_host,
+        bytes_max=limits.call_bytes_max,
+    )
+    parts = StreamParts(
+        log=log,
+        halves=HalvesTogether(log, table, messaging.topics_for_send, limits),
+        half_send=half_send,
+        ends_together=ends_together,
+        ends=ends,
+        broker_name=settings.broker_name,
+        now_ms=outside.clock.now_ms,
+        is_draining=lambda: messaging.append_records.draining,
+        service_error=ErrorTranslator(STORAGE_RULES).service_error,
+    )
+    return TransactionStreams(parts)
+
+
+def _half_limits(settings: BrokerSettings) -> HalfLimits:
+    """What half messages are taken."""
+    return HalfLimits(
+        body_bytes_max=settings.message_bytes_max,
+        call_bytes_max=min(settings.segment_bytes - BLANK_SIZE_MIN_BYTES, PLAIN_CALL_BYTES_MAX),
+        pending_count_max=settings.half_messages_max,
     )
 
 
