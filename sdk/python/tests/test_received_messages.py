@@ -1,14 +1,16 @@
 """Pulled records become messages, whatever they look like."""
 
+import dataclasses
 from itertools import chain
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ariane_record import RecordFields, encode_record
 from ariane_record.errors import RecordCorrupted
+from ariane_record.layout import HEADER_BYTES, SYSTEM_FLAG_START, SystemFlag
 from ariane_record.view import iter_messages
 from ariane_sdk import MessageQueue
 from ariane_sdk._message import ReceivedMessage
@@ -93,6 +95,61 @@ def test_neighbours_of_one_size_are_cut_at_once(run):
     assert {type(message) for message in messages} == {PulledMessage}
     found = [(each.body, each.properties["a"], each.queue_offset) for each in messages]
     assert found == [(each.body, each.properties["a"], each.queue_offset) for each in parts]
+
+
+def same(messages, records, sizes):
+    views = iter_messages(records, sizes)
+    return all(
+        getattr(message, name) == getattr(view, name)
+        for message, view in zip(messages, views, strict=True)
+        for name in ATTRIBUTES
+    )
+
+
+@settings(deadline=None, max_examples=12)
+@given(st.lists(st.tuples(fields, st.integers(1, 200)), min_size=1, max_size=4))
+def test_long_runs_of_records_that_are_alike_are_cut_at_once(many):
+    parts = [
+        encode_record(dataclasses.replace(fields, queue_offset=number))
+        for fields, count in many
+        for number in range(count)
+    ]
+    records, sizes = packed(parts)
+    assert same(received_messages(memoryview(records), sizes, QUEUE), records, sizes)
+
+
+@pytest.mark.parametrize("position", [0, 70, 199])
+@pytest.mark.parametrize(
+    ("place", "mask"),
+    [
+        (4, 1),  # Magic code.
+        (SYSTEM_FLAG_START + 3, SystemFlag.COMPRESSED),
+        (SYSTEM_FLAG_START + 3, SystemFlag.BORN_HOST_IPV6),
+        (HEADER_BYTES - 1, 1),  # Length of the body.
+        (HEADER_BYTES + 4, 1),  # Length of the topic.
+        (HEADER_BYTES + 5, 1),  # The topic.
+        (HEADER_BYTES + 5 + len("orders") + 1, 1),  # Length of the properties.
+    ],
+)
+def test_one_record_that_is_not_alike_is_not_cut_like_the_others(position, place, mask):
+    record = encode_record(RecordFields(topic="orders", body=b"body", properties={"a": "b" * 40}))
+    records, sizes = bytearray(record * 200), np.full(200, len(record), np.int32)
+    records[position * len(record) + place] ^= mask
+    try:
+        views = list(iter_messages(bytes(records), sizes))
+    except RecordCorrupted:
+        with pytest.raises(RecordCorrupted):
+            received_messages(memoryview(records), sizes, QUEUE)
+        return
+    messages = received_messages(memoryview(records), sizes, QUEUE)
+    assert [message.topic for message in messages] == [view.topic for view in views]
+    assert messages[position].system_flag == views[position].system_flag
+
+
+@pytest.mark.parametrize("size", [0, 10, 90])
+def test_sizes_that_no_record_has_are_damage(size):
+    with pytest.raises(RecordCorrupted):
+        received_messages(bytes(100 * size), np.full(100, size, np.int32), QUEUE)
 
 
 @pytest.mark.parametrize("count", [1, COLUMNS_RECORDS_MIN])
