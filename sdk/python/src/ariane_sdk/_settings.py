@@ -177,7 +177,7 @@ class ConsumerSettings:
     call_timeout_s: float = 3.0
     hold_s: float = 15.0
     pull_record_count_max: int = 4096
-    pull_bytes_max: int = 1 << 20
+    pull_bytes_max: int = 2 << 20
     queue_message_count_max: int = 1000
     queue_bytes_max: int = 100 << 20
     queue_span_max: int = 2000
