@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane_broker import append_wire
 from ariane_broker.append import AppendRecords, AppendWatch
-from ariane_broker.append_wire import JOINED_RECORDS_MIN, append_request, stream_response
+from ariane_broker.append_wire import (
+    CUT_BYTES_MIN,
+    JOINED_RECORDS_MIN,
+    append_request,
+    stream_response,
+)
 from ariane_broker.arrivals import Arrivals
 from ariane_broker.errors import STORAGE_RULES
 from ariane_broker.held_requests import HeldRequests
@@ -260,8 +265,10 @@ def test_few_batches_and_unusual_ones_are_seen_one_by_one():
 
 
 def test_small_batches_of_a_large_request_are_taken_at_once():
-    batches = [wire("a", 0, [b"x" * 2000]) for _ in range(20)]
-    raw = send_pb.StreamAppendsRequest(batches=batches, request_number=3).SerializeToString()
+    batches = [wire("a", 0, [b"x" * 2000]) for _ in range(40)]
+    head = send_pb.StreamAppendsRequest(request_number=3).SerializeToString()
+    raw = head + send_pb.StreamAppendsRequest(batches=batches).SerializeToString()
+    assert len(raw) > CUT_BYTES_MIN
     small = append_request(raw).batches
     assert isinstance(small, SmallBatches)
     assert [batch.block.size_bytes for batch in small.each()] == small.table.block_sizes

@@ -93,9 +93,10 @@ def append_request(raw: bytes) -> AppendRequest:
 
 
 def _is_of_small_batches(raw: bytes) -> bool:
-    """Whether a request begins with a batch that is so small that cutting does not pay."""
-    first = next(fields_of(memoryview(raw)), None)
-    return first is not None and first.tag == _BATCHES and len(first.whole) < CUT_BYTES_MIN
+    """Whether the first batch of a request is so small that cutting does not pay."""
+    # Other fields may come before it.
+    wholes = (len(field.whole) for field in fields_of(memoryview(raw)) if field.tag == _BATCHES)
+    return next(wholes, CUT_BYTES_MIN) < CUT_BYTES_MIN
 
 
 def _batches_of(batches: Sequence[AppendBatch]) -> list[Batch] | SmallBatches:
