@@ -1,10 +1,12 @@
 from datetime import UTC, datetime
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane_record.errors import IllegalMessageId
+from ariane_record.java_hash import java_string_hash
 from ariane_record.message_id import (
     UniqueIdGenerator,
     decode_offset_message_id,
@@ -139,3 +141,13 @@ def test_many_ids_at_the_end_of_a_month_are_all_different():
 
     assert len(set(ids)) == len(ids)
     assert int(ids[-1][20:28], 16) == 1
+
+
+def test_ids_of_a_run_have_the_hashes_of_their_texts():
+    generator = UniqueIdGenerator(lambda: 1_700_000_000_000, ip="10.0.0.1", pid=1, origin=2)
+    generator.next_ids(65_000)
+    run = generator.next_id_run(1000)
+    texts = run.texts()
+    assert [row.tobytes().decode() for row in run.digits] == texts
+    assert len(set(texts)) == len(texts)
+    assert run.hash_words.view(np.int32).tolist() == [java_string_hash(text) for text in texts]

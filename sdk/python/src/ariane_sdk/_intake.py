@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from random import Random
 from typing import Final, NamedTuple, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ariane_record.errors import RecordError
+from ariane_record.message_id import UniqueIdGenerator
+from ariane_record.plain_blocks import TagShape
 from ariane_sdk._body_packing import BodyPacking
 from ariane_sdk._clock import Clock
 from ariane_sdk._delay import (
@@ -37,10 +36,11 @@ from ariane_sdk._plain_messages import PlainMessages
 from ariane_sdk._route import Route
 from ariane_sdk._route_wait import RouteWait
 from ariane_sdk._routes import Routes
-from ariane_sdk._send_batch import SendBatch
+from ariane_sdk._send_batch import COLUMN_BYTES, SendBatch
 from ariane_sdk._send_buffer import SendBuffer
 from ariane_sdk._sending import Sending
 from ariane_sdk._settings import ProducerSettings
+from ariane_sdk._singles_batch import SinglesBatch
 from ariane_sdk._topic_lane import NO_WISH, QueueWish, TopicLane
 from ariane_sdk.errors import ArianeError, MessageIllegal
 
@@ -92,8 +92,7 @@ class Intake:
         settings: ProducerSettings,
         clock: Clock,
         random: Random,
-        new_unique_id: Callable[[], str],
-        new_unique_ids: Callable[[int], NDArray[np.uint8]],
+        unique_ids: UniqueIdGenerator,
         latencies: BrokerLatencies | None = None,
     ) -> None:
         """Have taken nothing yet.
@@ -105,8 +104,7 @@ class Intake:
             settings: How the producer behaves.
             clock: Stamps messages.
             random: Chooses where the round through the queues begins.
-            new_unique_id: Makes the ids of messages.
-            new_unique_ids: Makes so many at once.
+            unique_ids: Makes the ids of messages.
             latencies: What is known of brokers, if the slow are to be passed over.
 
         Raises:
@@ -118,12 +116,13 @@ class Intake:
         self._settings = settings
         self._clock = clock
         self._random = random
-        self._new_unique_id = new_unique_id
+        self._unique_ids = unique_ids
         self._latencies = latencies
         self._packing = BodyPacking(settings)
         self._plain = PlainIntake(
-            sending, buffer, settings=settings, clock=clock, new_unique_ids=new_unique_ids
+            sending, buffer, settings=settings, clock=clock, new_unique_ids=unique_ids.next_ids
         )
+        self._batch_bytes_max = settings.batch_bytes_max
         self._plain_bytes_max = min(settings.body_bytes_max, self._packing.size_bytes_min - 1)
         self._loop = asyncio.get_running_loop()
         self._lanes: dict[str, TopicLane] = {}
@@ -141,7 +140,8 @@ class Intake:
             TopicRefused: No broker takes messages for the topic.
         """
         future: asyncio.Future[SendResult] = self._loop.create_future()
-        self._place_or_park(message, wish, future)
+        if wish is not NO_WISH or not self._take_plain(message, future):
+            self._place_or_park(message, wish, future)
         return future
 
     def take_one_way(self, message: Message, wish: QueueWish) -> None:
@@ -220,6 +220,55 @@ class Intake:
         """Wait until no message waits for a route any longer."""
         await self._route_wait.wait_for_all(self._lanes.values())
 
+    def _take_plain(self, message: Message, future: asyncio.Future[SendResult]) -> bool:
+        """Take a message that has a body, perhaps a tag, and nothing else: most are so.
+
+        Returns:
+            Whether it was; whatever may be wrong with another is not judged here.
+        """
+        try:
+            lane = self._lanes.get(message.topic)
+            if lane is None or lane.route is None:
+                return False
+            body = message.body
+            shape = lane.plain.shapes.get(message.tag) or self._new_shape(lane, message.tag)
+            if (
+                shape is None
+                or type(body) is not bytes
+                or len(body) > self._plain_bytes_max
+                or message.keys != ()
+                or message.message_group != ""
+                or message.properties
+                or message.flag != 0
+                or message.deliver_at is not None
+                or message.delay is not None
+                or message.delay_level != AT_ONCE
+            ):
+                return False
+        except TYPE_ERRORS:
+            return False
+        batch = lane.open_unpinned
+        run = None if batch is None or not batch.open else batch.run
+        if batch is None or run is None:
+            batch = self._open_batch(lane, None, len(body), AT_ONCE)
+            if batch.run is None:
+                return False
+        elif run.sizes and (
+            run.size_bytes + COLUMN_BYTES * len(run.sizes) + len(body) > self._batch_bytes_max
+        ):
+            batch = self._new_batch(lane, None, AT_ONCE)
+        self._buffer.size_bytes += batch.add_plain(body, shape, self._clock.now_ms(), future)
+        if batch.count == 1:
+            self._sending.add(batch)
+        return True
+
+    def _new_shape(self, lane: TopicLane, tag: str) -> TagShape | None:
+        """The shape of messages of a tag that was not seen before, if it is legal."""
+        try:
+            return lane.plain.shape_of(checked_tag(tag))
+        except MessageIllegal:
+            return None
+
     def _place_or_park(
         self, message: Message, wish: QueueWish, future: asyncio.Future[SendResult] | None
     ) -> None:
@@ -266,7 +315,7 @@ class Intake:
         try:
             size_bytes = batch.add(
                 message,
-                self._new_unique_id(),
+                self._unique_ids.next_id(),
                 self._clock.now_ms(),
                 future,
                 body=body,
@@ -296,24 +345,29 @@ class Intake:
 
     def _open_batch(
         self, lane: TopicLane, queue: MessageQueue | None, body_bytes: int, kind: int
-    ) -> SendBatch:
+    ) -> SinglesBatch:
         """The batch that takes a message of this size for this queue.
 
         It is up to the caller to have it travel once it has its first message.
         """
-        batch: SendBatch | None
+        batch: SinglesBatch | None
         if kind != AT_ONCE:
             batch = lane.open_delayed.get((queue, kind))
         else:
             batch = lane.open_unpinned if queue is None else lane.open_pinned.get(queue)
         if batch is not None and self._fits(batch, body_bytes):
             return batch
-        batch = SendBatch(
+        return self._new_batch(lane, queue, kind)
+
+    def _new_batch(self, lane: TopicLane, queue: MessageQueue | None, kind: int) -> SinglesBatch:
+        batch = SinglesBatch(
             queue or lane.next_queue(self._sending.is_welcome),
             choose_other=lane.next_queue if queue is None else None,
             body_bytes_max=self._settings.body_bytes_max,
             sequenced=self._settings.idempotent,
             delay_kind=kind,
+            plain_topic=lane.plain,
+            unique_ids=self._unique_ids,
         )
         if kind != AT_ONCE:
             lane.open_delayed[queue, kind] = batch
@@ -394,7 +448,12 @@ class Intake:
                 if len(body) >= self._packing.size_bytes_min:
                     body, system_flag = self._packing.packed(body)
                 size_bytes = batch.add(
-                    message, self._new_unique_id(), now_ms, None, body=body, system_flag=system_flag
+                    message,
+                    self._unique_ids.next_id(),
+                    now_ms,
+                    None,
+                    body=body,
+                    system_flag=system_flag,
                 )
             except (RecordError, ArianeError, *TYPE_ERRORS) as error:
                 outcomes[position] = _refusal_of(message, error)
@@ -412,6 +471,7 @@ class Intake:
     def _new_lane(self, topic: str) -> TopicLane:
         lane = TopicLane(
             checked_topic(topic),
+            id_digits=self._unique_ids.digit_count,
             sticky_first=self._random.getrandbits(16),
             latencies=self._latencies,
         )

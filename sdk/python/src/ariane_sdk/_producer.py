@@ -147,8 +147,7 @@ class Producer(TransactionalSends):
             settings=self._settings,
             clock=self._clock,
             random=self._random,
-            new_unique_id=self._unique_ids.next_id,
-            new_unique_ids=self._unique_ids.next_ids,
+            unique_ids=self._unique_ids,
             latencies=latencies,
         )
         client_id = new_client_id(self._random)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Final
 
 import numpy as np
 
 from ariane.broker.v1.send_service_pb2 import AppendBatch, AppendResult
-from ariane_record import BlockEncoder, RecordBlock
+from ariane_record import BlockEncoder, ProducerSequence, RecordBlock
 from ariane_record.layout import PROPERTIES_BYTES_MAX, ByteBuffer
 from ariane_record.loose_block import LooseBlock
 from ariane_record.producer_sequence import stored_sequence, with_sequence
@@ -58,6 +59,8 @@ class SendBatch:
 
     __slots__ = (
         "_block",
+        "_block_sequence",
+        "_body_bytes_max",
         "_choose_other",
         "_delay_kind",
         "_delivery_times_ms",
@@ -65,6 +68,7 @@ class SendBatch:
         "_encoder",
         "_futures",
         "_key_bytes",
+        "_sequenced",
         "_unique_ids",
         "_withdrawn",
         "error",
@@ -103,12 +107,12 @@ class SendBatch:
         self.journey = Journey()
         self.outcomes: Sequence[SendResult] | None = None
         self.error: SendError | None = None
-        self._encoder = BlockEncoder(
-            queue.topic,
-            size_bytes_max=2 * (body_bytes_max + RECORD_OVERHEAD_BYTES_MAX),
-            sequenced=sequenced,
-        )
+        self._sequenced = sequenced
+        self._body_bytes_max = body_bytes_max
+        # Made when a message needs it: not all do, and a tiny batch has little else to pay for.
+        self._encoder: BlockEncoder | None = None
         self._block: RecordBlock | LooseBlock | None = None
+        self._block_sequence: ProducerSequence | None = None
         self._key_bytes = 0
         self._unique_ids: list[str] = []
         self._withdrawn: list[int] = []
@@ -130,13 +134,14 @@ class SendBatch:
     @property
     def next_place(self) -> int:
         """The place of the next message to be added: how many were ever added."""
-        return len(self._unique_ids) + len(self._withdrawn)
+        return self.count + len(self._withdrawn)
 
     @property
     def size_bytes(self) -> int:
         """Bytes of its records."""
-        block = self._block
-        return self._encoder.size_bytes if block is None else block.size_bytes
+        if self._block is not None:
+            return self._block.size_bytes
+        return 0 if self._encoder is None else self._encoder.size_bytes
 
     @property
     def wire_bytes(self) -> int:
@@ -174,7 +179,7 @@ class SendBatch:
         Raises:
             RecordError: The record format cannot carry it; the batch is unchanged.
         """
-        size = self._encoder.add(
+        size = self._encoding().add(
             body,
             tag=message.tag,
             keys=message.keys,
@@ -206,19 +211,36 @@ class SendBatch:
         if not self.open or future not in self._futures:
             return 0
         position = self._futures.index(future)
-        size_bytes = self._encoder.size_bytes
-        if not take_back(self._encoder, position):
+        size_bytes = self.size_bytes
+        if not self._take_back(position):
             return 0
         del self._futures[position]
-        del self._unique_ids[position]
-        if self._delivery_times_ms:
-            del self._delivery_times_ms[position]
         # Places count what was withdrawn too: those of the others stay as they are.
         place = position
         for withdrawn in self._withdrawn:
             place += withdrawn <= place
         insort(self._withdrawn, place)
-        return size_bytes - self._encoder.size_bytes
+        return size_bytes - self.size_bytes
+
+    def _take_back(self, position: int) -> bool:
+        """Take the record of a message out, if it can be spared."""
+        if not take_back(self._encoding(), position):
+            return False
+        del self._unique_ids[position]
+        if self._delivery_times_ms:
+            del self._delivery_times_ms[position]
+        return True
+
+    def _encoding(self) -> BlockEncoder:
+        """What encodes its messages one by one."""
+        encoder = self._encoder
+        if encoder is None:
+            encoder = self._encoder = BlockEncoder(
+                self.topic,
+                size_bytes_max=2 * (self._body_bytes_max + RECORD_OVERHEAD_BYTES_MAX),
+                sequenced=self._sequenced,
+            )
+        return encoder
 
     def to_wire(self) -> EncodedBatch:
         """Close it, and say what travels."""
@@ -254,8 +276,10 @@ class SendBatch:
         """The records, which say the sequence of this travel."""
         sequence, block = self.journey.sequence, self._block
         if block is None:
-            return self._encoder.finish(sequence)
-        if sequence is not None:
+            self._block_sequence = sequence
+            return self._encoding().finish(sequence)
+        if sequence is not None and sequence != self._block_sequence:
+            self._block_sequence = sequence
             if isinstance(block, LooseBlock):
                 return block.at(sequence)
             said = stored_sequence(block.records)
@@ -302,13 +326,11 @@ class SendBatch:
         block = self._block
         if block is None:
             raise AssertionError("a batch is stored after it has travelled")
-        if self.count == 1:
-            # What numpy does for one message costs more than all the rest.
-            commit_log_offsets = [result.first_commit_log_offset]
-        else:
-            ends = result.first_commit_log_offset + np.cumsum(block.sizes, dtype=np.int64)
-            commit_log_offsets = (ends - block.sizes).tolist()
         first = result.first_queue_offset
+        # There is one more, behind the last.
+        commit_log_offsets = accumulate(
+            block.sizes.tolist(), initial=result.first_commit_log_offset
+        )
         return send_results(
             self.queue,
             range(first, first + self.count),

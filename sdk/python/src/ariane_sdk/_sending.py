@@ -36,6 +36,7 @@ from ariane_sdk._queue_streams import QueueStreams
 from ariane_sdk._routes import Routes
 from ariane_sdk._send_batch import SendBatch
 from ariane_sdk._settings import ProducerSettings
+from ariane_sdk._singles_batch import encode_together
 from ariane_sdk._status import ROUTING_REASONS, error_from_status
 from ariane_sdk._tasks import start_task
 from ariane_sdk.errors import ArianeError, CallError, DeadlinePassed, ServiceUnavailable
@@ -215,13 +216,13 @@ class Sending:
             unknown = ServiceUnavailable("nobody knows where it is", reason="BROKER_NOT_PRIMARY")
             self._answered(call, unknown)
             return
-        encoded = []
         for batch in in_time:
             journey = batch.journey
             if self._streams is not None and journey.sequence is None:
                 journey.sequence = self._streams.take(batch.queue, batch.count)
             journey.in_flight = True
-            encoded.append(batch.to_wire())
+        encode_together(in_time)
+        encoded = [batch.to_wire() for batch in in_time]
         time_left_s = min(batch.journey.deadline_s for batch in in_time) - now_s
         timeout_s = max(CALL_TIMEOUT_S_MIN, min(time_left_s, self._settings.call_timeout_s))
         parts = request_parts(self._group, encoded)

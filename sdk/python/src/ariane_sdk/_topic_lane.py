@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
+from ariane_record.plain_blocks import PlainTopic
 from ariane_sdk._latency import BrokerLatencies, LeastLatency
 from ariane_sdk._message import Message, MessageQueue, SendResult
 from ariane_sdk._queue_choice import GroupQueues, StickyRoundRobin
 from ariane_sdk._route import Route
-from ariane_sdk._send_batch import SendBatch
+from ariane_sdk._singles_batch import SinglesBatch
 from ariane_sdk.errors import (
     CallError,
     IllegalArgument,
@@ -52,6 +53,7 @@ class TopicLane:
 
     Attributes:
         topic: The topic.
+        plain: What its plain messages have in common.
         route: Where its queues are; nothing until a name server has told.
         open_unpinned: The batch of the messages for no particular queue.
         open_pinned: The batches of those for a particular queue.
@@ -75,6 +77,7 @@ class TopicLane:
         "order_task",
         "parked",
         "parked_groups",
+        "plain",
         "refusal",
         "route",
         "route_task",
@@ -83,20 +86,27 @@ class TopicLane:
     )
 
     def __init__(
-        self, topic: str, *, sticky_first: int, latencies: BrokerLatencies | None = None
+        self,
+        topic: str,
+        *,
+        id_digits: int = 0,
+        sticky_first: int,
+        latencies: BrokerLatencies | None = None,
     ) -> None:
         """Know nothing but the name.
 
         Args:
             topic: The topic.
+            id_digits: Length of the unique ids of messages, for who makes messages.
             sticky_first: Where the round through the queues begins; any number.
             latencies: What is known of brokers, if the slow are to be passed over.
         """
         self.topic = topic
+        self.plain = PlainTopic(topic, id_bytes=id_digits)
         self.route: Route | None = None
-        self.open_unpinned: SendBatch | None = None
-        self.open_pinned: dict[MessageQueue, SendBatch] = {}
-        self.open_delayed: dict[tuple[MessageQueue | None, int], SendBatch] = {}
+        self.open_unpinned: SinglesBatch | None = None
+        self.open_pinned: dict[MessageQueue, SinglesBatch] = {}
+        self.open_delayed: dict[tuple[MessageQueue | None, int], SinglesBatch] = {}
         self.parked: list[ParkedMessage] = []
         self.parked_groups: list[ParkedMessage] = []
         self.route_task: asyncio.Task[None] | None = None

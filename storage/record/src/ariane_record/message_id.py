@@ -12,7 +12,7 @@ A unique id is given by the producer before the message is sent, so that a repea
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import cache
 from ipaddress import ip_address
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from ariane_record.addresses import ip_text, packed_ip
 from ariane_record.errors import IllegalMessageId
+from ariane_record.java_hash import java_string_hash
 from ariane_record.layout import CommitLogOffset, Host
 
 _PLACE: Final = struct.Struct(">iq")
@@ -31,7 +32,10 @@ _IPV6_PLACE_BYTES: Final = 16 + _PLACE.size
 
 _COUNTER_LAST: Final = 0xFFFF
 _COUNTER_DIGITS: Final = 4
+_NO_COUNTER: Final = "0" * _COUNTER_DIGITS
 _DECEMBER: Final = 12
+_HASH_FACTOR: Final = 31
+_WORD: Final = 1 << 32
 
 
 class MessagePlace(NamedTuple):
@@ -44,6 +48,24 @@ class MessagePlace(NamedTuple):
 
     store_host: Host
     commit_log_offset: CommitLogOffset
+
+
+class UniqueIds(NamedTuple):
+    """New unique ids.
+
+    Attributes:
+        digits: Their hex digits as ASCII, a row for each id: uint8[count, 32], or 56 digits.
+        hash_words: ``java_hash`` of each, as words: uint32[count].
+    """
+
+    digits: NDArray[np.uint8]
+    hash_words: NDArray[np.uint32]
+
+    def texts(self) -> list[str]:
+        """Each as a text."""
+        width = self.digits.shape[1]
+        text = self.digits.tobytes().decode("ascii")
+        return [text[start : start + width] for start in range(0, len(text), width)]
 
 
 def encode_offset_message_id(store_host: Host, commit_log_offset: int) -> str:
@@ -106,6 +128,11 @@ class UniqueIdGenerator:
         self._month_end_ms = 0
         self._enter_millisecond(clock_ms())
 
+    @property
+    def digit_count(self) -> int:
+        """Hex digits of each id."""
+        return len(self._stamp) + _COUNTER_DIGITS
+
     def next_id(self) -> str:
         """A new unique id: 32 hex digits, or 56 with an IPv6 address."""
         now_ms = self._clock_ms()
@@ -120,6 +147,19 @@ class UniqueIdGenerator:
             self._enter_millisecond(self._latest_ms + 1)
         return unique_id
 
+    def next_id_run(self, count: int) -> UniqueIds:
+        """As ``next_ids``, and what is made of ids most often."""
+        digits = np.empty((count, self.digit_count), np.uint8)
+        words = np.empty(count, np.uint32)
+        done = 0
+        for stamp, begin, end in self._runs(count):
+            run = slice(done, done := done + end - begin)
+            digits[run, :-_COUNTER_DIGITS] = np.frombuffer(stamp.encode("ascii"), np.uint8)
+            digits[run, -_COUNTER_DIGITS:] = _counter_digits()[begin:end]
+            words[run] = _counter_hashes()[begin:end]
+            words[run] += np.uint32(java_string_hash(stamp + _NO_COUNTER) % _WORD)
+        return UniqueIds(digits, words)
+
     def next_ids(self, count: int) -> NDArray[np.uint8]:
         """Many new unique ids: what as many calls of ``next_id`` in one millisecond would give.
 
@@ -129,23 +169,22 @@ class UniqueIdGenerator:
         Returns:
             Their hex digits as ASCII, a row for each id: uint8[count, 32], or 56 digits.
         """
+        return self.next_id_run(count).digits
+
+    def _runs(self, count: int) -> Iterator[tuple[str, int, int]]:
+        """So many counters, by the digits before them: these, the first, and the end."""
         now_ms = self._clock_ms()
         if now_ms > self._latest_ms:
             self._enter_millisecond(now_ms)
-        digits = np.empty((count, len(self._stamp) + _COUNTER_DIGITS), np.uint8)
-        done = 0
-        while done < count:
+        while count:
             counter = self._counter
-            run = min(count - done, _COUNTER_LAST + 1 - counter)
-            rows = digits[done : done + run]
-            rows[:, :-_COUNTER_DIGITS] = np.frombuffer(self._stamp.encode("ascii"), np.uint8)
-            rows[:, -_COUNTER_DIGITS:] = _counter_digits()[counter : counter + run]
-            done += run
-            self._counter = counter + run
-            if self._counter > _COUNTER_LAST:
+            end = min(counter + count, _COUNTER_LAST + 1)
+            yield self._stamp, counter, end
+            count -= end - counter
+            self._counter = end
+            if end > _COUNTER_LAST:
                 self._counter = 0
                 self._enter_millisecond(self._latest_ms + 1)
-        return digits
 
     def _enter_millisecond(self, now_ms: int) -> None:
         self._latest_ms = now_ms
@@ -162,6 +201,16 @@ class UniqueIdGenerator:
             end = start.replace(month=start.month + 1)
         self._month_start_ms = int(start.timestamp()) * 1000
         self._month_end_ms = int(end.timestamp()) * 1000
+
+
+@cache
+def _counter_hashes() -> NDArray[np.uint32]:
+    """What the digits of every counter add to the hash of an id, less the same of zeros."""
+    words = np.zeros(_COUNTER_LAST + 1, np.uint32)
+    for column in _counter_digits().T:
+        words *= np.uint32(_HASH_FACTOR)
+        words += column - np.uint32(ord("0"))
+    return words
 
 
 @cache
