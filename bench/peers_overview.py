@@ -27,7 +27,7 @@ _SHORTER = {
     ", flushing asynchronously": "",
     ", both flushing synchronously": "",
     " quorum queues": "",
-    "the bytes as bare gRPC calls": "bare gRPC",
+    "the bytes as a bare gRPC echo": "gRPC echo",
 }
 """Of works and of whom they stand beside, for the first screen."""
 _LEGEND = """Each bar is one work beside one peer: how many times as fast as they we are, by a

@@ -1,10 +1,11 @@
-"""What the machine can do: ``limit_driver.py copy|loopback|grpc|stream|flush FOLDER``.
+"""What the machine can do: ``limit_driver.py copy|loopback|grpc|echo|stream|flush FOLDER``.
 
 The same bytes in the same blocks as a load has: copied in memory; through a socket on loopback to
 another process, which answers eight bytes a block; or as requests of bare gRPC calls, or of one
-bare gRPC stream, to another process, which answers each by eight bytes and looks at nothing; or
-appended to a file and flushed, all that would be in flight at once. What is consumed comes from the
-other process, as fast as it can: through the socket, or as one gRPC stream for each group.
+bare gRPC stream, to another process, which answers each by eight bytes and looks at nothing, or by
+the same bytes (echo); or appended to a file and flushed, all that would be in flight at once. What
+is consumed comes from the other process, as fast as it can: through the socket, or as one gRPC
+stream for each group.
 """
 
 from __future__ import annotations
@@ -68,6 +69,9 @@ async def serve_grpc() -> None:
     async def take(_request: bytes, _context: grpc.aio.ServicerContext) -> bytes:
         return ANSWER
 
+    async def echo(request: bytes, _context: grpc.aio.ServicerContext) -> bytes:
+        return request
+
     async def take_each(
         requests: AsyncIterator[bytes], _context: grpc.aio.ServicerContext
     ) -> AsyncIterator[bytes]:
@@ -81,6 +85,7 @@ async def serve_grpc() -> None:
     server = grpc.aio.server(options=_OPTIONS)
     handlers = {
         "Take": grpc.unary_unary_rpc_method_handler(take),
+        "Echo": grpc.unary_unary_rpc_method_handler(echo),
         "TakeEach": grpc.stream_stream_rpc_method_handler(take_each),
         "Give": grpc.unary_stream_rpc_method_handler(give),
     }
@@ -194,10 +199,10 @@ async def loopback(port: int) -> None:
     await serve_limit(produce, consume)
 
 
-async def bare_grpc(port: int, *, stream: bool = False) -> None:
+async def bare_grpc(port: int, *, method: str = "Take", stream: bool = False) -> None:
     """Send as requests of calls, or of one stream, as many at a time as the load says."""
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=_OPTIONS) as channel:
-        call = channel.unary_unary(f"{METHOD}Take")
+        call = channel.unary_unary(f"{METHOD}{method}")
         give = channel.unary_stream(f"{METHOD}Give")
 
         async def send(block: bytes) -> int:
@@ -293,6 +298,7 @@ async def main(kind: str, folder: str) -> None:
         client, end = {
             "loopback": (loopback, "loopback"),
             "grpc": (bare_grpc, "grpc"),
+            "echo": (partial(bare_grpc, method="Echo"), "grpc"),
             "stream": (partial(bare_grpc, stream=True), "grpc"),
         }[kind]
         async with other_end(end) as port:

@@ -17,6 +17,11 @@ def test_bytes_are_sent_and_consumed_in_blocks(kind, tmp_path):
     assert leg.seconds > 0
 
 
+def test_an_echo_brings_the_bytes_back(tmp_path):
+    with limits.running(tmp_path, kind="echo") as limit:
+        assert limit.produce(BATCHES).count == 4000
+
+
 @pytest.mark.parametrize("kind", ["grpc", "stream"])
 def test_calls_are_answered_one_by_one(kind, tmp_path):
     with limits.running(tmp_path, kind=kind) as limit:

@@ -1,4 +1,4 @@
-"""What the machine can do with the same bytes: copying, loopback, bare gRPC calls, flushing."""
+"""What the machine can do with the same bytes: copying, loopback, bare gRPC, flushing."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ LIMIT_NAMES: Final = {
     "copy": "copying the bytes",
     "loopback": "the bytes through a socket",
     "grpc": "the bytes as bare gRPC calls",
+    "echo": "the bytes as a bare gRPC echo",
     "stream": "the bytes on a bare gRPC stream",
     "flush": "writing and flushing the bytes",
 }
-_GRPC_TARGET: Final = Target(0.6, 0.85)
-"""Of batches of 256 KiB to 1 MiB that are there before they are sent; see the README."""
+_ECHO_TARGET: Final = Target(0.6, 0.85)
+"""Of batches of 256 KiB to 1 MiB; see the README."""
 WARM_UP_S: Final = 1.0
 LEG_S_MAX: Final = 0.6
 """There are many of them, and none drifts much: more of that time would tell no more."""
@@ -39,7 +40,7 @@ def running(data_path: Path, *, kind: str) -> Iterator[DriverContender]:
     with Driver(kind, command, data_path / "driver.log") as driver:
         # The other end is a child of the driver: both stand in the client's usage.
         settings = {"blocks in flight": "as ours, through a socket 1; consumed: a stream a group"}
-        versions = {"grpcio": version("grpcio")} if kind in {"grpc", "stream"} else {}
+        versions = {"grpcio": version("grpcio")} if kind in {"grpc", "echo", "stream"} else {}
         yield DriverContender(LIMIT_NAMES[kind], driver, [], settings=settings, versions=versions)
 
 
@@ -81,11 +82,19 @@ PEERS: Final = (
             "columns": _blocks("chunks"),
             "batches-4k": _blocks("listener", "chunks"),
             "batches-128": _blocks("each", "listener"),
-            "columns-256k": _blocks(sent=_GRPC_TARGET),
-            "columns-1m": _blocks(sent=_GRPC_TARGET, quick=True),
+            "columns-256k": _blocks(),
+            "columns-1m": _blocks(quick=True),
             **_SINGLES,
             "fan-out": _blocks("listener"),
             "transactions": _CALLS,
+        },
+    ),
+    _peer(
+        "echo",
+        {
+            "batches": _blocks(sent=_ECHO_TARGET, quick=True),
+            "columns-256k": _blocks(sent=_ECHO_TARGET),
+            "columns-1m": _blocks(sent=_ECHO_TARGET),
         },
     ),
     _peer("stream", _SINGLES),
