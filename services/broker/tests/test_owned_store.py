@@ -16,12 +16,15 @@ class FullStore:
         if self.full:
             raise StoreFull(Path("s"), "no space left on device")
 
+    def append_table(self, table, *, born_host):
+        return None if self.full else [table]
+
     def prepare_next_segment(self):
         if self.full:
             raise StoreFull(Path("s"), "no space left on device")
 
 
-@pytest.mark.parametrize("way", ["append", "prepare"])
+@pytest.mark.parametrize("way", ["append", "table", "prepare"])
 def test_room_that_is_there_again_is_told(way):
     opened = FullStore()
     store = OwnedStore(lambda _host: opened)
@@ -32,10 +35,13 @@ def test_room_that_is_there_again_is_told(way):
     assert store.append_refusal == "no space left on device"
     with pytest.raises(StoreFull):
         store.prepare_next_segment()
+    assert store.append_table("none", born_host=("127.0.0.1", 1)) is None
     assert store.append_refusal
     opened.full = False
     if way == "append":
         store.append_block(None, 0)
+    elif way == "table":
+        assert store.append_table("some", born_host=("127.0.0.1", 1)) == ["some"]
     else:
         store.prepare_next_segment()
     assert store.append_refusal == ""

@@ -85,7 +85,10 @@ class OwnedStore:
         self, table: BlockTable, *, born_host: Host = ("127.0.0.1", 0)
     ) -> list[Appended] | None:
         """Append many small blocks at once; see ``Store.append_table``."""
-        return self._opened.append_table(table, born_host=born_host)
+        appended = self._opened.append_table(table, born_host=born_host)
+        if appended is not None:
+            self._append_refusal = ""
+        return appended
 
     @property
     def append_refusal(self) -> str:
