@@ -1,5 +1,7 @@
 """Plain messages of many blocks in one go: byte for byte what the encoder makes of each block."""
 
+from enum import Enum
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -92,6 +94,26 @@ def test_what_is_taken_back_was_never_there(each, sequenced, chosen):
     assert whole.take_back(position) == before - wanted.size_bytes
     for name in PlainRun.__slots__:
         assert getattr(whole, name) == getattr(wanted, name)
+
+
+def test_a_member_of_an_enumeration_is_its_text():
+    class Name(str, Enum):  # noqa: UP042 - those of StrEnum are formatted as their text.
+        TAG = "created"
+        TOPIC = "orders"
+
+    def block_of(topic, tag):
+        encoder = BlockEncoder(topic, size_bytes_max=1 << 20)
+        encoder.add(b"x", tag=tag, message_group=tag, unique_id="7" * 32, born_timestamp_ms=BORN_MS)
+        return encoder.finish()
+
+    block, wanted = block_of(Name.TOPIC, Name.TAG), block_of("orders", "created")
+    assert block.records == wanted.records
+    assert block.key_hashes.tolist() == wanted.key_hashes.tolist()
+
+    topic, plain = PlainTopic(Name.TOPIC, id_bytes=32), PlainTopic("orders", id_bytes=32)
+    assert topic.hash_before_id == plain.hash_before_id
+    assert topic.shape_of(Name.TAG) == plain.shape_of("created") == topic.shapes["created"]
+    assert type(topic.shapes["created"].tag) is str
 
 
 def test_what_is_not_plain_has_no_shape():

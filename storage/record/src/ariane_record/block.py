@@ -350,13 +350,14 @@ def _encode_pairs(  # noqa: C901 - five optional parts, told one after the other
         text = f"{text}KEYS\x01{joined}\x02"
         count += 1
     if tag:
-        text = f"{text}TAGS\x01{tag}\x02"
+        # Added, not formatted: a member of an Enum may be formatted as another text than it is.
+        text += "TAGS\x01" + tag + _VALUE_END
         count += 1
     if unique_id:
         text = f"{text}UNIQ_KEY\x01{unique_id}\x02"
         count += 1
     if message_group:
-        text = f"{text}__SHARDINGKEY\x01{message_group}\x02"
+        text += "__SHARDINGKEY\x01" + message_group + _VALUE_END
         count += 1
     if text.count(_NAME_END) != count or text.count(_VALUE_END) != count:
         raise IllegalProperty("a property, tag, key, id or group holds 0x01 or 0x02")

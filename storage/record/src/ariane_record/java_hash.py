@@ -72,7 +72,7 @@ def tag_code(tag: str) -> int:
 
 def key_hash(topic: str, key: str) -> int:
     """The hash under which the index files a key of a topic: 31 bits, not negative."""
-    word = abs(java_string_hash(f"{topic}#{key}"))
+    word = abs(java_string_hash(topic + "#" + key))
     return 0 if word == _SIGN_BIT else word
 
 

@@ -94,7 +94,7 @@ class PlainTopic:
         self.name = name
         self.shapes: dict[str, TagShape] = {}
         shift = pow(_HASH_FACTOR, id_bytes, _WORD)
-        self.hash_before_id = java_string_hash(f"{name}#") * shift % _WORD
+        self.hash_before_id = java_string_hash(name + "#") * shift % _WORD
         self._id_bytes = id_bytes
         self._topic_part = b""
         if len(encoded) <= TOPIC_V1_BYTES_MAX:
@@ -109,7 +109,9 @@ class PlainTopic:
         if not self._topic_part:
             return None
         try:
-            pair = f"{PropertyName.TAGS}\x01{tag}\x02".encode() if tag else b""
+            # Added, not formatted: a member of an Enum may be formatted as another text than it is.
+            tag = tag + ""
+            pair = (PropertyName.TAGS + "\x01" + tag + "\x02").encode() if tag else b""
         except UnicodeEncodeError:
             return None
         if len(pair) > TAG_BYTES_MAX:
