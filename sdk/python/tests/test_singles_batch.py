@@ -106,3 +106,15 @@ async def test_a_repeat_is_the_same_bytes_under_the_same_numbers(world):
 
     first, second = world.brokers["broker-a"].calls
     assert first.batches == second.batches
+
+
+async def test_small_bodies_fill_a_batch_whatever_comes_among_them(world):
+    settings = ProducerSettings(body_bytes_max=100)
+    async with Producer(world.name_servers, settings=settings) as producer:
+        await producer.route("orders")
+        messages = [Message("orders", b"x" * 100) for _ in range(600)]
+        messages[500].keys = ("k",)
+        results = await asyncio.gather(*map(producer.send, messages))
+
+    assert len({result.unique_id for result in results}) == len(messages)
+    assert len(bodies_at(world, "orders")) == len(messages)

@@ -363,7 +363,8 @@ class Intake:
         batch = SinglesBatch(
             queue or lane.next_queue(self._sending.is_welcome),
             choose_other=lane.next_queue if queue is None else None,
-            body_bytes_max=self._settings.body_bytes_max,
+            # Whatever fits into a batch can be encoded, however small a single body has to be.
+            body_bytes_max=max(self._settings.body_bytes_max, self._batch_bytes_max),
             sequenced=self._settings.idempotent,
             delay_kind=kind,
             plain_topic=lane.plain,
