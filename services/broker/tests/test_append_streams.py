@@ -94,6 +94,34 @@ async def test_many_requests_share_a_synchronous_flush(running):
         stream.cancel()
 
 
+async def test_small_batches_of_a_request_share_a_synchronous_flush(running, reason_of):
+    async with running(flush_mode="sync") as broker:
+        await broker.create_topic("orders", 4)
+        await broker.store("orders", [b"first"])
+        stream = broker.sends.StreamAppends()
+        batches = [
+            broker.batch("orders", [b"%d" % number] * 3, number % 4, sequence=(7 + number, 0, 0))
+            for number in range(20)
+        ]
+        refused = broker.batch("orders", [b"x"], 0, sequence=(7, 0, 9))
+        await stream.write(request(1, *batches))
+        await stream.write(request(2, *batches[:4], refused, *batches[4:]))
+        answers = await answers_of(stream, 2)
+        again = list(answers[2].results)
+        assert reason_of(again.pop(4).error) == "SEQUENCE_GAP"
+        for results, duplicate in ((answers[1].results, False), (again, True)):
+            levels = {result.acknowledged_level for result in results}
+            assert levels == {ACKNOWLEDGED_LEVEL_FLUSHED}
+            assert {result.duplicate for result in results} == {duplicate}
+        assert [result.first_commit_log_offset for result in again] == [
+            result.first_commit_log_offset for result in answers[1].results
+        ]
+        for queue_id in range(1, 4):
+            expected = [b"%d" % number for number in range(queue_id, 20, 4) for _ in range(3)]
+            assert await broker.bodies("orders", queue_id) == expected
+        stream.cancel()
+
+
 async def test_a_broker_that_drains_refuses_requests_and_not_streams(broker, reason_of):
     await broker.create_topic("orders")
     stream = broker.sends.StreamAppends()

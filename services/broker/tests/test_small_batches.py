@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane_broker import append_wire
-from ariane_broker.append import AppendRecords, AppendWatch
+from ariane_broker.append import AcknowledgedLevel, AppendRecords, AppendWatch
 from ariane_broker.append_wire import (
     CUT_BYTES_MIN,
     JOINED_RECORDS_MIN,
@@ -18,7 +19,7 @@ from ariane_broker.append_wire import (
     stream_response,
 )
 from ariane_broker.arrivals import Arrivals
-from ariane_broker.errors import STORAGE_RULES
+from ariane_broker.errors import STORAGE_RULES, flush_unconfirmed
 from ariane_broker.held_requests import HeldRequests
 from ariane_broker.producer_sequences import ProducerSequences
 from ariane_broker.small_batches import SmallBatches
@@ -73,12 +74,17 @@ class KeptWakes(HeldRequests):
         self.woken.append(key)
 
 
+def opened(disk):
+    config = small_config(segment_bytes=1 << 16)
+    return Store.open(Path("/store"), config, disk=disk, clock=FixedClock())
+
+
 class Side:
     """A broker's way into its log, and all that is left by it."""
 
-    def __init__(self):
-        config = small_config(segment_bytes=1 << 16)
-        self.store = Store.open(Path("/store"), config, disk=FaultyDisk(), clock=FixedClock())
+    def __init__(self, *, make_flush=lambda store: None):
+        self.disk = FaultyDisk()
+        self.store = opened(self.disk)
         self.held, self.statistics = KeptWakes(), BrokerStatistics()
         self.grown = []
         now_ms = FixedClock().now_ms
@@ -91,7 +97,7 @@ class Side:
                 Arrivals(self.store, self.held), self.statistics, self.grown.append, lambda: 0.0
             ),
             delayed=None,
-            flush_wait=None,
+            flush_wait=make_flush(self.store),
             body_bytes_max=3000,
             service_error=ErrorTranslator(STORAGE_RULES).service_error,
         )
@@ -251,6 +257,76 @@ async def test_a_poisoned_store_refuses_the_request(side):
     with pytest.raises(ServiceError) as raised:
         await side.answer(parsed(GOOD, joined=True))
     assert raised.value.row.name == "STORE_POISONED"
+
+
+class GatedFlush:
+    """Flushes to the disk, or fails to, when it is told to."""
+
+    def __init__(self, store):
+        self.store = store
+        self.gate = asyncio.Event()
+        self.error = None
+
+    async def wait(self, commit_log_offset):
+        await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        assert self.store.flush() >= commit_log_offset
+
+
+@pytest.fixture
+async def flushed_side():
+    made = Side(make_flush=GatedFlush)
+    made.flush = made.append_records._flush_wait
+    made.flush.gate.set()
+    await made.answer(parsed([GOOD[0]], joined=False))
+    made.flush.gate.clear()
+    return made
+
+
+async def test_nothing_is_acknowledged_before_it_is_on_the_disk(flushed_side):
+    taken = flushed_side.append_records.take(parsed([*GOOD, *NEXT], joined=True), HOST)
+    answer = asyncio.ensure_future(taken)
+    await asyncio.sleep(0)
+    assert not answer.done()
+    assert flushed_side.store.max_offset > flushed_side.store.flushed_offset
+    flushed_side.flush.gate.set()
+    outcomes = await answer
+    assert {outcome.level for outcome in outcomes} == {AcknowledgedLevel.FLUSHED}
+    ends = {queue: flushed_side.store.queue_bounds(*queue) for queue in flushed_side.store.queues()}
+    after = opened(flushed_side.disk.lose_power(7))
+    assert {queue: after.queue_bounds(*queue) for queue in after.queues()} == ends
+    after.close()
+
+
+async def test_each_is_told_that_its_flush_is_not_confirmed(flushed_side):
+    flushed_side.flush.error = flush_unconfirmed()
+    flushed_side.flush.gate.set()
+    small = parsed(NEXT, joined=True)
+    first = await flushed_side.append_records.append(small, HOST)
+    assert {outcome.error.row.name for outcome in first} == {"FLUSH_UNCONFIRMED"}
+    # What is stored is not stored again, and is safe as soon as one flush is.
+    flushed_side.flush.error = None
+    second = await flushed_side.append_records.append(parsed(NEXT, joined=True), HOST)
+    assert [outcome.error for outcome in second] == [None] * 4
+    assert all(outcome.duplicate for outcome in second)
+    assert [outcome.appended.first_commit_log_offset for outcome in second] == [
+        outcome.appended.first_commit_log_offset for outcome in first
+    ]
+
+
+async def test_a_disk_that_fails_halfway_acknowledges_none_and_leaves_whole_records(side):
+    side.store.flush()
+    side.disk.write_fails_at = side.disk.writes + 1
+    with pytest.raises(ServiceError) as raised:
+        await side.answer(parsed([*GOOD, *NEXT], joined=True))
+    assert raised.value.row.name == "STORE_POISONED"
+    assert side.statistics.stored_batch_count == 1
+    assert not len(side.sequences)
+    after = opened(side.disk.kill())
+    assert after.damage == ()
+    assert after.queue_bounds("a", 0)[1] >= 3
+    after.close()
 
 
 def test_few_batches_and_unusual_ones_are_seen_one_by_one():
