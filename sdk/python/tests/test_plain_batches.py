@@ -138,6 +138,8 @@ def test_messages_without_properties_have_the_same_ones_for_good():
     assert message.properties == {} == asdict(message)["properties"]
     again = pickle.loads(pickle.dumps(message))  # noqa: S301 - our own.
     assert message == other == copy.deepcopy(message) == again
+    # Readable where there are no such messages: by older clients, for one.
+    assert type(again.properties) is type(copy.deepcopy(message).properties) is dict
     for change in (
         lambda pairs: operator.setitem(pairs, "a", "b"),
         lambda pairs: pairs.update(a="b"),

@@ -48,6 +48,10 @@ class _NoProperties(dict[str, str]):
     def __hash__(self) -> int:  # type: ignore[override]
         return 0
 
+    # What is kept elsewhere names no class of ours: other versions may not have it.
+    def __reduce__(self) -> tuple[type[dict[str, str]], tuple[()]]:
+        return dict, ()
+
     def _refuse(self, *_arguments: object, **_pairs: object) -> NoReturn:
         raise TypeError("a message gets its properties when it is made: properties={...}")
 
