@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
+import threading
 import time
 from typing import ClassVar
 
@@ -44,6 +46,8 @@ class ScriptedApp:
         self._step("serve_started")
         if self.misbehaviour == "ask-to-stop":
             self.stop_request.request("store poisoned", exit_status=ExitStatus.FAULT)
+        if self.misbehaviour == "signal-in-a-thread":
+            threading.Timer(0.3, signal_this_thread).start()
 
     async def drain(self) -> None:
         self._step("drain")
@@ -61,6 +65,11 @@ class ScriptedApp:
     def _step(self, name: str) -> None:
         sys.stderr.write(f"STEP {name}\n")
         sys.stderr.flush()
+
+
+def signal_this_thread() -> None:
+    """As the kernel may, also while the main thread is about to wait for sockets."""
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
 
 
 if __name__ == "__main__":

@@ -75,6 +75,13 @@ def test_sighup_stops_in_order_however_often_it_comes(start):
     assert steps(seen + errors.splitlines())[-1] == "stop"
 
 
+def test_a_signal_is_heard_by_a_loop_that_waits(start):
+    process = start("signal-in-a-thread")
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert steps(errors.splitlines())[-2:] == ["drain", "stop"]
+
+
 def test_sigint_stops_in_order_too(start):
     process = start()
     process.stdout.readline()

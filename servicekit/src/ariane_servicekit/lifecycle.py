@@ -20,13 +20,11 @@ import asyncio
 import gc
 import json
 import os
-import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final
 
 from ariane_servicekit.addresses import Address
@@ -43,14 +41,13 @@ from ariane_servicekit.server import bind, build_server
 from ariane_servicekit.service import Compose, ExitStatus, Service, SettingsT, StopRequest
 from ariane_servicekit.settings import ServiceSettings
 from ariane_servicekit.settings_sources import load_settings
+from ariane_servicekit.stop_signals import stop_signals
 from ariane_servicekit.telemetry import CallMetrics, Telemetry
 
 _log = get_logger(__name__)
 
 OPEN_DOOR_WARNING_S: Final = 60.0
 """Seconds between two warnings that the port is open to strangers."""
-
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 def main(
@@ -106,13 +103,13 @@ async def serving(settings: SettingsT, compose: Compose[SettingsT]) -> AsyncIter
 
 async def _live(settings: SettingsT, compose: Compose[SettingsT]) -> int:
     stop = StopRequest()
-    _listen_to_signals(stop)
-    life = _Life(settings, compose(settings, stop), stop)
-    try:
-        await life.live(partial(_announce, settings))
-    finally:
-        if settings.ready_file is not None:
-            settings.ready_file.unlink(missing_ok=True)
+    with stop_signals(stop):
+        life = _Life(settings, compose(settings, stop), stop)
+        try:
+            await life.live(partial(_announce, settings))
+        finally:
+            if settings.ready_file is not None:
+                settings.ready_file.unlink(missing_ok=True)
     return stop.exit_status
 
 
@@ -234,31 +231,6 @@ def _write_ready_file(path: Path, line: str) -> None:
     written = path.with_name(path.name + ".tmp")
     written.write_text(line, encoding="utf-8")
     written.replace(path)
-
-
-def _listen_to_signals(stop: StopRequest) -> None:
-    """Let the first signal ask to stop, and leave the second to the kernel.
-
-    Not by ``loop.add_signal_handler``: the second signal must end the process also when the loop
-    is stuck, for instance in a flush of a disk that does not answer.
-    """
-    loop = asyncio.get_running_loop()
-
-    def received(number: int, _frame: FrameType | None) -> None:
-        for every in _SIGNALS:
-            signal.signal(every, signal.SIG_DFL)
-        ask(number)
-
-    def ask(number: int, _frame: FrameType | None = None) -> None:
-        # A signal may still come when the loop is closed and the process about to end.
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(stop.request, signal.Signals(number).name)
-
-    for every in _SIGNALS:
-        signal.signal(every, received)
-    # Who ignores it, as nohup does, goes on ignoring it.
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        signal.signal(signal.SIGHUP, ask)
 
 
 def _refuse(service_name: str, error: Exception) -> int:
