@@ -17,8 +17,6 @@ SCRIPT = Path(__file__).with_name("scripted_service.py")
 
 @pytest.fixture
 def start():
-    # Children ignore what their parent does: these tests may run under nohup.
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     started = []
 
     def start(misbehaviour="none", *flags, **environment):
@@ -36,7 +34,6 @@ def start():
     for process in started:
         process.kill()
         process.communicate()
-    signal.signal(signal.SIGHUP, before)
 
 
 def wait_for_line(stream, text):
