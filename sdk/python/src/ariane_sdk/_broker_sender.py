@@ -10,6 +10,10 @@ No clock is needed to gather: a lone message finds no call in flight and leaves 
 the loop; under load the batch is as large as what arrived during one round trip. Where much waits,
 gathering more of it gains nothing: another call leaves beside those in flight, so that the broker
 works on one while the next is encoded.
+
+So it is with many small messages. Those who wait for one answer all send again when it comes, and
+client and broker would work in turn, each waiting for the other; so what waits then leaves in two
+calls, and from there on the answer to one lets the next be made while the other is worked on.
 """
 
 from __future__ import annotations
@@ -30,13 +34,40 @@ BATCHES_PER_CALL_MAX: Final = 4096
 LARGE_CALL_BYTES: Final = 256 << 10
 """What a call of so many bytes costs by itself does not count beside what its records cost."""
 
+OVERLAP_COUNT_MIN: Final = 24
+"""Fewer messages are not worth a call of their own beside another."""
+
+OVERLAP_CALLS_MAX: Final = 2
+"""Small calls at the same time: one that the broker works on, and one that is made meanwhile."""
+
+NEVER_CUT: Final = 1 << 62
+"""A batch has never so many messages."""
+
 Transmit = Callable[[str, Sequence[SendBatch], Callable[[], None]], None]
 """Brings batches to the broker of this name, and settles them or has them travel again; then calls
 back."""
 
 
+def is_worth_a_call(count: int, batch_count: int) -> bool:
+    """Whether messages of small batches should leave in a call beside another.
+
+    Calls of tiny batches cost by the batch, and more calls make of the same messages more batches.
+
+    Args:
+        count: The messages.
+        batch_count: Their batches.
+    """
+    return count >= OVERLAP_COUNT_MIN * max(1, batch_count)
+
+
 class BrokerSender:
-    """Batches for one broker, those that wait and those in flight."""
+    """Batches for one broker, those that wait and those in flight.
+
+    Attributes:
+        broker_name: The broker.
+        cut_count: After so many messages, about half of all that wait or travel, another batch
+            begins, so that two calls can share them.
+    """
 
     def __init__(
         self,
@@ -56,7 +87,8 @@ class BrokerSender:
             transmit: Makes one call.
             clock: Tells when a repeated batch may travel again.
             calls_in_flight_max: Calls at the same time.
-            large_calls_in_flight_max: The same while ``LARGE_CALL_BYTES`` or more wait.
+            large_calls_in_flight_max: The same while ``LARGE_CALL_BYTES`` or more wait. With 2 or
+                more, small calls overlap as well.
             request_bytes_max: Bytes of batches in one call; a single larger batch goes alone.
             sequenced: Whether the order of all batches for a queue counts, not only of pinned ones.
         """
@@ -71,9 +103,13 @@ class BrokerSender:
         self._waiting: deque[SendBatch] = deque()
         self._queues_in_flight: set[MessageQueue] = set()
         self._calls_in_flight = 0
+        self._messages_in_flight = 0
+        self._outstanding = 0
+        self._may_overlap = large_calls_in_flight_max >= OVERLAP_CALLS_MAX
         self._closed = False
         self._departure: asyncio.Handle | None = None
         self._wake_up: asyncio.TimerHandle | None = None
+        self.cut_count = NEVER_CUT
 
     @property
     def idle(self) -> bool:
@@ -105,8 +141,22 @@ class BrokerSender:
 
     def _depart_soon(self) -> None:
         # At the end of this turn of the loop, so that all who send in it share the call.
-        if self._departure is None and not self._closed and self._may_depart():
+        if self._departure is None and not self._closed:
             self._departure = self._loop.call_soon(self._depart)
+
+    def _depart(self) -> None:
+        self._departure = None
+        self._plan_cut()
+        while self._waiting and self._may_depart():
+            batches = self._take(self._share_of_call())
+            if not batches:
+                return
+            queues = {batch.queue for batch in batches if self._is_in_order(batch)}
+            self._queues_in_flight |= queues
+            self._calls_in_flight += 1
+            count = sum(batch.count for batch in batches)
+            self._messages_in_flight += count
+            self._transmit(self.broker_name, batches, partial(self._over, queues, count))
 
     def _may_depart(self) -> bool:
         """Whether what waits leaves now, or goes on gathering."""
@@ -114,31 +164,54 @@ class BrokerSender:
             return True
         if self._calls_in_flight >= self._large_calls_in_flight_max:
             return False
-        size_bytes = 0
+        size_bytes = count = batch_count = 0
         for batch in self._waiting:
+            if self._is_in_order(batch) and batch.queue in self._queues_in_flight:
+                continue
             size_bytes += batch.wire_bytes
+            count += batch.count
+            batch_count += 1
             if size_bytes >= LARGE_CALL_BYTES:
                 return True
-        return False
+        return (
+            self._may_overlap
+            and self._calls_in_flight < OVERLAP_CALLS_MAX
+            and count >= self._messages_in_flight // 2
+            and is_worth_a_call(count, batch_count)
+        )
 
-    def _depart(self) -> None:
-        self._departure = None
-        while self._may_depart():
-            batches = self._take()
-            if not batches:
-                return
-            queues = {batch.queue for batch in batches if batch.pinned or self._sequenced}
-            self._queues_in_flight |= queues
-            self._calls_in_flight += 1
-            self._transmit(self.broker_name, batches, partial(self._over, queues))
+    def _plan_cut(self) -> None:
+        """Say where the batches of the next turn are cut."""
+        if self._may_overlap:
+            outstanding = self._messages_in_flight + sum(batch.count for batch in self._waiting)
+            # Those who have just got an answer, and have not sent again yet, are not seen.
+            self._outstanding = max(outstanding, self._outstanding - self._outstanding // 8)
+            half = (self._outstanding + 1) // 2
+            self.cut_count = half if half >= OVERLAP_COUNT_MIN else NEVER_CUT
 
-    def _take(self) -> list[SendBatch]:
-        """The batches of the next call; a queue whose order counts has one in flight at most."""
+    def _share_of_call(self) -> int:
+        """Messages after which the next call takes no more."""
+        if self._calls_in_flight or not self._may_overlap:
+            return NEVER_CUT
+        count = sum(batch.count for batch in self._waiting)
+        half = (count + 1) // 2
+        return half if is_worth_a_call(half, len(self._waiting) // 2) else NEVER_CUT
+
+    def _is_in_order(self, batch: SendBatch) -> bool:
+        """Whether a queue has one such batch in flight at most."""
+        return batch.pinned or self._sequenced
+
+    def _take(self, count_max: int) -> list[SendBatch]:
+        """The batches of the next call; a queue whose order counts has one in flight at most.
+
+        Args:
+            count_max: Messages after which it takes no more batches.
+        """
         now_s = self._clock.monotonic_s()
         held_queues = set(self._queues_in_flight)
         taken: list[SendBatch] = []
         held: list[SendBatch] = []
-        size_bytes = 0
+        size_bytes = count = 0
         next_s = float("inf")
         while self._waiting:
             batch = self._waiting.popleft()
@@ -148,13 +221,15 @@ class BrokerSender:
             early = not_before_s > now_s
             if early:
                 next_s = min(next_s, not_before_s)
-            in_order = batch.pinned or self._sequenced
+            in_order = self._is_in_order(batch)
             if early or (in_order and batch.queue in held_queues):
                 held.append(batch)
                 # What must stay in its queue keeps its turn there.
                 in_order = not batch.movable
-            elif len(taken) == BATCHES_PER_CALL_MAX or (
-                taken and size_bytes + batch.wire_bytes > self._request_bytes_max
+            elif (
+                count >= count_max
+                or len(taken) == BATCHES_PER_CALL_MAX
+                or (taken and size_bytes + batch.wire_bytes > self._request_bytes_max)
             ):
                 self._waiting.appendleft(batch)
                 break
@@ -162,6 +237,7 @@ class BrokerSender:
                 batch.open = False
                 taken.append(batch)
                 size_bytes += batch.wire_bytes
+                count += batch.count
             if in_order:
                 held_queues.add(batch.queue)
         self._waiting.extendleft(reversed(held))
@@ -175,8 +251,9 @@ class BrokerSender:
         if next_s < float("inf"):
             self._wake_up = self._loop.call_later(next_s - now_s, self._depart_soon)
 
-    def _over(self, queues: set[MessageQueue]) -> None:
+    def _over(self, queues: set[MessageQueue], count: int) -> None:
         """A call is over; who got an outcome by it sends again before the next one leaves."""
         self._calls_in_flight -= 1
+        self._messages_in_flight -= count
         self._queues_in_flight -= queues
         self._depart_soon()

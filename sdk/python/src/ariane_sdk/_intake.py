@@ -13,6 +13,7 @@ from ariane_record.errors import RecordError
 from ariane_record.message_id import UniqueIdGenerator
 from ariane_record.plain_blocks import TagShape
 from ariane_sdk._body_packing import BodyPacking
+from ariane_sdk._broker_sender import NEVER_CUT
 from ariane_sdk._clock import Clock
 from ariane_sdk._delay import (
     AT_ONCE,
@@ -253,6 +254,10 @@ class Intake:
             batch = self._open_batch(lane, None, len(body), AT_ONCE)
             if batch.run is None:
                 return False
+        elif len(run.sizes) >= batch.cut_count:
+            batch = self._new_batch(lane, None, AT_ONCE)
+            # Two calls share what comes in a turn; more batches would be in each other's way.
+            batch.cut_count = NEVER_CUT
         elif run.sizes and (
             run.size_bytes + COLUMN_BYTES * len(run.sizes) + len(body) > self._batch_bytes_max
         ):
@@ -360,8 +365,10 @@ class Intake:
         return self._new_batch(lane, queue, kind)
 
     def _new_batch(self, lane: TopicLane, queue: MessageQueue | None, kind: int) -> SinglesBatch:
+        goes_to = queue or lane.next_queue(self._sending.is_welcome)
+        can_overlap = queue is None and lane.has_several_queues
         batch = SinglesBatch(
-            queue or lane.next_queue(self._sending.is_welcome),
+            goes_to,
             choose_other=lane.next_queue if queue is None else None,
             # Whatever fits into a batch can be encoded, however small a single body has to be.
             body_bytes_max=max(self._settings.body_bytes_max, self._batch_bytes_max),
@@ -369,6 +376,7 @@ class Intake:
             delay_kind=kind,
             plain_topic=lane.plain,
             unique_ids=self._unique_ids,
+            cut_count=self._sending.cut_count(goes_to.broker_name) if can_overlap else NEVER_CUT,
         )
         if kind != AT_ONCE:
             lane.open_delayed[queue, kind] = batch

@@ -26,7 +26,7 @@ from typing import Any, Final, NamedTuple
 from ariane.broker.v1.send_service_pb2 import AppendResult
 from ariane_sdk._append_calls import AppendCalls
 from ariane_sdk._append_wire import request_parts
-from ariane_sdk._broker_sender import BrokerSender
+from ariane_sdk._broker_sender import NEVER_CUT, BrokerSender
 from ariane_sdk._clock import Clock
 from ariane_sdk._connections import Connections
 from ariane_sdk._latency import BrokerLatencies
@@ -128,6 +128,11 @@ class Sending:
         """Whether a batch would leave for this broker at once, with some hope."""
         sender = self._senders.get(broker_name)
         return (sender is None or sender.idle) and not self._is_avoided(broker_name)
+
+    def cut_count(self, broker_name: str) -> int:
+        """Messages after which a batch for this broker should take no more, if it is to overlap."""
+        sender = self._senders.get(broker_name)
+        return NEVER_CUT if sender is None else sender.cut_count
 
     def add(self, batch: SendBatch) -> None:
         """Have a batch travel, with what it has by then."""

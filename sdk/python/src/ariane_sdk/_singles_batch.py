@@ -29,10 +29,11 @@ class SinglesBatch(SendBatch):
 
     Attributes:
         run: Its messages, as long as all are plain and none is encoded; then nothing.
+        cut_count: After so many plain messages another batch begins.
         unique_ids: Makes their ids.
     """
 
-    __slots__ = ("run", "unique_ids")
+    __slots__ = ("cut_count", "run", "unique_ids")
 
     def __init__(
         self,
@@ -44,6 +45,7 @@ class SinglesBatch(SendBatch):
         delay_kind: int = AT_ONCE,
         plain_topic: PlainTopic,
         unique_ids: UniqueIdGenerator,
+        cut_count: int,
     ) -> None:
         """Open it.
 
@@ -55,6 +57,7 @@ class SinglesBatch(SendBatch):
             delay_kind: As ``SendBatch``.
             plain_topic: What plain messages of the topic have in common.
             unique_ids: Makes the ids of plain messages.
+            cut_count: See the class.
         """
         super().__init__(
             queue,
@@ -65,6 +68,7 @@ class SinglesBatch(SendBatch):
         )
         self.run: PlainRun | None = PlainRun(plain_topic, sequenced=sequenced)
         self.unique_ids = unique_ids
+        self.cut_count = cut_count
 
     @property
     def count(self) -> int:

@@ -131,6 +131,11 @@ class TopicLane:
         self._group_queues = GroupQueues(route.group_queues) if route.group_queues else None
 
     @property
+    def has_several_queues(self) -> bool:
+        """Whether batches for no particular queue can go to one while another is in use."""
+        return self._sticky is not None and len(self._sticky.queues) > 1
+
+    @property
     def groups_wait(self) -> bool:
         """Whether messages of message groups must wait for the order of queues.
 
