@@ -2,15 +2,10 @@ import asyncio
 
 import pytest
 
-from ariane_broker.client_table import (
-    BrokerDraining,
-    ClientTable,
-    HeartbeatHeard,
-    Hello,
-    Membership,
-    MembershipChanged,
-    Outbox,
-)
+from ariane_broker.attached_client import Hello
+from ariane_broker.client_table import ClientTable
+from ariane_broker.membership import Membership
+from ariane_broker.outbox import BrokerDraining, HeartbeatHeard, MembershipChanged, Outbox
 from ariane_servicekit import ServiceError
 from ariane_servicekit.testing import VirtualClock
 

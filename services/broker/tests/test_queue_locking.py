@@ -2,8 +2,10 @@
 
 import pytest
 
-from ariane_broker.client_table import ClientTable, Hello, Membership
+from ariane_broker.attached_client import Hello
+from ariane_broker.client_table import ClientTable
 from ariane_broker.consumer_offsets import QueueKey
+from ariane_broker.membership import Membership
 from ariane_broker.queue_locking import QueueLocking
 from ariane_broker.queue_locks import QueueLocks
 from ariane_broker.topic_table import TopicConfig

@@ -1,6 +1,6 @@
 import pytest
 
-from ariane_broker.client_table import ConsumeModel, Membership
+from ariane_broker.membership import ConsumeModel, Membership
 from ariane_broker.subscription import (
     FilterExpression,
     FilterLanguage,

@@ -11,11 +11,12 @@ from typing import Final
 from ariane_broker.announcement import BrokerAnnouncement
 from ariane_broker.append_streams import AppendStreams
 from ariane_broker.client_admission import ClientAdmission
-from ariane_broker.client_table import BrokerDraining, ClientTable
+from ariane_broker.client_table import ClientTable
 from ariane_broker.errors import STORAGE_RULES
 from ariane_broker.group_flush import GroupFlush
 from ariane_broker.held_requests import HeldRequests
 from ariane_broker.log_states import LogStates
+from ariane_broker.outbox import BrokerDraining
 from ariane_broker.owned_store import OwnedStore
 from ariane_broker.recovery_findings import recovery_findings
 from ariane_broker.registration import Registration

@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from ariane_broker.client_table import (
-    CLIENT_ID_LENGTH_MAX,
-    AttachedClient,
-    ClientTable,
-    ConsumeModel,
-    Hello,
-    Membership,
-)
+from ariane_broker.attached_client import CLIENT_ID_LENGTH_MAX, AttachedClient, Hello
+from ariane_broker.client_table import ClientTable
 from ariane_broker.errors import broker_draining
 from ariane_broker.group_changes import GroupChanges
+from ariane_broker.membership import ConsumeModel, Membership
 from ariane_broker.subscription import wanted_tag_codes
 from ariane_record.names import retry_topic
 from ariane_servicekit import field_invalid

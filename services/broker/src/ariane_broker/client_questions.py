@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ariane_broker.client_table import AttachedClient, ClientStateAsked, ClientTable
+from ariane_broker.attached_client import AttachedClient
+from ariane_broker.client_table import ClientTable
 from ariane_broker.errors import client_not_attached, client_silent
+from ariane_broker.outbox import ClientStateAsked
 from ariane_servicekit.errors import field_invalid
 
 WAIT_SECONDS_DEFAULT: Final = 3.0

@@ -1,167 +1,23 @@
 """The clients that are attached to this broker: who lives, and in which groups.
 
-Each client has an outbox of notices, which its stream carries down. Notices are hints: every one
-has a slow poll behind it, so an outbox keeps each of them once and drops none.
+Each client has an outbox of notices, which its stream carries down.
 
 Who joins, leaves or changes its part in a group makes all other members of the group be told.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, Protocol, TypeAlias
+from typing import Protocol
 
-from ariane_broker.deaths.client_work import ClientWork
+from ariane_broker.attached_client import AttachedClient, Hello
 from ariane_broker.errors import client_id_taken, subscription_conflict
+from ariane_broker.membership import Membership
+from ariane_broker.outbox import MembershipChanged, Notice
 from ariane_broker.subscription import ALL_MESSAGES, FilterExpression, Subscription
 from ariane_record.names import retry_topic
-
-CLIENT_ID_LENGTH_MAX: Final = 255
-
-
-class ConsumeModel(StrEnum):
-    """How a group shares messages."""
-
-    CLUSTERING = "clustering"
-    BROADCASTING = "broadcasting"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Membership:
-    """A client's part in one consumer group.
-
-    Attributes:
-        consumer_group: The group.
-        model: How the group shares messages.
-        subscriptions: What the group wants, by topic.
-        ordered: Whether the member consumes queues in order under the broker's lock.
-        strategy: How the members share queues; empty for the client's default.
-        zone: The member's machine room; may be empty.
-        owned: Queues that it has now, as topic, broker name and queue ids; told to the others.
-    """
-
-    consumer_group: str
-    model: ConsumeModel = ConsumeModel.CLUSTERING
-    subscriptions: tuple[Subscription, ...] = ()
-    ordered: bool = False
-    strategy: str = ""
-    zone: str = ""
-    owned: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
-
-    def difference(self, other: Membership) -> str:
-        """What all members must say the same and these two do not; empty if they agree."""
-        if self.model is not other.model:
-            return f"shares messages by {self.model.value} and not {other.model.value}"
-        if self.strategy != other.strategy:
-            return f"shares queues by {self.strategy!r} and not {other.strategy!r}"
-        if self.ordered != other.ordered:
-            return "differs in whether queues are consumed in order"
-        own, others = self.wanted(), other.wanted()
-        for topic in sorted(own.keys() | others.keys()):
-            if own.get(topic) != others.get(topic):
-                return f"wants other messages of topic {topic!r}"
-        return ""
-
-    def wanted(self) -> dict[str, object]:
-        """What is wanted of each topic, in a form in which the same is equal.
-
-        Without the group's retry topic: its messages are those that some member wanted before.
-        """
-        return {
-            subscription.topic: subscription.filter.meaning()
-            for subscription in self.subscriptions
-            if subscription.topic != retry_topic(self.consumer_group)
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class MembershipChanged:
-    """The members of a group changed: rebalance now."""
-
-    consumer_group: str
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetsReset:
-    """Offsets of a group in a topic were set anew: forget positions and read them again."""
-
-    consumer_group: str
-    topic: str
-    queue_offsets: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerDraining:
-    """The broker is about to stop: go elsewhere."""
-
-    grace_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class HeartbeatHeard:
-    """The answer to a heartbeat."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClientStateAsked:
-    """Tell your state."""
-
-    question_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionAsked:
-    """Tell how a transaction ended."""
-
-    transaction_id: str
-    record: bytes
-    check_count: int
-
-
-Notice: TypeAlias = (
-    MembershipChanged
-    | OffsetsReset
-    | BrokerDraining
-    | HeartbeatHeard
-    | ClientStateAsked
-    | TransactionAsked
-)
-
-
-class Outbox:
-    """Notices on their way to one client; an equal one that still waits is not put twice."""
-
-    def __init__(self) -> None:
-        """Start empty and open."""
-        self._notices: dict[Notice, None] = {}
-        self._arrived = asyncio.Event()
-        self._open = True
-
-    def put(self, notice: Notice) -> None:
-        """Add a notice; after ``close`` it is dropped."""
-        if self._open:
-            self._notices[notice] = None
-            self._arrived.set()
-
-    def close(self) -> None:
-        """End the stream behind what is in the box."""
-        self._open = False
-        self._arrived.set()
-
-    async def take(self) -> Notice | None:
-        """The oldest notice; None when the box is closed and empty."""
-        while not self._notices:
-            if not self._open:
-                return None
-            self._arrived.clear()
-            await self._arrived.wait()
-        notice = next(iter(self._notices))
-        del self._notices[notice]
-        return notice
 
 
 class Clock(Protocol):
@@ -174,60 +30,6 @@ class Clock(Protocol):
     def monotonic(self) -> float:
         """Seconds that never go back."""
         ...
-
-
-@dataclass(slots=True, eq=False)
-class AttachedClient:
-    """A client that lives.
-
-    Attributes:
-        client_id: Unique among living clients.
-        language: Of the SDK.
-        sdk_version: Of the SDK.
-        producer_groups: Groups it produces in.
-        memberships: Groups it consumes in, by name.
-        address: As the broker sees it.
-        attach_time_ms: When it attached.
-        last_heard_ms: When it was last heard of.
-        last_heard: The same by a clock that never goes back, in seconds.
-        outbox: What it is to be told.
-        wanted: What each of its groups wants of each topic, to compare pulls with.
-        work: What it was handed out.
-        said_goodbye: Whether it told that it leaves.
-    """
-
-    client_id: str
-    language: str
-    sdk_version: str
-    producer_groups: tuple[str, ...]
-    memberships: Mapping[str, Membership]
-    address: str
-    attach_time_ms: int
-    last_heard_ms: int
-    last_heard: float
-    outbox: Outbox = field(default_factory=Outbox)
-    wanted: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
-    work: ClientWork = field(default_factory=ClientWork)
-    said_goodbye: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hello:
-    """What a client says of itself when it attaches.
-
-    Attributes:
-        client_id: Unique among living clients.
-        language: Of the SDK.
-        sdk_version: Of the SDK.
-        producer_groups: Groups it produces in.
-        memberships: Groups it consumes in.
-    """
-
-    client_id: str
-    language: str = ""
-    sdk_version: str = ""
-    producer_groups: tuple[str, ...] = ()
-    memberships: tuple[Membership, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

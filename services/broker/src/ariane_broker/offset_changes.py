@@ -6,11 +6,12 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ariane_broker.client_table import ClientTable, OffsetsReset
+from ariane_broker.client_table import ClientTable
 from ariane_broker.consumer_groups import ConsumerGroups
 from ariane_broker.consumer_offsets import ConsumerOffsets, GroupOffset, QueueKey
 from ariane_broker.errors import consumer_offset_reset, queue_offset_out_of_range
 from ariane_broker.group_changes import GroupChanges, check_user_group
+from ariane_broker.outbox import OffsetsReset
 from ariane_broker.queue_locks import QueueLocks
 from ariane_broker.readable_topics import readable_queue
 from ariane_broker.topic_table import TopicTable

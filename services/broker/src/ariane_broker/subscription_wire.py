@@ -7,7 +7,8 @@ from typing import Final
 
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.common.v1 import subscription_pb2 as subscription_pb
-from ariane_broker.client_table import ConsumeModel, Hello, Membership
+from ariane_broker.attached_client import Hello
+from ariane_broker.membership import ConsumeModel, Membership
 from ariane_broker.subscription import (
     ALL_MESSAGES,
     FilterExpression,

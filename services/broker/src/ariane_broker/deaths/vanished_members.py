@@ -18,10 +18,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from ariane_broker.client_table import AttachedClient, ClientTable, ConsumeModel
+from ariane_broker.attached_client import AttachedClient
+from ariane_broker.client_table import ClientTable
 from ariane_broker.consumer_offsets import ConsumerOffsets
 from ariane_broker.deaths.client_work import ClientWork, GroupQueue
 from ariane_broker.deaths.suspicions import Suspicion, Suspicions
+from ariane_broker.membership import ConsumeModel
 from ariane_broker.saved_state import SavedState
 from ariane_broker.statistics import BrokerStatistics
 from ariane_servicekit import get_logger

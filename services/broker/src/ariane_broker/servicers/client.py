@@ -12,23 +12,22 @@ from grpc import aio
 
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1.client_service_pb2_grpc import ClientServiceServicer
+from ariane_broker.attached_client import AttachedClient
 from ariane_broker.client_admission import ClientAdmission
 from ariane_broker.client_questions import ClientQuestions
-from ariane_broker.client_table import (
-    AttachedClient,
+from ariane_broker.client_table import ClientTable, ConflictSide
+from ariane_broker.consumer_offsets import QueueKey
+from ariane_broker.deaths.vanished_members import VanishedMembers
+from ariane_broker.group_changes import check_user_group
+from ariane_broker.outbox import (
     BrokerDraining,
     ClientStateAsked,
-    ClientTable,
-    ConflictSide,
     HeartbeatHeard,
     MembershipChanged,
     Notice,
     OffsetsReset,
     TransactionAsked,
 )
-from ariane_broker.consumer_offsets import QueueKey
-from ariane_broker.deaths.vanished_members import VanishedMembers
-from ariane_broker.group_changes import check_user_group
 from ariane_broker.peer_address import peer_text
 from ariane_broker.queue_locking import QueueLocking
 from ariane_broker.subscription_conflicts import SeenConflict, SubscriptionConflicts

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from ariane_broker.client_table import AttachedClient, ClientTable, TransactionAsked
+from ariane_broker.attached_client import AttachedClient
+from ariane_broker.client_table import ClientTable
 from ariane_broker.errors import client_silent, producer_not_attached
+from ariane_broker.outbox import TransactionAsked
 from ariane_broker.transactions.ending import CHECK_COUNT_MAX, TransactionEnds
 from ariane_broker.transactions.writing import TransactionLog
 from ariane_record.message import encode_record
