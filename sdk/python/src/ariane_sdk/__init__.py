@@ -11,10 +11,12 @@ from ariane_sdk._allocation import (
     Configured,
     GroupFacts,
 )
-from ariane_sdk._cluster_client import ClusterClient, GroupMember, LiveBroker, QueueLag
+from ariane_sdk._cluster_client import ClusterClient
 from ariane_sdk._conflicts import ConflictSide, SubscriptionConflict
 from ariane_sdk._consistent_hash import ConsistentHash
 from ariane_sdk._dead_letters import DeadLetter, DeadLetterFilter, DeadLetters, Redrive
+from ariane_sdk._group_report import GroupMember, QueueLag
+from ariane_sdk._live_broker import LiveBroker
 from ariane_sdk._machine_room import MachineRoom, MachineRoomNearby
 from ariane_sdk._message import (
     AcknowledgedLevel,

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from ariane.broker.v1.topic_service_pb2 import CreateTopicRequest, DeleteTopicRequest, Topic
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_FIFO, MESSAGE_TYPE_UNSPECIFIED
-from ariane.namesrv.v1 import route_pb2
 from ariane_record import is_system_topic
 from ariane_sdk._broker_calls import answer_of
-from ariane_sdk._conflicts import SubscriptionConflict, conflicts_at, subscriptions_of
+from ariane_sdk._conflicts import SubscriptionConflict, conflicts_at
+from ariane_sdk._group_report import GroupMember, QueueLag, group_member_of, queue_lag_of
 from ariane_sdk._limits import checked_group, checked_topic
+from ariane_sdk._live_broker import LiveBroker, live_broker_of, route_to
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._offset_resets import OffsetResets, ResetTarget
 from ariane_sdk._queue_order import QueueOrders
-from ariane_sdk._route import PRIMARY_ID, BrokerRoute, Route
+from ariane_sdk._route import PRIMARY_ID, Route
 from ariane_sdk._stateless_client import StatelessClient
-from ariane_sdk._timestamps import moment_from
 from ariane_sdk.errors import (
     CallError,
     IllegalArgument,
@@ -32,68 +30,6 @@ from ariane_sdk.errors import (
 
 QUEUE_COUNT_DEFAULT: Final = 4
 """Queues of a topic on each broker."""
-
-
-@dataclass(frozen=True, slots=True)
-class LiveBroker:
-    """A broker that a name server has heard of lately.
-
-    Attributes:
-        cluster_name: The cluster it belongs to.
-        broker_name: Its name, which a primary shares with its replicas.
-        broker_id: 0 is the primary.
-        address: Where clients reach it, "host:port".
-        zone: Its machine room, or nothing.
-        last_heard_time: When the name server last heard of it.
-        topic_count: How many topics it carries.
-    """
-
-    cluster_name: str
-    broker_name: str
-    broker_id: int
-    address: str
-    zone: str
-    last_heard_time: datetime
-    topic_count: int
-
-
-@dataclass(frozen=True, slots=True)
-class GroupMember:
-    """A live member of a consumer group.
-
-    Attributes:
-        client_id: The id under which brokers know it.
-        address: Where a broker sees it.
-        subscriptions: By topic, the filter expression; without the group's retry topic.
-    """
-
-    client_id: str
-    address: str
-    subscriptions: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class QueueLag:
-    """How far a group is behind in one queue.
-
-    Attributes:
-        message_queue: The queue.
-        consumer_offset: The next queue offset that the group will consume.
-        max_queue_offset: Readable end, exclusive.
-        message_count: Messages that are not consumed yet.
-        oldest_store_time: When the oldest of them was stored; nothing without a backlog.
-        suspected_count: Messages from the consumer offset on among which one is that members may
-            die of.
-        death_count: How many died of the message at the consumer offset, in order.
-    """
-
-    message_queue: MessageQueue
-    consumer_offset: int
-    max_queue_offset: int
-    message_count: int
-    oldest_store_time: datetime | None
-    suspected_count: int = 0
-    death_count: int = 0
 
 
 class ClusterClient(StatelessClient):
@@ -236,7 +172,7 @@ class ClusterClient(StatelessClient):
         Raises:
             NameServersUnreachable: None answered.
         """
-        return [_live_broker(b) for b in await self._session.name_servers.list_brokers()]
+        return [live_broker_of(b) for b in await self._session.name_servers.list_brokers()]
 
     async def route(self, topic: str) -> Route:
         """Where a topic's queues are, as a name server tells it now.
@@ -258,7 +194,7 @@ class ClusterClient(StatelessClient):
         calls = self._session.calls
 
         async def ask(broker: LiveBroker) -> None:
-            groups.update(await calls.consumer_groups(_as_route(broker)))
+            groups.update(await calls.consumer_groups(route_to(broker)))
 
         await self._at_every_primary(ask)
         return sorted(groups)
@@ -275,10 +211,8 @@ class ClusterClient(StatelessClient):
         calls = self._session.calls
 
         async def ask(broker: LiveBroker) -> None:
-            for member in await calls.group_members(_as_route(broker), group):
-                members[member.client_id] = GroupMember(
-                    member.client_id, member.address, subscriptions_of(member)
-                )
+            for member in await calls.group_members(route_to(broker), group):
+                members[member.client_id] = group_member_of(member)
 
         await self._at_every_primary(ask)
         return [members[client_id] for client_id in sorted(members)]
@@ -299,21 +233,8 @@ class ClusterClient(StatelessClient):
         calls = self._session.calls
 
         async def ask(broker: LiveBroker) -> None:
-            name = broker.broker_name
-            lags.extend(
-                QueueLag(
-                    MessageQueue(lag.topic, name, lag.queue_id),
-                    lag.consumer_offset,
-                    lag.max_queue_offset,
-                    lag.message_count,
-                    moment_from(lag.oldest_store_time)
-                    if lag.HasField("oldest_store_time")
-                    else None,
-                    lag.suspected_count,
-                    lag.death_count,
-                )
-                for lag in await calls.consumer_lags(_as_route(broker), group, topic)
-            )
+            found = await calls.consumer_lags(route_to(broker), group, topic)
+            lags.extend(queue_lag_of(lag, broker.broker_name) for lag in found)
 
         await self._at_every_primary(ask)
         return sorted(lags, key=lambda lag: lag.message_queue)
@@ -409,27 +330,3 @@ class ClusterClient(StatelessClient):
                 done = len(brokers) - len(errors)
                 errors[0].add_note(f"{done} of {len(brokers)} brokers did it")
             raise errors[0]
-
-
-def _live_broker(broker: route_pb2.BrokerLiveness) -> LiveBroker:
-    identity = broker.identity
-    return LiveBroker(
-        cluster_name=identity.cluster_name,
-        broker_name=identity.broker_name,
-        broker_id=identity.broker_id,
-        address=identity.address,
-        zone=identity.zone,
-        last_heard_time=moment_from(broker.last_heard_time),
-        topic_count=broker.topic_count,
-    )
-
-
-def _as_route(broker: LiveBroker) -> BrokerRoute:
-    """A broker as calls want it, whatever topics it carries."""
-    return BrokerRoute(
-        broker.cluster_name,
-        broker.broker_name,
-        {broker.broker_id: broker.address},
-        read_queue_count=0,
-        write_queue_count=0,
-    )

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from random import Random
-from typing import Final, Literal, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Sequence
 
-from ariane.broker.v1.client_service_pb2 import AttachResponse, Membership
+from ariane.broker.v1.client_service_pb2 import AttachResponse
 from ariane_record.kept_memory import expect_large_blocks
 from ariane_record.names import retry_topic
 from ariane_sdk._agreement import check_agreement
-from ariane_sdk._allocation import AllocationStrategy, Averaging
-from ariane_sdk._attachment import Attachment
+from ariane_sdk._attachments import Attachments
 from ariane_sdk._client_id import new_client_id
-from ariane_sdk._clock import Clock
+from ariane_sdk._consumer_plan import ConsumerPlan
 from ariane_sdk._fork import ForkGuard
-from ariane_sdk._limits import checked_topic
 from ariane_sdk._log import logger
-from ariane_sdk._membership import GroupView, membership_of
+from ariane_sdk._membership import GroupView
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._offset_file import OffsetFile
 from ariane_sdk._offset_keeping import BrokerOffsets, OffsetKeeping
@@ -29,82 +24,14 @@ from ariane_sdk._queue_lock_calls import QueueLockCalls
 from ariane_sdk._queue_locks import QueueLocks
 from ariane_sdk._route import BrokerRoute, Route
 from ariane_sdk._session import Session
-from ariane_sdk._settings import ConsumerSettings
-from ariane_sdk._start_position import StartPosition
-from ariane_sdk._tag_filter import TagFilter
 from ariane_sdk._tasks import loop_for_ever, start_task
 from ariane_sdk.errors import (
     CallError,
     ClientNotRunning,
-    DeadlinePassed,
-    IllegalArgument,
     QueueNotFound,
     RouteNotFound,
     ServiceUnavailable,
 )
-
-GOODBYE_TIMEOUT_S: Final = 1.0
-"""How long a broker may take to end the stream of a consumer that leaves."""
-
-Model: TypeAlias = Literal["clustering", "broadcasting"]
-"""Each message to one member of the group, or to every member."""
-
-
-def checked_model(model: Model) -> Model:
-    """Return a model if it is one.
-
-    Raises:
-        IllegalArgument: It is none.
-    """
-    if model not in ("clustering", "broadcasting"):
-        raise IllegalArgument(f'model {model!r}: "clustering" or "broadcasting"')
-    return model
-
-
-def checked_strategy(strategy: AllocationStrategy | None) -> AllocationStrategy:
-    """Return a strategy if it is one; averaging for nothing.
-
-    Raises:
-        IllegalArgument: It is none.
-    """
-    if strategy is None:
-        return Averaging()
-    divides = getattr(strategy, "allocate", None) or getattr(strategy, "allocate_among", None)
-    if not callable(divides) or not isinstance(getattr(strategy, "name", None), str):
-        raise IllegalArgument(
-            f"strategy {strategy!r:.100}: an object such as Averaging() is expected"
-        )
-    return strategy
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerPlan:
-    """What a consumer is to be, checked.
-
-    Attributes:
-        addresses: "host:port" of each name server.
-        group: The consumer group.
-        filters: What is wanted of each topic; a consumer whose queues are assigned by hand adds
-            to it.
-        start: Where the group begins in a queue that it has never consumed.
-        model: Each message to one member, or to every member.
-        strategy: How members share queues.
-        settings: How the consumer behaves.
-        clock: Paces everything.
-        random: Chance.
-        ordered: Whether queues are consumed in order, under the broker's locks.
-    """
-
-    addresses: Sequence[str]
-    group: str
-    filters: dict[str, TagFilter]
-    start: StartPosition
-    model: Model
-    strategy: AllocationStrategy
-    settings: ConsumerSettings
-    clock: Clock
-    random: Random
-    ordered: bool = False
 
 
 class ConsumerLife:
@@ -142,13 +69,11 @@ class ConsumerLife:
         self._stopping = False
         self._stop_task: asyncio.Task[None] | None = None
         self._offset_file: OffsetFile | None = None
-        self._attachments: dict[str, Attachment] = {}
-        self._claims: frozenset[MessageQueue] = frozenset()
         self._tasks: list[asyncio.Task[None]] = []
-        self._farewells: set[asyncio.Task[None]] = set()
         self._rebalance_wanted = asyncio.Event()
         self._assigned = asyncio.Event()
         self._group_view: GroupView
+        self._attachments: Attachments
 
     @property
     def assignment(self) -> frozenset[MessageQueue]:
@@ -235,6 +160,15 @@ class ConsumerLife:
             settings=plan.settings,
             clock=plan.clock,
         )
+        self._attachments = Attachments(
+            plan,
+            session.connections,
+            client_id=self.client_id,
+            on_notice=self._hear,
+            on_fatal=self._fail,
+            on_turn=self._doubt_routes,
+            facts=self.owned.facts,
+        )
         try:
             if not by_hand:
                 await self._join()
@@ -299,10 +233,7 @@ class ConsumerLife:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.owned.close()
-        await asyncio.gather(
-            *(attachment.close(GOODBYE_TIMEOUT_S) for attachment in self._attachments.values()),
-            *self._farewells,
-        )
+        await self._attachments.close()
         await self.session.close()
         if self._offset_file is not None:
             self._offset_file.close()
@@ -343,14 +274,18 @@ class ConsumerLife:
         wanted = [topic for topic in self.plan.filters if topic != returning]
         await asyncio.gather(*map(self._learn_route, wanted))
         routes = self._known_routes()
-        self._attach(routes)
+        self._attachments.follow(routes)
         if routes:
-            await self._wait_attached()
+            refusal = await self._attachments.wait_tried()
+            refusal = self.failure or refusal
+            if refusal is not None:
+                raise refusal
         if returning in self.plan.filters:
             # Brokers make it when the first member of a group attaches.
             await self._learn_route(returning)
+        attachments = self._attachments
         await check_agreement(
-            self.session, self.client_id, self._membership(), self._attachments.keys()
+            self.session, self.client_id, attachments.membership, attachments.broker_names
         )
 
     async def _learn_route(self, topic: str) -> None:
@@ -365,79 +300,6 @@ class ConsumerLife:
     def _known_routes(self) -> Sequence[Route]:
         routes = map(self.session.routes.cached, self.plan.filters)
         return [route for route in routes if route is not None]
-
-    def _attach(self, routes: Iterable[Route]) -> None:
-        """Be attached to every broker of the topics, where it is now, and to no other."""
-        plan = self.plan
-        wanted = {
-            broker.broker_name: broker.read_address
-            for route in routes
-            for broker in route.brokers
-            if broker.read_address
-        }
-        for name, attachment in list(self._attachments.items()):
-            if wanted.get(name) != attachment.address:
-                del self._attachments[name]
-                farewell = start_task(attachment.close(GOODBYE_TIMEOUT_S), f"farewell-{name}")
-                self._farewells.add(farewell)
-                farewell.add_done_callback(self._farewells.discard)
-        membership = self._membership()
-        for name in wanted.keys() - self._attachments.keys():
-            self._attachments[name] = Attachment(
-                name,
-                wanted[name],
-                self.session.connections,
-                client_id=self.client_id,
-                membership=membership,
-                settings=plan.settings,
-                clock=plan.clock,
-                on_notice=self._hear,
-                on_fatal=self._fail,
-                on_turn=self._doubt_routes,
-                facts=self.owned.facts,
-            )
-
-    def _membership(self) -> Membership:
-        plan = self.plan
-        return membership_of(
-            plan.group,
-            plan.filters,
-            plan.strategy,
-            ordered=plan.ordered,
-            broadcasting=plan.model == "broadcasting",
-            zone=plan.settings.zone,
-            owned=self._claims,
-        )
-
-    def _claim(self, wanted: frozenset[MessageQueue]) -> None:
-        """Tell the group what this member has, if that is what the strategy looks at."""
-        if wanted != self._claims and getattr(self.plan.strategy, "needs_owners", False):
-            self._claims = wanted
-            membership = self._membership()
-            for attachment in self._attachments.values():
-                attachment.change_membership(membership)
-
-    async def _wait_attached(self) -> None:
-        """Wait until every broker has been tried, and one at least has let the consumer in."""
-        attachments = list(self._attachments.values())
-        try:
-            async with asyncio.timeout(self.plan.settings.call_timeout_s):
-                await asyncio.gather(*(attachment.wait_tried() for attachment in attachments))
-        except TimeoutError:
-            pass  # A broker that says nothing at all is one that is not there.
-        if self.failure is not None:
-            raise self.failure
-        if any(attachment.attached for attachment in attachments):
-            return
-        errors = [a.error for a in attachments if a.error is not None]
-        if errors:
-            raise errors[0]
-        if not attachments:
-            raise CallError("no broker of the topics has an address")
-        raise DeadlinePassed(
-            f"no broker of the topics answered in {self.plan.settings.call_timeout_s:g} s",
-            retriable=True,
-        )
 
     def _doubt_routes(self) -> None:
         for route in self._known_routes():
@@ -492,7 +354,7 @@ class ConsumerLife:
     async def _rebalance(self) -> None:
         """Own what falls to this member, and nothing else; keep all when nobody can tell."""
         routes = self._known_routes()
-        self._attach(routes)
+        self._attachments.follow(routes)
         if self.plan.model == "broadcasting":
             everything = (queue for route in routes for queue in route.read_queues)
             self.owned.change_to(everything, handover_s=0.0)
@@ -507,7 +369,7 @@ class ConsumerLife:
                 return
             wanted.update(share.queues)
             shared = shared or share.member_count > 1
-        self._claim(frozenset(wanted))
+        self._attachments.claim(frozenset(wanted))
         handover_s = self.plan.settings.handover_s if shared else 0.0
         self.owned.change_to(wanted, handover_s=handover_s)
         self._assigned.set()
@@ -515,19 +377,3 @@ class ConsumerLife:
 
 def _nothing() -> None:
     pass
-
-
-def filters_of(subscriptions: Mapping[str, str]) -> dict[str, TagFilter]:
-    """The filters of subscriptions.
-
-    Raises:
-        IllegalArgument: A topic or an expression is none.
-    """
-    if not isinstance(subscriptions, Mapping):
-        raise IllegalArgument(
-            f'subscriptions {subscriptions!r:.100}: a dict such as {{"orders": "*"}} is expected'
-        )
-    return {
-        checked_topic(topic): TagFilter.parse(expression)
-        for topic, expression in subscriptions.items()
-    }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -19,8 +18,8 @@ from typing import TYPE_CHECKING, Final, Self
 from ariane_sdk._allocation import AllocationStrategy
 from ariane_sdk._clock import Clock, SystemClock, new_random
 from ariane_sdk._columns_out import columns_wanted
-from ariane_sdk._consumer_life import (
-    ConsumerLife,
+from ariane_sdk._consumer_life import ConsumerLife
+from ariane_sdk._consumer_plan import (
     ConsumerPlan,
     Model,
     checked_model,
@@ -32,6 +31,7 @@ from ariane_sdk._log import logger
 from ariane_sdk._message import MessageQueue, ReceivedMessage
 from ariane_sdk._name_servers import parse_addresses
 from ariane_sdk._polled_columns import PolledColumns
+from ariane_sdk._polled_line import PolledLine
 from ariane_sdk._polled_queue import PolledQueue
 from ariane_sdk._queue_arguments import (
     checked_count,
@@ -124,12 +124,10 @@ class PullConsumer:
             random=random or new_random(),
         )
         self._auto_commit = auto_commit
-        self._line: deque[PolledQueue] = deque()
-        self._in_hand: set[PolledQueue] = set()
-        self._arrived = asyncio.Event()
+        self._line = PolledLine()
         self._commits: set[asyncio.Task[None]] = set()
         self._life = ConsumerLife(self._plan)
-        self._life.on_end = self._arrived.set
+        self._life.on_end = self._line.wake
 
     @property
     def group(self) -> str:
@@ -240,16 +238,15 @@ class PullConsumer:
         check_timeout(timeout_s)
         self._life.check_running()
         self._count_last_as_done()
-        messages = self._take(count_max)
+        messages = self._line.take(count_max)
         if messages or timeout_s <= 0:
             return messages
         try:
             async with asyncio.timeout(timeout_s):
                 while not messages:
-                    self._arrived.clear()
-                    await self._arrived.wait()
+                    await self._line.wait()
                     self._life.check_running()
-                    messages = self._take(count_max)
+                    messages = self._line.take(count_max)
         except TimeoutError:
             return []
         return messages
@@ -285,9 +282,8 @@ class PullConsumer:
             while True:
                 self._life.check_running()
                 self._count_last_as_done()
-                while (batch := self._take_batch()) is None:
-                    self._arrived.clear()
-                    await self._arrived.wait()
+                while (batch := self._line.take_batch()) is None:
+                    await self._line.wait()
                     self._life.check_running()
                 yield batch
         except ClientNotRunning:
@@ -329,7 +325,7 @@ class PullConsumer:
             broker = self._life.owned.broker_of(queue)
             queue_offset = await offset_of(self._life.session.calls, broker, queue, to)
         polled.seek(queue_offset)
-        self._in_hand.discard(polled)
+        self._line.put_down(polled)
 
     def pause(self, *queues: MessageQueue) -> None:
         """Neither pull nor hand out messages of these queues.
@@ -393,12 +389,10 @@ class PullConsumer:
             logger.info("offsets of group %s are stored later: %s", self.group, error)
 
     async def _close(self, *, done: bool) -> None:
-        for polled in self._in_hand:
-            if done:
-                polled.count_as_done()
-            else:
-                polled.forget_in_hand()
-        self._in_hand.clear()
+        if done:
+            self._line.count_as_done()
+        else:
+            self._line.forget_in_hand()
         await asyncio.gather(*self._commits, return_exceptions=True)
         await self._life.stop()
 
@@ -412,63 +406,26 @@ class PullConsumer:
                 names=self._column_names,
                 settings=self._plan.settings,
                 on_room=on_room,
-                on_arrival=self._stand_in_line,
+                on_arrival=self._line.join,
             )
         return PolledQueue(
             queue,
             begin_offset,
             settings=self._plan.settings,
             on_room=on_room,
-            on_arrival=self._stand_in_line,
+            on_arrival=self._line.join,
         )
 
-    def _stand_in_line(self, polled: PolledQueue) -> None:
-        if not polled.in_line:
-            polled.in_line = True
-            self._line.append(polled)
-        self._arrived.set()
-
-    def _take(self, count_max: int) -> list[ReceivedMessage]:
-        """What waits, queue by queue; who was not reached has its turn first the next time."""
-        messages: list[ReceivedMessage] = []
-        while self._line and len(messages) < count_max:
-            polled = self._line.popleft()
-            polled.in_line = False
-            taken = polled.take(count_max - len(messages))
-            if taken:
-                messages += taken
-                self._in_hand.add(polled)
-                # More of it: behind the others.
-                polled.wake()
-        return messages
-
-    def _take_batch(self) -> pa.RecordBatch | None:
-        """What waits of the queue whose turn it is; nothing when none has anything."""
-        while self._line:
-            polled = self._line.popleft()
-            polled.in_line = False
-            batch = polled.take_batch() if isinstance(polled, PolledColumns) else None
-            if batch is not None:
-                self._in_hand.add(polled)
-                # More of it: behind the others.
-                polled.wake()
-                return batch
-        return None
-
     def _count_last_as_done(self) -> None:
-        if self._auto_commit and self._in_hand:
-            for polled in self._in_hand:
-                polled.count_as_done()
-            self._in_hand.clear()
+        if self._auto_commit:
+            self._line.count_as_done()
 
     def _count_as_done(self, offsets: Mapping[MessageQueue, int] | None) -> None:
         if offsets is None:
-            for polled in self._in_hand:
-                polled.count_as_done()
-            self._in_hand.clear()
+            self._line.count_as_done()
             return
         # A queue that is being given up is still this consumer's to commit.
-        in_hand = {polled.queue: polled for polled in self._in_hand}
+        in_hand = dict(self._line.in_hand())
         known = [
             (in_hand.get(queue) or self._queue(queue), queue_offset)
             for queue, queue_offset in checked_offsets(offsets).items()
@@ -476,7 +433,7 @@ class PullConsumer:
         for polled, queue_offset in known:
             polled.count_as_done(queue_offset)
             if queue_offset >= polled.position:
-                self._in_hand.discard(polled)
+                self._line.put_down(polled)
 
     def _queues(self) -> Iterable[PolledQueue]:
         if not self.assignment:

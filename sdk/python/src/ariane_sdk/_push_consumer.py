@@ -10,8 +10,8 @@ from typing import Self
 from ariane_record.names import retry_topic
 from ariane_sdk._allocation import AllocationStrategy
 from ariane_sdk._clock import Clock, SystemClock, new_random
-from ariane_sdk._consumer_life import (
-    ConsumerLife,
+from ariane_sdk._consumer_life import ConsumerLife
+from ariane_sdk._consumer_plan import (
     ConsumerPlan,
     Model,
     checked_model,

@@ -1,0 +1,29 @@
+"""What a cluster has, asked and changed call by call."""
+
+from __future__ import annotations
+
+from ariane_sdk import _cluster_client
+from ariane_sdk._blocking import ClosingClient, blocking
+from ariane_sdk._stateless_client import CALL_TIMEOUT_S
+
+
+class ClusterClient(ClosingClient[_cluster_client.ClusterClient]):
+    """Asks and changes what a cluster has."""
+
+    def __init__(self, name_servers: str, *, call_timeout_s: float = CALL_TIMEOUT_S) -> None:
+        """Set up; see ``ariane_sdk.ClusterClient``."""
+        super().__init__(_cluster_client.ClusterClient(name_servers, call_timeout_s=call_timeout_s))
+
+    create_topic = blocking(_cluster_client.ClusterClient.create_topic)
+    keep_queue_order = blocking(_cluster_client.ClusterClient.keep_queue_order)
+    forget_queue_order = blocking(_cluster_client.ClusterClient.forget_queue_order)
+    delete_topic = blocking(_cluster_client.ClusterClient.delete_topic)
+    list_topics = blocking(_cluster_client.ClusterClient.list_topics)
+    list_brokers = blocking(_cluster_client.ClusterClient.list_brokers)
+    route = blocking(_cluster_client.ClusterClient.route)
+    list_groups = blocking(_cluster_client.ClusterClient.list_groups)
+    list_members = blocking(_cluster_client.ClusterClient.list_members)
+    consumer_lag = blocking(_cluster_client.ClusterClient.consumer_lag)
+    reset_offsets = blocking(_cluster_client.ClusterClient.reset_offsets)
+    clone_offsets = blocking(_cluster_client.ClusterClient.clone_offsets)
+    subscription_conflicts = blocking(_cluster_client.ClusterClient.subscription_conflicts)

@@ -1,0 +1,18 @@
+"""The dead letters of groups, call by call."""
+
+from __future__ import annotations
+
+from ariane_sdk import _dead_letters
+from ariane_sdk._blocking import ClosingClient, blocking, blocking_iterator
+from ariane_sdk._stateless_client import CALL_TIMEOUT_S
+
+
+class DeadLetters(ClosingClient[_dead_letters.DeadLetters]):
+    """Reads the dead letters of groups, and sends them back."""
+
+    def __init__(self, name_servers: str, *, call_timeout_s: float = CALL_TIMEOUT_S) -> None:
+        """Set up; see ``ariane_sdk.DeadLetters``."""
+        super().__init__(_dead_letters.DeadLetters(name_servers, call_timeout_s=call_timeout_s))
+
+    read = blocking_iterator(_dead_letters.DeadLetters.read)
+    redrive = blocking(_dead_letters.DeadLetters.redrive)

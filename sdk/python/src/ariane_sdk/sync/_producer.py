@@ -1,0 +1,112 @@
+"""A producer that waits for the outcome of every call."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+
+from ariane_sdk import _producer
+from ariane_sdk._blocking import ClosingClient, blocking
+from ariane_sdk._message import Message, MessageQueue, SendResult
+from ariane_sdk._settings import ProducerSettings
+from ariane_sdk._topic_lane import QueueSelector
+from ariane_sdk._transaction import TransactionChecker
+from ariane_sdk.errors import ClientNotRunning
+from ariane_sdk.sync._transaction import Transaction
+
+
+class Producer(ClosingClient[_producer.Producer]):
+    """Sends messages to any topics; see ``ariane_sdk.Producer``.
+
+    Threads that send at the same time share calls to brokers.
+    """
+
+    def __init__(
+        self,
+        name_servers: str,
+        *,
+        group: str = "",
+        transaction_checker: TransactionChecker | None = None,
+        settings: ProducerSettings | None = None,
+    ) -> None:
+        """Set up; see ``ariane_sdk.Producer``. A plain checker runs in threads of its own."""
+        super().__init__(
+            _producer.Producer(
+                name_servers,
+                group=group,
+                transaction_checker=transaction_checker,
+                settings=settings,
+            )
+        )
+
+    send = blocking(_producer.Producer.send)
+    send_one_way = blocking(_producer.Producer.send_one_way)
+    recall = blocking(_producer.Producer.recall)
+    request = blocking(_producer.Producer.request)
+    reply = blocking(_producer.Producer.reply)
+    send_batch = blocking(_producer.Producer.send_batch)
+    send_columns = blocking(_producer.Producer.send_columns)
+    send_half = blocking(_producer.Producer.send_half)
+    commit = blocking(_producer.Producer.commit)
+    rollback = blocking(_producer.Producer.rollback)
+    wait_attached = blocking(_producer.Producer.wait_attached)
+    wait_for_room = blocking(_producer.Producer.wait_for_room)
+    flush = blocking(_producer.Producer.flush)
+    route = blocking(_producer.Producer.route)
+
+    def transaction(
+        self,
+        message: Message,
+        *,
+        message_queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+        immunity_s: int | None = None,
+    ) -> Transaction:
+        """Send a message if a local transaction succeeds; see ``ariane_sdk.Producer.transaction``.
+
+        Example::
+
+            with producer.transaction(Message("orders", b"...")), sessions.begin() as session:
+                session.add(order)
+        """
+        transaction = self._on_loop(
+            lambda: self._client.transaction(
+                message, message_queue=message_queue, selector=selector, immunity_s=immunity_s
+            )
+        )
+        loop = self._loop_thread
+        if loop is None:
+            raise ClientNotRunning("the client is not running: start it, or use `with`")
+        return Transaction(loop, transaction)
+
+    def send_nowait(
+        self,
+        message: Message,
+        *,
+        message_queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+    ) -> concurrent.futures.Future[SendResult]:
+        """Send one message without waiting; see ``ariane_sdk.Producer.send_nowait``.
+
+        Returns:
+            A future of ``concurrent.futures`` with what ``send`` would return or raise.
+
+        Raises:
+            SendBufferFull: There is no room.
+            MessageIllegal: It breaks a rule.
+        """
+        outcome: concurrent.futures.Future[SendResult] = concurrent.futures.Future()
+
+        def hand_on(sent: asyncio.Future[SendResult]) -> None:
+            error = sent.exception()
+            if error is not None:
+                outcome.set_exception(error)
+            else:
+                outcome.set_result(sent.result())
+
+        def start() -> None:
+            sent = self._client.send_nowait(message, message_queue=message_queue, selector=selector)
+            sent.add_done_callback(hand_on)
+
+        self._on_loop(start)
+        return outcome

@@ -1,0 +1,125 @@
+"""A pull consumer that waits for messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from ariane_sdk import _pull_consumer
+from ariane_sdk._allocation import AllocationStrategy
+from ariane_sdk._blocking import ClosingClient, blocking
+from ariane_sdk._consumer_plan import Model
+from ariane_sdk._message import MessageQueue, ReceivedMessage
+from ariane_sdk._settings import ConsumerSettings
+from ariane_sdk._start_position import StartPosition
+from ariane_sdk.errors import ClientNotRunning
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class PullConsumer(ClosingClient[_pull_consumer.PullConsumer]):
+    """Fetches messages when the application wants them; see ``ariane_sdk.PullConsumer``."""
+
+    def __init__(
+        self,
+        name_servers: str,
+        *,
+        group: str,
+        subscriptions: Mapping[str, str] | None = None,
+        start: StartPosition = "latest",
+        auto_commit: bool = True,
+        model: Model = "clustering",
+        strategy: AllocationStrategy | None = None,
+        column_names: Sequence[str] | None = None,
+        settings: ConsumerSettings | None = None,
+    ) -> None:
+        """Set up; see ``ariane_sdk.PullConsumer``."""
+        super().__init__(
+            _pull_consumer.PullConsumer(
+                name_servers,
+                group=group,
+                subscriptions=subscriptions,
+                start=start,
+                auto_commit=auto_commit,
+                model=model,
+                strategy=strategy,
+                column_names=column_names,
+                settings=settings,
+            )
+        )
+
+    wait_assigned = blocking(_pull_consumer.PullConsumer.wait_assigned)
+    assign = blocking(_pull_consumer.PullConsumer.assign)
+    poll = blocking(_pull_consumer.PullConsumer.poll)
+    committed = blocking(_pull_consumer.PullConsumer.committed)
+    seek = blocking(_pull_consumer.PullConsumer.seek)
+    commit = blocking(_pull_consumer.PullConsumer.commit)
+
+    @property
+    def group(self) -> str:
+        """The consumer group."""
+        return self._client.group
+
+    @property
+    def client_id(self) -> str:
+        """The id under which brokers know this consumer."""
+        return self._client.client_id
+
+    @property
+    def assignment(self) -> frozenset[MessageQueue]:
+        """The queues that this consumer has now."""
+        return self._on_loop(lambda: self._client.assignment)
+
+    @property
+    def paused(self) -> frozenset[MessageQueue]:
+        """The queues that are paused."""
+        return self._on_loop(lambda: self._client.paused)
+
+    def position(self, queue: MessageQueue) -> int:
+        """The queue offset that is polled next."""
+        return self._on_loop(lambda: self._client.position(queue))
+
+    def pause(self, *queues: MessageQueue) -> None:
+        """Neither pull nor hand out messages of these queues."""
+        self._on_loop(lambda: self._client.pause(*queues))
+
+    def resume(self, *queues: MessageQueue) -> None:
+        """Go on with queues that were paused."""
+        self._on_loop(lambda: self._client.resume(*queues))
+
+    def commit_nowait(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
+        """Be done with what was polled, and have it stored without waiting."""
+        self._on_loop(lambda: self._client.commit_nowait(offsets))
+
+    def columns(self) -> Iterator[pa.RecordBatch]:
+        """What arrives, as record batches; see ``ariane_sdk.PullConsumer.columns``."""
+        batches = self._client.columns()
+        while True:
+            try:
+                yield self._run(anext(batches))
+            except (StopAsyncIteration, ClientNotRunning):
+                return
+
+    def __iter__(self) -> Iterator[ReceivedMessage]:
+        """The messages one by one; each counts as done when the next is asked for."""
+        while True:
+            try:
+                yield self._run(anext(self._client))
+            except (StopAsyncIteration, ClientNotRunning):
+                return
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close; what was in hand when an error came does not count as done."""
+        try:
+            self._run(self._client.__aexit__(exc_type, exc, traceback))
+        except ClientNotRunning:
+            pass
+        finally:
+            self._end()

@@ -1,0 +1,96 @@
+"""A push consumer whose listener is a plain function."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from ariane_sdk import _push_consumer
+from ariane_sdk._allocation import AllocationStrategy
+from ariane_sdk._blocking import BlockingClient, blocking
+from ariane_sdk._consumer_plan import Model
+from ariane_sdk._listener import Listener
+from ariane_sdk._message import MessageQueue
+from ariane_sdk._settings import ConsumerSettings
+from ariane_sdk._start_position import StartPosition
+from ariane_sdk.errors import ClientNotRunning
+
+
+class PushConsumer(BlockingClient[_push_consumer.PushConsumer]):
+    """A member of a consumer group; see ``ariane_sdk.PushConsumer``.
+
+    The listener is a plain function and runs in threads of its own.
+    """
+
+    def __init__(
+        self,
+        name_servers: str,
+        *,
+        group: str,
+        subscriptions: Mapping[str, str],
+        listener: Listener,
+        start: StartPosition = "latest",
+        batch_size: int = 32,
+        model: Model = "clustering",
+        ordered: bool = False,
+        strategy: AllocationStrategy | None = None,
+        settings: ConsumerSettings | None = None,
+    ) -> None:
+        """Set up; see ``ariane_sdk.PushConsumer``."""
+        super().__init__(
+            _push_consumer.PushConsumer(
+                name_servers,
+                group=group,
+                subscriptions=subscriptions,
+                listener=listener,
+                start=start,
+                batch_size=batch_size,
+                model=model,
+                ordered=ordered,
+                strategy=strategy,
+                settings=settings,
+            )
+        )
+
+    wait_assigned = blocking(_push_consumer.PushConsumer.wait_assigned)
+    run_until_stopped = blocking(_push_consumer.PushConsumer.run_until_stopped)
+    store_offsets = blocking(_push_consumer.PushConsumer.store_offsets)
+
+    @property
+    def group(self) -> str:
+        """The consumer group."""
+        return self._client.group
+
+    @property
+    def client_id(self) -> str:
+        """The id under which brokers know this member."""
+        return self._client.client_id
+
+    @property
+    def assignment(self) -> frozenset[MessageQueue]:
+        """The queues that this member has now."""
+        return self._on_loop(lambda: self._client.assignment)
+
+    def stop(self) -> None:
+        """Finish what the listener has, store offsets, leave the group, and disconnect."""
+        if self._loop_thread is None:
+            return
+        try:
+            self._run(self._client.stop())
+        except ClientNotRunning:
+            pass
+        finally:
+            self._end()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()

@@ -1,0 +1,25 @@
+"""A reader of queues that waits for what it reads."""
+
+from __future__ import annotations
+
+from ariane_sdk import _queue_reader
+from ariane_sdk._blocking import ClosingClient, blocking, blocking_iterator
+from ariane_sdk._stateless_client import CALL_TIMEOUT_S
+
+
+class QueueReader(ClosingClient[_queue_reader.QueueReader]):
+    """Reads ranges of queues, their bounds, and the offsets of groups."""
+
+    def __init__(self, name_servers: str, *, call_timeout_s: float = CALL_TIMEOUT_S) -> None:
+        """Set up; see ``ariane_sdk.QueueReader``."""
+        super().__init__(_queue_reader.QueueReader(name_servers, call_timeout_s=call_timeout_s))
+
+    bounds = blocking(_queue_reader.QueueReader.bounds)
+    offsets_at = blocking(_queue_reader.QueueReader.offsets_at)
+    stored_offsets = blocking(_queue_reader.QueueReader.stored_offsets)
+    store_offsets = blocking(_queue_reader.QueueReader.store_offsets)
+    read_range = blocking_iterator(_queue_reader.QueueReader.read_range)
+    pull_columns = blocking_iterator(_queue_reader.QueueReader.pull_columns)
+    find_message = blocking(_queue_reader.QueueReader.find_message)
+    query_messages = blocking_iterator(_queue_reader.QueueReader.query_messages)
+    messages_between = blocking_iterator(_queue_reader.QueueReader.messages_between)
