@@ -176,15 +176,20 @@ class ConsumerLife:
             await self.stop()
             raise
         session.routes.start()
+        self._begin_work(by_hand=by_hand)
+
+    def _begin_work(self, *, by_hand: bool) -> None:
+        """Start what goes on until the consumer stops."""
+        clock = self.plan.clock
         self._tasks.append(start_task(self.owned.store_loop(), "store-offsets"))
-        if plan.ordered:
-            renew = loop_for_ever(self.locks.renew_by_and_by, plan.clock)
+        if self.plan.ordered:
+            renew = loop_for_ever(self.locks.renew_by_and_by, clock)
             self._tasks.append(start_task(renew, "renew-locks"))
-            give_back = loop_for_ever(self.locks.return_by_and_by, plan.clock)
+            give_back = loop_for_ever(self.locks.return_by_and_by, clock)
             self._tasks.append(start_task(give_back, "return-locks"))
         if not by_hand:
             self._rebalance_wanted.set()
-            rebalance = loop_for_ever(self._rebalance_when_wanted, plan.clock)
+            rebalance = loop_for_ever(self._rebalance_when_wanted, clock)
             self._tasks.append(start_task(rebalance, "rebalance"))
 
     async def assign(self, queues: Iterable[MessageQueue]) -> None:
