@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from time import perf_counter
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import grpc
-from opentelemetry.metrics import Meter, NoOpMeterProvider
-from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
-from opentelemetry.sdk.metrics.export import MetricReader
-from opentelemetry.sdk.resources import Resource
+from opentelemetry.metrics import Meter, MeterProvider, NoOpMeterProvider
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
+    from opentelemetry.sdk.metrics.export import MetricReader
 
 _BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 30)
 """Upper bounds of the histogram of durations: an append takes a millisecond, a held pull 15 s."""
@@ -24,12 +25,8 @@ class Telemetry:
     """
 
     def __init__(self, service_name: str, readers: Sequence[MetricReader] = ()) -> None:
-        resource = Resource({"service.namespace": "ariane", "service.name": service_name})
-        self._provider = (
-            SdkMeterProvider(metric_readers=readers, resource=resource, shutdown_on_exit=False)
-            if readers
-            else NoOpMeterProvider()
-        )
+        self._exporting = _exporting(service_name, readers) if readers else None
+        self._provider: MeterProvider = self._exporting or NoOpMeterProvider()
 
     def meter(self, name: str) -> Meter:
         """Return the meter of a package, which makes instruments."""
@@ -37,8 +34,17 @@ class Telemetry:
 
     def close(self) -> None:
         """Hand on what is left and stop the readers."""
-        if isinstance(self._provider, SdkMeterProvider):
-            self._provider.shutdown()
+        if self._exporting is not None:
+            self._exporting.shutdown()
+
+
+def _exporting(service_name: str, readers: Sequence[MetricReader]) -> SdkMeterProvider:
+    # The SDK takes a tenth of the time that a service needs to start.
+    from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider  # noqa: PLC0415 - see above.
+    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - as above.
+
+    resource = Resource({"service.namespace": "ariane", "service.name": service_name})
+    return SdkMeterProvider(metric_readers=readers, resource=resource, shutdown_on_exit=False)
 
 
 class CallMetrics:
