@@ -89,6 +89,26 @@ async def test_slices_chunks_and_batches_keep_their_rows(world, producer):
     assert [m.body for m in stored_at(broker, from_large)] == [b"0", b"1"]
 
 
+@pytest.mark.parametrize("body_bytes", [1, 5000])
+async def test_bodies_alone_arrive_in_every_batch(world, body_bytes):
+    broker = world.brokers["broker-a"]
+    broker.script.append(grpc.StatusCode.UNAVAILABLE)
+    body = pa.array([b"%d" % number * (body_bytes + number % 3) for number in range(400)])
+    table = pa.table({"body": body})
+    settings = ProducerSettings(batch_bytes_max=200 * (body_bytes * 3 + 250))
+
+    async with Producer(world.name_servers, settings=settings) as producer:
+        result = await producer.send_columns("orders", table)
+
+    stored = stored_at(broker, result)
+    assert [message.body for message in stored] == body.to_pylist()
+    assert [message.unique_id for message in stored] == result["messageId"].to_pylist()
+    assert len(broker.messages) == len(body)
+    for call in broker.calls:
+        for batch in call.batches:
+            assert batch.HasField("sequence")
+
+
 @pytest.mark.parametrize("rows", [bodies(0), pa.chunked_array([], pa.binary())])
 async def test_no_rows_are_no_call(world, producer, rows):
     result = await producer.send_columns("orders", pa.table({"body": rows}))

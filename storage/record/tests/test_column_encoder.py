@@ -1,5 +1,7 @@
 """Columns become the same bytes as messages one by one."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from ariane_record.block import KEYS_MAX, BlockEncoder
 from ariane_record.column_encoder import encode_columns, record_sizes
 from ariane_record.errors import IllegalColumn, RecordTooLarge
-from ariane_record.message_columns import MessageColumns
+from ariane_record.message_columns import SMALL_BODY_BYTES, MessageColumns
 from ariane_record.producer_sequence import SEQUENCE_BYTES, ProducerSequence, with_sequence
 from ariane_record.testing import message_arguments, topic_names
 
@@ -166,6 +168,26 @@ def test_properties_of_one_length_each_are_those_of_their_record(odd):
     sequence = ProducerSequence(7, 1, 99)
     expected = encoded_one_by_one("t", messages, sequence)
     assert_same(with_sequence(block, sequence), expected)
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.string()])
+def test_small_bodies_are_given_one_by_one(kind):
+    body = pa.array(["never", "one", "", "three", "never"], kind).slice(1, 3)
+
+    assert MessageColumns.of(body).small_bodies() == [b"one", b"", b"three"]
+    assert MessageColumns.of(body.slice(0, 0)).small_bodies() == []
+
+
+def test_bodies_are_not_given_one_by_one_if_they_are_large_or_not_alone():
+    small, one = pa.array([b"x" * SMALL_BODY_BYTES]), pa.array(["t"])
+
+    assert MessageColumns.of(small).small_bodies() is not None
+    assert MessageColumns.of(pa.array([b"x" * (SMALL_BODY_BYTES + 1)])).small_bodies() is None
+    for name in ("tag", "keys", "message_group"):
+        assert MessageColumns.of(small, **{name: one}).small_bodies() is None
+    assert MessageColumns.of(small, flag=pa.array([1], pa.int32())).small_bodies() is None
+    flags = np.array([1], np.int32)
+    assert replace(MessageColumns.of(small), system_flag=flags).small_bodies() is None
 
 
 def test_delivery_times_come_behind_the_users_properties():

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane.broker.v1.send_service_pb2 import AppendResult
-from ariane_record import RecordBlock
 from ariane_record.loose_block import LooseBlock
 from ariane_sdk._delay import AT_ONCE, AT_TIMES
 from ariane_sdk._message import MessageQueue
@@ -29,7 +28,7 @@ class ColumnBatch(SendBatch):
     def __init__(
         self,
         queue: MessageQueue,
-        block: RecordBlock,
+        block: LooseBlock,
         *,
         rows: NDArray[np.int64],
         unique_ids: NDArray[np.uint8],
@@ -55,7 +54,7 @@ class ColumnBatch(SendBatch):
             sequenced=sequenced,
             delay_kind=AT_ONCE if delivery_times_ms is None else AT_TIMES,
         )
-        self._block = LooseBlock.of(block, sequenced=sequenced)
+        self._block = block
         self._block_bytes = block.size_bytes
         self._key_bytes = KEY_HASH_BYTES * (len(block.key_hashes) - block.count)
         self._times_ms = np.zeros(0, np.int64) if delivery_times_ms is None else delivery_times_ms

@@ -39,20 +39,21 @@ class ColumnOutcomes:
 
     def take(self, batch: ColumnBatch) -> None:
         """Take the outcome of a batch that is settled."""
-        rows = batch.rows
+        # Rows of a batch ascend: as many as there are, are all.
+        rows = slice(None) if len(batch.rows) == len(self._broker) else batch.rows
         if self._unique_ids is None:
             width = batch.unique_ids.shape[1]
             self._unique_ids = np.full((len(self._broker), width), ord("-"), np.uint8)
         self._unique_ids[rows] = batch.unique_ids
         if batch.error is not None:
-            self.refuse(rows, batch.error)
+            self.refuse(batch.rows, batch.error)
         else:
             queue = batch.queue
             broker = self._brokers.setdefault(queue.broker_name, len(self._brokers))
             self._broker[rows] = broker
             self._queue_id[rows] = queue.queue_id
             self._queue_offset[rows] = np.arange(
-                batch.first_queue_offset, batch.first_queue_offset + len(rows)
+                batch.first_queue_offset, batch.first_queue_offset + batch.count
             )
 
     def refuse(self, rows: NDArray[np.int64], error: ArianeError) -> None:
@@ -103,5 +104,7 @@ class ColumnOutcomes:
 
 def _texts(codes: NDArray[np.signedinteger], texts: Sequence[str]) -> pa.StringArray:
     """The text of each code; null where the code is negative."""
+    if len(texts) == 1 and not codes.any():
+        return pa.repeat(texts[0], len(codes))
     places = pa.array(codes.astype(np.int32), mask=codes < 0)
     return pa.array(texts, pa.string()).take(places)

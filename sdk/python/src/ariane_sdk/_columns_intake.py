@@ -14,8 +14,11 @@ from numpy.typing import NDArray
 
 from ariane_record.arrow_texts import even_binaries, java_hashes, lengths_of
 from ariane_record.column_encoder import encode_columns, record_sizes
+from ariane_record.crc_algebra import CrcFolder
+from ariane_record.loose_block import LooseBlock
 from ariane_record.message_columns import MessageColumns
 from ariane_record.packed_columns import ColumnPacking
+from ariane_record.plain_block import PlainShape
 from ariane_sdk._clock import Clock
 from ariane_sdk._column_batch import ColumnBatch
 from ariane_sdk._column_outcomes import ColumnOutcomes
@@ -97,6 +100,7 @@ class ColumnsIntake:
         self._settings = settings
         self._clock = clock
         self._new_unique_ids = new_unique_ids
+        self._folder = CrcFolder()
         self._packing = ColumnPacking(
             settings.compression,
             settings.compression_level,
@@ -222,16 +226,9 @@ class ColumnsIntake:
             lane.check_groups()
         queue = share.queue or lane.next_queue(self._sending.is_welcome)
         digits = self._new_unique_ids(len(share.rows))
-        block = encode_columns(
-            lane.topic,
-            share.messages,
-            unique_ids=even_binaries(digits, digits.shape[1], pa.string()),
-            born_timestamp_ms=self._clock.now_ms(),
-            sequenced=self._settings.idempotent,
-        )
         batch = ColumnBatch(
             queue,
-            block,
+            self._block(lane.topic, share.messages, digits),
             rows=share.rows,
             unique_ids=digits,
             choose_other=None if pinned else lane.next_queue,
@@ -245,6 +242,28 @@ class ColumnsIntake:
         self._sending.add(batch)
         batch.journey.deadline_s = min(batch.journey.deadline_s, deadline_s)
         return batch
+
+    def _block(self, topic: str, messages: MessageColumns, digits: NDArray[np.uint8]) -> LooseBlock:
+        """Encode rows, with these unique ids."""
+        sequenced = self._settings.idempotent
+        bodies = messages.small_bodies()
+        if bodies is not None:
+            return PlainShape(topic, "", id_bytes=digits.shape[1]).encode(
+                bodies,
+                lengths_of(messages.body).astype(np.int32),
+                digits,
+                born_timestamp_ms=self._clock.now_ms(),
+                sequenced=sequenced,
+                folder=self._folder,
+            )
+        block = encode_columns(
+            topic,
+            messages,
+            unique_ids=even_binaries(digits, digits.shape[1], pa.string()),
+            born_timestamp_ms=self._clock.now_ms(),
+            sequenced=sequenced,
+        )
+        return LooseBlock.of(block, sequenced=sequenced)
 
     async def _yield_for_room(self) -> None:
         if self._buffer.size_bytes:

@@ -56,7 +56,7 @@ from ariane_record.layout import (
     ByteBuffer,
     PropertyName,
 )
-from ariane_record.message_columns import MessageColumns
+from ariane_record.message_columns import SMALL_BODY_BYTES, MessageColumns
 from ariane_record.producer_sequence import EMPTY_SEQUENCE, SEQUENCE_BYTES
 from ariane_record.record_sums import record_crcs_of_parts
 
@@ -67,9 +67,6 @@ _UNEVEN: Final = -1
 
 _Width: TypeAlias = int | NDArray[np.int64]
 """Bytes of a piece in each record: one number if it is the same for all."""
-
-_SMALL_BYTES: Final = 4096
-"""Up to here a copy of a body or record costs less than a view of it."""
 
 
 def record_sizes(
@@ -180,7 +177,7 @@ def _headers(
 def _body_crcs(body: Any) -> NDArray[np.uint32]:
     count = len(body)
     bounds = bounds_of(body)
-    if int(bounds[-1] - bounds[0]) <= _SMALL_BYTES * count:
+    if int(bounds[-1] - bounds[0]) <= SMALL_BODY_BYTES * count:
         checksums = map(crc32_of, body.to_pylist())
     else:
         octets = octets_of(body).data

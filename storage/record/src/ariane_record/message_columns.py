@@ -50,6 +50,9 @@ _OWN_BYTES_MAX: Final = CRC_PROPERTY_BYTES + SEQUENCE_BYTES + _UNIQUE_ID_PAIR_BY
 _PAIR_BYTES: Final = 2
 _FEW_PAIRS: Final = 64
 
+SMALL_BODY_BYTES: Final = 4096
+"""Up to here, on the average, a copy of a body costs less than a view of it."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lists:
@@ -168,6 +171,12 @@ class MessageColumns:
         return len(self.body)
 
     @property
+    def have_properties(self) -> bool:
+        """Whether messages have anything that is kept as a property."""
+        kept = (self.tag, self.keys, self.message_group, self.properties, self.delivery_time)
+        return any(each is not None for each in kept)
+
+    @property
     def property_bytes(self) -> NDArray[np.int64]:
         """Bytes that each row's own properties take, those of the system excepted: int64."""
         total = np.zeros(len(self), np.int64)
@@ -185,6 +194,15 @@ class MessageColumns:
         if self.delivery_time is not None:
             total += _pair_bytes(PropertyName.DELIVERY_TIME_MS, lengths_of(self.delivery_time))
         return total
+
+    def small_bodies(self) -> list[bytes] | None:
+        """The bodies one by one, if they are small and messages have nothing else."""
+        if self.have_properties or self.flag is not None or self.system_flag is not None:
+            return None
+        if own_octets(self.body).size > SMALL_BODY_BYTES * len(self):
+            return None
+        bodies: list[bytes] = self.body.to_pylist()
+        return bodies
 
     def slice(self, start: int, stop: int) -> Self:
         """Some neighbouring rows; nothing is copied."""
@@ -217,6 +235,8 @@ class MessageColumns:
         )
 
     def _check_lengths(self) -> None:
+        if not self.have_properties:
+            return
         taken = self.property_bytes + _OWN_BYTES_MAX
         if len(taken) and int(taken.max()) > PRODUCER_PROPERTIES_BYTES_MAX:
             raise IllegalColumn(
