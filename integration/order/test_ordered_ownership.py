@@ -12,6 +12,7 @@ from simulated_group import Pulls, World
 from virtual_loop import VirtualLoop
 
 from ariane_sdk import Averaging, Sticky
+from ariane_sdk import _attachments as attachments
 from ariane_sdk import _consumer_life as consumer_life
 from ariane_sdk import _owned_queues as owned_queues
 
@@ -34,7 +35,7 @@ def played(monkeypatch):
     monkeypatch.setattr(
         consumer_life, "BrokerOffsets", lambda calls, **said: Calls(calls.member, **said)
     )
-    monkeypatch.setattr(consumer_life, "Attachment", Stream)
+    monkeypatch.setattr(attachments, "Attachment", Stream)
     monkeypatch.setattr(consumer_life, "check_agreement", agree)
     monkeypatch.setattr(owned_queues, "PullLoop", Pulls)
 
