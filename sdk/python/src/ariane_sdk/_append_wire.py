@@ -7,6 +7,7 @@ when all parts of a request are joined. Those of a loose block have never lain t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from ariane.broker.v1.send_service_pb2 import (
@@ -35,6 +36,9 @@ class EncodedBatch(NamedTuple):
 _BATCHES: Final = length_tag(StreamAppendsRequest.BATCHES_FIELD_NUMBER)
 _RECORDS: Final = length_tag(AppendBatch.RECORDS_FIELD_NUMBER)
 
+# Of many tiny batches most are of few lengths.
+_prefix: Final = lru_cache(maxsize=1024)(length_prefix)
+
 
 def request_parts(producer_group: str, batches: Iterable[EncodedBatch]) -> list[ByteBuffer]:
     """The parts of an AppendRecordsRequest, to be joined.
@@ -47,9 +51,9 @@ def request_parts(producer_group: str, batches: Iterable[EncodedBatch]) -> list[
     if producer_group:
         parts.append(AppendRecordsRequest(producer_group=producer_group).SerializeToString())
     for head, records, size_bytes in batches:
-        before_records = length_prefix(_RECORDS, size_bytes)
+        before_records = _prefix(_RECORDS, size_bytes)
         length = len(head) + len(before_records) + size_bytes
-        parts.append(length_prefix(_BATCHES, length) + head + before_records)
+        parts += (_prefix(_BATCHES, length), head, before_records)
         parts += records
     return parts
 

@@ -254,12 +254,12 @@ class Intake:
             batch = self._open_batch(lane, None, len(body), AT_ONCE)
             if batch.run is None:
                 return False
-        elif len(run.sizes) >= batch.cut_count:
+        elif len(run.bodies) >= batch.cut_count:
             batch = self._new_batch(lane, None, AT_ONCE)
             # Two calls share what comes in a turn; more batches would be in each other's way.
             batch.cut_count = NEVER_CUT
-        elif run.sizes and (
-            run.size_bytes + COLUMN_BYTES * len(run.sizes) + len(body) > self._batch_bytes_max
+        elif run.bodies and (
+            run.size_bytes + COLUMN_BYTES * len(run.bodies) + len(body) > self._batch_bytes_max
         ):
             batch = self._new_batch(lane, None, AT_ONCE)
         self._buffer.size_bytes += batch.add_plain(body, shape, self._clock.now_ms(), future)

@@ -27,7 +27,7 @@ class StickyRoundRobin:
         queues: All of them, in the order of the round.
     """
 
-    __slots__ = ("_position", "current", "queues")
+    __slots__ = ("_position", "_several_brokers", "current", "queues")
 
     def __init__(self, queues: Sequence[MessageQueue], first: int) -> None:
         """Stick to a queue.
@@ -38,6 +38,7 @@ class StickyRoundRobin:
         """
         # Neighbours lie on different brokers, so that those share the work evenly.
         self.queues = sorted(queues, key=lambda queue: (queue.queue_id, queue.broker_name))
+        self._several_brokers = len({queue.broker_name for queue in queues}) > 1
         self._position = first % len(queues)
         self.current = self.queues[self._position]
 
@@ -48,14 +49,14 @@ class StickyRoundRobin:
             is_welcome: Says so of a broker's name.
         """
         count = len(self.queues)
-        for step in range(1, count + 1):
-            position = (self._position + step) % count
-            if is_welcome(self.queues[position].broker_name):
-                break
-        else:
-            position = (self._position + 1) % count
-        self._position = position
-        self.current = self.queues[position]
+        following = self._position + 1
+        if self._several_brokers:
+            for position in range(following, following + count):
+                if is_welcome(self.queues[position % count].broker_name):
+                    following = position
+                    break
+        self._position = following % count
+        self.current = self.queues[self._position]
         return self.current
 
 

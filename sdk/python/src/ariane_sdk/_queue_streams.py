@@ -32,10 +32,9 @@ class QueueStreams:
             queue: Where it goes.
             count: Its messages.
         """
-        place = self._next.get(queue)
-        if place is None:
-            place = ProducerSequence(self._producer_id, 0, 0)
-        self._next[queue] = place._replace(first_sequence=place.first_sequence + count)
+        place = self._next.get(queue) or ProducerSequence(self._producer_id, 0, 0)
+        producer_id, epoch, first = place
+        self._next[queue] = ProducerSequence(producer_id, epoch, first + count)
         return place
 
     def give_back(self, queue: MessageQueue, place: ProducerSequence) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_left, insort
+import sys
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ariane.broker.v1.send_service_pb2 import AppendBatch, AppendResult
 from ariane_record import BlockEncoder, ProducerSequence, RecordBlock
@@ -38,7 +40,11 @@ DELIVERY_TIME_BYTES: Final = 8
 COLUMN_BYTES: Final = 4 + 4 + 1 + KEY_HASH_BYTES
 """Columns of one record beside its keys: size, tag code, number of keys, hash of the unique id."""
 
-_INT32_LITTLE: Final = np.dtype("<i4")
+_NONE: Final[list[Any]] = []
+"""Nobody adds to it: a list for each of many tiny batches is one more object to make, and for the
+garbage collector to look at."""
+
+_LEVELS: Final = {level.value: level for level in AcknowledgedLevel}
 
 
 class SendBatch:
@@ -114,10 +120,10 @@ class SendBatch:
         self._block: RecordBlock | LooseBlock | None = None
         self._block_sequence: ProducerSequence | None = None
         self._key_bytes = 0
-        self._unique_ids: list[str] = []
-        self._withdrawn: list[int] = []
+        self._unique_ids: list[str] = _NONE
+        self._withdrawn: list[int] = _NONE
         self._delay_kind = delay_kind
-        self._delivery_times_ms: list[int] = []
+        self._delivery_times_ms: list[int] = [] if delay_kind == AT_TIMES else _NONE
         self._futures: list[asyncio.Future[SendResult] | None] = []
         self._done: asyncio.Future[None] | None = None
 
@@ -219,7 +225,7 @@ class SendBatch:
         place = position
         for withdrawn in self._withdrawn:
             place += withdrawn <= place
-        insort(self._withdrawn, place)
+        self._withdrawn = sorted([*self._withdrawn, place])
         return size_bytes - self.size_bytes
 
     def _take_back(self, position: int) -> bool:
@@ -240,27 +246,27 @@ class SendBatch:
                 size_bytes_max=2 * (self._body_bytes_max + RECORD_OVERHEAD_BYTES_MAX),
                 sequenced=self._sequenced,
             )
+            self._unique_ids = []
         return encoder
 
     def to_wire(self) -> EncodedBatch:
         """Close it, and say what travels."""
         self.open = False
         block = self._block = self._sealed()
-        wire = AppendBatch()
-        sequence = self.journey.sequence
-        if sequence is not None:
-            wire.sequence.producer_id = sequence.producer_id
-            wire.sequence.producer_epoch = sequence.epoch
-            wire.sequence.first_sequence = sequence.first_sequence
-        wire.topic = self.topic
-        wire.queue_id = self.queue.queue_id
-        wire.record_sizes = block.sizes.astype(_INT32_LITTLE, copy=False).tobytes()
-        wire.tag_codes = block.tag_codes.astype(_INT32_LITTLE, copy=False).tobytes()
-        wire.key_counts = block.key_counts.tobytes()
-        wire.key_hashes = block.key_hashes.astype(_INT32_LITTLE, copy=False).tobytes()
-        wire.records_crc32 = block.crc32
+        wire = AppendBatch(
+            topic=self.topic,
+            queue_id=self.queue.queue_id,
+            record_sizes=_on_wire(block.sizes),
+            tag_codes=_on_wire(block.tag_codes),
+            key_counts=block.key_counts.tobytes(),
+            key_hashes=_on_wire(block.key_hashes),
+            records_crc32=block.crc32,
+        )
+        if self.journey.sequence is not None:
+            stream = wire.sequence
+            stream.producer_id, stream.producer_epoch, stream.first_sequence = self.journey.sequence
         if block.record_crcs is not None:
-            wire.record_crc32s = block.record_crcs.astype("<u4", copy=False).tobytes()
+            wire.record_crc32s = _on_wire(block.record_crcs)
         if self._delay_kind > AT_ONCE:
             wire.delay_level = self._delay_kind
         elif self._delay_kind == AT_TIMES:
@@ -336,7 +342,7 @@ class SendBatch:
             range(first, first + self.count),
             commit_log_offsets,
             self._unique_ids,
-            acknowledged_level=AcknowledgedLevel(result.acknowledged_level),
+            acknowledged_level=_LEVELS[result.acknowledged_level],
             store_timestamp_ms=timestamp_ms(result.store_time),
             broker_address=broker_address,
             duplicate=result.duplicate,
@@ -398,7 +404,12 @@ class SendBatch:
         return error
 
     def _finish(self) -> None:
-        self._futures = []
+        self._futures = _NONE
         self._block = None
         if self._done is not None and not self._done.done():
             self._done.set_result(None)
+
+
+def _on_wire(column: NDArray[np.int32] | NDArray[np.uint32]) -> bytes:
+    """A column of packed numbers, little-endian."""
+    return (column.byteswap() if sys.byteorder == "big" else column).tobytes()

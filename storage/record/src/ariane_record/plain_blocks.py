@@ -51,6 +51,7 @@ _RECORD_END: Final = PROPERTY_VALUE_END + EMPTY_CRC_PROPERTY
 _PIECES: Final = 5
 
 _before_of = attrgetter("before_id")
+_overhead_of = attrgetter("overhead_bytes")
 _code_of = attrgetter("code")
 
 Item = TypeVar("Item")
@@ -61,12 +62,16 @@ class TagShape(NamedTuple):
 
     Attributes:
         before_id: What stands between body and id, a sequence left out.
+        before_sequence: With a sequence: what stands between body and that.
+        behind_sequence: With a sequence: what stands between that and the id.
         overhead_bytes: Bytes of a record beside its body, a sequence left out.
         code: Hash of the tag.
         tag: The tag, or nothing.
     """
 
     before_id: bytes
+    before_sequence: bytes
+    behind_sequence: bytes
     overhead_bytes: int
     code: int
     tag: str
@@ -118,23 +123,22 @@ class PlainTopic:
             return None
         if len(self.shapes) >= TAGS_KEPT_MAX:
             self.shapes.clear()
-        before_id = self._before_id(pair)
-        overhead_bytes = HEADER_BYTES + len(before_id) + self._id_bytes + len(_RECORD_END)
-        shape = self.shapes[tag] = TagShape(before_id, overhead_bytes, tag_code(tag), tag)
+        behind = pair + _ID_NAME
+        length = len(behind) + self._id_bytes + len(_RECORD_END)
+        before_id = self._before_pairs(length) + behind
+        shape = self.shapes[tag] = TagShape(
+            before_id=before_id,
+            before_sequence=self._before_pairs(SEQUENCE_BYTES + length),
+            behind_sequence=behind,
+            overhead_bytes=HEADER_BYTES + len(before_id) + self._id_bytes + len(_RECORD_END),
+            code=tag_code(tag),
+            tag=tag,
+        )
         return shape
 
-    def with_sequence(self, shape: TagShape, sequence: bytes) -> bytes:
-        """``before_id`` of the first record of a sequenced block."""
-        return self._before_id(sequence + shape.before_id[self._pair_start : -len(_ID_NAME)])
-
-    @property
-    def _pair_start(self) -> int:
-        return len(self._topic_part) + _LENGTH_BYTES
-
-    def _before_id(self, pairs: bytes) -> bytes:
-        """What stands between body and id, with these properties first."""
-        length = len(pairs) + len(_ID_NAME) + self._id_bytes + len(_RECORD_END)
-        return self._topic_part + length.to_bytes(_LENGTH_BYTES) + pairs + _ID_NAME
+    def _before_pairs(self, length: int) -> bytes:
+        """What stands between body and properties that have this length."""
+        return self._topic_part + length.to_bytes(_LENGTH_BYTES)
 
 
 class PlainRun:
@@ -144,7 +148,6 @@ class PlainRun:
         topic: Their topic.
         bodies: The body of each.
         shapes: What each has beside it.
-        sizes: Bytes of each record.
         born_timestamps_ms: When each was made, milliseconds since the epoch.
         size_bytes: Bytes of all records.
         sequenced: Whether the first record has a producer sequence.
@@ -156,7 +159,6 @@ class PlainRun:
         "sequenced",
         "shapes",
         "size_bytes",
-        "sizes",
         "topic",
     )
 
@@ -171,7 +173,6 @@ class PlainRun:
         self.sequenced = sequenced
         self.bodies: list[bytes] = []
         self.shapes: list[TagShape] = []
-        self.sizes: list[int] = []
         self.born_timestamps_ms: list[int] = []
         self.size_bytes = 0
 
@@ -191,7 +192,6 @@ class PlainRun:
             size += SEQUENCE_BYTES
         self.bodies.append(body)
         self.shapes.append(shape)
-        self.sizes.append(size)
         self.born_timestamps_ms.append(born_timestamp_ms)
         self.size_bytes += size
         return size
@@ -202,13 +202,12 @@ class PlainRun:
         Returns:
             Bytes that the block is smaller.
         """
-        before = self.size_bytes
-        del self.bodies[position], self.shapes[position], self.born_timestamps_ms[position]
-        self.size_bytes -= self.sizes.pop(position)
-        if self.sequenced and not position and self.sizes:
-            self.sizes[0] += SEQUENCE_BYTES
-            self.size_bytes += SEQUENCE_BYTES
-        return before - self.size_bytes
+        size = len(self.bodies.pop(position)) + self.shapes.pop(position).overhead_bytes
+        del self.born_timestamps_ms[position]
+        if self.sequenced and not self.bodies:
+            size += SEQUENCE_BYTES
+        self.size_bytes -= size
+        return size
 
 
 def encode_plain_runs(
@@ -230,13 +229,16 @@ def encode_plain_runs(
     bodies = _chained([run.bodies for run in runs])
     shapes = _chained([run.shapes for run in runs])
     befores = list(map(_before_of, shapes))
+    body_lengths = np.fromiter(map(len, bodies), np.int32, count)
+    sizes = body_lengths + np.fromiter(map(_overhead_of, shapes), np.int32, count)
     for run, sequence, first in zip(runs, sequences, chain((0,), ends), strict=False):
         if sequence is not None:
+            shape = shapes[first]
             encoded = encode_sequence(sequence, len(run.bodies), run.size_bytes)
-            befores[first] = run.topic.with_sequence(shapes[first], encoded)
-    sizes = np.array(_chained([run.sizes for run in runs]), np.int32)
+            befores[first] = shape.before_sequence + encoded + shape.behind_sequence
+            sizes[first] += SEQUENCE_BYTES
     born = _chained([run.born_timestamps_ms for run in runs])
-    headers = _headers(bodies, sizes, born)
+    headers = _headers(bodies, body_lengths, sizes, born)
     ids = digits.view(f"S{digits.shape[1]}").ravel().tolist()
     pieces = list(
         chain.from_iterable(
@@ -262,7 +264,12 @@ def encode_plain_runs(
         )
 
 
-def _headers(bodies: list[bytes], sizes: NDArray[np.int32], born: list[int]) -> list[bytes]:
+def _headers(
+    bodies: list[bytes],
+    body_lengths: NDArray[np.int32],
+    sizes: NDArray[np.int32],
+    born: list[int],
+) -> list[bytes]:
     """The fixed part of each record, zeros in the fields that the broker owns."""
     count = len(bodies)
     crcs = np.fromiter(map(crc32_of, bodies), np.uint32, count)
@@ -271,7 +278,7 @@ def _headers(bodies: list[bytes], sizes: NDArray[np.int32], born: list[int]) -> 
     headers["magic"] = MAGIC_V1
     headers["body_crc"] = crcs & np.uint32(CRC_MASK)
     headers["born_timestamp"] = born
-    headers["body_length"] = np.fromiter(map(len, bodies), np.int32, count)
+    headers["body_length"] = body_lengths
     encoded: list[bytes] = headers.view(f"V{HEADER_BYTES}").tolist()
     return encoded
 
