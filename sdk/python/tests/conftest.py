@@ -14,6 +14,7 @@ import pytest
 from google.protobuf.any_pb2 import Any
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
+from sqlalchemy import create_engine, text
 
 from ariane.broker.v1.send_service_pb2 import (
     AppendRecordsResponse,
@@ -36,6 +37,7 @@ from ariane.namesrv.v1.route_service_pb2_grpc import (
 )
 from ariane_record import RecordFields
 from ariane_record.columns import decode_columns
+from ariane_sdk._clock import SystemClock
 from ariane_servicekit.postgresql import PostgresqlUnavailable, running_postgresql
 from ariane_servicekit.processes import LocalCluster
 
@@ -280,6 +282,21 @@ def make_status():
     return status
 
 
+class LeapingClock(SystemClock):
+    """The machine's clock, which a test may put forward: what was to end in a minute ends now."""
+
+    def __init__(self):
+        self.ahead_s = 0.0
+
+    def monotonic_s(self):
+        return super().monotonic_s() + self.ahead_s
+
+
+@pytest.fixture
+def leaping_clock():
+    return LeapingClock()
+
+
 SMALL_STORE = (
     # A whole test session needs little room, and how full the machine's disk is, is not its matter.
     *("--segment-bytes", str(64 << 20)),
@@ -307,11 +324,23 @@ async def fragile_cluster():
             yield running
 
 
-@pytest.fixture(scope="module")
-def postgresql_url():
-    """A PostgreSQL of its own for the tests of a file."""
+@pytest.fixture(scope="session")
+def postgresql_server():
+    """A PostgreSQL for the whole run."""
     try:
         with running_postgresql() as url:
-            yield url
+            server = create_engine(url, isolation_level="AUTOCOMMIT")
+            yield server
+            server.dispose()
     except PostgresqlUnavailable as missing:
         pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="module")
+def postgresql_url(postgresql_server):
+    """An empty database there for the tests of a file."""
+    with postgresql_server.connect() as link:
+        link.execute(text("CREATE DATABASE tests"))
+    yield postgresql_server.url.set(database="tests").render_as_string(hide_password=False)
+    with postgresql_server.connect() as link:
+        link.execute(text("DROP DATABASE tests WITH (FORCE)"))

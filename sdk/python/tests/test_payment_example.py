@@ -12,7 +12,7 @@ from ariane_servicekit.postgresql import PostgresqlUnavailable, find_programs
 EXAMPLE = Path(__file__).parent.parent / "examples" / "payments"
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def programs():
     try:
         find_programs()
@@ -20,8 +20,8 @@ def programs():
         pytest.skip(str(missing))
 
 
-def run(count, limit_s):
-    command = [sys.executable, str(EXAMPLE), "--orders", str(count)]
+def run(count, limit_s, *flags):
+    command = [sys.executable, str(EXAMPLE), "--orders", str(count), *flags]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     return finished.stdout
@@ -36,11 +36,11 @@ def check(printed, count):
     assert min(forced) > 0
 
 
-def test_money_moves_exactly_once():
-    check(run(200, 100), 200)
+def test_money_moves_exactly_once(postgresql_url):
+    check(run(200, 100, "--database-url", postgresql_url), 200)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_money_of_ten_thousand_orders_moves_exactly_once():
+def test_money_of_ten_thousand_orders_moves_exactly_once(programs):
     check(run(10_000, 380), "10000")

@@ -4,8 +4,10 @@ import asyncio
 
 import pytest
 
-from ariane_sdk import ClusterClient, Message, MessageQueue, Producer, errors
+from ariane_sdk import ClusterClient, Message, MessageQueue, Producer, ProducerSettings, errors
 from ariane_servicekit.processes import LocalCluster
+
+IMPATIENT = ProducerSettings(send_timeout_s=1.0)
 
 
 async def test_groups_wait_for_their_broker(tmp_path):
@@ -37,7 +39,7 @@ async def test_groups_wait_for_their_broker(tmp_path):
         assert [r.message_queue for r in after] == [r.message_queue for r in before]
         await cluster.forget_queue_order("trades")
         assert not (await cluster.route("trades")).queue_order
-        async with Producer(here.name_servers) as producer:
+        async with Producer(here.name_servers, settings=IMPATIENT) as producer:
             with pytest.raises(errors.QueueOrderUnknown):
                 await producer.send(Message("trades", b"x", message_group="g0"))
         await cluster.keep_queue_order("trades")

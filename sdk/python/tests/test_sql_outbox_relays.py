@@ -32,6 +32,7 @@ async def main():
         print("ready", flush=True)
         await asyncio.Event().wait()
 
+sys.stdin.readline()
 asyncio.run(main())
 """
 GROUPS = 6
@@ -54,19 +55,37 @@ def engine(request, tmp_path):
 
 
 @asynccontextmanager
-async def relay_process(engine, cluster):
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-c", RELAY, engine.url.render_as_string(hide_password=False), cluster.name_servers),
-        stdout=asyncio.subprocess.PIPE,
+async def relay_processes(engine, cluster, count):
+    """Processes that have imported everything, or are about to: importing takes them longest."""
+    url = engine.url.render_as_string(hide_password=False)
+    command = (sys.executable, "-c", RELAY, url, cluster.name_servers)
+    pipe = asyncio.subprocess.PIPE
+    starts = (
+        asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe) for _ in range(count)
     )
+    processes = await asyncio.gather(*starts)
     try:
-        assert await process.stdout.readline() == b"ready\n"
+        yield iter(processes)
+    finally:
+        for process in processes:
+            await end(process)
+
+
+@asynccontextmanager
+async def relaying(process):
+    """Have one of them relay."""
+    process.stdin.write(b"\n")
+    assert await process.stdout.readline() == b"ready\n"
+    try:
         yield process
     finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
+        await end(process)
+
+
+async def end(process):
+    if process.returncode is None:
+        process.kill()
+    await process.wait()
 
 
 class Shop:
@@ -131,26 +150,30 @@ async def shop(cluster, engine):
 
 async def test_killed_relays_lose_nothing_and_store_nothing_twice(cluster, engine, shop):
     random = Random(11)
-    async with relay_process(engine, cluster):
-        for _ in range(3):
-            async with relay_process(engine, cluster) as other:
-                await shop.write_on(random.uniform(0.2, 0.6))
-                other.kill()
-    assert shop.written > 100
-    # All are dead now; what the last ones had written down goes on with these two.
-    async with relay_process(engine, cluster), relay_process(engine, cluster):
-        shop.write(20)
-        await shop.wait_sent()
+    async with relay_processes(engine, cluster, 6) as processes:
+        async with relaying(next(processes)):
+            for _ in range(3):
+                async with relaying(next(processes)) as other:
+                    await shop.write_on(random.uniform(0.2, 0.6))
+                    other.kill()
+        assert shop.written > 100
+        # All are dead now; what the last ones had written down goes on with these two.
+        async with relaying(next(processes)), relaying(next(processes)):
+            shop.write(20)
+            await shop.wait_sent()
     await shop.check(cluster)
 
 
 # Not SQLite: who is frozen in a transaction holds the whole file there, relay or not.
 @pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
 async def test_a_frozen_relay_comes_back_and_stores_nothing_twice(cluster, engine, shop):
-    async with relay_process(engine, cluster) as frozen:
+    async with (
+        relay_processes(engine, cluster, 2) as processes,
+        relaying(next(processes)) as frozen,
+    ):
         await shop.write_on(0.3)
         frozen.send_signal(signal.SIGSTOP)
-        async with relay_process(engine, cluster):
+        async with relaying(next(processes)):
             await shop.write_on(0.3)
             await shop.wait_sent()
             frozen.send_signal(signal.SIGCONT)
