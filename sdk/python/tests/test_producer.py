@@ -21,6 +21,8 @@ QUICK = ProducerSettings(
     call_timeout_s=0.3, send_timeout_s=1.5, repeat_delay_s_min=0.01, repeat_delay_s_max=0.05
 )
 
+PATIENT = replace(QUICK, call_timeout_s=60.0, send_timeout_s=90.0)
+
 AT_LEAST_ONCE = replace(QUICK, idempotent=False)
 
 
@@ -259,27 +261,36 @@ def refusal(make_status, reason, retry_after_s=0.0):
 @pytest.mark.parametrize("per_batch", [False, True])
 @pytest.mark.parametrize("reason", ["STORE_FULL", "SERVICE_DRAINING"])
 async def test_two_brokers_that_refuse_are_not_asked_in_a_hurry(
-    two_brokers, make_status, reason, per_batch
+    two_brokers, make_status, leaping_clock, reason, per_batch
 ):
     refused = refusal(make_status, reason)
-    for broker in two_brokers.brokers.values():
+    brokers = two_brokers.brokers.values()
+    for broker in brokers:
         broker.script.extend([[refused] if per_batch else refused] * 5000)
-    async with Producer(two_brokers.name_servers, settings=QUICK) as producer:
+    async with Producer(
+        two_brokers.name_servers, settings=PATIENT, clock=leaping_clock
+    ) as producer:
+        begun_s = leaping_clock.monotonic_s()
+        send = producer.send_nowait(*orders("one"))
+        for broker in brokers:
+            await broker.wait_called(20)
+        passed_s = leaping_clock.monotonic_s() - begun_s
+        rounds = max(len(broker.calls) for broker in brokers)
+        leaping_clock.ahead_s += PATIENT.send_timeout_s
         with pytest.raises(errors.SendError) as caught:
-            await producer.send(*orders("one"))
+            await send
 
-    calls = [len(broker.calls) for broker in two_brokers.brokers.values()]
     assert caught.value.reason == reason
     assert not caught.value.outcome_unknown
     assert "it was not stored" in str(caught.value)
-    # 1.5 s of rounds that are 25 ms apart at least, once the delay has grown.
-    assert min(calls) > 2
-    assert sum(calls) < 160
+    # Both are asked in every round, and rounds are 25 ms apart at least once the delay has grown.
+    assert rounds <= 21
+    assert passed_s > 0.025 * (rounds - 4)
 
 
 async def test_any_number_of_refusals_is_no_overflow(world, make_status):
     refused = refusal(make_status, "STORE_FULL")
-    settings = ProducerSettings(repeat_delay_s_min=1e-9, repeat_delay_s_max=1e-6)
+    settings = replace(PATIENT, repeat_delay_s_min=1e-9, repeat_delay_s_max=1e-6)
     world.brokers["broker-a"].script.extend([refused] * 1100)
     async with Producer(world.name_servers, settings=settings) as producer:
         await producer.send(*orders("one", message_group="pinned"))
