@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ariane_broker.append import AcknowledgedLevel, AppendRecords, AppendWatch
+from ariane_broker.append import AppendRecords, AppendWatch
 from ariane_broker.batch_check import Batch
+from ariane_broker.batch_outcome import AcknowledgedLevel
 from ariane_broker.errors import STORAGE_RULES, flush_unconfirmed
 from ariane_broker.producer_sequences import ProducerSequences
 from ariane_broker.statistics import BrokerStatistics

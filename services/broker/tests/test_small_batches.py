@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane_broker import append_wire
-from ariane_broker.append import AcknowledgedLevel, AppendRecords, AppendWatch
+from ariane_broker.append import AppendRecords, AppendWatch
 from ariane_broker.append_wire import (
     CUT_BYTES_MIN,
     JOINED_RECORDS_MIN,
@@ -19,6 +19,7 @@ from ariane_broker.append_wire import (
     stream_response,
 )
 from ariane_broker.arrivals import Arrivals
+from ariane_broker.batch_outcome import AcknowledgedLevel
 from ariane_broker.errors import STORAGE_RULES, flush_unconfirmed
 from ariane_broker.held_requests import HeldRequests
 from ariane_broker.producer_sequences import ProducerSequences
@@ -104,7 +105,7 @@ class Side:
 
     async def answer(self, batches):
         outcomes = await self.append_records.append(batches, HOST)
-        return stream_response(1, outcomes)
+        return send_pb.StreamAppendsResponse.FromString(stream_response(1, outcomes))
 
     def left(self):
         end = self.store.max_offset

@@ -1,5 +1,6 @@
 """The producer sequence in the first record of a batch."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from ariane_record.producer_sequence import (
     StoredSequence,
     decode_sequence,
     encode_sequence,
+    encode_sequences,
     stored_sequence,
     with_sequence,
 )
@@ -37,6 +39,15 @@ def test_what_is_encoded_is_decoded(sequence, record_count, size_bytes):
     encoded = encode_sequence(sequence, record_count, size_bytes)
     assert len(encoded) == SEQUENCE_BYTES
     assert decode_sequence(encoded) == StoredSequence(sequence, record_count, size_bytes)
+
+
+@given(
+    st.lists(st.tuples(SEQUENCES, st.integers(1, 2**31 - 1), st.integers(0, 2**31 - 1)), min_size=1)
+)
+def test_many_are_encoded_as_one_by_one(rows):
+    sequences, counts, sizes = zip(*rows, strict=True)
+    together = encode_sequences(sequences, np.array(counts), np.array(sizes))
+    assert together == b"".join(encode_sequence(*row) for row in rows)
 
 
 @given(st.binary(max_size=2 * SEQUENCE_BYTES))

@@ -61,6 +61,42 @@ class Appended:
     commit_log_offsets: Int64s
 
 
+@dataclass(frozen=True, slots=True)
+class AppendedTable:
+    """Where blocks went that were appended at once, by column.
+
+    Attributes:
+        first_queue_offsets: Queue offset of the first record of each: int64[blocks].
+        counts: Records of each: int64[blocks].
+        commit_log_edges: Where each starts, and where the last one ends: int64[blocks + 1].
+        store_timestamp_ms: When they were stored, the same for all.
+        commit_log_offsets: Where each record starts, block after block: int64[records].
+    """
+
+    first_queue_offsets: Int64s
+    counts: Int64s
+    commit_log_edges: Int64s
+    store_timestamp_ms: int
+    commit_log_offsets: Int64s
+
+    def __len__(self) -> int:
+        """Number of blocks."""
+        return len(self.counts)
+
+    def block(self, row: int) -> Appended:
+        """Where one of them went."""
+        begin, end = self.commit_log_edges[row : row + 2].tolist()
+        first, behind = np.searchsorted(self.commit_log_offsets, (begin, end)).tolist()
+        return Appended(
+            first_queue_offset=QueueOffset(int(self.first_queue_offsets[row])),
+            count=int(self.counts[row]),
+            first_commit_log_offset=CommitLogOffset(begin),
+            next_commit_log_offset=CommitLogOffset(end),
+            store_timestamp_ms=self.store_timestamp_ms,
+            commit_log_offsets=self.commit_log_offsets[first:behind],
+        )
+
+
 class OwnedFields(NamedTuple):
     """What the broker writes into each record of a block.
 

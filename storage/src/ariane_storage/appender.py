@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import repeat
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,11 +9,11 @@ from ariane_record import RecordBlock
 from ariane_record.crc_algebra import CrcFolder
 from ariane_record.layout import CommitLogOffset, Host, QueueOffset
 from ariane_record.names import DELAY_TOPIC, TIMER_TOPIC
-from ariane_storage.append import Appended, OwnedFields, PackedRecords
+from ariane_storage.append import Appended, AppendedTable, OwnedFields, PackedRecords
 from ariane_storage.block_check import BlockLimits, check_block
 from ariane_storage.block_table import BlockTable
 from ariane_storage.consume_queue import ConsumeQueue
-from ariane_storage.consume_queue_entry import ENTRY
+from ariane_storage.consume_queue_entry import ENTRY_BYTES, encoded_entries
 from ariane_storage.dispatch import delay_of
 from ariane_storage.draft_memory import DraftMemory
 from ariane_storage.errors import StoreFull
@@ -52,12 +50,9 @@ class Appender:
         records.place(draft, sector_place, owned.at(first, begin))
         parts.guard.watch(lambda: segment.write(position, draft[sector_place:]))
         offsets = records.starts + begin
+        entries = encoded_entries(offsets, records.sizes, self._tag_codes(queue, block, stamp))
         with parts.queues.lock:
-            entries = queue.reserve(len(offsets))
-            entries["commit_log_offset"] = offsets
-            entries["size"] = records.sizes
-            entries["tags_code"] = self._tag_codes(queue, block, stamp)
-            queue.extend(len(offsets), begin + size)
+            queue.add(entries, begin + size)
         self._add_keys(block.key_hashes, block.key_counts, offsets, stamp)
         parts.store_timestamp_ms = stamp
         parts.log.advance(begin + size)
@@ -70,7 +65,7 @@ class Appender:
             commit_log_offsets=offsets,
         )
 
-    def append_table(self, table: BlockTable, born_host: Host) -> list[Appended] | None:
+    def append_table(self, table: BlockTable, born_host: Host) -> AppendedTable | None:
         """Append blocks to their queues at once; see ``Store.append_table``."""
         parts = self._parts
         owned = self._owned(0, born_host)
@@ -82,34 +77,30 @@ class Appender:
         if joined is None:
             return None
         self._make_room_for_keys()
-        counts = table.counts.tolist()
         queues = list(map(parts.queues.find_or_make, table.topics, table.queue_ids))
-        firsts = _first_queue_offsets(queues, counts)
+        firsts = _first_queue_offsets(queues, table.counts)
         size = joined.size_bytes
         segment, position = parts.guard.watch(lambda: parts.log.reserve(size))
         begin = segment.start + position
         rows = np.arange(len(table.sizes))
-        queue_offsets = rows + np.repeat(np.array(firsts) - table.firsts, table.counts)
+        queue_offsets = rows + np.repeat(firsts - table.firsts, table.counts)
         sector_place = position % DISK_SECTOR_BYTES
         draft = self._drafts.of(sector_place + size)
         joined.place(draft, sector_place, owned.at(0, begin), queue_offsets)
         parts.guard.watch(lambda: segment.write(position, draft[sector_place:]))
         offsets = joined.starts + begin
-        entries = np.empty(len(offsets), ENTRY)
-        entries["commit_log_offset"] = offsets
-        entries["size"] = table.sizes
-        entries["tags_code"] = table.tag_codes
-        edges = [*table.firsts.tolist(), len(offsets)]
-        begins = [*offsets[table.firsts].tolist(), begin + size]
-        parts_of_each = list(map(slice, edges, edges[1:]))
+        commit_log_edges = np.append(offsets[table.firsts], begin + size)
+        entries = encoded_entries(offsets, table.sizes, table.tag_codes)
+        edges = (np.append(table.firsts, len(offsets)) * ENTRY_BYTES).tolist()
+        of_each = map(entries.__getitem__, map(slice, edges, edges[1:]))
+        ends = commit_log_edges[1:].tolist()
         with parts.queues.lock:
-            for queue, rows_of_it, end in zip(queues, parts_of_each, begins[1:], strict=True):
-                queue.add(entries[rows_of_it], end)
+            for queue, entries_of_it, end in zip(queues, of_each, ends, strict=True):
+                queue.add(entries_of_it, end)
         self._add_keys(table.key_hashes, table.key_counts, offsets, stamp)
         parts.store_timestamp_ms = stamp
         parts.log.advance(begin + size)
-        starts = map(offsets.__getitem__, parts_of_each)
-        return list(map(Appended, firsts, counts, begins, begins[1:], repeat(stamp), starts))
+        return AppendedTable(firsts, table.counts, commit_log_edges, stamp, offsets)
 
     def _owned(self, queue_id: int, born_host: Host) -> OwnedFields:
         """What is written into records that are appended now, if any may be."""
@@ -171,16 +162,13 @@ class Appender:
             self._parts.index.add(key_hashes, offsets, np.full(len(offsets), stamp))
 
 
-def _first_queue_offsets(queues: list[ConsumeQueue], counts: list[int]) -> list[QueueOffset]:
+def _first_queue_offsets(queues: list[ConsumeQueue], counts: Int64s) -> Int64s:
     """Queue offset of the first record of each block; some may be for the same queue."""
-    if len(set(queues)) == len(queues):
-        return [QueueOffset(queue.end_offset) for queue in queues]
-    ends: dict[ConsumeQueue, int] = {}
+    ends = {queue: queue.end_offset for queue in queues}
+    if len(ends) == len(queues):
+        return np.fromiter(ends.values(), np.int64, len(ends))
     firsts = []
-    for queue, count in zip(queues, counts, strict=True):
-        first = ends.get(queue)
-        if first is None:
-            first = queue.end_offset
-        firsts.append(QueueOffset(first))
-        ends[queue] = first + count
-    return firsts
+    for queue, count in zip(queues, counts.tolist(), strict=True):
+        firsts.append(ends[queue])
+        ends[queue] += count
+    return np.array(firsts, np.int64)

@@ -25,30 +25,30 @@ from ariane_storage.fields import Int64s
 _INT32: Final = np.dtype("<i4")
 
 
-class PackedBlock(NamedTuple):
-    """A block as a producer packs it: its columns as little-endian bytes; see ``RecordBlock``.
+class PackedColumns(NamedTuple):
+    """Blocks side by side as producers pack them: see ``RecordBlock``, numbers little-endian.
 
     Attributes:
-        topic: The topic of all its records.
-        queue_id: The queue that it goes to.
-        records: The records, back to back.
+        topics: The topic of the records of each block.
+        queue_ids: The queue that each goes to.
+        records: The records of each, back to back.
         sizes: Bytes of each record, int32.
         tag_codes: Hash of each tag, int32.
         key_counts: Number of index keys of each record, uint8.
         key_hashes: Index hashes of all keys, int32.
-        crc32: CRC-32 of ``records``.
-        sequence: Where it stands in the stream of its producer; None for nowhere.
+        crcs: CRC-32 of ``records``.
+        sequences: Where each stands in the stream of its producer; None for nowhere.
     """
 
-    topic: str
-    queue_id: int
-    records: bytes
-    sizes: bytes
-    tag_codes: bytes
-    key_counts: bytes
-    key_hashes: bytes
-    crc32: int
-    sequence: ProducerSequence | None
+    topics: Sequence[str]
+    queue_ids: Sequence[int]
+    records: Sequence[bytes]
+    sizes: Sequence[bytes]
+    tag_codes: Sequence[bytes]
+    key_counts: Sequence[bytes]
+    key_hashes: Sequence[bytes]
+    crcs: Sequence[int]
+    sequences: Sequence[ProducerSequence | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,14 +82,12 @@ class BlockTable:
     key_hashes: NDArray[np.int32]
 
     @classmethod
-    def of(cls, blocks: Sequence[PackedBlock]) -> Self | None:
+    def of(cls, blocks: PackedColumns) -> Self | None:
         """Some blocks, one at least; None when the columns of one do not go together."""
-        topics, queue_ids, records, sizes, tags, counts, hashes, crcs, sequences = zip(
-            *blocks, strict=True
-        )
+        topics, queue_ids, records, sizes, tags, counts, hashes, crcs, sequences = blocks
         record_counts = list(map(len, counts))
         widths = [_INT32.itemsize * count for count in record_counts]
-        hash_widths = np.fromiter(map(len, hashes), np.int64, len(blocks))
+        hash_widths = np.fromiter(map(len, hashes), np.int64, len(topics))
         if (
             not all(record_counts)
             or list(map(len, sizes)) != widths

@@ -20,26 +20,30 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from pathlib import Path
+from struct import Struct
 from typing import Final
 
 import numpy as np
 
-from ariane_storage.consume_queue_entry import ENTRY, HOLE_SIZE, Entries, holes
+from ariane_storage.consume_queue_entry import ENTRY, ENTRY_BYTES, HOLE_SIZE, Entries, holes
 from ariane_storage.entry_files import EntryFiles, QueueFiles, Unsynced
 
-_TAIL_CAPACITY_MIN: Final = 8
 _NEIGHBOURS: Final = 16
+_unpack_entry = Struct(">qiq").unpack_from
 
 
 class _Tail:
-    """Entries in memory: queue offsets ``[start, start + count)``."""
+    """Entries in memory, encoded: queue offsets ``[start, end)``."""
 
-    __slots__ = ("count", "entries", "start")
+    __slots__ = ("encoded", "start")
 
-    def __init__(self, start: int, entries: Entries, count: int) -> None:
+    def __init__(self, start: int, encoded: bytearray) -> None:
         self.start = start
-        self.entries = entries
-        self.count = count
+        self.encoded = encoded
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.encoded) // ENTRY_BYTES
 
 
 class ConsumeQueue:
@@ -67,7 +71,7 @@ class ConsumeQueue:
     def __init__(self, files: QueueFiles, folder: Path, topic: str, queue_id: int) -> None:
         self._files = EntryFiles(files, folder)
         self._lock = files.lock
-        self._tail = _Tail(0, np.empty(0, ENTRY), 0)
+        self._tail = _Tail(0, bytearray())
         self.topic = topic
         self.queue_id = queue_id
         self.min_offset = 0
@@ -77,8 +81,7 @@ class ConsumeQueue:
     @property
     def end_offset(self) -> int:
         """The next queue offset to be written."""
-        tail = self._tail
-        return tail.start + tail.count
+        return self._tail.end
 
     @property
     def written_offset(self) -> int:
@@ -87,53 +90,37 @@ class ConsumeQueue:
 
     # Appending: one thread, with the lock held.
 
-    def reserve(self, count: int) -> Entries:
-        """Room for entries at the end; they count once they are filled and ``extend`` is called."""
-        tail = self._tail
-        needed = tail.count + count
-        if needed > len(tail.entries):
-            grown = np.empty(max(needed, 2 * len(tail.entries), _TAIL_CAPACITY_MIN), ENTRY)
-            grown[: tail.count] = tail.entries[: tail.count]
-            tail.entries = grown
-        return tail.entries[tail.count : needed]
-
-    def extend(self, count: int, last_record_end: int) -> None:
-        """Count the entries that were filled after ``reserve``."""
+    def add(self, encoded: bytes, last_record_end: int) -> None:
+        """Append entries, encoded."""
         # In this order: whoever writes out beside must not take new entries for durable ones.
         self.last_record_end = last_record_end
-        self._tail.count += count
-
-    def add(self, entries: Entries, last_record_end: int) -> None:
-        """Append entries."""
-        count = len(entries)
-        self.reserve(count)[:] = entries
-        self.extend(count, last_record_end)
+        self._tail.encoded += encoded
 
     def start_at(self, queue_offset: int) -> None:
         """Let an empty queue begin above 0."""
-        self._tail = _Tail(queue_offset, np.empty(0, ENTRY), 0)
+        self._tail = _Tail(queue_offset, bytearray())
         self.min_offset = queue_offset
 
     def skip_to(self, queue_offset: int) -> None:
         """Fill with holes up to a queue offset: the messages before it are damaged or gone."""
         count = queue_offset - self.end_offset
         if count > 0:
-            self.reserve(count)[:] = holes(count)
-            self._tail.count += count
+            self._tail.encoded += holes(count).tobytes()
 
     # Reading: the appending thread.
 
     def entries(self, queue_offset: int, count: int) -> Entries:
         """Up to ``count`` entries from a queue offset on, not below ``min_offset``."""
         tail = self._tail
-        count = max(0, min(count, tail.start + tail.count - queue_offset))
+        count = max(0, min(count, tail.end - queue_offset))
         if queue_offset >= tail.start:
-            first = queue_offset - tail.start
-            return tail.entries[first : first + count]
+            first = (queue_offset - tail.start) * ENTRY_BYTES
+            return np.frombuffer(tail.encoded[first : first + count * ENTRY_BYTES], ENTRY)
         from_files = min(count, tail.start - queue_offset)
         entries = self._files.read(queue_offset, from_files)
         if len(entries) == from_files and count > from_files:
-            return np.concatenate((entries, tail.entries[: count - from_files]))
+            rest = tail.encoded[: (count - from_files) * ENTRY_BYTES]
+            return np.concatenate((entries, np.frombuffer(rest, ENTRY)))
         return entries
 
     def entry_at(self, queue_offset: int) -> tuple[int, int, int]:
@@ -144,7 +131,9 @@ class ConsumeQueue:
         tail = self._tail
         if queue_offset < tail.start:
             return self._files.read_one(queue_offset)
-        entry: tuple[int, int, int] = tail.entries[queue_offset - tail.start].item()
+        entry: tuple[int, int, int] = _unpack_entry(
+            tail.encoded, (queue_offset - tail.start) * ENTRY_BYTES
+        )
         return entry
 
     def end_below(self, commit_log_end: int) -> int:
@@ -208,10 +197,8 @@ class ConsumeQueue:
         with self._lock:
             tail = self._tail
             if queue_offset >= tail.start:
-                # Readers may hold the old array: it is replaced, not changed.
-                entries = tail.entries.copy()
-                entries[queue_offset - tail.start] = entry[0]
-                self._tail = _Tail(tail.start, entries, tail.count)
+                place = (queue_offset - tail.start) * ENTRY_BYTES
+                tail.encoded[place : place + ENTRY_BYTES] = entry.tobytes()
             else:
                 self._files.write(queue_offset, entry.tobytes(), Unsynced())
 
@@ -231,17 +218,16 @@ class ConsumeQueue:
             unsynced: Told what is to be synced, also by a write that fails halfway.
         """
         tail = self._tail
-        if tail.count == 0:
+        if not tail.encoded:
             return
-        count = self.end_below(commit_log_end) - tail.start
-        if count <= 0:
+        end = self.end_below(commit_log_end)
+        if end <= tail.start:
             return
-        self._files.write(tail.start, tail.entries[:count].tobytes(), unsynced)
+        size = (end - tail.start) * ENTRY_BYTES
+        self._files.write(tail.start, bytes(tail.encoded[:size]), unsynced)
         self.is_on_disk = True
         with self._lock:
-            current = self._tail
-            rest = current.entries[count : current.count].copy()
-            self._tail = _Tail(tail.start + count, rest, len(rest))
+            self._tail = _Tail(end, self._tail.encoded[size:])
 
     def load(self, commit_log_end: int, *, keep_rest: bool = False) -> None:
         """Take over the files up to the first entry that is none or lies at or above an offset.
@@ -262,7 +248,7 @@ class ConsumeQueue:
             self._files.remove_from(low, starts)
         self.is_on_disk = low > first
         self.min_offset = first
-        self._tail = _Tail(low, np.empty(0, ENTRY), 0)
+        self._tail = _Tail(low, bytearray())
         # A damaged size must not hide an entry that is known to be durable.
         self.last_record_end = min(self._last_record_end(), commit_log_end)
 
@@ -279,11 +265,10 @@ class ConsumeQueue:
             tail = self._tail
             if queue_offset < tail.start:
                 self._files.remove_from(queue_offset, self._files.starts())
-                tail = _Tail(queue_offset, np.empty(0, ENTRY), 0)
+                self._tail = _Tail(queue_offset, bytearray())
             else:
-                kept = tail.entries[: queue_offset - tail.start].copy()
-                tail = _Tail(tail.start, kept, len(kept))
-            self._tail = tail
+                kept = tail.encoded[: (queue_offset - tail.start) * ENTRY_BYTES]
+                self._tail = _Tail(tail.start, kept)
             self.min_offset = min(self.min_offset, queue_offset)
             self.last_record_end = self._last_record_end()
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 ENTRY: Final = np.dtype(
     [
@@ -36,6 +36,23 @@ HOLE_SIZE: Final = 0x7FFFFFFF
 
 Entries = NDArray[np.void]
 """An array of ``ENTRY``."""
+
+
+def encoded_entries(
+    commit_log_offsets: NDArray[np.int64], sizes: ArrayLike, tag_codes: ArrayLike
+) -> bytes:
+    """Entries of records as they are kept.
+
+    Args:
+        commit_log_offsets: Where each record starts.
+        sizes: Bytes of each.
+        tag_codes: Of each, or one for all.
+    """
+    entries = np.empty(len(commit_log_offsets), ENTRY)
+    entries["commit_log_offset"] = commit_log_offsets
+    entries["size"] = sizes
+    entries["tags_code"] = tag_codes
+    return entries.tobytes()
 
 
 def holes(count: int) -> Entries:

@@ -31,7 +31,7 @@ from ariane_record.layout import (
     RECORD_BYTES_MIN,
 )
 from ariane_record.names import DELAY_TOPIC, TIMER_TOPIC
-from ariane_record.producer_sequence import SEQUENCE_BYTES, SEQUENCE_PREFIX, encode_sequence
+from ariane_record.producer_sequence import SEQUENCE_BYTES, SEQUENCE_PREFIX, encode_sequences
 from ariane_storage.append import OwnedFields, fill_ipv4_headers, write_checksums
 from ariane_storage.block_check import ALLOWED_FLAGS, BlockLimits, counted_topic, is_text
 from ariane_storage.block_table import BlockTable
@@ -119,20 +119,17 @@ class JoinedBlocks:
         # Which is ASCII: no character reaches from one record into the next.
         encoded = b"".join((PROPERTY_VALUE_END, *_ranges(self.records, starts, self.ends)))
         table = self.table
-        rows = [row for row, sequence in enumerate(table.sequences) if sequence is not None]
-        if encoded.count(_LATER_SEQUENCE) != len(rows) or not is_text(encoded):
+        sequences = [sequence for sequence in table.sequences if sequence is not None]
+        if encoded.count(_LATER_SEQUENCE) != len(sequences) or not is_text(encoded):
             return False
-        if not rows:
+        if not sequences:
             return True
+        rows = np.flatnonzero([sequence is not None for sequence in table.sequences])
         firsts = table.firsts[rows]
         if int((self.ends[firsts] - starts[firsts]).min()) < SEQUENCE_BYTES:
             return False
-        counts, sizes = table.counts.tolist(), table.block_sizes
-        expected = b"".join(
-            encode_sequence(sequence, counts[row], sizes[row])
-            for row, sequence in enumerate(table.sequences)
-            if sequence is not None
-        )
+        sizes = np.array(table.block_sizes)[rows]
+        expected = encode_sequences(sequences, table.counts[rows], sizes)
         said = FieldColumn(self.records, f"V{SEQUENCE_BYTES}", starts[firsts], 0).get()
         return said.tobytes() == expected
 

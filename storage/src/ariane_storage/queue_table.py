@@ -88,7 +88,7 @@ class QueueTable:
     def append(self, queue: ConsumeQueue, entries: Entries, last_record_end: int) -> None:
         """Append entries to a queue."""
         with self.lock:
-            queue.add(entries, last_record_end)
+            queue.add(entries.tobytes(), last_record_end)
 
     def load(self, commit_log_end: int, *, keep_rest: bool = False) -> None:
         """Take over the files of all queues, up to a commit-log offset known to be durable.

@@ -15,7 +15,7 @@ from typing import Self
 
 from ariane_record import RecordBlock, RecordFields
 from ariane_record.layout import CommitLogOffset, Host, QueueOffset
-from ariane_storage.append import Appended
+from ariane_storage.append import Appended, AppendedTable
 from ariane_storage.appender import Appender
 from ariane_storage.block_table import BlockTable
 from ariane_storage.clock import Clock, SystemClock
@@ -142,7 +142,7 @@ class Store:
 
     def append_table(
         self, table: BlockTable, *, born_host: Host = _NO_HOST
-    ) -> list[Appended] | None:
+    ) -> AppendedTable | None:
         """Append many small blocks at once, all of them or none.
 
         Args:

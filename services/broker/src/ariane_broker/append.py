@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Final, NamedTuple, Protocol
+from functools import partial
+from typing import Final, Protocol
 
 import numpy as np
 
 from ariane_broker.arrivals import Arrivals
 from ariane_broker.batch_check import Batch, block_of, check_place, check_sizes
+from ariane_broker.batch_outcome import AcknowledgedLevel, BatchOutcome, SmallOutcomes
 from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.delay.delayed_append import DelayedAppend
 from ariane_broker.errors import broker_draining, store_poisoned
@@ -29,36 +30,13 @@ from ariane_broker.topics_for_send import TopicsForSend
 from ariane_record import RecordBlock
 from ariane_record.layout import CommitLogOffset, Host, QueueOffset
 from ariane_servicekit.errors import ServiceError, field_invalid
-from ariane_storage.append import Appended
+from ariane_storage.append import Appended, AppendedTable
 from ariane_storage.errors import BlockRejected, StorageError, StorePoisoned
 
 BATCHES_MAX: Final = 4096
 """Batches of one call: each costs some 20 us of the loop, and 100 where they go one by one."""
 
 _SEQUENCE_MAX: Final = 1 << 62
-
-
-class AcknowledgedLevel(StrEnum):
-    """How safe a message is when its send is acknowledged."""
-
-    MEMORY = "memory"
-    FLUSHED = "flushed"
-
-
-class BatchOutcome(NamedTuple):
-    """What became of one batch.
-
-    Attributes:
-        appended: Where it is stored; None when nothing of it is.
-        error: Why it failed. With ``appended``: it is stored, and nobody knows how safely.
-        level: How safe it is.
-        duplicate: Whether it was stored before, and not now.
-    """
-
-    appended: Appended | None = None
-    error: ServiceError | None = None
-    level: AcknowledgedLevel | None = None
-    duplicate: bool = False
 
 
 class AppendLog(TableLog, Protocol):
@@ -74,6 +52,21 @@ class FlushWait(Protocol):
 
     async def wait(self, commit_log_offset: int) -> None:
         """Return once everything before this commit-log offset is on the disk."""
+        ...
+
+
+class Acknowledged(Protocol):
+    """Makes the outcomes once it is known how safe what was stored is."""
+
+    def __call__(
+        self, level: AcknowledgedLevel, error: ServiceError | None = None, /
+    ) -> Sequence[BatchOutcome]:
+        """The outcomes.
+
+        Args:
+            level: How safe it is.
+            error: Why nobody knows how safe it is.
+        """
         ...
 
 
@@ -99,14 +92,14 @@ class AppendWatch:
         self.arrivals.appended(queue, appended.next_commit_log_offset)
 
     def appended_at_once(
-        self, queues: Sequence[QueueKey], appended: Sequence[Appended], begin: float
+        self, queues: Sequence[QueueKey], appended: AppendedTable, begin: float
     ) -> None:
         """Batches were appended side by side; all of it took since ``begin``."""
-        message_count = sum(stored.count for stored in appended)
-        size_bytes = appended[-1].next_commit_log_offset - appended[0].first_commit_log_offset
+        first, *ends = appended.commit_log_edges.tolist()
         seconds = self.monotonic() - begin
-        self.statistics.count_append(message_count, size_bytes, seconds, batch_count=len(appended))
-        ends = [stored.next_commit_log_offset for stored in appended]
+        self.statistics.count_append(
+            len(appended.commit_log_offsets), ends[-1] - first, seconds, batch_count=len(appended)
+        )
         self.arrivals.appended_at_once(queues, ends)
 
 
@@ -150,7 +143,7 @@ class AppendRecords:
 
     async def append(
         self, batches: Sequence[Batch] | SmallBatches, born_host: Host
-    ) -> list[BatchOutcome]:
+    ) -> Sequence[BatchOutcome]:
         """Append batches, in order, each whole or not at all.
 
         Args:
@@ -164,11 +157,11 @@ class AppendRecords:
             ServiceError: Nothing was stored: SERVICE_DRAINING, STORE_POISONED or FIELD_INVALID.
         """
         taken = self.take(batches, born_host)
-        return taken if isinstance(taken, list) else await taken
+        return taken if isinstance(taken, Sequence) else await taken
 
     def take(
         self, batches: Sequence[Batch] | SmallBatches, born_host: Host
-    ) -> list[BatchOutcome] | Awaitable[list[BatchOutcome]]:
+    ) -> Sequence[BatchOutcome] | Awaitable[Sequence[BatchOutcome]]:
         """``append`` for those who can do without a wait: appends now what can be.
 
         Returns:
@@ -193,15 +186,15 @@ class AppendRecords:
             return self._take_new(batches, born_host)
         return self._take_known(batches, born_host)
 
-    async def _take_new(self, batches: Sequence[Batch], born_host: Host) -> list[BatchOutcome]:
+    async def _take_new(self, batches: Sequence[Batch], born_host: Host) -> Sequence[BatchOutcome]:
         """Append batches, some of which need a topic that is not there yet."""
         await self._create_topics(batches)
         taken = self._take_known(batches, born_host)
-        return taken if isinstance(taken, list) else await taken
+        return taken if isinstance(taken, Sequence) else await taken
 
     def _take_known(
         self, batches: Sequence[Batch], born_host: Host
-    ) -> list[BatchOutcome] | Awaitable[list[BatchOutcome]]:
+    ) -> Sequence[BatchOutcome] | Awaitable[Sequence[BatchOutcome]]:
         outcomes: list[BatchOutcome] = []
         for batch in batches:
             try:
@@ -213,11 +206,11 @@ class AppendRecords:
             except (ServiceError, StorageError, OSError) as error:
                 outcomes.append(BatchOutcome(error=self._service_error(error)))
         ends = [o.appended.next_commit_log_offset for o in outcomes if o.appended is not None]
-        return self._promised(outcomes, max(ends)) if ends else outcomes
+        return self._promised(partial(_acknowledged, outcomes), max(ends)) if ends else outcomes
 
     def _take_small(
         self, batches: SmallBatches, born_host: Host
-    ) -> list[BatchOutcome] | Awaitable[list[BatchOutcome]] | None:
+    ) -> Sequence[BatchOutcome] | Awaitable[Sequence[BatchOutcome]] | None:
         """Append all batches at once; None when nothing was done."""
         table = batches.table
         begin = self._watch.monotonic()
@@ -226,18 +219,16 @@ class AppendRecords:
         if appended is None:
             return None
         self._watch.appended_at_once(queues, appended, begin)
-        return self._promised(
-            list(map(BatchOutcome, appended)), appended[-1].next_commit_log_offset
-        )
+        return self._promised(partial(SmallOutcomes, appended), int(appended.commit_log_edges[-1]))
 
     def _promised(
-        self, outcomes: list[BatchOutcome], end: int
-    ) -> list[BatchOutcome] | Awaitable[list[BatchOutcome]]:
+        self, acknowledged: Acknowledged, end: int
+    ) -> Sequence[BatchOutcome] | Awaitable[Sequence[BatchOutcome]]:
         """The outcomes with what the broker promises for all that lies before an offset."""
         self._watch.on_growth(end)
         if self._flush_wait is None:
-            return _acknowledged(outcomes, AcknowledgedLevel.MEMORY)
-        return self._acknowledge_flushed(self._flush_wait, outcomes, end)
+            return acknowledged(AcknowledgedLevel.MEMORY)
+        return self._acknowledge_flushed(self._flush_wait, acknowledged, end)
 
     async def _create_topics(self, batches: Sequence[Batch]) -> None:
         """Make the topics that are missing, each for a batch that could be stored in it."""
@@ -287,14 +278,14 @@ class AppendRecords:
 
     @staticmethod
     async def _acknowledge_flushed(
-        flush_wait: FlushWait, outcomes: list[BatchOutcome], end: int
-    ) -> list[BatchOutcome]:
+        flush_wait: FlushWait, acknowledged: Acknowledged, end: int
+    ) -> Sequence[BatchOutcome]:
         """Wait for the disk, once for all batches of a call."""
         try:
             await flush_wait.wait(end)
         except ServiceError as error:
-            return _acknowledged(outcomes, AcknowledgedLevel.MEMORY, error)
-        return _acknowledged(outcomes, AcknowledgedLevel.FLUSHED)
+            return acknowledged(AcknowledgedLevel.MEMORY, error)
+        return acknowledged(AcknowledgedLevel.FLUSHED)
 
 
 def _acknowledged(

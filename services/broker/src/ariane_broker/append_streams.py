@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from google.rpc.status_pb2 import Status
 from grpc import aio
 
 from ariane.broker.v1.send_service_pb2 import StreamAppendsResponse
-from ariane_broker.append import AppendRecords, BatchOutcome
+from ariane_broker.append import AppendRecords
 from ariane_broker.append_wire import AppendRequest, stream_response
+from ariane_broker.batch_outcome import BatchOutcome
 from ariane_broker.errors import broker_draining
 from ariane_broker.peer_address import peer_host
 from ariane_record.layout import Host
@@ -50,21 +51,18 @@ class _AppendWorker:
         self._append_records = append_records
         self._born_host = born_host
 
-    def work(
-        self, request: AppendRequest
-    ) -> StreamAppendsResponse | Awaitable[StreamAppendsResponse]:
+    def work(self, request: AppendRequest) -> bytes | Awaitable[bytes]:
         """Append; the answer, or what it is to be waited for."""
         outcomes = self._append_records.take(request.batches, self._born_host)
-        if isinstance(outcomes, list):
+        if isinstance(outcomes, Sequence):
             return stream_response(request.request_number, outcomes)
         return _answer_later(request.request_number, outcomes)
 
-    def refusal(self, request: AppendRequest, status: Status) -> StreamAppendsResponse:
+    def refusal(self, request: AppendRequest, status: Status) -> bytes:
         """The answer to a request that failed."""
-        return StreamAppendsResponse(request_number=request.request_number, error=status)
+        response = StreamAppendsResponse(request_number=request.request_number, error=status)
+        return response.SerializeToString()
 
 
-async def _answer_later(
-    request_number: int, outcomes: Awaitable[list[BatchOutcome]]
-) -> StreamAppendsResponse:
+async def _answer_later(request_number: int, outcomes: Awaitable[Sequence[BatchOutcome]]) -> bytes:
     return stream_response(request_number, await outcomes)

@@ -7,7 +7,8 @@ sees only what is left. They are copied once, by the store into its log.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -27,8 +28,8 @@ from ariane.common.v1.message_pb2 import (
     ACKNOWLEDGED_LEVEL_MEMORY,
     ACKNOWLEDGED_LEVEL_UNSPECIFIED,
 )
-from ariane_broker.append import AcknowledgedLevel, BatchOutcome
 from ariane_broker.batch_check import Batch
+from ariane_broker.batch_outcome import AcknowledgedLevel, BatchOutcome, SmallOutcomes
 from ariane_broker.delay.delay import Delay, DelayLevel, DeliveryTimes
 from ariane_broker.errors import block_corrupted
 from ariane_broker.small_batches import SmallBatches
@@ -36,9 +37,9 @@ from ariane_broker.wire_time import time_of
 from ariane_record import ProducerSequence, RecordBlock
 from ariane_record.errors import WireCorrupted
 from ariane_record.layout import ByteBuffer
-from ariane_record.wire_fields import fields_of, length_prefix, length_tag
+from ariane_record.wire_fields import fields_of, length_prefix, length_tag, message_fields
 from ariane_servicekit.error_status import status_of
-from ariane_storage.block_table import BlockTable, PackedBlock
+from ariane_storage.block_table import BlockTable, PackedColumns
 
 LEVELS: Final = {
     None: ACKNOWLEDGED_LEVEL_UNSPECIFIED,
@@ -58,9 +59,20 @@ _RECORDS_OF_A_BATCH: Final = 5
 
 _BATCHES: Final = length_tag(StreamAppendsRequest.BATCHES_FIELD_NUMBER)
 _RECORDS: Final = length_tag(AppendBatch.RECORDS_FIELD_NUMBER)
+_RESULTS: Final = length_tag(StreamAppendsResponse.RESULTS_FIELD_NUMBER)
+_RESULT_NUMBERS: Final = (
+    AppendResult.FIRST_QUEUE_OFFSET_FIELD_NUMBER,
+    AppendResult.FIRST_COMMIT_LOG_OFFSET_FIELD_NUMBER,
+    AppendResult.RECORD_COUNT_FIELD_NUMBER,
+)
 _INT32: Final = np.dtype("<i4")
 _INT64: Final = np.dtype("<i8")
 _UINT32: Final = np.dtype("<u4")
+
+_fields_of_batch = attrgetter(
+    *("topic", "queue_id", "records", "record_sizes", "tag_codes", "key_counts", "key_hashes"),
+    *("records_crc32", "delay_level", "delivery_times_ms", "record_crc32s"),
+)
 
 
 class AppendRequest(NamedTuple):
@@ -101,6 +113,7 @@ def _is_of_small_batches(raw: bytes) -> bool:
 
 def _batches_of(batches: Sequence[AppendBatch]) -> list[Batch] | SmallBatches:
     """The batches of a request that was parsed whole."""
+    batches = list(batches)
     table = _table_of(batches) if len(batches) > 1 and _is_worth_joining(batches) else None
     if table is None:
         return [_batch_of(batch, batch.records) for batch in batches]
@@ -108,28 +121,21 @@ def _batches_of(batches: Sequence[AppendBatch]) -> list[Batch] | SmallBatches:
 
 
 def _is_worth_joining(batches: Sequence[AppendBatch]) -> bool:
-    records = sum(len(batch.key_counts) for batch in batches)
-    return _RECORDS_OF_A_BATCH * len(batches) + records >= JOINED_RECORDS_MIN
+    missing = JOINED_RECORDS_MIN - _RECORDS_OF_A_BATCH * len(batches)
+    return missing <= 0 or sum(len(batch.key_counts) for batch in batches) >= missing
 
 
 def _table_of(batches: Sequence[AppendBatch]) -> BlockTable | None:
     """Batches side by side; None when one of them is unusual."""
-    blocks = [
-        PackedBlock(
-            batch.topic,
-            batch.queue_id,
-            batch.records,
-            batch.record_sizes,
-            batch.tag_codes,
-            batch.key_counts,
-            batch.key_hashes,
-            batch.records_crc32,
-            sequence_of(batch.sequence) if batch.HasField("sequence") else None,
-        )
-        for batch in batches
-        if not (batch.delay_level or batch.delivery_times_ms or batch.record_crc32s)
+    *columns, delay_levels, delivery_times_ms, record_crc32s = zip(
+        *map(_fields_of_batch, batches), strict=True
+    )
+    if any(delay_levels) or any(delivery_times_ms) or any(record_crc32s):
+        return None
+    sequences = [
+        sequence_of(batch.sequence) if batch.HasField("sequence") else None for batch in batches
     ]
-    return BlockTable.of(blocks) if len(blocks) == len(batches) else None
+    return BlockTable.of(PackedColumns._make((*columns, sequences)))
 
 
 def _cut_blocks(raw: bytes) -> tuple[bytes, list[ByteBuffer]]:
@@ -198,18 +204,37 @@ def _int32_column(column: bytes, name: str) -> NDArray[np.int32]:
     return np.frombuffer(column, _INT32)
 
 
-def append_response(outcomes: Iterable[BatchOutcome]) -> AppendRecordsResponse:
-    """The answer to a call."""
-    return AppendRecordsResponse(results=_results(outcomes))
+def append_response(outcomes: Sequence[BatchOutcome]) -> bytes:
+    """The answer to a call: an ``AppendRecordsResponse``, encoded."""
+    if isinstance(outcomes, SmallOutcomes) and outcomes.error is None:
+        return _small_results(outcomes)
+    return AppendRecordsResponse(results=map(_append_result, outcomes)).SerializeToString()
 
 
-def stream_response(request_number: int, outcomes: Iterable[BatchOutcome]) -> StreamAppendsResponse:
-    """The answer to a request of a stream."""
-    return StreamAppendsResponse(request_number=request_number, results=_results(outcomes))
+def stream_response(request_number: int, outcomes: Sequence[BatchOutcome]) -> bytes:
+    """The answer to a request of a stream: a ``StreamAppendsResponse``, encoded."""
+    response = StreamAppendsResponse(request_number=request_number)
+    if isinstance(outcomes, SmallOutcomes) and outcomes.error is None:
+        return response.SerializeToString() + _small_results(outcomes)
+    response.results.extend(map(_append_result, outcomes))
+    return response.SerializeToString()
 
 
-def _results(outcomes: Iterable[BatchOutcome]) -> Iterator[AppendResult]:
-    return map(_append_result, outcomes)
+def _small_results(outcomes: SmallOutcomes) -> bytes:
+    """The results of batches that were stored as promised: a field of either answer for each."""
+    appended = outcomes.appended
+    columns = (
+        appended.first_queue_offsets,
+        appended.commit_log_edges[:-1],
+        appended.counts,
+    )
+    same = AppendResult(
+        acknowledged_level=LEVELS[outcomes.level],
+        store_time=time_of(appended.store_timestamp_ms),
+    )
+    return message_fields(
+        _RESULTS, _RESULT_NUMBERS, np.stack(columns, axis=1), same.SerializeToString()
+    )
 
 
 def _append_result(outcome: BatchOutcome) -> AppendResult:

@@ -30,9 +30,6 @@ _COUNT_BYTES: Final = 2
 _DELAYED_TYPES: Final = frozenset(
     {TopicMessageType.UNSPECIFIED, TopicMessageType.DELAY, TopicMessageType.MIXED}
 )
-_ANY_TYPES: Final = frozenset({TopicMessageType.UNSPECIFIED, TopicMessageType.MIXED})
-"""Types of topics that take records of every kind."""
-
 _PACKED_TYPES: Final = frozenset(
     {
         TopicMessageType.UNSPECIFIED,
@@ -105,16 +102,6 @@ def check_place(batch: Batch, config: TopicConfig | None) -> None:
         check_takes_delayed(config)
     elif config.message_type not in _PACKED_TYPES:
         raise message_type_mismatch(batch.topic, config.message_type.value, "NORMAL")
-
-
-def is_plain_place(config: TopicConfig, queue_id: int) -> bool:
-    """Whether any ordinary records may go to a queue of a topic; ``check_place`` says why not."""
-    return (
-        0 <= queue_id < config.write_queue_count
-        and config.writable
-        and config.message_type in _ANY_TYPES
-        and not config.system
-    )
 
 
 def check_takes_delayed(config: TopicConfig) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 
 from ariane_record import RecordBlock, RecordFields
 from ariane_record.layout import Host
-from ariane_storage.append import Appended
+from ariane_storage.append import Appended, AppendedTable
 from ariane_storage.block_table import BlockTable
 from ariane_storage.consume_queue_entry import Entries
 from ariane_storage.errors import StoreClosed, StoreFull
@@ -83,7 +83,7 @@ class OwnedStore:
 
     def append_table(
         self, table: BlockTable, *, born_host: Host = ("127.0.0.1", 0)
-    ) -> list[Appended] | None:
+    ) -> AppendedTable | None:
         """Append many small blocks at once; see ``Store.append_table``."""
         appended = self._opened.append_table(table, born_host=born_host)
         if appended is not None:

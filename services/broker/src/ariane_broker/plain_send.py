@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from ariane.common.v1.message_pb2 import Message
-from ariane_broker.append import AcknowledgedLevel, BatchOutcome
 from ariane_broker.batch_check import Batch
+from ariane_broker.batch_outcome import AcknowledgedLevel, BatchOutcome
 from ariane_broker.delay.delay_wire import delay_of
 from ariane_broker.errors import message_type_mismatch
 from ariane_broker.stored_message import EncodingDefaults, encode_message, type_of
@@ -53,7 +53,7 @@ class PlainSent:
 class BatchAppend(Protocol):
     """The one way into the commit log."""
 
-    async def append(self, batches: Sequence[Batch], born_host: Host) -> list[BatchOutcome]:
+    async def append(self, batches: Sequence[Batch], born_host: Host) -> Sequence[BatchOutcome]:
         """Append batches."""
         ...
 

@@ -71,11 +71,7 @@ class Stream(NamedTuple):
     """
 
     epoch: int
-    batches: tuple[StoredBatch, ...]
-
-    def extended(self, batch: StoredBatch) -> Stream:
-        """With one batch more."""
-        return Stream(self.epoch, (*self.batches, batch)[-BATCHES_KEPT:])
+    batches: list[StoredBatch]
 
 
 StreamKey: TypeAlias = tuple[int, str, int]
@@ -183,8 +179,12 @@ class ProducerSequences:
         key = (sequence.producer_id, *queue)
         stream = self._streams.pop(key, None)
         if stream is None or stream.epoch != sequence.epoch:
-            stream = Stream(sequence.epoch, ())
-        self._streams[key] = stream.extended(batch)
+            stream = Stream(sequence.epoch, [])
+        batches = stream.batches
+        batches.append(batch)
+        if len(batches) > BATCHES_KEPT:
+            del batches[0]
+        self._streams[key] = stream
         self.change_count += 1
         if len(self._streams) > self._stream_count_max:
             del self._streams[next(iter(self._streams))]
@@ -240,7 +240,7 @@ class ProducerSequences:
             "version": VERSION,
             "commitLogOffset": commit_log_offset,
             "streams": [
-                [*key, stream.epoch, stream.batches] for key, stream in self._streams.items()
+                [*key, stream.epoch, [*stream.batches]] for key, stream in self._streams.items()
             ],
         }
 
@@ -257,7 +257,7 @@ class ProducerSequences:
             raise ValueError(f"version {document['version']} is not known here")
         streams: dict[StreamKey, Stream] = {}
         for producer_id, topic, queue_id, epoch, rows in document["streams"]:
-            batches = tuple(StoredBatch(*map(int, row)) for row in rows)
+            batches = [StoredBatch(*map(int, row)) for row in rows]
             if not batches:
                 raise ValueError("a stream without batches")
             streams[int(producer_id), str(topic), int(queue_id)] = Stream(int(epoch), batches)

@@ -7,15 +7,15 @@ is refused, or was stored before, takes no other with it, and is told what it wo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Protocol
 
-from ariane_broker.batch_check import is_plain_place
 from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.producer_sequences import ProducerSequences, StoredBatch
 from ariane_broker.topics_for_send import TopicsForSend
 from ariane_record import ProducerSequence
 from ariane_record.layout import PRODUCER_PROPERTIES_BYTES_MAX, Host
-from ariane_storage.append import Appended
+from ariane_storage.append import Appended, AppendedTable
 from ariane_storage.block_table import BlockTable
 from ariane_storage.errors import StorageError
 
@@ -23,7 +23,7 @@ from ariane_storage.errors import StorageError
 class TableLog(Protocol):
     """What is asked of the store."""
 
-    def append_table(self, table: BlockTable, *, born_host: Host = ...) -> list[Appended] | None:
+    def append_table(self, table: BlockTable, *, born_host: Host = ...) -> AppendedTable | None:
         """Append blocks to their queues, all or none."""
         ...
 
@@ -55,7 +55,7 @@ class SmallAppend:
 
     def append(
         self, table: BlockTable, queues: Sequence[QueueKey], born_host: Host
-    ) -> list[Appended] | None:
+    ) -> AppendedTable | None:
         """Append all batches.
 
         Args:
@@ -83,7 +83,7 @@ class SmallAppend:
         find = self._topics.find
         for topic, queue_id in queues:
             config = find(topic)
-            if config is None or not is_plain_place(config, queue_id):
+            if config is None or not 0 <= queue_id < config.plain_queue_count:
                 return False
         return True
 
@@ -91,12 +91,21 @@ class SmallAppend:
         self,
         queues: Sequence[QueueKey],
         sequences: Sequence[ProducerSequence | None],
-        appended: Sequence[Appended],
+        appended: AppendedTable,
     ) -> None:
+        begins = appended.commit_log_edges.tolist()
+        places = zip(
+            appended.counts.tolist(),
+            appended.first_queue_offsets.tolist(),
+            begins,
+            begins[1:],
+            repeat(appended.store_timestamp_ms),
+            strict=False,
+        )
         remember = self._sequences.remember
-        for queue, sequence, stored in zip(queues, sequences, appended, strict=True):
+        for queue, sequence, place in zip(queues, sequences, places, strict=True):
             if sequence is not None:
-                remember(queue, sequence, stored_batch(sequence, stored))
+                remember(queue, sequence, StoredBatch(sequence.first_sequence, *place))
 
 
 def stored_batch(sequence: ProducerSequence, appended: Appended) -> StoredBatch:

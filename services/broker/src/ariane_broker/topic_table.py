@@ -56,6 +56,8 @@ class TopicMessageType(StrEnum):
 
 
 _MESSAGE_TYPES: Final = {each.value: each for each in TopicMessageType}
+_ANY_TYPES: Final = frozenset({TopicMessageType.UNSPECIFIED, TopicMessageType.MIXED})
+"""Types of topics that take records of every kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,7 @@ class TopicConfig:
         system_flag: RocketMQ's bits; kept as they are.
         filter_type: RocketMQ's kind of tags; kept as it is.
         version: Grows with each change.
+        plain_queue_count: Queues that any ordinary records may go to: 0 up to this, exclusive.
     """
 
     topic: str
@@ -83,6 +86,12 @@ class TopicConfig:
     system_flag: int = 0
     filter_type: str = "SINGLE_TAG"
     version: int = 0
+    plain_queue_count: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Find out once what each append asks."""
+        plain = self.writable and self.message_type in _ANY_TYPES and not self.system
+        object.__setattr__(self, "plain_queue_count", self.write_queue_count if plain else 0)
 
     @property
     def readable(self) -> bool:

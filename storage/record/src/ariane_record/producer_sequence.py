@@ -17,9 +17,14 @@ Other programs take it for a property of the user and leave it alone.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
+from binascii import b2a_base64
+from collections.abc import Sequence
 from dataclasses import replace
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ariane_record.checksum import crc32 as crc32_of
 from ariane_record.layout import (
@@ -36,8 +41,11 @@ if TYPE_CHECKING:
     from ariane_record.block import RecordBlock
 
 _NUMBERS: Final = Struct(">qiqii")
+_NUMBER_ROW: Final = np.dtype(">i8, >i4, >i8, >i4, >i4, V2")
+"""``_NUMBERS``, and what makes a multiple of three bytes of it, which base64 leaves for itself."""
 _PADDING: Final = b"=="
 _VALUE_BYTES: Final = 38
+_PADDED_VALUE_BYTES: Final = 40
 
 SEQUENCE_PREFIX: Final = PropertyName.PRODUCER_SEQUENCE.encode() + PROPERTY_NAME_END
 SEQUENCE_BYTES: Final = len(SEQUENCE_PREFIX) + _VALUE_BYTES + len(PROPERTY_VALUE_END)
@@ -82,6 +90,25 @@ def encode_sequence(sequence: ProducerSequence, record_count: int, size_bytes: i
     """The property of a batch's first record, ``SEQUENCE_BYTES`` long."""
     numbers = _NUMBERS.pack(*sequence, record_count, size_bytes)
     return SEQUENCE_PREFIX + b64encode(numbers)[:_VALUE_BYTES] + PROPERTY_VALUE_END
+
+
+def encode_sequences(
+    sequences: Sequence[ProducerSequence],
+    record_counts: NDArray[np.int64],
+    sizes_bytes: NDArray[np.int64],
+) -> bytes:
+    """``encode_sequence`` of many batches, of one at least, back to back."""
+    numbers: NDArray[np.void] = np.zeros(len(sequences), _NUMBER_ROW)
+    columns = (*zip(*sequences, strict=True), record_counts, sizes_bytes)
+    for name, column in zip(_NUMBER_ROW.names or (), columns, strict=False):
+        numbers[name] = column
+    values = np.frombuffer(b2a_base64(numbers.tobytes(), newline=False), np.uint8)
+    rows = np.empty((len(sequences), SEQUENCE_BYTES), np.uint8)
+    rows[:] = np.frombuffer(EMPTY_SEQUENCE, np.uint8)
+    begin = len(SEQUENCE_PREFIX)
+    values = values.reshape(-1, _PADDED_VALUE_BYTES)[:, :_VALUE_BYTES]
+    rows[:, begin : begin + _VALUE_BYTES] = values
+    return rows.tobytes()
 
 
 def decode_sequence(encoded: bytes) -> StoredSequence | None:

@@ -59,9 +59,9 @@ class SendServicer(SendServiceServicer):
         self._broker_name = broker_name
         self._store_host = store_host
 
-    async def AppendRecords(  # type: ignore[override]  # its decoder is ours.
+    async def AppendRecords(  # type: ignore[override]  # what decodes and encodes it is ours.
         self, request: AppendRequest, context: aio.ServicerContext[Any, Any]
-    ) -> send_pb.AppendRecordsResponse:
+    ) -> bytes:
         """Append packed batches."""
         born_host = peer_host(context.peer())
         return append_response(await self._append_records.append(request.batches, born_host))

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from ariane_broker.append import AcknowledgedLevel
+from ariane_broker.batch_outcome import AcknowledgedLevel
 from ariane_broker.errors import topic_not_found, transaction_decided, transaction_not_found
 from ariane_broker.stored_message import StoredPlace
 from ariane_broker.topic_table import TopicConfig

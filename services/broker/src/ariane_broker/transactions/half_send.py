@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_TRANSACTION, Message
-from ariane_broker.append import AcknowledgedLevel
+from ariane_broker.batch_outcome import AcknowledgedLevel
 from ariane_broker.errors import (
     broker_draining,
     half_messages_exhausted,

@@ -14,7 +14,7 @@ from google.rpc.status_pb2 import Status
 from grpc import aio
 
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
-from ariane_broker.append import AcknowledgedLevel
+from ariane_broker.batch_outcome import AcknowledgedLevel
 from ariane_broker.errors import broker_draining
 from ariane_broker.peer_address import peer_host
 from ariane_broker.transactions.ending import Ended, TransactionEnds

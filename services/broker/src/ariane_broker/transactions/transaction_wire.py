@@ -6,8 +6,8 @@ from typing import Final
 
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
-from ariane_broker.append import AcknowledgedLevel
 from ariane_broker.append_wire import LEVELS
+from ariane_broker.batch_outcome import AcknowledgedLevel
 from ariane_broker.stored_message import position_of
 from ariane_broker.transactions.checking import Answer
 from ariane_broker.transactions.ending import Ended
