@@ -124,6 +124,8 @@ class Intake:
             sending, buffer, settings=settings, clock=clock, new_unique_ids=unique_ids.next_ids
         )
         self._batch_bytes_max = settings.batch_bytes_max
+        # Whatever fits into a batch can be encoded, however small a single body has to be.
+        self._encoded_bytes_max = max(settings.body_bytes_max, settings.batch_bytes_max)
         self._plain_bytes_max = min(settings.body_bytes_max, self._packing.size_bytes_min - 1)
         self._loop = asyncio.get_running_loop()
         self._lanes: dict[str, TopicLane] = {}
@@ -249,8 +251,10 @@ class Intake:
         except TYPE_ERRORS:
             return False
         batch = lane.open_unpinned
-        run = None if batch is None or not batch.open else batch.run
-        if batch is None or run is None:
+        run = None if batch is None else batch.run
+        if batch is None or not batch.open:
+            batch = self._new_batch(lane, None, AT_ONCE)
+        elif run is None:
             batch = self._open_batch(lane, None, len(body), AT_ONCE)
             if batch.run is None:
                 return False
@@ -369,9 +373,8 @@ class Intake:
         can_overlap = queue is None and lane.has_several_queues
         batch = SinglesBatch(
             goes_to,
-            choose_other=lane.next_queue if queue is None else None,
-            # Whatever fits into a batch can be encoded, however small a single body has to be.
-            body_bytes_max=max(self._settings.body_bytes_max, self._batch_bytes_max),
+            choose_other=lane.choose_queue if queue is None else None,
+            body_bytes_max=self._encoded_bytes_max,
             sequenced=self._settings.idempotent,
             delay_kind=kind,
             plain_topic=lane.plain,

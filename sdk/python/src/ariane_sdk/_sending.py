@@ -227,10 +227,9 @@ class Sending:
                 journey.sequence = self._streams.take(batch.queue, batch.count)
             journey.in_flight = True
         encode_together(in_time)
-        encoded = [batch.to_wire() for batch in in_time]
         time_left_s = min(batch.journey.deadline_s for batch in in_time) - now_s
         timeout_s = max(CALL_TIMEOUT_S_MIN, min(time_left_s, self._settings.call_timeout_s))
-        parts = request_parts(self._group, encoded)
+        parts = request_parts(self._group, (batch.to_wire() for batch in in_time))
         answered = partial(self._answered, call)
         self._calls.begin(address, parts, peer=peer, timeout_s=timeout_s, answered=answered)
 

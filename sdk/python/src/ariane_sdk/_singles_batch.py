@@ -18,7 +18,7 @@ from ariane_record.message_id import UniqueIdGenerator
 from ariane_record.plain_blocks import PlainRun, PlainTopic, TagShape, encode_plain_runs
 from ariane_sdk._delay import AT_ONCE
 from ariane_sdk._message import Message, MessageQueue, SendResult
-from ariane_sdk._send_batch import SendBatch
+from ariane_sdk._send_batch import COLUMN_BYTES, SendBatch
 
 TOGETHER_MIN: Final = 8
 """Fewer messages are encoded one by one: what is done by column has a fixed price."""
@@ -79,6 +79,14 @@ class SinglesBatch(SendBatch):
     def size_bytes(self) -> int:
         """Bytes of its records."""
         return super().size_bytes if self.run is None else self.run.size_bytes
+
+    @property
+    def wire_bytes(self) -> int:
+        """Bytes that it takes on the wire: records and columns."""
+        run = self.run
+        if run is None:
+            return super().wire_bytes
+        return run.size_bytes + COLUMN_BYTES * len(run.bodies)
 
     def add_plain(
         self,
@@ -169,6 +177,7 @@ def encode_together(batches: Sequence[SendBatch]) -> None:
     new_ids = waiting[0].unique_ids.next_id_run(count)
     unique_ids = new_ids.texts()
     blocks = encode_plain_runs(runs, [batch.journey.sequence for batch in waiting], new_ids)
+    del runs  # Each goes when its block is there: the garbage collector looks at all that live.
     ends = list(accumulate(counts))
     for batch, block, begin, end in zip(waiting, blocks, chain((0,), ends), ends, strict=False):
         batch.encoded_as(block, unique_ids[begin:end])

@@ -53,6 +53,7 @@ class TopicLane:
 
     Attributes:
         topic: The topic.
+        choose_queue: ``next_queue``, as one object for all batches.
         plain: What its plain messages have in common.
         route: Where its queues are; nothing until a name server has told.
         open_unpinned: The batch of the messages for no particular queue.
@@ -71,6 +72,7 @@ class TopicLane:
         "_latencies",
         "_sticky",
         "_sticky_first",
+        "choose_queue",
         "open_delayed",
         "open_pinned",
         "open_unpinned",
@@ -102,6 +104,7 @@ class TopicLane:
             latencies: What is known of brokers, if the slow are to be passed over.
         """
         self.topic = topic
+        self.choose_queue = self.next_queue
         self.plain = PlainTopic(topic, id_bytes=id_digits)
         self.route: Route | None = None
         self.open_unpinned: SinglesBatch | None = None

@@ -13,7 +13,7 @@ once for all of them::
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, chain, repeat
+from itertools import accumulate, chain, islice, repeat
 from operator import attrgetter
 from typing import Final, NamedTuple, TypeVar
 
@@ -240,20 +240,21 @@ def encode_plain_runs(
     born = _chained([run.born_timestamps_ms for run in runs])
     headers = _headers(bodies, body_lengths, sizes, born)
     ids = digits.view(f"S{digits.shape[1]}").ravel().tolist()
-    pieces = list(
-        chain.from_iterable(
-            zip(headers, bodies, befores, ids, repeat(_RECORD_END, count), strict=True)
-        )
+    # Not as a list: the garbage collector would look at each of them.
+    pieces = chain.from_iterable(
+        zip(headers, bodies, befores, ids, repeat(_RECORD_END, count), strict=True)
     )
     codes = np.fromiter(map(_code_of, shapes), np.int32, count)
     key_counts = np.ones(max(counts), np.uint8)
     before_ids = np.array([run.topic.hash_before_id for run in runs], np.uint32)
     hashes = _made_positive(unique_ids.hash_words + np.repeat(before_ids, counts))
-    for run, begin, end in zip(runs, chain((0,), ends), ends, strict=False):
-        records = b"".join(pieces[begin * _PIECES : end * _PIECES])
+    topics = [run.topic.name for run in runs]
+    del runs  # For who has them to let go of each when its block is there.
+    for topic, begin, end in zip(topics, chain((0,), ends), ends, strict=False):
+        records = b"".join(islice(pieces, (end - begin) * _PIECES))
         own_sizes = sizes[begin:end]
         yield RecordBlock(
-            topic=run.topic.name,
+            topic=topic,
             records=records,
             sizes=own_sizes,
             tag_codes=codes[begin:end],
