@@ -37,11 +37,13 @@ from ariane.broker.v1 import (
 from ariane.broker.v1 import (
     topic_service_pb2 as topic_pb,
 )
+from ariane_broker import app
 from ariane_broker.app import compose
 from ariane_broker.settings import BrokerSettings
 from ariane_record import BlockEncoder, ProducerSequence
 from ariane_record.columns import decode_columns
 from ariane_servicekit import serving
+from pytest_ariane.forward_clock import ForwardClock
 
 
 class BrokerProbe:
@@ -226,6 +228,14 @@ def settings_for(tmp_path):
 
 
 @pytest.fixture
+def clock(monkeypatch):
+    """What timers of this test's brokers go by: it may be put forward. Stores have their own."""
+    forward = ForwardClock()
+    monkeypatch.setattr(app, "SystemClock", lambda: forward)
+    return forward
+
+
+@pytest.fixture
 def running(settings_for):
     """Run a broker for the length of a block."""
 
@@ -252,10 +262,25 @@ def copy_there(source, target):
 def copy_store(tmp_path):
     """Copy the store as it is now, which is what a killed process leaves."""
 
+    def state():
+        """What the files of one moment have in common."""
+        stats = {}
+        for path in (tmp_path / "store").rglob("*"):
+            with suppress(FileNotFoundError):
+                stat = path.stat()
+                stats[path] = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+        return stats
+
     def copy_store():
         copy = tmp_path / "copy"
-        shutil.rmtree(copy, ignore_errors=True)
-        return shutil.copytree(tmp_path / "store", copy, copy_function=copy_there)
+        # Files that were copied before and after the broker wrote are of no moment that there was.
+        for _ in range(20):
+            before = state()
+            shutil.rmtree(copy, ignore_errors=True)
+            shutil.copytree(tmp_path / "store", copy, copy_function=copy_there)
+            if state() == before:
+                break
+        return copy
 
     return copy_store
 

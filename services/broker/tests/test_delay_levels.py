@@ -56,10 +56,11 @@ async def test_a_message_comes_after_its_delay_as_it_was_sent(broker):
     assert first.store_timestamp_ms - first.born_timestamp_ms > 1000
 
 
-async def test_levels_wait_each_for_itself(broker):
+async def test_levels_wait_each_for_itself(clock, broker):
     await broker.create_topic("orders")
     await park(broker, [b"later"], level=3)
     await park(broker, [b"soon"])
+    clock.advance(1)
     assert [message.body for message in await arrived(broker, 1)] == [b"soon"]
 
 
@@ -113,11 +114,11 @@ async def test_the_parked_record_is_that_of_rocketmq(running, tmp_path, settings
     assert saved["offsetTable"]["5"] == 0
 
 
-async def test_due_during_downtime_comes_once_and_soon(running):
+async def test_due_during_downtime_comes_once_and_soon(running, clock):
     async with running() as broker:
         await broker.create_topic("orders")
         await park(broker, [b"a", b"b"])
-    await asyncio.sleep(1.1)
+    clock.advance(1)
     async with running() as broker:
         assert [message.body for message in await arrived(broker, 2, within_s=2)] == [b"a", b"b"]
     async with running() as broker:
@@ -126,11 +127,12 @@ async def test_due_during_downtime_comes_once_and_soon(running):
 
 @pytest.mark.parametrize("snapshot", ["old", "none", "of RocketMQ"])
 async def test_what_was_delivered_before_a_crash_is_not_delivered_again(
-    running, crashed, tmp_path, snapshot
+    running, crashed, clock, tmp_path, snapshot
 ):
     async with running(producer_save_s=1000) as broker:
         await broker.create_topic("orders")
         await park(broker, [b"%d" % number for number in range(40)])
+        clock.advance(1)
         await arrived(broker, 40, within_s=5)
         late = await park(broker, [b"late"])
         assert late.first_queue_offset == 40
@@ -141,17 +143,21 @@ async def test_what_was_delivered_before_a_crash_is_not_delivered_again(
             for path in (tmp_path / "store" / "config").glob("delayOffset.json*"):
                 path.unlink()
         async with crashed() as survivor:
+            clock.advance(1)
             found = await arrived(survivor, 41, within_s=5)
             assert [m.body for m in found] == [b"%d" % number for number in range(40)] + [b"late"]
             await nothing_more(survivor, 41)
 
 
-async def test_a_file_of_rocketmq_that_is_ahead_of_the_log_holds_nothing_back(running, tmp_path):
+async def test_a_file_of_rocketmq_that_is_ahead_of_the_log_holds_nothing_back(
+    running, clock, tmp_path
+):
     """It says no commit-log offset, and what it knew may have gone with the power."""
     config = tmp_path / "store" / "config"
     async with running() as broker:
         await broker.create_topic("orders")
         await park(broker, [b"a"])
+        clock.advance(1)
         await arrived(broker, 1)
     for path in config.glob("delayOffset.json*"):
         path.unlink()
@@ -160,6 +166,7 @@ async def test_a_file_of_rocketmq_that_is_ahead_of_the_log_holds_nothing_back(ru
     async with running(delay_levels="1s 1s") as broker:
         await park(broker, [b"b"])
         await park(broker, [b"c"], level=2)
+        clock.advance(1)
         found = await arrived(broker, 3, within_s=4)
         assert sorted(message.body for message in found) == [b"a", b"b", b"c"]
         await nothing_more(broker, 3)
@@ -184,33 +191,36 @@ async def test_a_repeated_batch_is_delivered_once(running, crashed):
             assert "__PSEQ#" not in found[1].properties
 
 
-async def test_messages_of_a_topic_that_is_gone_are_dropped(running):
+async def test_messages_of_a_topic_that_is_gone_are_dropped(running, clock):
     async with running() as broker:
         await broker.create_topic("orders")
         await broker.create_topic("others")
         await park(broker, [b"a"])
         await park(broker, [b"b"], topic="others")
         await broker.topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic="orders"))
+        clock.advance(1)
         assert len(await arrived(broker, 1, topic="others")) == 1
     async with running() as broker:
         await broker.create_topic("orders")
         assert await broker.bodies("orders") == []
 
 
-async def test_a_queue_that_is_gone_gives_its_messages_to_another(broker):
+async def test_a_queue_that_is_gone_gives_its_messages_to_another(clock, broker):
     await broker.create_topic("orders", 4)
     await park(broker, [b"a"], 3)
     fewer = topic_pb.UpdateTopicRequest(topic="orders", read_queue_count=2, write_queue_count=2)
     await broker.topics.UpdateTopic(fewer)
+    clock.advance(1)
     (message,) = await arrived(broker, 1, queue_id=1)
     assert message.body == b"a"
 
 
-async def test_large_slices_come_complete_and_in_order(broker):
+async def test_large_slices_come_complete_and_in_order(clock, broker):
     await broker.create_topic("orders", 2)
     for start in range(0, 3000, 500):
         numbers = range(start, start + 500)
         await park(broker, [b"%d" % number for number in numbers], start // 500 % 2)
+    clock.advance(1)
     async with asyncio.timeout(10):
         for queue_id in (0, 1):
             bodies = []
@@ -231,11 +241,12 @@ async def test_levels_wait_as_the_settings_say(running):
         await nothing_more(broker, 1)
 
 
-async def test_what_waits_is_delivered_when_its_level_is_gone(running):
+async def test_what_waits_is_delivered_when_its_level_is_gone(running, clock):
     async with running(delay_levels="1h 1s 2s") as broker:
         await broker.create_topic("orders")
         await park(broker, [b"second"], level=2)
         await park(broker, [b"third"], level=3)
+    clock.advance(2)
     async with running(delay_levels="1h") as broker:
         await park(broker, [b"first"], level=2)
         found = await nothing_more(broker, 2)

@@ -32,13 +32,14 @@ def pending(state):
     return state.timed_pending_count, [(one.level, one.pending_count) for one in state.levels]
 
 
-async def test_what_waits_is_counted_by_level_and_time(running):
+async def test_what_waits_is_counted_by_level_and_time(running, clock):
     async with running() as broker:
         await broker.create_topic("orders")
         assert pending(await delayed(broker)) == (0, [])
         await broker.store("orders", [b"a", b"b"], delay_level=1)
         await broker.store("orders", [b"c"], delay_level=18)
         await broker.store("orders", [b"d", b"e", b"f"], delivery_times_ms=times(1, 9, HOUR_MS))
+        clock.advance(1)
         state = await once_delivered(broker, 4)
         assert pending(state) == (1, [(18, 1)])
         (level,) = state.levels

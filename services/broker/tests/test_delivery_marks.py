@@ -23,8 +23,8 @@ from ariane_record.names import CHECKS_EXHAUSTED_TOPIC, TIMER_TOPIC
 from ariane_storage.store import Store
 
 
-def soon(wait_ms=1500):
-    return np.array([time.time_ns() // 1_000_000 + wait_ms], "<i8").tobytes()
+def in_an_hour():
+    return np.array([time.time_ns() // 1_000_000 + 3_600_000], "<i8").tobytes()
 
 
 @pytest.fixture
@@ -107,13 +107,13 @@ async def return_first(broker):
     )
 
 
-async def test_what_transactions_write_takes_out_nothing_that_waits(running, crashed):
+async def test_what_transactions_write_takes_out_nothing_that_waits(running, crashed, clock):
     async with running() as broker:
         await broker.create_topic("orders")
         await broker.create_topic("later")
         group = group_pb.ConsumerGroup(consumer_group="group", consume_enabled=True, attempts_max=9)
         await broker.groups.CreateConsumerGroup(group_pb.CreateConsumerGroupRequest(group=group))
-        late = soon()
+        late = in_an_hour()
         await broker.store("later", [b"before a half"], delivery_times_ms=late)
         await send_half(broker, "t-1")
         await broker.store("later", [b"before a parked one"], delivery_times_ms=late)
@@ -130,19 +130,21 @@ async def test_what_transactions_write_takes_out_nothing_that_waits(running, cra
         await return_first(broker)
         wanted = [b"before a half", b"before a parked one", b"before a stage", b"of a level"]
         async with crashed() as survivor:
+            clock.advance(3600)
             assert await come(survivor, wanted) == wanted
 
 
 async def test_a_copy_that_names_its_half_message_takes_out_nothing(
-    running, tmp_path, settings_for
+    running, clock, tmp_path, settings_for
 ):
     async with running() as broker:
         await broker.create_topic("later")
-        await broker.store("later", [b"a"], delivery_times_ms=soon())
+        await broker.store("later", [b"a"], delivery_times_ms=in_an_hour())
     with Store.open(tmp_path / "store", settings_for().store_config(("127.0.0.1", 0))) as store:
         (entry,) = store.queue_entries(TIMER_TOPIC, 0, 0, max_count=9)
         behind = int(entry["commit_log_offset"]) + int(entry["size"])
         copy = RecordFields(topic=CHECKS_EXHAUSTED_TOPIC, body=b"paid", half_offset=behind)
         store.append_block(encode_block(CHECKS_EXHAUSTED_TOPIC, [copy]), 0)
+    clock.advance(3600)
     async with running() as broker:
         assert await come(broker, [b"a"]) == [b"a"]

@@ -37,18 +37,19 @@ async def arrived(broker, count):
 
 
 @pytest.fixture(params=["async", "sync"])
-async def orders(running, request):
+async def orders(clock, running, request):
     async with running(flush_mode=request.param) as broker:
         await broker.create_topic("orders")
         yield broker
 
 
-async def test_a_recalled_message_does_not_come(orders, crashed):
-    due = now_ms() + 1500
+async def test_a_recalled_message_does_not_come(orders, clock, crashed):
+    due = now_ms() + 60_000
     kept, gone = [await send(orders, body, due) for body in (b"kept", b"gone")]
     answer = await recall_call(orders, gone.recall_handle)
     assert answer.unique_id == gone.unique_id != kept.unique_id
     async with crashed() as survivor:
+        clock.advance(60)
         assert await arrived(survivor, 1) == [b"kept"]
         await asyncio.sleep(0.2)
         assert await survivor.bodies("orders") == [b"kept"]
@@ -91,16 +92,18 @@ async def test_recall_and_delivery_at_once_agree(orders, refused):
 
 
 @pytest.mark.parametrize("stop", ["clean", "killed"])
-async def test_a_recall_holds_over_a_restart(running, crashed, stop):
+async def test_a_recall_holds_over_a_restart(running, crashed, clock, stop):
     async with running(producer_save_s=1000) as broker:
         await broker.create_topic("orders")
-        gone = await send(broker, b"gone", now_ms() + 1500)
-        await send(broker, b"kept", now_ms() + 1501)
+        gone = await send(broker, b"gone", now_ms() + 60_000)
+        await send(broker, b"kept", now_ms() + 60_001)
         await recall_call(broker, gone.recall_handle)
         if stop == "killed":
             async with crashed() as survivor:
+                clock.advance(61)
                 assert await arrived(survivor, 1) == [b"kept"]
             return
+    clock.advance(61)
     async with running() as broker:
         assert await arrived(broker, 1) == [b"kept"]
 
