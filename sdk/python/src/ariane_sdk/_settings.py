@@ -70,7 +70,8 @@ class ProducerSettings:
         request_bytes_max: Bytes of batches in one call to a broker; a larger batch goes alone.
         calls_in_flight_max: Calls to one broker at the same time. Order within a queue is kept
             with any number.
-        large_calls_in_flight_max: The same while 256 KiB or more wait for that broker.
+        large_calls_in_flight_max: The same while 256 KiB or more wait for that broker. With 2 or
+            more, many small messages travel in two calls as well.
         compression: How large bodies are compressed: LZ4, Zstandard or zlib, each as RocketMQ does
             it. Not at all by default, because readers without this client see what is stored.
         compress_bytes_min: Bodies of fewer bytes are never compressed.
