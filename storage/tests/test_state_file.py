@@ -54,6 +54,24 @@ def test_what_is_written_is_read(state):
     assert json.loads(encode_state(state)) == state
 
 
+def test_each_entry_has_a_line():
+    state = {"version": 1, "table": {1: {"é": [0]}, "b": {}}, "rows": [(1, 2), [3]], "none": []}
+    assert encode_state(state).decode().splitlines() == [
+        "{",
+        '\t"version": 1,',
+        '\t"table": {',
+        '\t\t"1": {"é": [0]},',
+        '\t\t"b": {}',
+        "\t},",
+        '\t"rows": [',
+        "\t\t[1, 2],",
+        "\t\t[3]",
+        "\t],",
+        '\t"none": []',
+        "}",
+    ]
+
+
 @given(table=st.dictionaries(st.integers(), st.text(), max_size=5))
 def test_fastjson_tables_are_read(table):
     pairs = ",".join(f"{key}:{json.dumps(text)}" for key, text in table.items())

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +32,8 @@ from ariane_storage.errors import StateFileDamaged
 
 # A string, or a bare integer that is a key; what is in strings is left alone.
 _BARE_KEY: Final = re.compile(r'("(?:[^"\\]|\\.)*")|(-?\d+)(?=\s*:)')
+
+_compact: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 _OUR_END: Final = b"\n"
 """What our generations end with and fastjson's do not."""
@@ -179,8 +182,30 @@ def _is_known(content: bytes, sums: set[int] | None) -> bool:
 
 
 def encode_state(state: dict[str, Any]) -> bytes:
-    """State as JSON that a Java broker reads, with tabs as it writes them."""
-    return json.dumps(state, indent="\t", ensure_ascii=False).encode() + _OUR_END
+    """State as JSON that a Java broker reads: a line for each entry of what it consists of.
+
+    Not with tabs throughout, as a Java broker writes it: Python indents number by number, ten times
+    as slowly as C writes an entry, and files of ten thousand entries are saved while others run.
+    """
+    return _lines(state, "\t", _entry_lines).encode() + _OUR_END
+
+
+def _entry_lines(part: Any) -> str:
+    return _lines(part, "\t\t", _compact)
+
+
+def _lines(part: Any, tabs: str, text_of: Callable[[Any], str]) -> str:
+    """A part of the state with a line for each of its entries."""
+    if isinstance(part, dict) and part:
+        opening, closing = "{}"
+        lines = [f"{_compact(str(key))}: {text_of(entry)}" for key, entry in part.items()]
+    elif isinstance(part, (list, tuple)) and part:
+        opening, closing = "[]"
+        lines = list(map(text_of, part))
+    else:
+        return _compact(part)
+    begin = f"\n{tabs}"
+    return f"{opening}{begin}{f',{begin}'.join(lines)}{begin[:-1]}{closing}"
 
 
 def _quoted_key(match: re.Match[str]) -> str:
