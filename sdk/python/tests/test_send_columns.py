@@ -175,13 +175,13 @@ async def test_more_than_the_buffer_takes_waits_for_room(world):
 
     async with Producer(world.name_servers, settings=settings) as producer:
         waiting = []
-        encode = producer._unique_ids.next_ids
+        encode = producer._unique_ids.next_id_run
 
         def watch(count):
             waiting.append(producer._buffer.size_bytes)
             return encode(count)
 
-        producer._unique_ids = type("Watched", (), {"next_ids": staticmethod(watch)})
+        producer._unique_ids = type("Watched", (), {"next_id_run": staticmethod(watch)})
         result = await producer.send_columns("orders", table)
 
     assert result.num_rows == len(world.brokers["broker-a"].messages) == 300

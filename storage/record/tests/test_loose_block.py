@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from ariane_record import BlockEncoder, ProducerSequence
 from ariane_record.block import record_crcs_of
 from ariane_record.checksum import crc32
+from ariane_record.java_hash import row_hashes
 from ariane_record.loose_block import LooseBlock
+from ariane_record.message_id import UniqueIds
 from ariane_record.plain_block import PlainShape
 from ariane_record.producer_sequence import EMPTY_SEQUENCE, stored_sequence, with_sequence
 
@@ -44,10 +46,11 @@ def test_a_block_that_goes_elsewhere_is_the_one_made_for_there(count):
 def test_sums_that_were_put_together_are_those_of_the_bytes(lengths, even, sequenced):
     bodies = [bytes([length % 251]) * (lengths[0] if even else length) for length in lengths]
     digits = np.frombuffer(bytes(range(32)) * len(bodies), np.uint8).reshape(-1, 32)
+    ids = UniqueIds(digits, row_hashes(digits))
     shape = PlainShape("orders", "created", id_bytes=32)
 
     found = np.array([len(body) for body in bodies], np.int32)
-    loose = shape.encode(bodies, found, digits, born_timestamp_ms=5, sequenced=sequenced)
+    loose = shape.encode(bodies, found, ids, born_timestamp_ms=5, sequenced=sequenced)
     block = (loose.at(SECOND) if sequenced else loose).joined()
 
     assert block.size_bytes == loose.size_bytes == int(loose.sizes.sum())

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from ariane_record import BlockEncoder, ProducerSequence
 from ariane_record.errors import RecordTooLarge
+from ariane_record.java_hash import java_string_hashes
+from ariane_record.message_id import UniqueIds
 from ariane_record.plain_block import PlainShape
 
 SEQUENCE = ProducerSequence(7, 1, 42)
@@ -15,7 +17,7 @@ SEQUENCE = ProducerSequence(7, 1, 42)
 def ids(count, width):
     texts = [f"{number * 7919:0{width}X}" for number in range(count)]
     digits = np.frombuffer("".join(texts).encode(), np.uint8).reshape(count, width)
-    return texts, digits
+    return texts, UniqueIds(digits, java_string_hashes(texts).view(np.uint32))
 
 
 def lengths(bodies):
@@ -32,7 +34,7 @@ def lengths(bodies):
 )
 def test_it_is_what_the_encoder_makes(bodies, repeats, topic, tag, sequenced, width):
     bodies *= repeats
-    texts, digits = ids(len(bodies), width)
+    texts, unique_ids = ids(len(bodies), width)
     encoder = BlockEncoder(topic, size_bytes_max=1 << 20, sequenced=sequenced)
     for body, unique_id in zip(bodies, texts, strict=True):
         encoder.add(body, tag=tag, unique_id=unique_id, born_timestamp_ms=1_700_000_000_000)
@@ -40,7 +42,11 @@ def test_it_is_what_the_encoder_makes(bodies, repeats, topic, tag, sequenced, wi
 
     shape = PlainShape(topic, tag, id_bytes=width)
     block = shape.encode(
-        bodies, lengths(bodies), digits, born_timestamp_ms=1_700_000_000_000, sequenced=sequenced
+        bodies,
+        lengths(bodies),
+        unique_ids,
+        born_timestamp_ms=1_700_000_000_000,
+        sequenced=sequenced,
     )
     block = (block.at(SEQUENCE) if sequenced else block).joined()
 
@@ -58,9 +64,9 @@ def test_it_is_what_the_encoder_makes(bodies, repeats, topic, tag, sequenced, wi
 
 def test_the_overhead_is_that_of_each_record():
     shape = PlainShape("orders", "created", id_bytes=32)
-    _, digits = ids(2, 32)
+    _, unique_ids = ids(2, 32)
     bodies = [b"", b"abc"]
-    block = shape.encode(bodies, lengths(bodies), digits, born_timestamp_ms=5, sequenced=False)
+    block = shape.encode(bodies, lengths(bodies), unique_ids, born_timestamp_ms=5, sequenced=False)
     assert block.sizes.tolist() == [shape.overhead_bytes, shape.overhead_bytes + 3]
 
 

@@ -104,7 +104,8 @@ class ColumnOutcomes:
 
 def _texts(codes: NDArray[np.signedinteger], texts: Sequence[str]) -> pa.StringArray:
     """The text of each code; null where the code is negative."""
-    if len(texts) == 1 and not codes.any():
-        return pa.repeat(texts[0], len(codes))
+    if len(texts) == 1 and texts[0] and not codes.any():
+        text = texts[0].encode()
+        return even_binaries(np.frombuffer(text * len(codes), np.uint8), len(text), pa.string())
     places = pa.array(codes.astype(np.int32), mask=codes < 0)
     return pa.array(texts, pa.string()).take(places)

@@ -12,11 +12,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ariane_record.arrow_texts import even_binaries, java_hashes, lengths_of
+from ariane_record.arrow_texts import even_binaries, java_hashes, lengths_of, own_octets
 from ariane_record.column_encoder import encode_columns, record_sizes
 from ariane_record.crc_algebra import CrcFolder
 from ariane_record.loose_block import LooseBlock
 from ariane_record.message_columns import MessageColumns
+from ariane_record.message_id import UniqueIds
 from ariane_record.packed_columns import ColumnPacking
 from ariane_record.plain_block import PlainShape
 from ariane_sdk._clock import Clock
@@ -81,7 +82,7 @@ class ColumnsIntake:
         *,
         settings: ProducerSettings,
         clock: Clock,
-        new_unique_ids: Callable[[int], NDArray[np.uint8]],
+        new_unique_ids: Callable[[int], UniqueIds],
     ) -> None:
         """Have taken nothing yet.
 
@@ -203,6 +204,12 @@ class ColumnsIntake:
     def _cuts(self, topic: str, share: ColumnShare) -> Iterator[tuple[int, int]]:
         """Where one batch ends and the next one begins."""
         messages = share.messages
+        count = len(messages)
+        if not messages.have_properties and 0 < count <= ROWS_AT_ONCE_MAX:
+            shape = PlainShape(topic, "", id_bytes=UNIQUE_ID_DIGITS_MAX)
+            beside = shape.overhead_bytes + COLUMN_BYTES + DELIVERY_TIME_BYTES
+            if own_octets(messages.body).size + beside * count <= self._settings.batch_bytes_max:
+                return iter(((0, count),))
         sizes = record_sizes(topic, messages, unique_id_bytes=UNIQUE_ID_DIGITS_MAX) + COLUMN_BYTES
         if messages.keys is not None:
             sizes += KEY_HASH_BYTES * messages.keys.counts
@@ -225,12 +232,12 @@ class ColumnsIntake:
         if not pinned and groups is not None and lengths_of(groups).any():
             lane.check_groups()
         queue = share.queue or lane.next_queue(self._sending.is_welcome)
-        digits = self._new_unique_ids(len(share.rows))
+        unique_ids = self._new_unique_ids(len(share.rows))
         batch = ColumnBatch(
             queue,
-            self._block(lane.topic, share.messages, digits),
+            self._block(lane.topic, share.messages, unique_ids),
             rows=share.rows,
-            unique_ids=digits,
+            unique_ids=unique_ids.digits,
             choose_other=None if pinned else lane.next_queue,
             sequenced=self._settings.idempotent,
             delivery_times_ms=share.delivery_times_ms,
@@ -243,15 +250,16 @@ class ColumnsIntake:
         batch.journey.deadline_s = min(batch.journey.deadline_s, deadline_s)
         return batch
 
-    def _block(self, topic: str, messages: MessageColumns, digits: NDArray[np.uint8]) -> LooseBlock:
+    def _block(self, topic: str, messages: MessageColumns, unique_ids: UniqueIds) -> LooseBlock:
         """Encode rows, with these unique ids."""
+        digits = unique_ids.digits
         sequenced = self._settings.idempotent
         bodies = messages.small_bodies()
         if bodies is not None:
             return PlainShape(topic, "", id_bytes=digits.shape[1]).encode(
                 bodies,
                 lengths_of(messages.body).astype(np.int32),
-                digits,
+                unique_ids,
                 born_timestamp_ms=self._clock.now_ms(),
                 sequenced=sequenced,
                 folder=self._folder,

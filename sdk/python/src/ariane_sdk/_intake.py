@@ -121,7 +121,7 @@ class Intake:
         self._latencies = latencies
         self._packing = BodyPacking(settings)
         self._plain = PlainIntake(
-            sending, buffer, settings=settings, clock=clock, new_unique_ids=unique_ids.next_ids
+            sending, buffer, settings=settings, clock=clock, new_unique_ids=unique_ids.next_id_run
         )
         self._batch_bytes_max = settings.batch_bytes_max
         # Whatever fits into a batch can be encoded, however small a single body has to be.

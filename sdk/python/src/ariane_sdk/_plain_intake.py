@@ -8,9 +8,9 @@ from itertools import chain
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ariane_record.crc_algebra import CrcFolder
+from ariane_record.message_id import UniqueIds
 from ariane_record.plain_block import PlainShape
 from ariane_sdk._clock import Clock
 from ariane_sdk._message import SendResult
@@ -38,7 +38,7 @@ class PlainIntake:
         *,
         settings: ProducerSettings,
         clock: Clock,
-        new_unique_ids: Callable[[int], NDArray[np.uint8]],
+        new_unique_ids: Callable[[int], UniqueIds],
     ) -> None:
         """Have taken nothing yet.
 
@@ -95,11 +95,12 @@ class PlainIntake:
 
     def _send(self, lane: TopicLane, messages: PlainMessages) -> SendBatch:
         queue = lane.next_queue(self._sending.is_welcome)
-        digits = self._new_unique_ids(len(messages.bodies))
+        unique_ids = self._new_unique_ids(len(messages.bodies))
+        digits = unique_ids.digits
         block = PlainShape(lane.topic, messages.tag, id_bytes=digits.shape[1]).encode(
             messages.bodies,
             messages.lengths,
-            digits,
+            unique_ids,
             born_timestamp_ms=self._clock.now_ms(),
             sequenced=self._settings.idempotent,
             folder=self._folder,

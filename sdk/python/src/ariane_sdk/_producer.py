@@ -455,7 +455,7 @@ class Producer(TransactionalSends):
                 self._buffer,
                 settings=self._settings,
                 clock=self._clock,
-                new_unique_ids=self._unique_ids.next_ids,
+                new_unique_ids=self._unique_ids.next_id_run,
             )
         return await self._columns_intake.take_all(
             table,

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ariane_record.arrow_texts import lengths_of
+from ariane_record.arrow_texts import lengths_of, own_octets
 from ariane_record.errors import IllegalColumn
 from ariane_record.message_columns import MessageColumns
 from ariane_sdk._limits import RESERVED_PROPERTIES, checked_tag
@@ -180,6 +180,8 @@ def _check_undelayed_groups(messages: MessageColumns, times_ms: NDArray[np.int64
 
 
 def _check_bodies(messages: MessageColumns, body_bytes_max: int) -> None:
+    if own_octets(messages.body).size <= body_bytes_max:
+        return
     lengths = lengths_of(messages.body)
     if len(lengths) and int(lengths.max()) > body_bytes_max:
         raise IllegalColumn(

@@ -22,7 +22,7 @@ from ariane_record.block import EMPTY_CRC_PROPERTY, RECORD_CRCS_COUNT_MIN
 from ariane_record.checksum import crc32 as crc32_of
 from ariane_record.crc_algebra import CrcFolder, row_crcs
 from ariane_record.errors import RecordTooLarge
-from ariane_record.java_hash import java_string_hash, row_hashes, tag_code
+from ariane_record.java_hash import java_string_hash, tag_code
 from ariane_record.layout import (
     CRC_MASK,
     CRC_PROPERTY_BYTES,
@@ -37,6 +37,7 @@ from ariane_record.layout import (
     PropertyName,
 )
 from ariane_record.loose_block import LooseBlock
+from ariane_record.message_id import UniqueIds
 from ariane_record.producer_sequence import EMPTY_SEQUENCE
 from ariane_record.record_sums import block_crc, record_crcs_of_parts
 
@@ -99,7 +100,7 @@ class PlainShape:
         self,
         bodies: Sequence[bytes],
         body_lengths: NDArray[np.int32],
-        unique_ids: NDArray[np.uint8],
+        unique_ids: UniqueIds,
         *,
         born_timestamp_ms: int,
         sequenced: bool,
@@ -110,14 +111,14 @@ class PlainShape:
         Args:
             bodies: The body of each message; at least one.
             body_lengths: Bytes of each: int32[count].
-            unique_ids: The id of each, its digits as ASCII: uint8[count, id_bytes].
+            unique_ids: The id of each, of ``id_bytes`` digits.
             born_timestamp_ms: When they were made, milliseconds since the epoch.
             sequenced: Whether the first record gets room for a producer sequence.
             folder: Adds up sums; kept by who encodes often.
         """
         count = len(bodies)
         body_crcs = np.fromiter(map(crc32_of, bodies), np.uint32, count)
-        tails = self._tails(unique_ids)
+        tails = self._tails(unique_ids.digits)
         sizes = body_lengths + np.int32(self.overhead_bytes)
         if sequenced:
             sizes[0] += len(EMPTY_SEQUENCE)
@@ -136,7 +137,7 @@ class PlainShape:
         )
         pieces = _pieces(headers, bodies, tails)
         if sequenced:
-            before, room, behind = self._sequenced_tail(unique_ids[0].tobytes())
+            before, room, behind = self._sequenced_tail(unique_ids.digits[0].tobytes())
             # What stood there goes on with the header of the next record.
             behind += pieces[_TAIL][tails.shape[1] :]
             pieces[_TAIL : _TAIL + 1] = before, room, behind
@@ -208,10 +209,11 @@ def _name(name: str) -> bytes:
     return name.encode() + PROPERTY_NAME_END
 
 
-def _id_hashes(topic: str, unique_ids: NDArray[np.uint8]) -> NDArray[np.int32]:
+def _id_hashes(topic: str, unique_ids: UniqueIds) -> NDArray[np.int32]:
     """``key_hash`` of each id: the hash of Java is a polynomial of its characters."""
-    before = java_string_hash(f"{topic}#") * pow(_HASH_FACTOR, unique_ids.shape[1], _WORD) % _WORD
-    words = row_hashes(unique_ids) + np.uint32(before)
+    width = unique_ids.digits.shape[1]
+    before = java_string_hash(f"{topic}#") * pow(_HASH_FACTOR, width, _WORD) % _WORD
+    words = unique_ids.hash_words + np.uint32(before)
     hashes = np.abs(words.view(np.int32))
     hashes[hashes == _SIGN_BIT] = 0
     return hashes
