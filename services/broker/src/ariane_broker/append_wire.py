@@ -113,7 +113,6 @@ def _is_of_small_batches(raw: bytes) -> bool:
 
 def _batches_of(batches: Sequence[AppendBatch]) -> list[Batch] | SmallBatches:
     """The batches of a request that was parsed whole."""
-    batches = list(batches)
     table = _table_of(batches) if len(batches) > 1 and _is_worth_joining(batches) else None
     if table is None:
         return [_batch_of(batch, batch.records) for batch in batches]
@@ -127,6 +126,7 @@ def _is_worth_joining(batches: Sequence[AppendBatch]) -> bool:
 
 def _table_of(batches: Sequence[AppendBatch]) -> BlockTable | None:
     """Batches side by side; None when one of them is unusual."""
+    batches = list(batches)  # Each is looked at twice, and would be found twice.
     *columns, delay_levels, delivery_times_ms, record_crc32s = zip(
         *map(_fields_of_batch, batches), strict=True
     )
