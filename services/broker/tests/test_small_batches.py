@@ -16,6 +16,7 @@ from ariane_broker.append_wire import (
     CUT_BYTES_MIN,
     JOINED_RECORDS_MIN,
     append_request,
+    append_response,
     stream_response,
 )
 from ariane_broker.arrivals import Arrivals
@@ -214,6 +215,15 @@ async def both_ways(requests):
         ]
         assert answers[0] == answers[1]
     assert at_once.left() == one_by_one.left()
+
+
+async def test_a_call_is_answered_as_a_request_of_a_stream(side):
+    for batches in (parsed([*GOOD, *NEXT], joined=True), parsed(GOOD[:1], joined=False)):
+        outcomes = await side.append_records.append(batches, HOST)
+        call = send_pb.AppendRecordsResponse.FromString(append_response(outcomes))
+        request = send_pb.StreamAppendsResponse.FromString(stream_response(1, outcomes))
+        assert len(call.results) == len(batches)
+        assert list(call.results) == list(request.results)
 
 
 def was_at_once(side, batches):
