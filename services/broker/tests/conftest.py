@@ -221,6 +221,10 @@ def settings_for(tmp_path):
             "index_slots": 1000,
             "index_items": 4000,
             "grace_s": 0.1,
+            # How full the machine's disk is, is not a test's matter.
+            "disk_clean_ratio": 0.97,
+            "disk_force_ratio": 0.98,
+            "disk_refuse_ratio": 0.99,
         }
         return BrokerSettings(**(values | changes))
 
