@@ -122,8 +122,16 @@ class BrokerSender:
         self._depart_soon()
 
     def add_again(self, batches: Sequence[SendBatch]) -> None:
-        """Have batches travel once more, before everything that came later."""
-        self._waiting.extendleft(reversed(batches))
+        """Have batches travel once more, before everything that came later.
+
+        What may go anywhere goes behind what must stay: before a batch that is repeated under its
+        numbers it would take the next ones of their queue, and the broker would refuse both.
+        """
+        staying = [batch for batch in batches if not batch.movable]
+        while self._waiting and not self._waiting[0].movable:
+            staying.append(self._waiting.popleft())
+        self._waiting.extendleft(reversed([batch for batch in batches if batch.movable]))
+        self._waiting.extendleft(reversed(staying))
         self._depart_soon()
 
     def give_up_movable(self) -> list[SendBatch]:
