@@ -65,7 +65,10 @@ class Delivery:
         self.lateness = Lateness()
 
     def deliver(self, rows: ParkedRows, mark: Callable[[Int64s], None]) -> None:
-        """Deliver records of one queue, those of the same queue in the order of ``rows``.
+        """Deliver records of one queue.
+
+        Those of one connection for the same queue come in the order of ``rows``. A block has one
+        ``born_host``, so those of several connections do not alternate.
 
         Args:
             rows: What is due.
