@@ -14,6 +14,7 @@ from ariane_record.plain_blocks import (
     TAGS_KEPT_MAX,
     PlainRun,
     PlainTopic,
+    encode_plain_run,
     encode_plain_runs,
 )
 
@@ -46,7 +47,7 @@ def test_they_are_what_the_encoder_makes(blocks, repeats, sequenced, width):
     texts, digits = ids(sum(len(each) * repeats for _, each in blocks), width)
     topics = {topic: PlainTopic(topic, id_bytes=width) for topic, _ in blocks}
     place = 0
-    runs, sequences, expected = [], [], []
+    runs, sequences, expected, one_by_one = [], [], [], []
     for number, (topic, each) in enumerate(blocks):
         encoder = BlockEncoder(topic, size_bytes_max=1 << 20, sequenced=sequenced)
         run = PlainRun(topics[topic], sequenced=sequenced)
@@ -60,11 +61,13 @@ def test_they_are_what_the_encoder_makes(blocks, repeats, sequenced, width):
         sequences.append(ProducerSequence(7, 1, 42 + number) if sequenced else None)
         expected.append(encoder.finish(sequences[-1]))
         runs.append(run)
+        own_texts = texts[place - len(run.bodies) : place]
+        one_by_one.append(encode_plain_run(run, sequences[-1], own_texts))
 
     found = list(encode_plain_runs(runs, sequences, UniqueIds(digits, row_hashes(digits))))
 
     assert len(found) == len(expected)
-    for block, wanted in zip(found, expected, strict=True):
+    for block, wanted in zip(found + one_by_one, expected * 2, strict=True):
         assert block.topic == wanted.topic
         assert block.records == wanted.records
         assert block.crc32 == wanted.crc32

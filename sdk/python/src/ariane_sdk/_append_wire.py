@@ -49,13 +49,18 @@ def request_parts(producer_group: str, batches: Iterable[EncodedBatch]) -> list[
     """
     parts: list[ByteBuffer] = []
     if producer_group:
-        parts.append(AppendRecordsRequest(producer_group=producer_group).SerializeToString())
+        parts.append(_group_part(producer_group))
     for head, records, size_bytes in batches:
         before_records = _prefix(_RECORDS, size_bytes)
         length = len(head) + len(before_records) + size_bytes
         parts += (_prefix(_BATCHES, length), head, before_records)
         parts += records
     return parts
+
+
+@lru_cache(maxsize=64)
+def _group_part(producer_group: str) -> bytes:
+    return AppendRecordsRequest(producer_group=producer_group).SerializeToString()
 
 
 def number_part(request_number: int) -> bytes:

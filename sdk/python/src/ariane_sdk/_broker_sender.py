@@ -199,8 +199,8 @@ class BrokerSender:
 
     def _share_of_call(self) -> int:
         """Messages after which the next call takes no more."""
-        if self._calls_in_flight or not self._may_overlap:
-            return NEVER_CUT
+        if self._calls_in_flight or self.cut_count == NEVER_CUT:
+            return NEVER_CUT  # Fewer than are worth a call each have no cut either.
         count = sum(batch.count for batch in self._waiting)
         half = (count + 1) // 2
         return half if is_worth_a_call(half, len(self._waiting) // 2) else NEVER_CUT

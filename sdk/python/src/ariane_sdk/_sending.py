@@ -205,33 +205,41 @@ class Sending:
         self, broker_name: str, batches: Sequence[SendBatch], over: Callable[[], None]
     ) -> None:
         now_s = self._clock.monotonic_s()
-        in_time = [batch for batch in batches if batch.journey.deadline_s > now_s]
-        if len(in_time) < len(batches):
-            for batch in batches:
-                if batch.journey.deadline_s <= now_s:
-                    late = DeadlinePassed("its time was up before it left", retriable=True)
-                    self._fail(batch, batch.journey.last_refusal or late)
-            if not in_time:
+        deadline_s = _earliest_deadline_s(batches)
+        if deadline_s <= now_s:
+            batches = self._in_time(batches, now_s)
+            if not batches:
                 over()
                 return
-        address = self._address(broker_name, in_time)
+            deadline_s = _earliest_deadline_s(batches)
+        address = self._address(broker_name, batches)
         peer = f"broker {broker_name} at {address}"
-        call = _Call(broker_name, address, peer, in_time, now_s, over)
+        call = _Call(broker_name, address, peer, batches, now_s, over)
         if not address:
             unknown = ServiceUnavailable("nobody knows where it is", reason="BROKER_NOT_PRIMARY")
             self._answered(call, unknown)
             return
-        for batch in in_time:
+        for batch in batches:
             journey = batch.journey
             if self._streams is not None and journey.sequence is None:
                 journey.sequence = self._streams.take(batch.queue, batch.count)
             journey.in_flight = True
-        encode_together(in_time)
-        time_left_s = min(batch.journey.deadline_s for batch in in_time) - now_s
-        timeout_s = max(CALL_TIMEOUT_S_MIN, min(time_left_s, self._settings.call_timeout_s))
-        parts = request_parts(self._group, (batch.to_wire() for batch in in_time))
+        encode_together(batches)
+        timeout_s = max(CALL_TIMEOUT_S_MIN, min(deadline_s - now_s, self._settings.call_timeout_s))
+        parts = request_parts(self._group, (batch.to_wire() for batch in batches))
         answered = partial(self._answered, call)
         self._calls.begin(address, parts, peer=peer, timeout_s=timeout_s, answered=answered)
+
+    def _in_time(self, batches: Sequence[SendBatch], now_s: float) -> list[SendBatch]:
+        """The batches whose time is not up; the others fail."""
+        in_time: list[SendBatch] = []
+        for batch in batches:
+            if batch.journey.deadline_s > now_s:
+                in_time.append(batch)
+            else:
+                late = DeadlinePassed("its time was up before it left", retriable=True)
+                self._fail(batch, batch.journey.last_refusal or late)
+        return in_time
 
     def _answered(self, call: _Call, answer: Sequence[AppendResult] | CallError) -> None:
         """A call is over: tell who waits, or see in a task what may be repeated."""
@@ -440,3 +448,8 @@ class Sending:
     def _forget(self, batch: SendBatch, size_bytes: int) -> None:
         del self._unsettled[batch]
         self._settled(size_bytes)
+
+
+def _earliest_deadline_s(batches: Sequence[SendBatch]) -> float:
+    """When the time of the first of these batches is up; of one batch at least."""
+    return min([batch.journey.deadline_s for batch in batches])

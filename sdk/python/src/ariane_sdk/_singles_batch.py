@@ -15,7 +15,13 @@ from typing import Final
 from ariane_record import RecordBlock
 from ariane_record.layout import ByteBuffer
 from ariane_record.message_id import UniqueIdGenerator
-from ariane_record.plain_blocks import PlainRun, PlainTopic, TagShape, encode_plain_runs
+from ariane_record.plain_blocks import (
+    PlainRun,
+    PlainTopic,
+    TagShape,
+    encode_plain_run,
+    encode_plain_runs,
+)
 from ariane_sdk._delay import AT_ONCE
 from ariane_sdk._message import Message, MessageQueue, SendResult
 from ariane_sdk._send_batch import COLUMN_BYTES, SendBatch
@@ -171,8 +177,9 @@ def encode_together(batches: Sequence[SendBatch]) -> None:
     counts = [len(run.bodies) for run in runs]
     count = sum(counts)
     if count < TOGETHER_MIN:
-        for batch in waiting:
-            batch.encode_each()
+        for batch, run in zip(waiting, runs, strict=True):
+            few_ids = [batch.unique_ids.next_id() for _ in run.bodies]
+            batch.encoded_as(encode_plain_run(run, batch.journey.sequence, few_ids), few_ids)
         return
     new_ids = waiting[0].unique_ids.next_id_run(count)
     unique_ids = new_ids.texts()

@@ -90,10 +90,11 @@ _join_pairs = _VALUE_END.join
 # The header with everything that the broker owns left at zero (``x``):
 # size, magic, body CRC, queue id, flag, both offsets, system flag, born timestamp,
 # born host, store timestamp, store host, attempts, half offset, body length.
-_pack_unowned_header = Struct(">iII 4x i 16x iq 8x 8x 8x 4x 8x i").pack
+pack_unowned_header: Final = Struct(">iII 4x i 16x iq 8x 8x 8x 4x 8x i").pack
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+# Nobody changes one; not frozen, for that takes longer to make than all columns of a tiny block.
+@dataclass(slots=True, eq=False)
 class RecordBlock:
     """Records of one topic as they will lie in the commit log, with their columns.
 
@@ -248,7 +249,7 @@ class BlockEncoder:
         ):
             raise self._refusal(size, properties_length, key_count)
         body_crc = crc32_of(body) & CRC_MASK
-        header = _pack_unowned_header(
+        header = pack_unowned_header(
             size, self._magic, body_crc, flag, system_flag, born_timestamp_ms, body_length
         )
         counted = properties_length.to_bytes(2)

@@ -72,7 +72,16 @@ def tag_code(tag: str) -> int:
 
 def key_hash(topic: str, key: str) -> int:
     """The hash under which the index files a key of a topic: 31 bits, not negative."""
-    word = abs(java_string_hash(topic + "#" + key))
+    return index_hash(java_string_hash(topic + "#" + key))
+
+
+def index_hash(hash_sum: int) -> int:
+    """The hash under which the index files a key.
+
+    Args:
+        hash_sum: The hash of topic and key, or another number with the same lowest 32 bits.
+    """
+    word = abs(_signed(hash_sum & _WORD_MASK))
     return 0 if word == _SIGN_BIT else word
 
 

@@ -20,9 +20,14 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_record.block import EMPTY_CRC_PROPERTY, RecordBlock, record_crcs_of
+from ariane_record.block import (
+    EMPTY_CRC_PROPERTY,
+    RecordBlock,
+    pack_unowned_header,
+    record_crcs_of,
+)
 from ariane_record.checksum import crc32 as crc32_of
-from ariane_record.java_hash import java_string_hash, tag_code
+from ariane_record.java_hash import index_hash, java_string_hash, tag_code
 from ariane_record.layout import (
     CRC_MASK,
     HEADER,
@@ -263,6 +268,48 @@ def encode_plain_runs(
             crc32=crc32_of(records),
             record_crcs=record_crcs_of(records, own_sizes),
         )
+
+
+def encode_plain_run(
+    run: PlainRun, sequence: ProducerSequence | None, unique_ids: Sequence[str]
+) -> RecordBlock:
+    """The block of a few messages, one by one: what is done by column has a fixed price.
+
+    Args:
+        run: At least one message.
+        sequence: Where the block stands in the stream of its producer, if it is sequenced.
+        unique_ids: The id of each message.
+    """
+    pieces: list[bytes] = []
+    sizes: list[int] = []
+    hashes: list[int] = []
+    hash_before_id = run.topic.hash_before_id
+    for body, shape, born_ms, unique_id in zip(
+        run.bodies, run.shapes, run.born_timestamps_ms, unique_ids, strict=True
+    ):
+        size = len(body) + shape.overhead_bytes
+        before_id = shape.before_id
+        if sequence is not None and not sizes:
+            size += SEQUENCE_BYTES
+            encoded = encode_sequence(sequence, len(run.bodies), run.size_bytes)
+            before_id = shape.before_sequence + encoded + shape.behind_sequence
+        body_crc = crc32_of(body) & CRC_MASK
+        header = pack_unowned_header(size, MAGIC_V1, body_crc, 0, 0, born_ms, len(body))
+        pieces += (header, body, before_id, unique_id.encode(), _RECORD_END)
+        sizes.append(size)
+        hashes.append(index_hash(hash_before_id + java_string_hash(unique_id)))
+    records = b"".join(pieces)
+    own_sizes = np.array(sizes, np.int32)
+    return RecordBlock(
+        topic=run.topic.name,
+        records=records,
+        sizes=own_sizes,
+        tag_codes=np.array([shape.code for shape in run.shapes], np.int32),
+        key_counts=np.array([1] * len(sizes), np.uint8),
+        key_hashes=np.array(hashes, np.int32),
+        crc32=crc32_of(records),
+        record_crcs=record_crcs_of(records, own_sizes),
+    )
 
 
 def _headers(
