@@ -243,7 +243,7 @@ class Producer(TransactionalSends):
         """
         if timeout_s is not None:
             return await self._send_within(timeout_s, message, message_queue, selector)
-        if self._buffer.full:
+        if self._buffer.crowded:
             await self._buffer.wait_for_room()
         future = self._submit(message, message_queue, selector)
         try:
@@ -272,7 +272,7 @@ class Producer(TransactionalSends):
         Raises:
             MessageIllegal: It breaks a rule; it was not sent.
         """
-        if self._buffer.full:
+        if self._buffer.crowded:
             await self._buffer.wait_for_room()
         if not self._accepting:
             self._refuse()
@@ -508,7 +508,7 @@ class Producer(TransactionalSends):
         future: asyncio.Future[SendResult] | None = None
         try:
             async with asyncio.timeout(timeout_s):
-                if self._buffer.full:
+                if self._buffer.crowded:
                     await self._buffer.wait_for_room()
                 future = self._submit(message, message_queue, selector)
                 return await future

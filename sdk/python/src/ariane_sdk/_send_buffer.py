@@ -1,8 +1,13 @@
-"""How much a producer holds: beyond a limit senders wait."""
+"""How much a producer holds: beyond a limit senders wait, and go on in the order they came in."""
 
 from __future__ import annotations
 
 import asyncio
+from itertools import count, islice
+from typing import Final
+
+WOKEN_AT_ONCE: Final = 64
+"""Of those who wait, so many look at the same time whether there is room for them."""
 
 
 class SendBuffer:
@@ -13,7 +18,7 @@ class SendBuffer:
         size_bytes_max: Bytes beyond which there is no room.
     """
 
-    __slots__ = ("_room", "size_bytes", "size_bytes_max")
+    __slots__ = ("_places", "_turns", "size_bytes", "size_bytes_max")
 
     def __init__(self, size_bytes_max: int) -> None:
         """Be empty.
@@ -23,21 +28,44 @@ class SendBuffer:
         """
         self.size_bytes = 0
         self.size_bytes_max = size_bytes_max
-        self._room = asyncio.Event()
+        self._places = count()
+        # By place in the line, who came first in front.
+        self._turns: dict[int, asyncio.Future[None]] = {}
 
     @property
     def full(self) -> bool:
         """Whether there is no room."""
         return self.size_bytes >= self.size_bytes_max
 
+    @property
+    def crowded(self) -> bool:
+        """Whether who comes now has to wait: for room, or behind others."""
+        return self.full or bool(self._turns)
+
     def release(self, size_bytes: int) -> None:
         """Make room."""
         self.size_bytes -= size_bytes
-        if not self.full:
-            self._room.set()
+        self._wake()
 
     async def wait_for_room(self) -> None:
-        """Wait until there is room."""
-        while self.full:
-            self._room.clear()
-            await self._room.wait()
+        """Wait until there is room, behind all who wait already."""
+        if not self.crowded:
+            return
+        loop = asyncio.get_running_loop()
+        place = next(self._places)
+        try:
+            while True:
+                # Whoever has looked in vain keeps the place.
+                turn = self._turns[place] = loop.create_future()
+                await turn
+                if not self.full and next(iter(self._turns)) == place:
+                    return
+        finally:
+            del self._turns[place]
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._turns and not self.full:
+            for turn in islice(self._turns.values(), WOKEN_AT_ONCE):
+                if not turn.done():
+                    turn.set_result(None)
