@@ -15,6 +15,7 @@ from ariane_record.producer_sequence import (
     decode_sequence,
     encode_sequence,
     encode_sequences,
+    says_sequence,
     stored_sequence,
     with_sequence,
 )
@@ -93,6 +94,30 @@ def test_sequence_and_room_for_it_go_together():
         BlockEncoder("orders", size_bytes_max=1 << 20, sequenced=True).finish()
 
 
+def test_records_say_just_their_own_sequence():
+    sequence = ProducerSequence(7, 1, 42)
+    records = block_of([b"1", b"2"], sequence).records
+    assert says_sequence(records, sequence, 2)
+    assert not says_sequence(records, None, 2)
+    assert not says_sequence(records, sequence, 3)
+    assert not says_sequence(records + b"more", sequence, 2)
+    for other in (sequence._replace(producer_id=8), sequence._replace(first_sequence=43)):
+        assert not says_sequence(records, other, 2)
+
+
+def test_the_same_numbers_in_other_characters_are_the_same_sequence():
+    sequence = ProducerSequence(7, 1, 42)
+    records = block_of([b"1"], sequence).records
+    encoded = encode_sequence(sequence, 1, len(records))
+    # The last character says two bits that are beyond the numbers.
+    last = encoded[-2:-1]
+    other = encoded[:-2] + bytes([last[0] + 1]) + encoded[-1:]
+    assert decode_sequence(other) == decode_sequence(encoded)
+    assert says_sequence(records.replace(encoded, other), sequence, 1)
+
+
 @pytest.mark.parametrize("records", [b"", b"\xff" * 100, b"\x00" * 400])
 def test_what_is_no_record_says_nothing(records):
     assert stored_sequence(records) is None
+    assert says_sequence(records, None, 1)
+    assert not says_sequence(records, ProducerSequence(1, 0, 0), 1)

@@ -157,9 +157,14 @@ class Appender:
         offsets: Int64s,
         stamp: int,
     ) -> None:
-        if len(key_hashes):
+        key_count = len(key_hashes)
+        if not key_count:
+            return
+        if key_count > 1 or len(offsets) > 1:  # A lone message with its id needs no more steps.
             offsets = np.repeat(offsets, key_counts)
-            self._parts.index.add(key_hashes, offsets, np.full(len(offsets), stamp))
+        stamps = np.empty(key_count, np.int64)
+        stamps.fill(stamp)
+        self._parts.index.add(key_hashes, offsets, stamps)
 
 
 def _first_queue_offsets(queues: list[ConsumeQueue], counts: Int64s) -> Int64s:

@@ -33,7 +33,7 @@ from ariane_broker.batch_outcome import AcknowledgedLevel, BatchOutcome, SmallOu
 from ariane_broker.delay.delay import Delay, DelayLevel, DeliveryTimes
 from ariane_broker.errors import block_corrupted
 from ariane_broker.small_batches import SmallBatches
-from ariane_broker.wire_time import time_of
+from ariane_broker.wire_time import set_time, time_of
 from ariane_record import ProducerSequence, RecordBlock
 from ariane_record.errors import WireCorrupted
 from ariane_record.layout import ByteBuffer
@@ -208,7 +208,10 @@ def append_response(outcomes: Sequence[BatchOutcome]) -> bytes:
     """The answer to a call: an ``AppendRecordsResponse``, encoded."""
     if isinstance(outcomes, SmallOutcomes) and outcomes.error is None:
         return _small_results(outcomes)
-    return AppendRecordsResponse(results=map(_append_result, outcomes)).SerializeToString()
+    response = AppendRecordsResponse()
+    for outcome in outcomes:
+        _tell(outcome, response.results.add())
+    return response.SerializeToString()
 
 
 def stream_response(request_number: int, outcomes: Sequence[BatchOutcome]) -> bytes:
@@ -216,7 +219,8 @@ def stream_response(request_number: int, outcomes: Sequence[BatchOutcome]) -> by
     response = StreamAppendsResponse(request_number=request_number)
     if isinstance(outcomes, SmallOutcomes) and outcomes.error is None:
         return response.SerializeToString() + _small_results(outcomes)
-    response.results.extend(map(_append_result, outcomes))
+    for outcome in outcomes:
+        _tell(outcome, response.results.add())
     return response.SerializeToString()
 
 
@@ -237,17 +241,16 @@ def _small_results(outcomes: SmallOutcomes) -> bytes:
     )
 
 
-def _append_result(outcome: BatchOutcome) -> AppendResult:
-    error = None if outcome.error is None else status_of(outcome.error)
+def _tell(outcome: BatchOutcome, result: AppendResult) -> None:
+    """Fill in a new result: field by field, which costs half of what it would made and copied."""
+    if outcome.error is not None:
+        result.error.CopyFrom(status_of(outcome.error))
     appended = outcome.appended
     if appended is None:
-        return AppendResult(error=error)
-    return AppendResult(
-        error=error,
-        first_queue_offset=appended.first_queue_offset,
-        first_commit_log_offset=appended.first_commit_log_offset,
-        record_count=appended.count,
-        acknowledged_level=LEVELS[outcome.level],
-        store_time=time_of(appended.store_timestamp_ms),
-        duplicate=outcome.duplicate,
-    )
+        return
+    result.first_queue_offset = appended.first_queue_offset
+    result.first_commit_log_offset = appended.first_commit_log_offset
+    result.record_count = appended.count
+    result.acknowledged_level = LEVELS[outcome.level]
+    set_time(result.store_time, appended.store_timestamp_ms)
+    result.duplicate = outcome.duplicate

@@ -18,9 +18,9 @@ from ariane_broker.errors import (
 )
 from ariane_broker.topic_changes import user_topic_error
 from ariane_broker.topic_table import TopicConfig, TopicMessageType
-from ariane_record import ProducerSequence, RecordBlock, StoredSequence
+from ariane_record import ProducerSequence, RecordBlock
 from ariane_record.layout import HEADER, HEADER_BYTES, PRODUCER_PROPERTIES_BYTES_MAX
-from ariane_record.producer_sequence import stored_sequence
+from ariane_record.producer_sequence import says_sequence
 from ariane_servicekit.errors import ServiceError
 from ariane_storage.block_check import counted_topic
 from ariane_storage.fields import FieldColumn
@@ -70,13 +70,7 @@ def block_of(batch: Batch) -> RecordBlock:
     block = batch.block
     if block is None:
         raise batch.error or block_corrupted(-1, "its columns make no sense")
-    said = stored_sequence(block.records)
-    expected = (
-        None
-        if batch.sequence is None
-        else StoredSequence(batch.sequence, block.count, block.size_bytes)
-    )
-    if said != expected:
+    if not says_sequence(block.records, batch.sequence, block.count):
         raise block_corrupted(0, "its producer sequence is not that of the batch")
     return block
 
@@ -92,6 +86,8 @@ def check_place(batch: Batch, config: TopicConfig | None) -> None:
         ServiceError: TOPIC_NOT_FOUND, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED, TOPIC_NOT_WRITABLE,
             QUEUE_NOT_FOUND or MESSAGE_TYPE_MISMATCH.
     """
+    if config is not None and batch.delay is None and batch.queue_id < config.plain_queue_count:
+        return  # As nearly always: nothing else is to be asked.
     if config is None or config.system:
         raise user_topic_error(batch.topic) or topic_not_found(batch.topic)
     if not config.writable:

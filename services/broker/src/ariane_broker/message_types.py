@@ -36,6 +36,8 @@ def check_message_types(block: RecordBlock, config: TopicConfig) -> None:
     Raises:
         ServiceError: MESSAGE_TYPE_MISMATCH.
     """
+    if config.plain_queue_count:
+        return
     expected = config.message_type
     if expected not in {TopicMessageType.NORMAL, TopicMessageType.FIFO} or not block.count:
         return

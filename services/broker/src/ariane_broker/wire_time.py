@@ -22,6 +22,12 @@ def time_of(timestamp_ms: int) -> Timestamp:
     return Timestamp(seconds=seconds, nanos=milliseconds * 1_000_000)
 
 
+def set_time(time: Timestamp, timestamp_ms: int) -> None:
+    """Make a field that is still empty an instant, from milliseconds since the epoch."""
+    time.seconds, milliseconds = divmod(timestamp_ms, 1000)
+    time.nanos = milliseconds * 1_000_000
+
+
 def milliseconds_of(time: Timestamp, field: str) -> int:
     """Milliseconds since the epoch, rounded down.
 

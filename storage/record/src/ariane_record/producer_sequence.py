@@ -132,6 +132,26 @@ def stored_sequence(records: ByteBuffer) -> StoredSequence | None:
     return decode_sequence(bytes(records[place : place + SEQUENCE_BYTES]))
 
 
+def says_sequence(
+    records: ByteBuffer, sequence: ProducerSequence | None, record_count: int
+) -> bool:
+    """Whether the first of some records says just this of them; with None, whether it says nothing.
+
+    Args:
+        records: All records of a batch.
+        sequence: Where the batch stands, with numbers that the property can say.
+        record_count: Its records.
+    """
+    place = sequence_place(records)
+    said = bytes(records[place : place + SEQUENCE_BYTES])
+    if sequence is None:
+        return decode_sequence(said) is None
+    # Nearly always the same characters, though others could say the same numbers.
+    return said == encode_sequence(sequence, record_count, len(records)) or (
+        decode_sequence(said) == StoredSequence(sequence, record_count, len(records))
+    )
+
+
 def with_sequence(block: RecordBlock, sequence: ProducerSequence) -> RecordBlock:
     """A block at another place of a stream; its first record has the property already.
 
