@@ -20,7 +20,6 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from inspect import isawaitable
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import grpc
@@ -160,7 +159,7 @@ class _RequestStream(Generic[RequestT, AnswerT]):
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this request's alone.
             self._refuse(request, error, begin)
             return
-        if isawaitable(answer):
+        if isinstance(answer, Awaitable):
             task = asyncio.ensure_future(self._finish(request, answer, begin))
             self._working.add(task)
             task.add_done_callback(self._working.discard)

@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 import grpc
-from opentelemetry.metrics import Meter, MeterProvider, NoOpMeterProvider
+from opentelemetry.metrics import Meter, MeterProvider, NoOpMeter, NoOpMeterProvider
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
@@ -61,6 +61,7 @@ class CallMetrics:
             description="How long calls took, streams and held calls included.",
             explicit_bucket_boundaries_advisory=_BUCKETS_S,
         )
+        self._is_read = not isinstance(meter, NoOpMeter)
         self._attributes: dict[tuple[str, grpc.StatusCode], dict[str, str]] = {}
 
     def begin(self) -> float:
@@ -69,6 +70,8 @@ class CallMetrics:
 
     def end(self, begin: float, method: str, code: grpc.StatusCode) -> None:
         """Record a call that began then and ended now."""
+        if not self._is_read:
+            return
         key = (method, code)
         attributes = self._attributes.get(key)
         if attributes is None:

@@ -78,6 +78,8 @@ class BatchUpkeep:
 
     def _say_anew(self) -> None:
         """How far queries have come, before the log forgets it."""
+        if not self._table.progress:
+            return
         old = self._ageing.offset_before(round(self._now_ms() - self._retention_ms / 2))
         idle_ms = self._now_ms() - QUERY_IDLE_MS
         for query_id, progress in list(self._table.progress.items()):
