@@ -25,6 +25,7 @@ from ariane.broker.v1.send_service_pb2_grpc import (
     SendServiceServicer,
     add_SendServiceServicer_to_server,
 )
+from ariane.common.v1.message_pb2 import ACKNOWLEDGED_LEVEL_MEMORY
 from ariane.namesrv.v1.route_pb2 import (
     TOPIC_PERMISSION_READ_WRITE,
     BrokerRoute,
@@ -67,6 +68,7 @@ class ScriptedBroker(SendServiceServicer):
         self.queues: dict[tuple[str, int], list[RecordFields]] = {}
         self.called = asyncio.Condition()
         self.address = ""
+        self.acknowledged_level = ACKNOWLEDGED_LEVEL_MEMORY
 
     async def AppendRecords(self, request, context):  # noqa: N802 - the contract's name.
         step = await self._next_step(request)
@@ -148,7 +150,7 @@ class ScriptedBroker(SendServiceServicer):
             first_queue_offset=first,
             first_commit_log_offset=1000,
             record_count=len(columns),
-            acknowledged_level=1,
+            acknowledged_level=self.acknowledged_level,
         )
         result.store_time.FromMilliseconds(1_234_567)
         return result

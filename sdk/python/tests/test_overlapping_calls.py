@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from ariane.common.v1.message_pb2 import ACKNOWLEDGED_LEVEL_FLUSHED
 from ariane_sdk import Message, MessageQueue, Producer, ProducerSettings
 
 ROUNDS = 2
@@ -134,6 +135,19 @@ async def test_nothing_overlaps_where_that_is_not_wanted(world):
     broker = world.brokers["broker-a"]
     settings = replace(PATIENT, large_calls_in_flight_max=1)
     async with Producer(world.name_servers, settings=settings) as producer:
+        await producer.route("orders")
+        tasks, goes_on = await two_rounds(producer, broker, numbered(64))
+        await broker.wait_called(2)
+        await asyncio.sleep(0.05)
+        assert [count_of(call) for call in broker.calls] == [64, 64]
+        goes_on.set()
+        await asyncio.gather(*tasks)
+
+
+async def test_nothing_overlaps_where_each_answer_waits_for_the_disk(world):
+    broker = world.brokers["broker-a"]
+    broker.acknowledged_level = ACKNOWLEDGED_LEVEL_FLUSHED
+    async with Producer(world.name_servers, settings=PATIENT) as producer:
         await producer.route("orders")
         tasks, goes_on = await two_rounds(producer, broker, numbered(64))
         await broker.wait_called(2)

@@ -13,7 +13,9 @@ works on one while the next is encoded.
 
 So it is with many small messages. Those who wait for one answer all send again when it comes, and
 client and broker would work in turn, each waiting for the other; so what waits then leaves in two
-calls, and from there on the answer to one lets the next be made while the other is worked on.
+calls, and from there on the answer to one lets the next be made while the other is worked on. A
+broker that answers when the disk or a replica has the messages waits much and works little; there
+two calls would only wait for twice as many flushes, so one takes all.
 """
 
 from __future__ import annotations
@@ -67,6 +69,7 @@ class BrokerSender:
         broker_name: The broker.
         cut_count: After so many messages, about half of all that wait or travel, another batch
             begins, so that two calls can share them.
+        answers_late: Whether the broker answers only when more than its memory has the messages.
     """
 
     def __init__(
@@ -110,6 +113,7 @@ class BrokerSender:
         self._departure: asyncio.Handle | None = None
         self._wake_up: asyncio.TimerHandle | None = None
         self.cut_count = NEVER_CUT
+        self.answers_late = False
 
     @property
     def idle(self) -> bool:
@@ -183,6 +187,7 @@ class BrokerSender:
                 return True
         return (
             self._may_overlap
+            and not self.answers_late
             and self._calls_in_flight < OVERLAP_CALLS_MAX
             and count >= self._messages_in_flight // 2
             and is_worth_a_call(count, batch_count)
@@ -195,7 +200,8 @@ class BrokerSender:
             # Those who have just got an answer, and have not sent again yet, are not seen.
             self._outstanding = max(outstanding, self._outstanding - self._outstanding // 8)
             half = (self._outstanding + 1) // 2
-            self.cut_count = half if half >= OVERLAP_COUNT_MIN else NEVER_CUT
+            is_cut = half >= OVERLAP_COUNT_MIN and not self.answers_late
+            self.cut_count = half if is_cut else NEVER_CUT
 
     def _share_of_call(self) -> int:
         """Messages after which the next call takes no more."""

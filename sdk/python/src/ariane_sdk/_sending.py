@@ -24,6 +24,7 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from ariane.broker.v1.send_service_pb2 import AppendResult
+from ariane.common.v1.message_pb2 import ACKNOWLEDGED_LEVEL_MEMORY
 from ariane_sdk._append_calls import AppendCalls
 from ariane_sdk._append_wire import request_parts
 from ariane_sdk._broker_sender import NEVER_CUT, BrokerSender
@@ -273,6 +274,8 @@ class Sending:
                 size_bytes = batch.size_bytes
                 batch.settle(result, call.address)
                 self._forget(batch, size_bytes)
+        level = answer[-1].acknowledged_level
+        self._sender(broker_name).answers_late = level > ACKNOWLEDGED_LEVEL_MEMORY
         return self._after_failure(broker_name, failed) if failed else None
 
     async def _finish(self, call: _Call, work: Coroutine[Any, Any, None]) -> None:
