@@ -8,6 +8,8 @@ from typing import Any, Final, Protocol
 
 import grpc
 
+from ariane.broker.v1.send_service_pb2 import StreamAppendsResponse
+
 _APPEND: Final = "AppendRecords"
 """What a request of such a stream is as a call."""
 
@@ -74,9 +76,11 @@ class _FaultyStream:
                 self._lost[request.request_number] = fault.lost
         return request
 
-    async def write(self, answer: Any) -> None:
-        """An answer, unless it is to be lost."""
-        lost = self._lost.pop(answer.request_number, None)
-        if lost is not None:
-            await self._context.abort(lost, "the answer was lost on purpose")
+    async def write(self, answer: bytes) -> None:
+        """An answer, encoded, unless it is to be lost."""
+        if self._lost:
+            number = StreamAppendsResponse.FromString(answer).request_number
+            lost = self._lost.pop(number, None)
+            if lost is not None:
+                await self._context.abort(lost, "the answer was lost on purpose")
         await self._context.write(answer)
