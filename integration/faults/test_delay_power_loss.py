@@ -91,7 +91,7 @@ async def lose_power(disk, broker):
     await broker.wait()
 
 
-@pytest.mark.parametrize("points", [2, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("points", [4, pytest.param(40, marks=pytest.mark.slow)])
 async def test_what_was_acknowledged_comes_once(cluster, disk, points):
     chance = random.Random(SEED)
     acknowledged, doubtful, stopped = set(), set(), asyncio.Event()

@@ -46,7 +46,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(mounted)], check=False, capture_output=True)
 
 
-@pytest.mark.parametrize("points", [10, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("points", [20, pytest.param(200, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("mode", list(FlushMode))
 def test_power_loss(folder: Path, mode: FlushMode, points: int) -> None:
     chance = random.Random(SEED)

@@ -157,7 +157,7 @@ def test_segments_are_made_and_deleted_by_two_threads(tmp_path):
         maker = threading.Thread(target=prepare)
         maker.start()
         try:
-            for _ in range(60):
+            for _ in range(150):
                 store.append_block(block_of("flights", [b"x" * 1700] * 2), 0)
                 store.apply_retention()
         finally:
@@ -166,7 +166,7 @@ def test_segments_are_made_and_deleted_by_two_threads(tmp_path):
         log = store._parts.log
         assert [segment.start for segment in log.segments] == log._starts
         low, high = store.queue_bounds("flights", 0)
-        assert high == 120
+        assert high == 300
         read = store.read_queue("flights", 0, low, max_count=9999, max_bytes=1 << 30)
         assert read.count == high - low > 0
 

@@ -249,7 +249,7 @@ def test_reads_and_appends_beside_retention_on_the_disk_of_the_machine(tmp_path)
         keeper.start()
         passes, number = 0, 0
         try:
-            while passes < 20 and not failures:
+            while passes < 40 and not failures:
                 queue_id = dice.randrange(12)
                 body = f"{queue_id}:{number};".encode() * 60
                 store.append_block(block_of("t", [body] * 2), queue_id)

@@ -33,6 +33,13 @@ def count_of(call):
     return sum(len(batch.record_sizes) // 4 for batch in call.batches)
 
 
+async def two_calls_take_all(broker):
+    """See the second round leave in one call, and nothing beside it for a while."""
+    await broker.wait_called(2)
+    await asyncio.sleep(0.05)
+    assert [count_of(call) for call in broker.calls] == [64, 64]
+
+
 def numbered(count, topic="orders"):
     return [Message(topic, b"%d" % number) for number in range(count)]
 
@@ -91,9 +98,7 @@ async def test_messages_for_one_queue_travel_one_call_after_the_other(world):
         await producer.route("orders")
         messages = numbered(64)
         tasks, goes_on = await two_rounds(producer, broker, messages, message_queue=queue)
-        await broker.wait_called(2)
-        await asyncio.sleep(0.05)
-        assert [count_of(call) for call in broker.calls] == [64, 64]
+        await two_calls_take_all(broker)
         goes_on.set()
         await asyncio.gather(*tasks)
 
@@ -108,9 +113,7 @@ async def test_a_topic_with_one_queue_has_one_call_in_flight(world):
     async with Producer(world.name_servers, settings=PATIENT) as producer:
         await producer.route("narrow")
         tasks, goes_on = await two_rounds(producer, broker, numbered(64, "narrow"))
-        await broker.wait_called(2)
-        await asyncio.sleep(0.05)
-        assert [count_of(call) for call in broker.calls] == [64, 64]
+        await two_calls_take_all(broker)
         goes_on.set()
         await asyncio.gather(*tasks)
 
@@ -124,9 +127,7 @@ async def test_tiny_batches_of_many_topics_stay_together(world):
         await asyncio.gather(*map(producer.route, topics))
         messages = [Message(topic, b"%d" % number) for number in range(4) for topic in topics]
         tasks, goes_on = await two_rounds(producer, broker, messages)
-        await broker.wait_called(2)
-        await asyncio.sleep(0.05)
-        assert [count_of(call) for call in broker.calls] == [64, 64]
+        await two_calls_take_all(broker)
         goes_on.set()
         await asyncio.gather(*tasks)
 
@@ -137,9 +138,7 @@ async def test_nothing_overlaps_where_that_is_not_wanted(world):
     async with Producer(world.name_servers, settings=settings) as producer:
         await producer.route("orders")
         tasks, goes_on = await two_rounds(producer, broker, numbered(64))
-        await broker.wait_called(2)
-        await asyncio.sleep(0.05)
-        assert [count_of(call) for call in broker.calls] == [64, 64]
+        await two_calls_take_all(broker)
         goes_on.set()
         await asyncio.gather(*tasks)
 
@@ -150,8 +149,6 @@ async def test_nothing_overlaps_where_each_answer_waits_for_the_disk(world):
     async with Producer(world.name_servers, settings=PATIENT) as producer:
         await producer.route("orders")
         tasks, goes_on = await two_rounds(producer, broker, numbered(64))
-        await broker.wait_called(2)
-        await asyncio.sleep(0.05)
-        assert [count_of(call) for call in broker.calls] == [64, 64]
+        await two_calls_take_all(broker)
         goes_on.set()
         await asyncio.gather(*tasks)
