@@ -11,7 +11,7 @@ from ariane.broker.v1.pull_service_pb2 import (
     QueueRecords,
     StreamPullsResponse,
 )
-from ariane_sdk._pull_wire import pulled_records
+from ariane_sdk._pull_wire import pull_answer
 
 QUEUES = st.builds(
     QueueRecords,
@@ -44,7 +44,7 @@ def whole(pulled):
 @settings(deadline=None)
 @given(ANSWERS)
 def test_an_answer_is_what_was_said(queues):
-    assert list(map(whole, pulled_records(encoded(queues)))) == queues
+    assert list(map(whole, pull_answer(encoded(queues)).queues)) == queues
 
 
 @settings(deadline=None)
@@ -57,22 +57,22 @@ def test_fields_may_come_in_any_order(queue):
     turned = records + rest.SerializeToString()
     answer = b"\x0a" + bytes([len(turned) & 0x7F | 0x80, len(turned) >> 7]) + turned
     outer = b"\x0a" + bytes([len(answer) & 0x7F | 0x80, len(answer) >> 7]) + answer
-    assert list(map(whole, pulled_records(outer))) == [queue]
+    assert list(map(whole, pull_answer(outer).queues)) == [queue]
 
 
 @settings(deadline=None)
 @given(ANSWERS)
 def test_records_and_bodies_are_not_copied(queues):
     answer = encoded(queues)
-    assert all(pulled.records.obj is answer for pulled in pulled_records(answer))
-    assert all(pulled.bodies.obj is answer for pulled in pulled_records(answer))
+    assert all(pulled.records.obj is answer for pulled in pull_answer(answer).queues)
+    assert all(pulled.bodies.obj is answer for pulled in pull_answer(answer).queues)
 
 
 @settings(deadline=None)
 @given(ANSWERS, st.binary(min_size=1, max_size=8))
 def test_fields_of_later_versions_are_passed_over(queues, value):
     unknown = b"\xa2\x06" + bytes([len(value)]) + value + b"\xa0\x06\x05\xa5\x06" + bytes(4)
-    assert list(map(whole, pulled_records(encoded(queues) + unknown))) == queues
+    assert list(map(whole, pull_answer(encoded(queues) + unknown).queues)) == queues
 
 
 @settings(deadline=None)
@@ -80,15 +80,25 @@ def test_fields_of_later_versions_are_passed_over(queues, value):
 def test_half_an_answer_is_refused(queues, data):
     answer = encoded(queues)
     with pytest.raises(DecodeError):
-        pulled_records(answer[: data.draw(st.integers(1, len(answer) - 1))])
+        pull_answer(answer[: data.draw(st.integers(1, len(answer) - 1))])
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_anything_is_an_answer_or_refused(octets):
     try:
-        found = pulled_records(octets)
+        found = pull_answer(octets)
     except DecodeError:
         return
-    for pulled in found:
+    for pulled in found.queues:
         assert isinstance(pulled.head, QueueRecords)
+
+
+@settings(deadline=None)
+@given(ANSWERS, st.booleans())
+def test_it_says_whether_more_follow(queues, more_follow):
+    answer = StreamPullsResponse(
+        pulled=PullRecordsResponse(queues=queues), more_follow=more_follow
+    ).SerializeToString()
+    assert pull_answer(answer).more_follow is more_follow
+    assert len(pull_answer(answer).queues) == len(queues)

@@ -14,11 +14,19 @@ def held():
     return HeldRequests(count_max=3)
 
 
-def waiter(held, *keys, seconds=20):
-    return asyncio.create_task(held.wait(keys, seconds))
+async def wait(held, *queues, seconds=20):
+    watch = held.watch(queues)
+    try:
+        return await held.wait(watch, seconds)
+    finally:
+        held.forget(watch)
 
 
-async def test_exactly_those_that_wait_for_the_key_are_woken(held):
+def waiter(held, *queues, seconds=20):
+    return asyncio.create_task(wait(held, *queues, seconds=seconds))
+
+
+async def test_exactly_those_that_watch_the_queue_are_woken(held):
     first, second, both = waiter(held, A), waiter(held, B), waiter(held, A, B)
     await asyncio.sleep(0)
     assert held.count == 3
@@ -33,31 +41,64 @@ async def test_exactly_those_that_wait_for_the_key_are_woken(held):
 
 
 async def test_woken_in_the_next_turn_and_once(held):
-    order = []
+    seen = []
 
     async def look_and_wait():
-        while not order:
-            order.append(await held.wait([A, B], 20))
+        watch = held.watch([A, B])
+        while not seen:
+            assert await held.wait(watch, 20)
+            seen.append(set(watch.arrived))
 
     task = asyncio.create_task(look_and_wait())
     await asyncio.sleep(0)
     for _ in range(5):
         held.wake(A)
         held.wake(B)
-    assert order == []
+    assert seen == []
     await asyncio.sleep(0)
-    assert order == [True]
+    assert seen == [{A, B}]
     await task
 
 
-async def test_a_wake_before_the_wait_is_not_remembered(held):
+async def test_a_wake_before_the_watch_is_not_remembered(held):
     held.wake(A)
-    assert not await held.wait([A], 0.01)
+    assert not await wait(held, A, seconds=0.01)
+
+
+async def test_a_wake_between_two_waits_is_remembered_until_somebody_looks(held):
+    watch = held.watch([A, B])
+    held.wake_all([B, QueueKey("other", 0)])
+    assert await held.wait(watch, 0)
+    assert watch.arrived == {B}
+    watch.arrived.clear()
+    assert not await held.wait(watch, 0.01)
+
+
+async def test_an_interruption_ends_one_wait(held):
+    watch = held.watch([A])
+    watch.interrupt()
+    first = asyncio.create_task(held.wait(watch, 20))
+    await asyncio.sleep(0)
+    assert not first.done()
+    watch.interrupt()
+    assert not await first
+    second = asyncio.create_task(held.wait(watch, 20))
+    await asyncio.sleep(0)
+    held.wake(A)
+    assert await second
+
+
+async def test_what_is_forgotten_is_told_nothing(held):
+    watch, other = held.watch([A, B]), held.watch([A])
+    held.forget(watch)
+    held.wake_all([A, B])
+    assert not watch.arrived
+    assert other.arrived == {A}
 
 
 async def test_the_time_ends_the_wait(held):
-    assert not await held.wait([A], 0.01)
-    assert not await held.wait([A], 0)
+    assert not await wait(held, A, seconds=0.01)
+    assert not await wait(held, A, seconds=0)
     assert held.count == 0
 
 
@@ -65,7 +106,7 @@ async def test_the_number_is_bounded(held):
     tasks = [waiter(held, A) for _ in range(3)]
     await asyncio.sleep(0)
     with pytest.raises(ServiceError, match="3 pulls"):
-        await held.wait([A], 20)
+        await wait(held, A)
     held.wake(A)
     assert await asyncio.gather(*tasks) == [True] * 3
 
@@ -76,7 +117,7 @@ async def test_a_cancelled_wait_leaves_nothing(held):
     task.cancel()
     await asyncio.wait([task])
     assert held.count == 0
-    assert held._waiting == {}
+    assert held._watches == {}
 
 
 async def test_closing_ends_all_waits(held):
@@ -84,4 +125,4 @@ async def test_closing_ends_all_waits(held):
     await asyncio.sleep(0)
     held.close()
     assert await asyncio.gather(*tasks) == [False, False]
-    assert not await held.wait([A], 20)
+    assert not await wait(held, A)

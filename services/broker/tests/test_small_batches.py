@@ -70,10 +70,12 @@ class KeptWakes(HeldRequests):
     def __init__(self):
         super().__init__(count_max=1)
         self.woken = []
-        self._waiting[None] = set()
 
-    def wake(self, key):
-        self.woken.append(key)
+    def wake(self, queue):
+        self.woken.append(queue)
+
+    def wake_all(self, queues):
+        self.woken += queues
 
 
 def opened(disk):

@@ -7,10 +7,14 @@
                           (the broker reads)                   (the broker reads)
 
 The next pull leaves before what the last one brought is decoded: broker and client work at the same
-time. A queue whose window is full is left out; when it has room again, or a queue is added, while a
-pull without it is being held, another pull is sent, which ends that hold. Nothing is lost by that:
-positions move only when an answer has been taken in, and an answer for another position than that
-is dropped.
+time. Where little comes at a time, a pull goes on by itself instead: the broker answers it again
+whenever something has come, as long as there is room for it, and nobody has to ask.
+
+A queue whose window is full is left out; when it has room again, or a queue is added or removed,
+while a pull that does not know it is being held, another pull is sent, which ends that hold.
+Nothing is lost by that: positions move only when an answer has been taken in, and an answer for
+another position than that is dropped. What may have crossed answers under way has one answer only,
+so that the pull behind it is asked from where they ended.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ from ariane_sdk._log import logger
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._owned_queue import OwnedQueue
 from ariane_sdk._pull_stream import PullStream
-from ariane_sdk._pull_wire import PulledRecords
+from ariane_sdk._pull_wire import PullAnswer, PulledRecords
 from ariane_sdk._pulled import fill, move_into_range, projection_of
 from ariane_sdk._settings import ConsumerSettings
 from ariane_sdk._status import error_from_status
@@ -119,7 +123,7 @@ class PullLoop:
         self._on_lost = on_lost
         self._lock_epoch_of = lock_epoch_of
         self._works: dict[_Key, OwnedQueue] = {}
-        # The positions of the pulls that have no answer yet, and what is being taken in.
+        # The positions of the pulls that are not over, and what is being taken in.
         self._asked: deque[dict[_Key, int]] = deque()
         self._arrived: dict[_Key, _Arrived] = {}
         self._stream: PullStream | None = None
@@ -137,6 +141,7 @@ class PullLoop:
     def remove(self, queue: MessageQueue) -> None:
         """Pull this queue no longer; an answer that is under way is dropped."""
         self._works.pop((queue.topic, queue.queue_id), None)
+        self.look_again()
 
     @property
     def empty(self) -> bool:
@@ -144,11 +149,10 @@ class PullLoop:
         return not self._works
 
     def look_again(self) -> None:
-        """A queue was added, or has room again."""
+        """A queue was added or removed, or has room again."""
         self._changed.set()
         if self._asked and self._interrupt is None:
-            loop = asyncio.get_running_loop()
-            self._interrupt = loop.call_later(INTERRUPT_DELAY_S, self._overtake_held)
+            self._overtake_soon()
 
     async def close(self) -> None:
         """Pull no more."""
@@ -158,21 +162,32 @@ class PullLoop:
         await asyncio.gather(self._task, return_exceptions=True)
         self._hang_up()
 
+    def _overtake_soon(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._interrupt = loop.call_later(INTERRUPT_DELAY_S, self._overtake_held)
+
     def _overtake_held(self) -> None:
-        """Send another pull if the one that is held lacks a queue that is ready."""
+        """Send another pull if the one that is held lacks a queue that is ready, or has others."""
         self._interrupt = None
         stream = self._stream
-        if stream is None or len(self._asked) != 1:
+        if stream is None or not self._asked:
             return  # The next pull is about to be made anyway.
+        if len(self._asked) > 1:
+            # One is overtaken already; the other may be held as well.
+            self._overtake_soon()
+            return
         asked = self._asked[0]
         ready = self._next_ready()
-        if any(asked.get(key) != self._position(key, work) for key, work in ready.items()):
+        if not ready:
+            return
+        misses = any(asked.get(key) != self._position(key, work) for key, work in ready.items())
+        if misses or not asked.keys() <= self._works.keys():
             request = self._note(self._request(ready))
             self._overtaking = start_task(self._send_after(stream, request), "overtaking-pull")
 
     async def _send_after(self, stream: PullStream, request: PullRecordsRequest) -> None:
         try:
-            await stream.ask(request)
+            await stream.ask(request, follow=False)
         except CallError:
             return  # Who waits for the answer before sees it too.
 
@@ -211,9 +226,9 @@ class PullLoop:
             await self._back_off(error, sorted(topics | {topic for topic, _ in ready}))
             return
         self._failure_count = 0
-        await self._take_all_in(answer, self._asked.popleft())
+        await self._take_all_in(answer.queues, self._answered(answer))
 
-    async def _next_answer(self, ready: Mapping[_Key, OwnedQueue]) -> list[PulledRecords]:
+    async def _next_answer(self, ready: Mapping[_Key, OwnedQueue]) -> PullAnswer:
         """The next answer; pulls these queues first, if there are any."""
         if ready:
             await self._pull(ready)
@@ -221,11 +236,18 @@ class PullLoop:
             raise CallError("nothing was asked", retriable=True)
         return await self._stream.answer(self._settings.hold_s + HOLD_GRACE_S)
 
+    def _answered(self, answer: PullAnswer) -> dict[_Key, int]:
+        """What the pull asked for that this answer is to; one that follows goes on behind it."""
+        if not answer.more_follow:
+            return self._asked.popleft()
+        asked = self._asked[0]
+        heads = {(pulled.head.topic, pulled.head.queue_id): pulled.head for pulled in answer.queues}
+        before = {key: asked[key] for key in heads if key in asked}
+        asked.update((key, head.next_queue_offset) for key, head in heads.items())
+        return before
+
     async def _take_all_in(self, answer: Sequence[PulledRecords], asked: dict[_Key, int]) -> None:
         """Take an answer in while the broker works on the next one."""
-        if self._interrupt is not None:
-            self._interrupt.cancel()
-            self._interrupt = None
         if not any(pulled.head.HasField("error") for pulled in answer):
             self._arrived = {
                 (pulled.head.topic, pulled.head.queue_id): _Arrived(
@@ -238,10 +260,11 @@ class PullLoop:
             size_bytes = sum(arrived.size_bytes for arrived in self._arrived.values())
             if size_bytes >= AHEAD_BYTES_MIN and not self._asked and (ready := self._next_ready()):
                 await self._pull_ahead(ready)
-            for pulled in answer:
+            for place, pulled in enumerate(answer):
+                if place:
+                    # Decoding takes time: others have their turn between queues.
+                    await asyncio.sleep(0)
                 self._take_in(pulled, asked)
-                # Decoding takes time: others have their turn between queues.
-                await asyncio.sleep(0)
         finally:
             self._arrived.clear()
 
@@ -275,7 +298,10 @@ class PullLoop:
             pass
 
     async def _pull(self, ready: Mapping[_Key, OwnedQueue]) -> None:
-        """Send one pull."""
+        """Send one pull, which knows of everything that is ready."""
+        if self._interrupt is not None:
+            self._interrupt.cancel()
+            self._interrupt = None
         request = self._request(ready)
         address = self._address()
         if not address:
@@ -285,7 +311,9 @@ class PullLoop:
         if self._stream is None:
             channel = self._connections.channel(address)
             self._stream = PullStream(channel, address, peer=f"broker {self.broker_name}")
-        await self._stream.ask(self._note(request))
+        # Where queues take turns, each pull is for others.
+        follow = len(ready) < POSITIONS_PER_PULL_MAX
+        await self._stream.ask(self._note(request), follow=follow)
 
     def _note(self, request: PullRecordsRequest) -> PullRecordsRequest:
         """Remember what a pull asks for."""
@@ -330,13 +358,13 @@ class PullLoop:
         topic, queue_id = key
         window, settings = work.window, self._settings
         arrived = self._arrived.get(key) or _Arrived(window.next_pull_offset, 0, 0)
+        count_room = settings.queue_message_count_max - window.message_count
+        span_room = settings.queue_span_max - window.span
         return PullPosition(
             topic=topic,
             queue_id=queue_id,
             queue_offset=arrived.next_offset,
-            record_count_max=settings.queue_message_count_max
-            - window.message_count
-            - arrived.message_count,
+            record_count_max=max(1, min(count_room, span_room) - arrived.message_count),
             size_bytes_max=settings.queue_bytes_max - window.size_bytes - arrived.size_bytes,
             lock_epoch=self._lock_epoch_of(work.queue),
         )

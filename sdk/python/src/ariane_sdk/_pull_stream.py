@@ -10,7 +10,7 @@ from grpc.aio import AioRpcError
 
 from ariane.broker.v1 import pull_service_pb2
 from ariane.broker.v1.pull_service_pb2 import PullRecordsRequest, StreamPullsRequest
-from ariane_sdk._pull_wire import PulledRecords, pulled_records
+from ariane_sdk._pull_wire import PullAnswer, pull_answer
 from ariane_sdk._status import error_from_rpc
 from ariane_sdk.errors import CallError, DeadlinePassed, ServiceUnavailable
 
@@ -45,8 +45,12 @@ class PullStream:
         self._call = cast("StreamStreamCall[StreamPullsRequest, bytes]", open_stream())
         self._turn = asyncio.Lock()
 
-    async def ask(self, request: PullRecordsRequest) -> None:
-        """Send a pull; its answer comes behind those to the earlier ones.
+    async def ask(self, request: PullRecordsRequest, *, follow: bool) -> None:
+        """Send a pull; its answers come behind those to the earlier ones.
+
+        Args:
+            request: The pull.
+            follow: Whether it may go on after its first answer.
 
         Raises:
             CallError: The stream has failed.
@@ -54,14 +58,14 @@ class PullStream:
         try:
             # gRPC takes one message at a time.
             async with self._turn:
-                await self._call.write(StreamPullsRequest(pull=request))
+                await self._call.write(StreamPullsRequest(pull=request, follow=follow))
         except AioRpcError as error:
             raise error_from_rpc(error, peer=self._peer) from error
         except asyncio.InvalidStateError as error:
             raise self._ended() from error
 
-    async def answer(self, timeout_s: float) -> list[PulledRecords]:
-        """The answer to the oldest pull that has none.
+    async def answer(self, timeout_s: float) -> PullAnswer:
+        """The next answer to the oldest pull that is not over.
 
         Args:
             timeout_s: How long to wait for it.
@@ -79,7 +83,7 @@ class PullStream:
         if not isinstance(answer, bytes):  # gRPC's mark of the end.
             raise self._ended()
         try:
-            return pulled_records(answer)
+            return pull_answer(answer)
         except DecodeError as error:
             raise CallError(f"{self._peer} answered with what cannot be read: {error}") from error
 

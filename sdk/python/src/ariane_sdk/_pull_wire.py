@@ -3,7 +3,7 @@
 Protocol Buffers would copy every block once more. The fields of a message may be taken apart and
 put together as bytes, so the generated class decodes all but the records::
 
-    StreamPullsResponse     0A length { PullRecordsResponse }
+    StreamPullsResponse     0A length { PullRecordsResponse }   10 01 where more follow
     PullRecordsResponse     0A length { QueueRecords }   ...once for each queue
     QueueRecords            topic, queue id, ..., sizes   7A length { records }
                             topic, queue id, ..., runs    72 length { bodies }
@@ -11,6 +11,7 @@ put together as bytes, so the generated class decodes all but the records::
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -21,9 +22,10 @@ from ariane.broker.v1.pull_service_pb2 import (
     StreamPullsResponse,
 )
 from ariane_record.errors import WireCorrupted
-from ariane_record.wire_fields import fields_of, length_tag
+from ariane_record.wire_fields import fields_of, length_tag, number_tag
 
 _PULLED: Final = length_tag(StreamPullsResponse.PULLED_FIELD_NUMBER)
+_MORE_FOLLOW: Final = number_tag(StreamPullsResponse.MORE_FOLLOW_FIELD_NUMBER)
 _QUEUES: Final = length_tag(PullRecordsResponse.QUEUES_FIELD_NUMBER)
 _BODIES: Final = length_tag(QueueRecords.BODIES_FIELD_NUMBER)
 _RECORDS: Final = length_tag(QueueRecords.RECORDS_FIELD_NUMBER)
@@ -60,7 +62,19 @@ class PulledRecords(NamedTuple):
         return len(self.records)
 
 
-def pulled_records(answer: bytes) -> list[PulledRecords]:
+class PullAnswer(NamedTuple):
+    """One answer to a pull of a stream.
+
+    Attributes:
+        queues: What each queue gave.
+        more_follow: Whether the next answer is one to the same pull.
+    """
+
+    queues: Sequence[PulledRecords]
+    more_follow: bool
+
+
+def pull_answer(answer: bytes) -> PullAnswer:
     """Take a ``StreamPullsResponse`` apart.
 
     Args:
@@ -69,16 +83,19 @@ def pulled_records(answer: bytes) -> list[PulledRecords]:
     Raises:
         DecodeError: It is none.
     """
+    queues: list[PulledRecords] = []
+    more_follow = False
     try:
-        return [
-            _pulled(queue.value)
-            for pulled in fields_of(memoryview(answer))
-            if pulled.tag == _PULLED
-            for queue in fields_of(pulled.value)
-            if queue.tag == _QUEUES
-        ]
+        for field in fields_of(memoryview(answer)):
+            if field.tag == _PULLED:
+                queues += [
+                    _pulled(queue.value) for queue in fields_of(field.value) if queue.tag == _QUEUES
+                ]
+            elif field.tag == _MORE_FOLLOW:
+                more_follow = bool(field.value[0])
     except WireCorrupted as error:
         raise DecodeError(str(error)) from error
+    return PullAnswer(queues, more_follow)
 
 
 def _pulled(queue: memoryview) -> PulledRecords:

@@ -2,13 +2,14 @@
 
 ::
 
-    client     request 1        request 2                     request 3
-                  |                 |                             |
-    broker     [look] answer 1   [look, hold ...... something came] answer 2   [look] ...
-                                                   or request 3 came: answer 2 with what there is
+    client     request 1        request 2, follow                        request 3
+                  |                 |                                        |
+    broker     [look] answer 1   [look, hold ...... something came] answer 2 |
+                                 [look, hold ...... something came] answer 3 |
+                                 [look, hold ............... request 3 came] answer 4  [look] ...
 
-A request is read while the one before it is held, and at no other time: so one at most waits in the
-broker, and the stream's own flow control keeps the others with the client.
+The next request is read while the present one is answered: so one at most waits in the broker, and
+the stream's own flow control keeps the others with the client.
 """
 
 from __future__ import annotations
@@ -16,29 +17,55 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import suppress
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from ariane_broker.held_requests import HeldRequests
-from ariane_broker.pull import PulledQueue, PullOrder, PullRecords
+from ariane_broker.open_pull import OpenPull
+from ariane_broker.pull import PullRecords
+from ariane_broker.pull_order import PulledQueue, PullOrder
 
 Request = TypeVar("Request")
 
 
+class StreamOrder(NamedTuple):
+    """What a request of a stream asks for.
+
+    Attributes:
+        order: The pull.
+        follow: Whether it goes on after an answer.
+    """
+
+    order: PullOrder
+    follow: bool
+
+
+class StreamAnswer(NamedTuple):
+    """One answer.
+
+    Attributes:
+        pulled: What was found.
+        more_follow: Whether the same pull goes on.
+    """
+
+    pulled: list[PulledQueue]
+    more_follow: bool
+
+
 class PullStream(Generic[Request]):
-    """One stream; is also the hold of its present request, which the next one ends."""
+    """One stream."""
 
     def __init__(
         self,
         pull_records: PullRecords,
         held: HeldRequests,
         requests: AsyncIterator[Request],
-        order_of: Callable[[Request], PullOrder],
+        order_of: Callable[[Request], StreamOrder],
     ) -> None:
         """Take the parts.
 
         Args:
             pull_records: Answers each request.
-            held: Where requests are held.
+            held: Tells whether the broker stops.
             requests: What comes from the client.
             order_of: What a request asks for.
         """
@@ -48,40 +75,37 @@ class PullStream(Generic[Request]):
         self._order_of = order_of
         self._next: asyncio.Task[Request | None] | None = None
 
-    @property
-    def over(self) -> bool:
-        """Whether the hold ends now: the next request has come, or none ever will."""
-        return self._next is not None and self._next.done()
-
-    def begin(self) -> None:
-        """The present request is about to be held: listen for the next."""
-        if self._next is None:
-            self._next = asyncio.create_task(self._read(), name="next-pull")
-            self._next.add_done_callback(lambda _: self._held.wake(self))
-
-    async def answers(self) -> AsyncGenerator[list[PulledQueue]]:
+    async def answers(self) -> AsyncGenerator[StreamAnswer]:
         """What each request finds, until there are no more, or the broker stops.
 
         Raises:
             ServiceError: As ``PullRecords.pull``.
         """
+        request = await self._read()
         try:
-            while (request := await self._take()) is not None:
-                yield await self._pull_records.pull(self._order_of(request), self)
+            while request is not None:
+                order, follow = self._order_of(request)
+                with self._pull_records.open(order) as opened:
+                    reading = self._read_next(opened)
+                    more_follow = True
+                    while more_follow:
+                        pulled = await opened.answer()
+                        more_follow = follow and opened.may_go_on and self._held.open
+                        yield StreamAnswer(pulled, more_follow)
                 if not self._held.open:
                     return
+                request = await reading
         finally:
             if self._next is not None:
                 self._next.cancel()
                 with suppress(asyncio.CancelledError, Exception):
                     await self._next
 
-    async def _take(self) -> Request | None:
-        if self._next is None:
-            return await self._read()
-        request = await self._next
-        self._next = None
-        return request
+    def _read_next(self, present: OpenPull) -> asyncio.Task[Request | None]:
+        """Read the next request; when it has come, the present one is held no longer."""
+        self._next = asyncio.create_task(self._read(), name="next-pull")
+        self._next.add_done_callback(lambda _: present.interrupt())
+        return self._next
 
     async def _read(self) -> Request | None:
         return await anext(self._requests, None)

@@ -4,7 +4,7 @@ Protocol Buffers would copy them twice more, into its message and out of it. A m
 fields in any order, so what is small is encoded by the generated class, and the records, which are
 the last field, are put behind it by hand::
 
-    StreamPullsResponse     0A length { PullRecordsResponse }
+    StreamPullsResponse     0A length { PullRecordsResponse }   10 01 where more follow
     PullRecordsResponse     0A length { QueueRecords }   ...once for each queue
     QueueRecords            topic, queue id, ..., sizes   7A length { records }
                             topic, queue id, ..., runs    72 length { bodies }
@@ -24,7 +24,7 @@ from ariane.broker.v1.pull_service_pb2 import (
     QueueRecords,
     StreamPullsResponse,
 )
-from ariane_broker.pull import PulledQueue
+from ariane_broker.pull_order import PulledQueue
 from ariane_record.body_runs import GatheredBodies, gather_bodies
 from ariane_record.wire_fields import length_prefix, length_tag
 from ariane_servicekit.error_status import status_of
@@ -33,16 +33,18 @@ _Piece: TypeAlias = bytes | memoryview
 
 _INT32: Final = np.dtype("<i4")
 _PULLED: Final = length_tag(StreamPullsResponse.PULLED_FIELD_NUMBER)
+_MORE_FOLLOW: Final = StreamPullsResponse(more_follow=True).SerializeToString()
 _QUEUES: Final = length_tag(PullRecordsResponse.QUEUES_FIELD_NUMBER)
 _BODIES: Final = length_tag(QueueRecords.BODIES_FIELD_NUMBER)
 _RECORDS: Final = length_tag(QueueRecords.RECORDS_FIELD_NUMBER)
 
 
-def stream_answer(pulled: Iterable[PulledQueue]) -> bytes:
+def stream_answer(pulled: Iterable[PulledQueue], *, more_follow: bool = False) -> bytes:
     """A ``StreamPullsResponse``, encoded.
 
     Args:
         pulled: What was found; its chunks are read now.
+        more_follow: Whether the same pull goes on.
     """
     pieces: list[_Piece] = []
     size = 0
@@ -52,7 +54,7 @@ def stream_answer(pulled: Iterable[PulledQueue]) -> bytes:
         prefix = length_prefix(_QUEUES, queue_size)
         pieces += (prefix, *parts)
         size += len(prefix) + queue_size
-    return b"".join((length_prefix(_PULLED, size), *pieces))
+    return b"".join((length_prefix(_PULLED, size), *pieces, _MORE_FOLLOW if more_follow else b""))
 
 
 def _parts(queue: PulledQueue) -> list[_Piece]:

@@ -10,7 +10,7 @@ from ariane.broker.v1.pull_service_pb2 import (
     PullRecordsResponse,
 )
 from ariane_broker.consumer_offsets import QueueKey
-from ariane_broker.pull import Position, PulledQueue, PullOrder
+from ariane_broker.pull_order import Position, PulledQueue, PullOrder
 from ariane_broker.pull_wire import queue_head
 from ariane_broker.subscription_wire import filters_of
 from ariane_broker.wire_time import seconds_of

@@ -79,6 +79,11 @@ def length_tag(number: int) -> int:
     return number << 3 | _LENGTH
 
 
+def number_tag(number: int) -> int:
+    """The tag of a field with a number."""
+    return number << 3 | _VARINT
+
+
 def number_field(number: int, value: int) -> bytes:
     """A field with a number of 0 or more, whole."""
     return varint(number << 3 | _VARINT) + varint(value)

@@ -30,7 +30,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from google.rpc import status_pb2 as google_dot_rpc_dot_status__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#ariane/broker/v1/pull_service.proto\x12\x10\x61riane.broker.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1e\x61riane/common/v1/message.proto\x1a#ariane/common/v1/subscription.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\"\xc3\x02\n\x12PullRecordsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12\x31\n\tpositions\x18\x03 \x03(\x0b\x32\x1e.ariane.broker.v1.PullPosition\x12\x35\n\rsubscriptions\x18\x04 \x03(\x0b\x32\x1e.ariane.common.v1.Subscription\x12\x18\n\x10record_count_max\x18\x05 \x01(\x05\x12\x16\n\x0esize_bytes_max\x18\x06 \x01(\x03\x12\x30\n\rhold_duration\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x34\n\nprojection\x18\x08 \x01(\x0e\x32 .ariane.broker.v1.PullProjection\"\x9f\x01\n\x0cPullPosition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x14\n\x0cqueue_offset\x18\x03 \x01(\x03\x12\x18\n\x10record_count_max\x18\x04 \x01(\x05\x12\x16\n\x0esize_bytes_max\x18\x05 \x01(\x03\x12\x17\n\nlock_epoch\x18\x06 \x01(\x03H\x00\x88\x01\x01\x42\r\n\x0b_lock_epoch\"E\n\x13PullRecordsResponse\x12.\n\x06queues\x18\x01 \x03(\x0b\x32\x1e.ariane.broker.v1.QueueRecords\"H\n\x12StreamPullsRequest\x12\x32\n\x04pull\x18\x01 \x01(\x0b\x32$.ariane.broker.v1.PullRecordsRequest\"L\n\x13StreamPullsResponse\x12\x35\n\x06pulled\x18\x01 \x01(\x0b\x32%.ariane.broker.v1.PullRecordsResponse\"\x86\x02\n\x0cQueueRecords\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12!\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x12.google.rpc.Status\x12\x19\n\x11next_queue_offset\x18\x04 \x01(\x03\x12\x18\n\x10min_queue_offset\x18\x05 \x01(\x03\x12\x18\n\x10max_queue_offset\x18\x06 \x01(\x03\x12\x14\n\x0crecord_sizes\x18\x07 \x01(\x0c\x12,\n\tbody_runs\x18\x08 \x03(\x0b\x32\x19.ariane.broker.v1.BodyRun\x12\x0e\n\x06\x62odies\x18\x0e \x01(\x0c\x12\x0f\n\x07records\x18\x0f \x01(\x0c\"f\n\x07\x42odyRun\x12\x1a\n\x12\x66irst_queue_offset\x18\x01 \x01(\x03\x12\x15\n\rmessage_count\x18\x02 \x01(\x05\x12\x14\n\x0crecord_bytes\x18\x03 \x01(\x05\x12\x12\n\nbody_bytes\x18\x04 \x01(\x05\"\xd8\x01\n\x13PullMessagesRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12\x30\n\x08position\x18\x03 \x01(\x0b\x32\x1e.ariane.broker.v1.PullPosition\x12\x32\n\x06\x66ilter\x18\x04 \x01(\x0b\x32\".ariane.common.v1.FilterExpression\x12\x30\n\rhold_duration\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x92\x01\n\x14PullMessagesResponse\x12+\n\x08messages\x18\x01 \x03(\x0b\x32\x19.ariane.common.v1.Message\x12\x19\n\x11next_queue_offset\x18\x02 \x01(\x03\x12\x18\n\x10min_queue_offset\x18\x03 \x01(\x03\x12\x18\n\x10max_queue_offset\x18\x04 \x01(\x03\"\xe9\x01\n\x10PullRangeRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x1a\n\x12\x62\x65gin_queue_offset\x18\x03 \x01(\x03\x12\x18\n\x10\x65nd_queue_offset\x18\x04 \x01(\x03\x12\x32\n\x06\x66ilter\x18\x05 \x01(\x0b\x32\".ariane.common.v1.FilterExpression\x12\x35\n\nprojection\x18\x06 \x01(\x0e\x32!.ariane.broker.v1.RangeProjection\x12\x13\n\x0b\x63hunk_bytes\x18\x07 \x01(\x03\"\x91\x01\n\x11PullRangeResponse\x12\x19\n\x11next_queue_offset\x18\x01 \x01(\x03\x12\x14\n\x0crecord_sizes\x18\x02 \x01(\x0c\x12\x0f\n\x07headers\x18\x03 \x01(\x0c\x12\x15\n\rproperty_ends\x18\x04 \x01(\x0c\x12\x12\n\nproperties\x18\x05 \x01(\x0c\x12\x0f\n\x07records\x18\x0f \x01(\x0c\"\'\n\x16ListQueueBoundsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"H\n\x17ListQueueBoundsResponse\x12-\n\x06queues\x18\x01 \x03(\x0b\x32\x1d.ariane.broker.v1.QueueBounds\"\x9c\x01\n\x0bQueueBounds\x12\x10\n\x08queue_id\x18\x01 \x01(\x05\x12\x18\n\x10min_queue_offset\x18\x02 \x01(\x03\x12\x18\n\x10max_queue_offset\x18\x03 \x01(\x03\x12\x33\n\x0flast_store_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nsize_bytes\x18\x05 \x01(\x03\"\x84\x01\n\x17\x46indQueueOffsetsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12(\n\x04time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x08\x62oundary\x18\x03 \x01(\x0e\x32\x1e.ariane.broker.v1.TimeBoundary\"N\n\x18\x46indQueueOffsetsResponse\x12\x32\n\x06queues\x18\x01 \x03(\x0b\x32\".ariane.broker.v1.FoundQueueOffset\":\n\x10\x46oundQueueOffset\x12\x10\n\x08queue_id\x18\x01 \x01(\x05\x12\x14\n\x0cqueue_offset\x18\x02 \x01(\x03*j\n\x0ePullProjection\x12\x1f\n\x1bPULL_PROJECTION_UNSPECIFIED\x10\x00\x12\x1b\n\x17PULL_PROJECTION_RECORDS\x10\x01\x12\x1a\n\x16PULL_PROJECTION_BODIES\x10\x02*\x8f\x01\n\x0fRangeProjection\x12 \n\x1cRANGE_PROJECTION_UNSPECIFIED\x10\x00\x12\x1c\n\x18RANGE_PROJECTION_RECORDS\x10\x01\x12\x1c\n\x18RANGE_PROJECTION_HEADERS\x10\x02\x12\x1e\n\x1aRANGE_PROJECTION_POSITIONS\x10\x03*_\n\x0cTimeBoundary\x12\x1d\n\x19TIME_BOUNDARY_UNSPECIFIED\x10\x00\x12\x17\n\x13TIME_BOUNDARY_LOWER\x10\x01\x12\x17\n\x13TIME_BOUNDARY_UPPER\x10\x02\x32\x8f\x05\n\x0bPullService\x12\x64\n\x0bPullRecords\x12$.ariane.broker.v1.PullRecordsRequest\x1a%.ariane.broker.v1.PullRecordsResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x02\x12h\n\x0bStreamPulls\x12$.ariane.broker.v1.StreamPullsRequest\x1a%.ariane.broker.v1.StreamPullsResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x02(\x01\x30\x01\x12g\n\x0cPullMessages\x12%.ariane.broker.v1.PullMessagesRequest\x1a&.ariane.broker.v1.PullMessagesResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x02\x12`\n\tPullRange\x12\".ariane.broker.v1.PullRangeRequest\x1a#.ariane.broker.v1.PullRangeResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x02\x30\x01\x12p\n\x0fListQueueBounds\x12(.ariane.broker.v1.ListQueueBoundsRequest\x1a).ariane.broker.v1.ListQueueBoundsResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x02\x12s\n\x10\x46indQueueOffsets\x12).ariane.broker.v1.FindQueueOffsetsRequest\x1a*.ariane.broker.v1.FindQueueOffsetsResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#ariane/broker/v1/pull_service.proto\x12\x10\x61riane.broker.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1e\x61riane/common/v1/message.proto\x1a#ariane/common/v1/subscription.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\"\xc3\x02\n\x12PullRecordsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12\x31\n\tpositions\x18\x03 \x03(\x0b\x32\x1e.ariane.broker.v1.PullPosition\x12\x35\n\rsubscriptions\x18\x04 \x03(\x0b\x32\x1e.ariane.common.v1.Subscription\x12\x18\n\x10record_count_max\x18\x05 \x01(\x05\x12\x16\n\x0esize_bytes_max\x18\x06 \x01(\x03\x12\x30\n\rhold_duration\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x34\n\nprojection\x18\x08 \x01(\x0e\x32 .ariane.broker.v1.PullProjection\"\x9f\x01\n\x0cPullPosition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x14\n\x0cqueue_offset\x18\x03 \x01(\x03\x12\x18\n\x10record_count_max\x18\x04 \x01(\x05\x12\x16\n\x0esize_bytes_max\x18\x05 \x01(\x03\x12\x17\n\nlock_epoch\x18\x06 \x01(\x03H\x00\x88\x01\x01\x42\r\n\x0b_lock_epoch\"E\n\x13PullRecordsResponse\x12.\n\x06queues\x18\x01 \x03(\x0b\x32\x1e.ariane.broker.v1.QueueRecords\"X\n\x12StreamPullsRequest\x12\x32\n\x04pull\x18\x01 \x01(\x0b\x32$.ariane.broker.v1.PullRecordsRequest\x12\x0e\n\x06\x66ollow\x18\x02 \x01(\x08\"a\n\x13StreamPullsResponse\x12\x35\n\x06pulled\x18\x01 \x01(\x0b\x32%.ariane.broker.v1.PullRecordsResponse\x12\x13\n\x0bmore_follow\x18\x02 \x01(\x08\"\x86\x02\n\x0cQueueRecords\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12!\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x12.google.rpc.Status\x12\x19\n\x11next_queue_offset\x18\x04 \x01(\x03\x12\x18\n\x10min_queue_offset\x18\x05 \x01(\x03\x12\x18\n\x10max_queue_offset\x18\x06 \x01(\x03\x12\x14\n\x0crecord_sizes\x18\x07 \x01(\x0c\x12,\n\tbody_runs\x18\x08 \x03(\x0b\x32\x19.ariane.broker.v1.BodyRun\x12\x0e\n\x06\x62odies\x18\x0e \x01(\x0c\x12\x0f\n\x07records\x18\x0f \x01(\x0c\"f\n\x07\x42odyRun\x12\x1a\n\x12\x66irst_queue_offset\x18\x01 \x01(\x03\x12\x15\n\rmessage_count\x18\x02 \x01(\x05\x12\x14\n\x0crecord_bytes\x18\x03 \x01(\x05\x12\x12\n\nbody_bytes\x18\x04 \x01(\x05\"\xd8\x01\n\x13PullMessagesRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12\x30\n\x08position\x18\x03 \x01(\x0b\x32\x1e.ariane.broker.v1.PullPosition\x12\x32\n\x06\x66ilter\x18\x04 \x01(\x0b\x32\".ariane.common.v1.FilterExpression\x12\x30\n\rhold_duration\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x92\x01\n\x14PullMessagesResponse\x12+\n\x08messages\x18\x01 \x03(\x0b\x32\x19.ariane.common.v1.Message\x12\x19\n\x11next_queue_offset\x18\x02 \x01(\x03\x12\x18\n\x10min_queue_offset\x18\x03 \x01(\x03\x12\x18\n\x10max_queue_offset\x18\x04 \x01(\x03\"\xe9\x01\n\x10PullRangeRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x1a\n\x12\x62\x65gin_queue_offset\x18\x03 \x01(\x03\x12\x18\n\x10\x65nd_queue_offset\x18\x04 \x01(\x03\x12\x32\n\x06\x66ilter\x18\x05 \x01(\x0b\x32\".ariane.common.v1.FilterExpression\x12\x35\n\nprojection\x18\x06 \x01(\x0e\x32!.ariane.broker.v1.RangeProjection\x12\x13\n\x0b\x63hunk_bytes\x18\x07 \x01(\x03\"\x91\x01\n\x11PullRangeResponse\x12\x19\n\x11next_queue_offset\x18\x01 \x01(\x03\x12\x14\n\x0crecord_sizes\x18\x02 \x01(\x0c\x12\x0f\n\x07headers\x18\x03 \x01(\x0c\x12\x15\n\rproperty_ends\x18\x04 \x01(\x0c\x12\x12\n\nproperties\x18\x05 \x01(\x0c\x12\x0f\n\x07records\x18\x0f \x01(\x0c\"\'\n\x16ListQueueBoundsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"H\n\x17ListQueueBoundsResponse\x12-\n\x06queues\x18\x01 \x03(\x0b\x32\x1d.ariane.broker.v1.QueueBounds\"\x9c\x01\n\x0bQueueBounds\x12\x10\n\x08queue_id\x18\x01 \x01(\x05\x12\x18\n\x10min_queue_offset\x18\x02 \x01(\x03\x12\x18\n\x10max_queue_offset\x18\x03 \x01(\x03\x12\x33\n\x0flast_store_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nsize_bytes\x18\x05 \x01(\x03\"\x84\x01\n\x17\x46indQueueOffsetsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12(\n\x04time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x08\x62oundary\x18\x03 \x01(\x0e\x32\x1e.ariane.broker.v1.TimeBoundary\"N\n\x18\x46indQueueOffsetsResponse\x12\x32\n\x06queues\x18\x01 \x03(\x0b\x32\".ariane.broker.v1.FoundQueueOffset\":\n\x10\x46oundQueueOffset\x12\x10\n\x08queue_id\x18\x01 \x01(\x05\x12\x14\n\x0cqueue_offset\x18\x02 \x01(\x03*j\n\x0ePullProjection\x12\x1f\n\x1bPULL_PROJECTION_UNSPECIFIED\x10\x00\x12\x1b\n\x17PULL_PROJECTION_RECORDS\x10\x01\x12\x1a\n\x16PULL_PROJECTION_BODIES\x10\x02*\x8f\x01\n\x0fRangeProjection\x12 \n\x1cRANGE_PROJECTION_UNSPECIFIED\x10\x00\x12\x1c\n\x18RANGE_PROJECTION_RECORDS\x10\x01\x12\x1c\n\x18RANGE_PROJECTION_HEADERS\x10\x02\x12\x1e\n\x1aRANGE_PROJECTION_POSITIONS\x10\x03*_\n\x0cTimeBoundary\x12\x1d\n\x19TIME_BOUNDARY_UNSPECIFIED\x10\x00\x12\x17\n\x13TIME_BOUNDARY_LOWER\x10\x01\x12\x17\n\x13TIME_BOUNDARY_UPPER\x10\x02\x32\x8f\x05\n\x0bPullService\x12\x64\n\x0bPullRecords\x12$.ariane.broker.v1.PullRecordsRequest\x1a%.ariane.broker.v1.PullRecordsResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x02\x12h\n\x0bStreamPulls\x12$.ariane.broker.v1.StreamPullsRequest\x1a%.ariane.broker.v1.StreamPullsResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x02(\x01\x30\x01\x12g\n\x0cPullMessages\x12%.ariane.broker.v1.PullMessagesRequest\x1a&.ariane.broker.v1.PullMessagesResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x02\x12`\n\tPullRange\x12\".ariane.broker.v1.PullRangeRequest\x1a#.ariane.broker.v1.PullRangeResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x02\x30\x01\x12p\n\x0fListQueueBounds\x12(.ariane.broker.v1.ListQueueBoundsRequest\x1a).ariane.broker.v1.ListQueueBoundsResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x02\x12s\n\x10\x46indQueueOffsets\x12).ariane.broker.v1.FindQueueOffsetsRequest\x1a*.ariane.broker.v1.FindQueueOffsetsResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -49,12 +49,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PULLSERVICE'].methods_by_name['ListQueueBounds']._serialized_options = b'\312\363\030\004\010\007\020\002'
   _globals['_PULLSERVICE'].methods_by_name['FindQueueOffsets']._loaded_options = None
   _globals['_PULLSERVICE'].methods_by_name['FindQueueOffsets']._serialized_options = b'\312\363\030\004\010\007\020\002'
-  _globals['_PULLPROJECTION']._serialized_start=2628
-  _globals['_PULLPROJECTION']._serialized_end=2734
-  _globals['_RANGEPROJECTION']._serialized_start=2737
-  _globals['_RANGEPROJECTION']._serialized_end=2880
-  _globals['_TIMEBOUNDARY']._serialized_start=2882
-  _globals['_TIMEBOUNDARY']._serialized_end=2977
+  _globals['_PULLPROJECTION']._serialized_start=2665
+  _globals['_PULLPROJECTION']._serialized_end=2771
+  _globals['_RANGEPROJECTION']._serialized_start=2774
+  _globals['_RANGEPROJECTION']._serialized_end=2917
+  _globals['_TIMEBOUNDARY']._serialized_start=2919
+  _globals['_TIMEBOUNDARY']._serialized_end=3014
   _globals['_PULLRECORDSREQUEST']._serialized_start=248
   _globals['_PULLRECORDSREQUEST']._serialized_end=571
   _globals['_PULLPOSITION']._serialized_start=574
@@ -62,33 +62,33 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PULLRECORDSRESPONSE']._serialized_start=735
   _globals['_PULLRECORDSRESPONSE']._serialized_end=804
   _globals['_STREAMPULLSREQUEST']._serialized_start=806
-  _globals['_STREAMPULLSREQUEST']._serialized_end=878
-  _globals['_STREAMPULLSRESPONSE']._serialized_start=880
-  _globals['_STREAMPULLSRESPONSE']._serialized_end=956
-  _globals['_QUEUERECORDS']._serialized_start=959
-  _globals['_QUEUERECORDS']._serialized_end=1221
-  _globals['_BODYRUN']._serialized_start=1223
-  _globals['_BODYRUN']._serialized_end=1325
-  _globals['_PULLMESSAGESREQUEST']._serialized_start=1328
-  _globals['_PULLMESSAGESREQUEST']._serialized_end=1544
-  _globals['_PULLMESSAGESRESPONSE']._serialized_start=1547
-  _globals['_PULLMESSAGESRESPONSE']._serialized_end=1693
-  _globals['_PULLRANGEREQUEST']._serialized_start=1696
-  _globals['_PULLRANGEREQUEST']._serialized_end=1929
-  _globals['_PULLRANGERESPONSE']._serialized_start=1932
-  _globals['_PULLRANGERESPONSE']._serialized_end=2077
-  _globals['_LISTQUEUEBOUNDSREQUEST']._serialized_start=2079
-  _globals['_LISTQUEUEBOUNDSREQUEST']._serialized_end=2118
-  _globals['_LISTQUEUEBOUNDSRESPONSE']._serialized_start=2120
-  _globals['_LISTQUEUEBOUNDSRESPONSE']._serialized_end=2192
-  _globals['_QUEUEBOUNDS']._serialized_start=2195
-  _globals['_QUEUEBOUNDS']._serialized_end=2351
-  _globals['_FINDQUEUEOFFSETSREQUEST']._serialized_start=2354
-  _globals['_FINDQUEUEOFFSETSREQUEST']._serialized_end=2486
-  _globals['_FINDQUEUEOFFSETSRESPONSE']._serialized_start=2488
-  _globals['_FINDQUEUEOFFSETSRESPONSE']._serialized_end=2566
-  _globals['_FOUNDQUEUEOFFSET']._serialized_start=2568
-  _globals['_FOUNDQUEUEOFFSET']._serialized_end=2626
-  _globals['_PULLSERVICE']._serialized_start=2980
-  _globals['_PULLSERVICE']._serialized_end=3635
+  _globals['_STREAMPULLSREQUEST']._serialized_end=894
+  _globals['_STREAMPULLSRESPONSE']._serialized_start=896
+  _globals['_STREAMPULLSRESPONSE']._serialized_end=993
+  _globals['_QUEUERECORDS']._serialized_start=996
+  _globals['_QUEUERECORDS']._serialized_end=1258
+  _globals['_BODYRUN']._serialized_start=1260
+  _globals['_BODYRUN']._serialized_end=1362
+  _globals['_PULLMESSAGESREQUEST']._serialized_start=1365
+  _globals['_PULLMESSAGESREQUEST']._serialized_end=1581
+  _globals['_PULLMESSAGESRESPONSE']._serialized_start=1584
+  _globals['_PULLMESSAGESRESPONSE']._serialized_end=1730
+  _globals['_PULLRANGEREQUEST']._serialized_start=1733
+  _globals['_PULLRANGEREQUEST']._serialized_end=1966
+  _globals['_PULLRANGERESPONSE']._serialized_start=1969
+  _globals['_PULLRANGERESPONSE']._serialized_end=2114
+  _globals['_LISTQUEUEBOUNDSREQUEST']._serialized_start=2116
+  _globals['_LISTQUEUEBOUNDSREQUEST']._serialized_end=2155
+  _globals['_LISTQUEUEBOUNDSRESPONSE']._serialized_start=2157
+  _globals['_LISTQUEUEBOUNDSRESPONSE']._serialized_end=2229
+  _globals['_QUEUEBOUNDS']._serialized_start=2232
+  _globals['_QUEUEBOUNDS']._serialized_end=2388
+  _globals['_FINDQUEUEOFFSETSREQUEST']._serialized_start=2391
+  _globals['_FINDQUEUEOFFSETSREQUEST']._serialized_end=2523
+  _globals['_FINDQUEUEOFFSETSRESPONSE']._serialized_start=2525
+  _globals['_FINDQUEUEOFFSETSRESPONSE']._serialized_end=2603
+  _globals['_FOUNDQUEUEOFFSET']._serialized_start=2605
+  _globals['_FOUNDQUEUEOFFSET']._serialized_end=2663
+  _globals['_PULLSERVICE']._serialized_start=3017
+  _globals['_PULLSERVICE']._serialized_end=3672
 # @@protoc_insertion_point(module_scope)

@@ -235,6 +235,13 @@ class StreamPullsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     PULL_FIELD_NUMBER: _builtins.int
+    FOLLOW_FIELD_NUMBER: _builtins.int
+    follow: _builtins.bool
+    """Whether the pull goes on after an answer that brought records, from where that ended, as if it
+    were asked for again: with the same hold duration, and within what each position leaves of its
+    `record_count_max` and `size_bytes_max`. It ends when one of its queues has an error or less
+    than half of that, when the hold duration does, and with the next request.
+    """
     @_builtins.property
     def pull(self) -> Global___PullRecordsRequest:
         """The pull."""
@@ -243,10 +250,11 @@ class StreamPullsRequest(_message.Message):
         self,
         *,
         pull: Global___PullRecordsRequest | None = ...,
+        follow: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["pull", b"pull"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["pull", b"pull"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["follow", b"follow", "pull", b"pull"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -254,11 +262,14 @@ Global___StreamPullsRequest: _TypeAlias = StreamPullsRequest  # noqa: Y015
 
 @_typing.final
 class StreamPullsResponse(_message.Message):
-    """Answers one pull of a stream."""
+    """An answer to a pull of a stream."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     PULLED_FIELD_NUMBER: _builtins.int
+    MORE_FOLLOW_FIELD_NUMBER: _builtins.int
+    more_follow: _builtins.bool
+    """Whether the same pull goes on, and the next answer is one to it too. Only where it may follow."""
     @_builtins.property
     def pulled(self) -> Global___PullRecordsResponse:
         """What was found."""
@@ -267,10 +278,11 @@ class StreamPullsResponse(_message.Message):
         self,
         *,
         pulled: Global___PullRecordsResponse | None = ...,
+        more_follow: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["pulled", b"pulled"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["pulled", b"pulled"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["more_follow", b"more_follow", "pulled", b"pulled"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

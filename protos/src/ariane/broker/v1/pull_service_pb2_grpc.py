@@ -86,9 +86,10 @@ class PullServiceServicer(object):
 
     def StreamPulls(self, request_iterator, context):
         """Pulls one after another over one stream, which spares each the making of a call: every request
-        is answered once, in order. The next request may be sent before the answer to the last one has
-        come. One that comes while another is held ends that hold: the held one is answered at once
-        with what it has. Ends when the client closes its side, and when the broker stops.
+        is answered, in order, once or as long as it may go on. The next request may be sent before the
+        answer to the last one has come. One that comes while another is held ends that hold: the held
+        one is answered at once with what it has. Ends when the client closes its side, and when the
+        broker stops.
         Errors: as PullRecords; those for the call end the stream.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

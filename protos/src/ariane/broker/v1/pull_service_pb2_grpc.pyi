@@ -44,9 +44,10 @@ class PullServiceStub:
     """
     StreamPulls: _grpc.StreamStreamMultiCallable[_pull_service_pb2.StreamPullsRequest, _pull_service_pb2.StreamPullsResponse]
     """Pulls one after another over one stream, which spares each the making of a call: every request
-    is answered once, in order. The next request may be sent before the answer to the last one has
-    come. One that comes while another is held ends that hold: the held one is answered at once
-    with what it has. Ends when the client closes its side, and when the broker stops.
+    is answered, in order, once or as long as it may go on. The next request may be sent before the
+    answer to the last one has come. One that comes while another is held ends that hold: the held
+    one is answered at once with what it has. Ends when the client closes its side, and when the
+    broker stops.
     Errors: as PullRecords; those for the call end the stream.
     """
     PullMessages: _grpc.UnaryUnaryMultiCallable[_pull_service_pb2.PullMessagesRequest, _pull_service_pb2.PullMessagesResponse]
@@ -84,9 +85,10 @@ class PullServiceAsyncStub(PullServiceStub):
     """
     StreamPulls: _aio.StreamStreamMultiCallable[_pull_service_pb2.StreamPullsRequest, _pull_service_pb2.StreamPullsResponse]  # type: ignore[assignment]
     """Pulls one after another over one stream, which spares each the making of a call: every request
-    is answered once, in order. The next request may be sent before the answer to the last one has
-    come. One that comes while another is held ends that hold: the held one is answered at once
-    with what it has. Ends when the client closes its side, and when the broker stops.
+    is answered, in order, once or as long as it may go on. The next request may be sent before the
+    answer to the last one has come. One that comes while another is held ends that hold: the held
+    one is answered at once with what it has. Ends when the client closes its side, and when the
+    broker stops.
     Errors: as PullRecords; those for the call end the stream.
     """
     PullMessages: _aio.UnaryUnaryMultiCallable[_pull_service_pb2.PullMessagesRequest, _pull_service_pb2.PullMessagesResponse]  # type: ignore[assignment]
@@ -133,9 +135,10 @@ class PullServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_pull_service_pb2.StreamPullsResponse], _abc.AsyncIterator[_pull_service_pb2.StreamPullsResponse]]:
         """Pulls one after another over one stream, which spares each the making of a call: every request
-        is answered once, in order. The next request may be sent before the answer to the last one has
-        come. One that comes while another is held ends that hold: the held one is answered at once
-        with what it has. Ends when the client closes its side, and when the broker stops.
+        is answered, in order, once or as long as it may go on. The next request may be sent before the
+        answer to the last one has come. One that comes while another is held ends that hold: the held
+        one is answered at once with what it has. Ends when the client closes its side, and when the
+        broker stops.
         Errors: as PullRecords; those for the call end the stream.
         """
 

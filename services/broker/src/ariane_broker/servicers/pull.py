@@ -13,8 +13,9 @@ from ariane.broker.v1 import pull_service_pb2 as pull_pb
 from ariane.broker.v1.pull_service_pb2_grpc import PullServiceServicer
 from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.held_requests import HeldRequests
-from ariane_broker.pull import Position, PulledQueue, PullOrder, PullRecords
-from ariane_broker.pull_stream import PullStream
+from ariane_broker.pull import PullRecords
+from ariane_broker.pull_order import Position, PulledQueue, PullOrder
+from ariane_broker.pull_stream import PullStream, StreamOrder
 from ariane_broker.pull_wire import stream_answer
 from ariane_broker.queue_lookup import QueueLookup
 from ariane_broker.range_pull import Projection, PullRange, RangeOrder
@@ -79,9 +80,10 @@ class PullServicer(PullServiceServicer):
         """Pull packed records again and again."""
         stream = PullStream(self._pull_records, self._held, request_iterator, _order_of)
         async with aclosing(stream.answers()) as answers:
-            async for pulled in answers:
+            async for pulled, more_follow in answers:
                 # Bytes go on as they are: they are a message already.
-                yield cast("pull_pb.StreamPullsResponse", stream_answer(pulled))
+                answer = stream_answer(pulled, more_follow=more_follow)
+                yield cast("pull_pb.StreamPullsResponse", answer)
 
     async def PullMessages(
         self, request: pull_pb.PullMessagesRequest, context: aio.ServicerContext[Any, Any]
@@ -189,8 +191,8 @@ class PullServicer(PullServiceServicer):
         )
 
 
-def _order_of(request: pull_pb.StreamPullsRequest) -> PullOrder:
-    return pull_order(request.pull, hold_seconds_max=None)
+def _order_of(request: pull_pb.StreamPullsRequest) -> StreamOrder:
+    return StreamOrder(pull_order(request.pull, hold_seconds_max=None), follow=request.follow)
 
 
 def _hold_seconds_max(context: aio.ServicerContext[Any, Any]) -> float | None:
