@@ -8,8 +8,9 @@ or, of a delayed message, when it was due to be delivered.
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import os
 import struct
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -20,9 +21,35 @@ from driver_loop import SILENCE_S_MAX
 
 _STAMP = struct.Struct("<qq")
 _BURSTS_A_SECOND = 1000
+_NS_A_SECOND = 1_000_000_000
+_BURST_NS = _NS_A_SECOND // _BURSTS_A_SECOND
 _PERCENTILES = {"p50": 50, "p99": 99, "p99.9": 99.9, "max": 100}
 _SPREAD = 7919
 """A prime: delays go up and down instead of in the order of sending."""
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_ABSOLUTE = 1
+_EXPIRED = struct.Struct("=Q")
+"""How often a timer has expired since it was read last."""
+
+
+class _Timer(ctypes.Structure):
+    """``struct itimerspec``: period and first expiration; Python knows it from 3.13 on."""
+
+    _fields_ = [(name, ctypes.c_long) for name in ("period_s", "period_ns", "begin_s", "begin_ns")]
+
+
+def checked(result: int) -> int:
+    """What a function of the C library gave.
+
+    Raises:
+        OSError: It failed.
+    """
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
 
 
 class Schedule:
@@ -49,27 +76,37 @@ def filling_of(load: Mapping[str, Any]) -> bytes:
     return bytes((p * 31 + 7) & 0xFF for p in range(_STAMP.size, load["body_bytes"]))
 
 
-class Ticker(threading.Thread):
+class Metronome:
     """Calls back on the loop when a burst is due, never waiting for the one before.
 
-    A thread, because the loop's own timers are rounded up to milliseconds.
+    By a timer of the kernel that the loop waits for as for a socket: its own timers are rounded up
+    to milliseconds, and a thread would take the interpreter from the sender at every burst.
     """
 
     def __init__(self, burst_count: int, send_burst: Callable[[int, int], None]) -> None:
-        super().__init__(name="ticker", daemon=True)
         self._burst_count = burst_count
         self._send_burst = send_burst
-        self._loop = asyncio.get_running_loop()
+        self._next = 0
+        self._begin_ns = 0
+        self._fd = checked(_libc.timerfd_create(time.CLOCK_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC))
 
-    def run(self) -> None:
-        """Tick to the end."""
-        begin_ns = time.monotonic_ns() + 50_000_000
-        for burst in range(self._burst_count):
-            due_ns = begin_ns + burst * (1_000_000_000 // _BURSTS_A_SECOND)
-            rest_ns = due_ns - time.monotonic_ns()
-            if rest_ns > 0:
-                time.sleep(rest_ns / 1e9)
-            self._loop.call_soon_threadsafe(self._send_burst, burst, due_ns)
+    def start(self) -> None:
+        """Begin in a moment."""
+        self._begin_ns = time.monotonic_ns() + 50_000_000
+        begin = divmod(self._begin_ns, _NS_A_SECOND)
+        period = divmod(_BURST_NS, _NS_A_SECOND)
+        timer = ctypes.byref(_Timer(*period, *begin))
+        checked(_libc.timerfd_settime(self._fd, _ABSOLUTE, timer, None))
+        asyncio.get_running_loop().add_reader(self._fd, self._tick)
+
+    def _tick(self) -> None:
+        (expired,) = _EXPIRED.unpack(os.read(self._fd, _EXPIRED.size))
+        for burst in range(self._next, min(self._next + expired, self._burst_count)):
+            self._send_burst(burst, self._begin_ns + burst * _BURST_NS)
+        self._next += expired
+        if self._next >= self._burst_count:
+            asyncio.get_running_loop().remove_reader(self._fd)
+            os.close(self._fd)
 
 
 async def send_on_schedule(
@@ -116,7 +153,7 @@ async def send_on_schedule(
                 outcome.add_done_callback(partial(answered, number, due_ns))
 
     begin = time.perf_counter()
-    Ticker(schedule.burst_count, send_burst).start()
+    Metronome(schedule.burst_count, send_burst).start()
     await all_over.wait()
     looked_at = took_ns[schedule.warm_up_count :]
     return {
