@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane_record.layout import HEADER, HEADER_BYTES
-from ariane_storage.block_check import _LATER_SEQUENCE, _RARE_LETTER, _says_later_sequence
+from ariane_storage.block_check import _LATER_SEQUENCE, _RARE_LETTER, says_later_sequence
 from ariane_storage.header_bits import HeaderBits
 
 UNSIGNED = [name for name in HEADER.names if HEADER[name].kind != "V"]
@@ -30,14 +30,14 @@ def test_bits_are_those_of_all_headers_and_of_any(count, seed, alike):
 def test_a_later_sequence_is_found_wherever_it_stands(before):
     encoded = b"x" * before + _LATER_SEQUENCE
 
-    assert _says_later_sequence(encoded)
-    assert _says_later_sequence(encoded + b"x" * 100)
-    assert not _says_later_sequence(encoded[:-1] + b"x" * 100)
+    assert says_later_sequence(encoded)
+    assert says_later_sequence(encoded + b"x" * 100)
+    assert not says_later_sequence(encoded[:-1] + b"x" * 100)
 
 
 @given(st.lists(st.sampled_from([b"x", b"\x02", b"__PSEQ#\x01", _LATER_SEQUENCE[:4]])))
 def test_a_later_sequence_is_found_as_by_a_plain_search(parts):
     encoded = b"".join(parts)
 
-    assert _says_later_sequence(encoded) == (_LATER_SEQUENCE in encoded)
+    assert says_later_sequence(encoded) == (_LATER_SEQUENCE in encoded)
     assert _RARE_LETTER in _LATER_SEQUENCE
