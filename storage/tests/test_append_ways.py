@@ -85,7 +85,7 @@ def test_encoders_send_the_sums_of_many_records():
 
 
 @given(
-    st.lists(messages, min_size=1, max_size=FEW),
+    st.lists(messages, min_size=1, max_size=20),
     st.booleans(),
     st.sampled_from(["t", "t" * 200]),
     sequences,
@@ -98,7 +98,7 @@ def test_one_by_one_and_by_column_write_the_same(rows, even, topic, sequence):
     assert placed(few, block.size_bytes) == placed(packed(block), block.size_bytes)
 
 
-@given(st.lists(messages, min_size=1, max_size=FEW))
+@given(st.lists(messages, min_size=1, max_size=20))
 @settings(deadline=None)
 def test_what_brokers_append_anew_goes_one_by_one_too(rows):
     fields = [
@@ -117,7 +117,7 @@ def test_what_brokers_append_anew_goes_one_by_one_too(rows):
     assert placed(few, block.size_bytes) == placed(packed(block), block.size_bytes)
 
 
-@given(st.lists(messages, min_size=1, max_size=FEW), st.data())
+@given(st.lists(messages, min_size=1, max_size=20), st.data())
 @settings(max_examples=300, deadline=None)
 def test_what_is_accepted_one_by_one_is_accepted_by_column(rows, data):
     block = block_from("t", rows)
@@ -210,7 +210,7 @@ def test_one_wrong_sum_of_many_is_named(store):
     assert caught.value.position == 13
 
 
-@pytest.mark.parametrize("count", [1, 25])
+@pytest.mark.parametrize("count", [1, FEW + 1])
 @pytest.mark.parametrize(
     ("place", "value", "reason"),
     [(40, b"\xff", "born before"), (75, b"\x02", "attempts"), (76, b"\x01", "half message")],
@@ -223,8 +223,10 @@ def test_what_a_client_may_not_say_is_refused(store, count, place, value, reason
         store.append_block(with_records(replace(sent, record_crcs=None), records), 0)
 
 
-@pytest.mark.parametrize("count", [1, 5, 25])
-def test_properties_are_utf_8(store, count):
+@pytest.mark.parametrize("count", [1, 5, FEW + 1])
+def test_properties_are_utf_8(bench, count):
+    bench.config = replace(bench.config, segment_bytes=1 << 16)
+    store = bench.open()
     rows = [(b"x" * place, "tág-日本") for place in range(count)]
     good = block_from("flights", rows)
     store.append_block(good, 0)
@@ -234,6 +236,20 @@ def test_properties_are_utf_8(store, count):
     with pytest.raises(BlockRejected, match="UTF-8") as caught:
         store.append_block(with_records(replace(good, record_crcs=None), records), 0)
     assert caught.value.position == count - 1
+    store.close()
+
+
+def test_a_sequence_elsewhere_than_at_the_beginning_is_refused(store):
+    once = block_from("flights", [(b"x", "tag")], ProducerSequence(7, 1, 42))
+    columns = {
+        name: np.tile(getattr(once, name), 2)
+        for name in ("sizes", "tag_codes", "key_counts", "key_hashes")
+    }
+    twice = replace(with_records(once, once.records * 2), **columns)
+    assert FewRecords.of(once, BlockLimits(**LIMITS)) is not None
+    assert FewRecords.of(twice, BlockLimits(**LIMITS)) is None
+    with pytest.raises(BlockRejected, match="a producer sequence elsewhere"):
+        store.append_block(twice, 0)
 
 
 def cancelling(block, first, second):
@@ -351,6 +367,6 @@ def test_a_block_too_wide_for_a_segment_is_refused(bench):
 
 def test_forwarded_messages_keep_what_clients_may_not_say(store):
     again = RecordFields(topic="flights", body=b"again", attempts=3, half_offset=9)
-    appended = store.append_block(encode_block("flights", [again] * 20), 0)
+    appended = store.append_block(encode_block("flights", [again] * (FEW + 1)), 0)
     kept = store.message_at(appended.first_commit_log_offset)
     assert (kept.attempts, kept.half_offset) == (3, 9)

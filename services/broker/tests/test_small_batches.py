@@ -14,7 +14,7 @@ from ariane_broker import append_wire
 from ariane_broker.append import AppendRecords, AppendWatch
 from ariane_broker.append_wire import (
     CUT_BYTES_MIN,
-    JOINED_RECORDS_MIN,
+    JOINED_BATCHES_MIN,
     append_request,
     append_response,
     stream_response,
@@ -156,7 +156,7 @@ def without_sequence(batch):
 def parsed(batches, *, joined):
     raw = send_pb.StreamAppendsRequest(batches=batches, request_number=1).SerializeToString()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(append_wire, "JOINED_RECORDS_MIN", 1 if joined else 1 << 30)
+        patch.setattr(append_wire, "JOINED_BATCHES_MIN", 2 if joined else 1 << 30)
         return append_request(raw).batches
 
 
@@ -343,7 +343,7 @@ async def test_a_disk_that_fails_halfway_acknowledges_none_and_leaves_whole_reco
 
 
 def test_few_batches_and_unusual_ones_are_seen_one_by_one():
-    raw = send_pb.StreamAppendsRequest(batches=GOOD[: JOINED_RECORDS_MIN // 8 - 1])
+    raw = send_pb.StreamAppendsRequest(batches=GOOD[: JOINED_BATCHES_MIN - 1])
     assert isinstance(append_request(raw.SerializeToString()).batches, list)
     for more in (
         {"delay_level": 3},

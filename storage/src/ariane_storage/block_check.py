@@ -355,7 +355,7 @@ def _check_properties(
 ) -> None:
     """Properties are UTF-8, and none but the first record says a producer sequence."""
     encoded = _joined_properties(records, ends, stride, properties_lengths)
-    if has_checksums and _says_later_sequence(encoded):
+    if has_checksums and says_later_sequence(encoded):
         raise BlockRejected("a producer sequence elsewhere than at the beginning of the batch")
     if encoded.isascii() or (has_checksums and is_text(encoded)):
         # The checksum between two records is ASCII: no character reaches from one into the next.
@@ -366,7 +366,7 @@ def _check_properties(
             raise BlockRejected("its properties are not UTF-8", position)
 
 
-def _says_later_sequence(encoded: bytes) -> bool:
+def says_later_sequence(encoded: bytes) -> bool:
     """Whether properties say a producer sequence anywhere but at their beginning.
 
     One letter is found ten times as fast as the whole, and few properties have this one.

@@ -7,6 +7,7 @@ Whatever looks wrong or unusual is not judged here: it goes that way too, which 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 from struct import Struct
 from typing import Final, Self
 
@@ -20,28 +21,36 @@ from ariane_record.layout import (
     CRC_PROPERTY_BYTES,
     CRC_PROPERTY_PREFIX,
     HEADER_BYTES,
-    HEADER_STRUCTS,
     PROPERTIES_BYTES_MAX,
     PROPERTY_VALUE_END,
     RECORD_BYTES_MIN,
 )
-from ariane_record.producer_sequence import stored_sequence
 from ariane_storage.append import OwnedFields, packed_host
-from ariane_storage.block_check import ALLOWED_FLAGS, BlockLimits, counted_topic, is_text
+from ariane_storage.block_check import (
+    ALLOWED_FLAGS,
+    BlockLimits,
+    counted_topic,
+    is_text,
+    says_later_sequence,
+)
 from ariane_storage.fields import FIELD_STARTS, Int64s
 
-FEW: Final = 16
-"""Up to so many records are done one by one: 5 us each (measured), against 80 us and more for what
+FEW: Final = 64
+"""Up to so many records are done one by one: 2.3 us each (measured), against 180 us for what
 columns cost however few the records are."""
 
-_unpack_header = HEADER_STRUCTS[False, False].unpack_from
+# The header without what the broker owns, and without the flag, which may be anything:
+# size, magic, body CRC, system flag, born timestamp, attempts, half offset, body length.
+_unpack_header = Struct(">iII24xiq24xiqi").unpack_from
 _pack_queue_id = Struct(">i").pack_into
 _pack_offsets = Struct(">qq").pack_into
-_pack_hosts = Struct(">4siq4si").pack_into
-_VALUE_END: Final = PROPERTY_VALUE_END[0]
+_pack_hosts = Struct(">4siq4si").pack
 _QUEUE_ID: Final = FIELD_STARTS["queue_id"]
 _OFFSETS: Final = FIELD_STARTS["queue_offset"]
 _HOSTS: Final = FIELD_STARTS["born_ip"]
+_HOSTS_END: Final = FIELD_STARTS["attempts"]
+_LENGTH_BYTES: Final = 2
+_VALUE_END: Final = PROPERTY_VALUE_END[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +76,9 @@ class FewRecords:
         sizes = block.sizes.tolist()
         if not _are_columns_sound(block, records, sizes, limits):
             return None
-        magic, topic = counted_topic(block.topic)
-        starts = []
-        begin = 0
-        for size in sizes:
-            record = records[begin : begin + size]
-            if not _is_sound(record, size, magic, topic, block.forwarded):
-                return None
-            if begin and stored_sequence(record) is not None:
-                return None
-            starts.append(begin)
-            begin += size
-        return cls(block, np.array(starts, np.int64), sizes)
+        if not _are_records_sound(block, records, sizes):
+            return None
+        return cls(block, np.array([0, *accumulate(sizes[:-1])], np.int64), sizes)
 
     @property
     def size_bytes(self) -> int:
@@ -95,15 +95,15 @@ class FewRecords:
         records = self.block.records
         view[position : position + len(records)] = records
         born_ip, store_ip = packed_host(owned.born_host), packed_host(owned.store_host)
-        hosts = (born_ip, owned.born_host[1], owned.store_timestamp_ms, store_ip)
-        queue_offset = owned.first_queue_offset
-        commit_log_offset = owned.first_commit_log_offset
+        stamp = owned.store_timestamp_ms
+        hosts = _pack_hosts(born_ip, owned.born_host[1], stamp, store_ip, owned.store_host[1])
+        queue_id, queue_offset, commit_log_offset, *_ = owned
         begin = position
         for size in self.record_sizes:
             end = begin + size
-            _pack_queue_id(view, begin + _QUEUE_ID, owned.queue_id)
+            _pack_queue_id(view, begin + _QUEUE_ID, queue_id)
             _pack_offsets(view, begin + _OFFSETS, queue_offset, commit_log_offset)
-            _pack_hosts(view, begin + _HOSTS, *hosts, owned.store_host[1])
+            view[begin + _HOSTS : begin + _HOSTS_END] = hosts
             checksum = crc32(view[begin : end - CRC_PROPERTY_BYTES]) & CRC_MASK
             view[end - (CRC_DIGITS + 1) : end - 1] = checksum_digits(checksum)
             begin = end
@@ -126,30 +126,43 @@ def _are_columns_sound(
     )
 
 
-def _is_sound(
-    record: bytes,
-    size: int,
-    magic: int,
-    topic: bytes,
-    forwarded: bool,
-) -> bool:
-    """Whether a record of the size announced, and no shorter than the shortest, is sound."""
-    header = _unpack_header(record)
-    body_end = HEADER_BYTES + header[16]
-    topic_end = body_end + len(topic)
-    properties_length = size - topic_end - 2
-    return (
-        header[0] == size
-        and header[1] == magic
-        and not header[7] & ~ALLOWED_FLAGS
-        and header[8] >= 0
-        and (forwarded or not (header[14] or header[15]))
-        and body_end >= HEADER_BYTES
-        and CRC_PROPERTY_BYTES <= properties_length <= PROPERTIES_BYTES_MAX
-        and record[body_end:topic_end] == topic
-        and record[topic_end : topic_end + 2] == properties_length.to_bytes(2, "big")
-        and record.startswith(CRC_PROPERTY_PREFIX, size - CRC_PROPERTY_BYTES)
-        and record[-1] == _VALUE_END
-        and crc32(record[HEADER_BYTES:body_end]) & CRC_MASK == header[2]
-        and is_text(record[topic_end + 2 :])
-    )
+def _are_records_sound(block: RecordBlock, records: bytes, sizes: list[int]) -> bool:
+    """Whether records of the sizes announced, no shorter than the shortest, are sound."""
+    magic, topic = counted_topic(block.topic)
+    forwarded = block.forwarded
+    width = len(topic) + _LENGTH_BYTES
+    between, length_between = b"", -1
+    properties = []
+    begin = 0
+    for size in sizes:
+        end = begin + size
+        header = _unpack_header(records, begin)
+        said_size, said_magic, body_crc, flag, born_ms, attempts, half_offset, body_length = header
+        body = begin + HEADER_BYTES
+        body_end = body + body_length
+        properties_start = body_end + width
+        length = end - properties_start
+        if (
+            said_size != size
+            or said_magic != magic
+            or flag & ~ALLOWED_FLAGS
+            or born_ms < 0
+            or ((attempts or half_offset) and not forwarded)
+            or body_length < 0
+            or not CRC_PROPERTY_BYTES <= length <= PROPERTIES_BYTES_MAX
+        ):
+            return False
+        if length != length_between:
+            between, length_between = topic + length.to_bytes(_LENGTH_BYTES, "big"), length
+        if (
+            not records.startswith(between, body_end)
+            or not records.startswith(CRC_PROPERTY_PREFIX, end - CRC_PROPERTY_BYTES)
+            or records[end - 1] != _VALUE_END
+            or crc32(records[body:body_end]) & CRC_MASK != body_crc
+        ):
+            return False
+        properties.append(records[properties_start:end])
+        begin = end
+    encoded = b"".join(properties)
+    # The checksum property is ASCII: no character reaches from one record into the next.
+    return is_text(encoded) and not says_later_sequence(encoded)

@@ -51,11 +51,8 @@ CUT_BYTES_MIN: Final = 64 << 10
 """Smaller requests, and those whose first batch is smaller, are parsed as they are: that is faster
 than cutting (measured)."""
 
-JOINED_RECORDS_MIN: Final = 48
-"""Batches of so many records are appended at once, where each batch stands for five records more:
-fewer cost less one by one (measured)."""
-
-_RECORDS_OF_A_BATCH: Final = 5
+JOINED_BATCHES_MIN: Final = 8
+"""So many batches of a request are appended at once: fewer cost less one by one (measured)."""
 
 _BATCHES: Final = length_tag(StreamAppendsRequest.BATCHES_FIELD_NUMBER)
 _RECORDS: Final = length_tag(AppendBatch.RECORDS_FIELD_NUMBER)
@@ -113,15 +110,10 @@ def _is_of_small_batches(raw: bytes) -> bool:
 
 def _batches_of(batches: Sequence[AppendBatch]) -> list[Batch] | SmallBatches:
     """The batches of a request that was parsed whole."""
-    table = _table_of(batches) if len(batches) > 1 and _is_worth_joining(batches) else None
+    table = _table_of(batches) if len(batches) >= JOINED_BATCHES_MIN else None
     if table is None:
         return [_batch_of(batch, batch.records) for batch in batches]
     return SmallBatches(table, lambda: [_batch_of(batch, batch.records) for batch in batches])
-
-
-def _is_worth_joining(batches: Sequence[AppendBatch]) -> bool:
-    missing = JOINED_RECORDS_MIN - _RECORDS_OF_A_BATCH * len(batches)
-    return missing <= 0 or sum(len(batch.key_counts) for batch in batches) >= missing
 
 
 def _table_of(batches: Sequence[AppendBatch]) -> BlockTable | None:
