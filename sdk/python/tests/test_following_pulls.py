@@ -7,7 +7,14 @@ from itertools import count
 
 import pytest
 
-from ariane_sdk import ClusterClient, ConsumerSettings, Message, Producer, PushConsumer
+from ariane_sdk import (
+    ClusterClient,
+    ConsumerSettings,
+    Message,
+    Producer,
+    PullConsumer,
+    PushConsumer,
+)
 from ariane_sdk._pull_stream import PullStream
 
 _numbers = count()
@@ -62,7 +69,7 @@ async def producer(cluster):
 
 
 @asynccontextmanager
-async def consuming(cluster, topic, listener, **settings):
+async def consuming(cluster, topic, listener, *, ordered=False, **settings):
     options = {"rebalance_gap_s_min": 0.05, "handover_s": 0.1, "hold_s": 10.0} | settings
     async with PushConsumer(
         cluster.name_servers,
@@ -70,6 +77,7 @@ async def consuming(cluster, topic, listener, **settings):
         subscriptions={topic: "*"},
         listener=listener,
         start="earliest",
+        ordered=ordered,
         settings=ConsumerSettings(**options),
     ) as consumer:
         await consumer.wait_assigned()
@@ -146,3 +154,35 @@ async def test_offsets_that_are_reset_are_followed_from_there(cluster, topic, pr
         await send_and_wait(producer, topic, arrivals, range(80, 120))
     again = Counter(arrivals.bodies)
     assert all(again[str(number)] == 2 for number in range(40))
+
+
+async def test_another_filter_is_followed_from_where_the_one_before_ended(cluster, topic, producer):
+    queue = (await producer.send(Message(topic, b"0", tag="paid"))).message_queue
+    settings = ConsumerSettings(hold_s=20.0)
+    async with PullConsumer(cluster.name_servers, group="by-hand", settings=settings) as consumer:
+        await consumer.assign([queue], tags={topic: "paid"})
+        await consumer.seek(queue, "earliest")
+        assert [message.body for message in await consumer.poll()] == [b"0"]
+        for number, tag in enumerate(["sent", "open", "paid"] * 3, 1):
+            await consumer.assign([queue], tags={topic: tag})
+            await producer.send(Message(topic, b"%d" % number, tag=tag), message_queue=queue)
+            messages = await consumer.poll(timeout_s=5)
+            assert [message.body for message in messages] == [b"%d" % number]
+
+
+async def test_a_queue_that_comes_back_is_pulled_under_its_new_lock(cluster, producer, caplog):
+    topic, arrivals = f"followed-{next(_numbers)}", Arrivals()
+    async with ClusterClient(cluster.name_servers) as client:
+        await client.create_topic(topic, queue_count=1)
+        async with consuming(cluster, topic, arrivals, ordered=True) as consumer:
+            queue = min(consumer.assignment)
+            await send_and_wait(producer, topic, arrivals, range(3), queue)
+            for number in range(3, 6):
+                before = consumer._life.owned.find(queue)
+                await client.reset_offsets(f"group-{topic}", topic, "latest")
+                async with asyncio.timeout(20):
+                    while consumer._life.owned.find(queue) in {None, before}:  # noqa: ASYNC110 - nobody tells.
+                        await asyncio.sleep(0.01)
+                await send_and_wait(producer, topic, arrivals, [number], queue)
+    assert arrivals.bodies == [str(number) for number in range(6)]
+    assert "is dropped" not in caplog.text

@@ -180,6 +180,9 @@ class OwnedQueues:
             task = start_task(take_over, f"take-over-{broker_name}")
             self._acquisitions.add(task)
             task.add_done_callback(self._acquisitions.discard)
+        for loop in self._pull_loops.values():
+            # Filters may have changed with the queues.
+            loop.look_again()
 
     def forget(self, topic: str) -> None:
         """Drop the queues of a topic without storing offsets: those were set anew elsewhere."""

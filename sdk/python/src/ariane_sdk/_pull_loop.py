@@ -78,6 +78,18 @@ class _Arrived(NamedTuple):
     size_bytes: int
 
 
+class _Asked(NamedTuple):
+    """A pull that is not over.
+
+    Attributes:
+        offsets: Where it reads each queue next, as far as its answers have come.
+        filters: What was wanted of each topic.
+    """
+
+    offsets: dict[_Key, int]
+    filters: Mapping[str, TagFilter]
+
+
 class PullLoop:
     """Pulls from one broker for as long as any queue there is owned."""
 
@@ -123,8 +135,8 @@ class PullLoop:
         self._on_lost = on_lost
         self._lock_epoch_of = lock_epoch_of
         self._works: dict[_Key, OwnedQueue] = {}
-        # The positions of the pulls that are not over, and what is being taken in.
-        self._asked: deque[dict[_Key, int]] = deque()
+        # The pulls that are not over, and what is being taken in.
+        self._asked: deque[_Asked] = deque()
         self._arrived: dict[_Key, _Arrived] = {}
         self._stream: PullStream | None = None
         self._interrupt: asyncio.TimerHandle | None = None
@@ -135,7 +147,11 @@ class PullLoop:
 
     def add(self, work: OwnedQueue) -> None:
         """Pull this queue too."""
-        self._works[work.queue.topic, work.queue.queue_id] = work
+        key = work.queue.topic, work.queue.queue_id
+        self._works[key] = work
+        for asked in self._asked:
+            # Who owned it before asked: under another lock perhaps.
+            asked.offsets.pop(key, None)
         self.look_again()
 
     def remove(self, queue: MessageQueue) -> None:
@@ -149,7 +165,7 @@ class PullLoop:
         return not self._works
 
     def look_again(self) -> None:
-        """A queue was added or removed, or has room again."""
+        """A queue was added or removed, or has room again, or another filter."""
         self._changed.set()
         if self._asked and self._interrupt is None:
             self._overtake_soon()
@@ -180,8 +196,9 @@ class PullLoop:
         ready = self._next_ready()
         if not ready:
             return
-        misses = any(asked.get(key) != self._position(key, work) for key, work in ready.items())
-        if misses or not asked.keys() <= self._works.keys():
+        offsets = asked.offsets
+        misses = any(offsets.get(key) != self._position(key, work) for key, work in ready.items())
+        if misses or not offsets.keys() <= self._works.keys() or asked.filters != self._filters:
             request = self._note(self._request(ready))
             self._overtaking = start_task(self._send_after(stream, request), "overtaking-pull")
 
@@ -221,7 +238,7 @@ class PullLoop:
         try:
             answer = await self._next_answer(ready)
         except CallError as error:
-            topics = {topic for asked in self._asked for topic, _ in asked}
+            topics = {topic for asked in self._asked for topic, _ in asked.offsets}
             self._hang_up()
             await self._back_off(error, sorted(topics | {topic for topic, _ in ready}))
             return
@@ -236,17 +253,20 @@ class PullLoop:
             raise CallError("nothing was asked", retriable=True)
         return await self._stream.answer(self._settings.hold_s + HOLD_GRACE_S)
 
-    def _answered(self, answer: PullAnswer) -> dict[_Key, int]:
+    def _answered(self, answer: PullAnswer) -> _Asked:
         """What the pull asked for that this answer is to; one that follows goes on behind it."""
         if not answer.more_follow:
             return self._asked.popleft()
         asked = self._asked[0]
-        heads = {(pulled.head.topic, pulled.head.queue_id): pulled.head for pulled in answer.queues}
-        before = {key: asked[key] for key in heads if key in asked}
-        asked.update((key, head.next_queue_offset) for key, head in heads.items())
-        return before
+        before: dict[_Key, int] = {}
+        for pulled in answer.queues:
+            key = pulled.head.topic, pulled.head.queue_id
+            if key in asked.offsets:
+                before[key] = asked.offsets[key]
+                asked.offsets[key] = pulled.head.next_queue_offset
+        return _Asked(before, asked.filters)
 
-    async def _take_all_in(self, answer: Sequence[PulledRecords], asked: dict[_Key, int]) -> None:
+    async def _take_all_in(self, answer: Sequence[PulledRecords], asked: _Asked) -> None:
         """Take an answer in while the broker works on the next one."""
         if not any(pulled.head.HasField("error") for pulled in answer):
             self._arrived = {
@@ -317,12 +337,11 @@ class PullLoop:
 
     def _note(self, request: PullRecordsRequest) -> PullRecordsRequest:
         """Remember what a pull asks for."""
-        self._asked.append(
-            {
-                (position.topic, position.queue_id): position.queue_offset
-                for position in request.positions
-            }
-        )
+        offsets = {
+            (position.topic, position.queue_id): position.queue_offset
+            for position in request.positions
+        }
+        self._asked.append(_Asked(offsets, dict(self._filters)))
         return request
 
     def _hang_up(self) -> None:
@@ -369,22 +388,25 @@ class PullLoop:
             lock_epoch=self._lock_epoch_of(work.queue),
         )
 
-    def _is_wanted(self, head: QueueRecords, asked: Mapping[_Key, int]) -> bool:
+    def _is_wanted(self, head: QueueRecords, asked: _Asked) -> bool:
         """Whether what came of a queue is what its window waits for."""
         key = head.topic, head.queue_id
         work = self._works.get(key)
         return (
             work is not None
             and not work.released
-            and asked.get(key) == work.window.next_pull_offset
+            and asked.offsets.get(key) == work.window.next_pull_offset
+            and asked.filters.get(head.topic) == self._filters.get(head.topic)
         )
 
-    def _take_in(self, pulled: PulledRecords, asked: Mapping[_Key, int]) -> None:
+    def _take_in(self, pulled: PulledRecords, asked: _Asked) -> None:
         head = pulled.head
         key = head.topic, head.queue_id
         self._arrived.pop(key, None)
         work = self._works.get(key)
         if work is None or not self._is_wanted(head, asked):
+            # What is wanted instead may have been compared with this answer, not with its window.
+            self.look_again()
             return
         if head.HasField("error"):
             error = error_from_status(head.error, peer=f"broker {self.broker_name}")
@@ -401,7 +423,7 @@ class PullLoop:
         try:
             fill(work, pulled, self._filters.get(work.queue.topic))
         except (RecordCorrupted, RecordDamaged) as error:
-            damage = CallError(f"{work.queue} at {asked[key]}: {error}")
+            damage = CallError(f"{work.queue} at {asked.offsets[key]}: {error}")
             self._queue_failed(work, damage)
 
     def _queue_failed(self, work: OwnedQueue, error: CallError) -> None:
