@@ -20,6 +20,7 @@ class Log:
         self.held = held
         self.ends = dict.fromkeys(QUEUES, 0)
         self.looks = []
+        self.unfinished = False
 
     def check(self, order, topics):
         """All may have all."""
@@ -30,7 +31,7 @@ class Log:
 
     def look(self, order, codes, positions, places):
         self.looks.append(set(places))
-        look = Look(left=set(places))
+        look = Look(left=set(places), unfinished=self.unfinished)
         count_left = order.record_count_max
         for place in sorted(places):
             position = positions[place]
@@ -131,3 +132,15 @@ async def test_the_end_of_its_time_names_all_queues(log, held):
     with opened(log, held, hold_s=0.01) as pull:
         assert await ends_of(pull) == dict.fromkeys(range(100), 0)
         assert not pull.may_go_on
+
+
+async def test_an_interruption_ends_a_search_for_what_a_filter_wants(log, held):
+    log.unfinished = True
+    with opened(log, held) as pull:
+        waiting = asyncio.create_task(ends_of(pull))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        pull.interrupt()
+        async with asyncio.timeout(5):
+            assert len(await waiting) == 100

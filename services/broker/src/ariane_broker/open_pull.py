@@ -155,7 +155,7 @@ class OpenPull:
             if look.unfinished:
                 # A filter with few matches reads far; others run in between.
                 await asyncio.sleep(0)
-                again = self._monotonic() < deadline
+                again = not self._interrupted and self._monotonic() < deadline
                 self._see_arrivals()
             else:
                 again = await self._hold(deadline)
