@@ -25,21 +25,21 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from ariane.broker.v1.pull_service_pb2 import PullPosition, PullRecordsRequest, QueueRecords
+from ariane.broker.v1.pull_service_pb2 import PullRecordsRequest, QueueRecords
 from ariane_record.errors import RecordCorrupted
 from ariane_sdk._clock import Clock
 from ariane_sdk._connections import Connections
 from ariane_sdk._log import logger
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._owned_queue import OwnedQueue
+from ariane_sdk._pull_requests import Arrived, PullRequests, QueueKey
 from ariane_sdk._pull_stream import PullStream
 from ariane_sdk._pull_wire import PullAnswer, PulledRecords
-from ariane_sdk._pulled import fill, move_into_range, projection_of
+from ariane_sdk._pulled import fill, move_into_range
 from ariane_sdk._settings import ConsumerSettings
 from ariane_sdk._status import error_from_status
 from ariane_sdk._tag_filter import TagFilter
 from ariane_sdk._tasks import loop_for_ever, start_task
-from ariane_sdk._timestamps import duration_from
 from ariane_sdk._window import ROOM_SHARE_MIN
 from ariane_sdk.errors import CallError, QueueOffsetOutOfRange, RecordDamaged
 
@@ -48,9 +48,6 @@ INTERRUPT_DELAY_S: Final = 0.005
 
 POSITIONS_PER_PULL_MAX: Final = 8192
 """Brokers take no more in one call."""
-
-HOLD_S_IN_TURN: Final = 0.1
-"""How long a pull is held that leaves other queues waiting for their turn."""
 
 HOLD_GRACE_S: Final = 5.0
 """How much longer than the hold an answer may take."""
@@ -61,22 +58,6 @@ AHEAD_BYTES_MIN: Final = 64 << 10
 LOST_REASONS: Final = frozenset({"QUEUE_LOCKED", "QUEUE_LOCK_FENCED", "CONSUMER_OFFSET_RESET"})
 """The queue is to be dropped: another member owns it, or its offset was set anew."""
 
-_Key = tuple[str, int]
-
-
-class _Arrived(NamedTuple):
-    """What has come of a queue and is not taken in yet.
-
-    Attributes:
-        next_offset: Where the pull after it reads.
-        message_count: Messages.
-        size_bytes: Bytes of their records.
-    """
-
-    next_offset: int
-    message_count: int
-    size_bytes: int
-
 
 class _Asked(NamedTuple):
     """A pull that is not over.
@@ -86,7 +67,7 @@ class _Asked(NamedTuple):
         filters: What was wanted of each topic.
     """
 
-    offsets: dict[_Key, int]
+    offsets: dict[QueueKey, int]
     filters: Mapping[str, TagFilter]
 
 
@@ -126,18 +107,16 @@ class PullLoop:
         self.broker_name = broker_name
         self._connections = connections
         self._address = address
-        self._group = group
-        self._client_id = client_id
         self._filters = filters
         self._settings = settings
         self._clock = clock
         self._on_trouble = on_trouble
         self._on_lost = on_lost
-        self._lock_epoch_of = lock_epoch_of
-        self._works: dict[_Key, OwnedQueue] = {}
+        self._requests = PullRequests(group, client_id, filters, settings, lock_epoch_of)
+        self._works: dict[QueueKey, OwnedQueue] = {}
         # The pulls that are not over, and what is being taken in.
         self._asked: deque[_Asked] = deque()
-        self._arrived: dict[_Key, _Arrived] = {}
+        self._arrived: dict[QueueKey, Arrived] = {}
         self._stream: PullStream | None = None
         self._interrupt: asyncio.TimerHandle | None = None
         self._overtaking: asyncio.Task[None] | None = None
@@ -208,7 +187,7 @@ class PullLoop:
         except CallError:
             return  # Who waits for the answer before sees it too.
 
-    def _is_ready(self, key: _Key, work: OwnedQueue) -> bool:
+    def _is_ready(self, key: QueueKey, work: OwnedQueue) -> bool:
         if not work.wants_records or work.not_before_s > self._clock.monotonic_s():
             return False
         arrived = self._arrived.get(key)
@@ -221,7 +200,7 @@ class PullLoop:
             window.size_bytes + arrived.size_bytes
         ) * ROOM_SHARE_MIN <= settings.queue_bytes_max
 
-    def _position(self, key: _Key, work: OwnedQueue) -> int:
+    def _position(self, key: QueueKey, work: OwnedQueue) -> int:
         """Where the next pull reads a queue."""
         arrived = self._arrived.get(key)
         return work.window.next_pull_offset if arrived is None else arrived.next_offset
@@ -229,7 +208,7 @@ class PullLoop:
     async def _turn(self) -> None:
         """One answer, or one wait for something to pull."""
         self._changed.clear()
-        ready: Mapping[_Key, OwnedQueue] = {}
+        ready: Mapping[QueueKey, OwnedQueue] = {}
         if not self._asked:
             ready = self._next_ready()
             if not ready:
@@ -245,7 +224,7 @@ class PullLoop:
         self._failure_count = 0
         await self._take_all_in(answer.queues, self._answered(answer))
 
-    async def _next_answer(self, ready: Mapping[_Key, OwnedQueue]) -> PullAnswer:
+    async def _next_answer(self, ready: Mapping[QueueKey, OwnedQueue]) -> PullAnswer:
         """The next answer; pulls these queues first, if there are any."""
         if ready:
             await self._pull(ready)
@@ -258,7 +237,7 @@ class PullLoop:
         if not answer.more_follow:
             return self._asked.popleft()
         asked = self._asked[0]
-        before: dict[_Key, int] = {}
+        before: dict[QueueKey, int] = {}
         for pulled in answer.queues:
             key = pulled.head.topic, pulled.head.queue_id
             if key in asked.offsets:
@@ -270,7 +249,7 @@ class PullLoop:
         """Take an answer in while the broker works on the next one."""
         if not any(pulled.head.HasField("error") for pulled in answer):
             self._arrived = {
-                (pulled.head.topic, pulled.head.queue_id): _Arrived(
+                (pulled.head.topic, pulled.head.queue_id): Arrived(
                     pulled.head.next_queue_offset, pulled.message_count, pulled.record_bytes
                 )
                 for pulled in answer
@@ -288,7 +267,7 @@ class PullLoop:
         finally:
             self._arrived.clear()
 
-    async def _pull_ahead(self, ready: Mapping[_Key, OwnedQueue]) -> None:
+    async def _pull_ahead(self, ready: Mapping[QueueKey, OwnedQueue]) -> None:
         try:
             await self._pull(ready)
         except CallError as error:
@@ -296,7 +275,7 @@ class PullLoop:
             logger.info("broker %s cannot be pulled from: %s", self.broker_name, error)
             self._hang_up()
 
-    def _next_ready(self) -> dict[_Key, OwnedQueue]:
+    def _next_ready(self) -> dict[QueueKey, OwnedQueue]:
         """The queues of the next pull; where one pull cannot name all of them, they take turns."""
         ready = {key: work for key, work in self._works.items() if self._is_ready(key, work)}
         if len(ready) <= POSITIONS_PER_PULL_MAX:
@@ -317,7 +296,7 @@ class PullLoop:
         except TimeoutError:
             pass
 
-    async def _pull(self, ready: Mapping[_Key, OwnedQueue]) -> None:
+    async def _pull(self, ready: Mapping[QueueKey, OwnedQueue]) -> None:
         """Send one pull, which knows of everything that is ready."""
         if self._interrupt is not None:
             self._interrupt.cancel()
@@ -332,8 +311,10 @@ class PullLoop:
             channel = self._connections.channel(address)
             self._stream = PullStream(channel, address, peer=f"broker {self.broker_name}")
         # Where queues take turns, each pull is for others.
-        follow = len(ready) < POSITIONS_PER_PULL_MAX
-        await self._stream.ask(self._note(request), follow=follow)
+        await self._stream.ask(self._note(request), follow=not _take_turns(ready))
+
+    def _request(self, ready: Mapping[QueueKey, OwnedQueue]) -> PullRecordsRequest:
+        return self._requests.request(ready, self._arrived, in_turn=_take_turns(ready))
 
     def _note(self, request: PullRecordsRequest) -> PullRecordsRequest:
         """Remember what a pull asks for."""
@@ -353,40 +334,6 @@ class PullLoop:
             self._stream.close()
             self._stream = None
         self._asked.clear()
-
-    def _request(self, ready: Mapping[_Key, OwnedQueue]) -> PullRecordsRequest:
-        settings = self._settings
-        topics = {topic for topic, _ in ready}
-        return PullRecordsRequest(
-            consumer_group=self._group,
-            client_id=self._client_id,
-            positions=[self._wanted(key, work) for key, work in ready.items()],
-            subscriptions=[
-                self._filters[topic].to_wire(topic) for topic in topics if topic in self._filters
-            ],
-            record_count_max=settings.pull_record_count_max,
-            size_bytes_max=settings.pull_bytes_max,
-            hold_duration=duration_from(
-                settings.hold_s if len(ready) < POSITIONS_PER_PULL_MAX else HOLD_S_IN_TURN
-            ),
-            projection=projection_of(ready.values(), self._filters),
-        )
-
-    def _wanted(self, key: _Key, work: OwnedQueue) -> PullPosition:
-        """What is wanted of one queue: as much as its window has room for."""
-        topic, queue_id = key
-        window, settings = work.window, self._settings
-        arrived = self._arrived.get(key) or _Arrived(window.next_pull_offset, 0, 0)
-        count_room = settings.queue_message_count_max - window.message_count
-        span_room = settings.queue_span_max - window.span
-        return PullPosition(
-            topic=topic,
-            queue_id=queue_id,
-            queue_offset=arrived.next_offset,
-            record_count_max=max(1, min(count_room, span_room) - arrived.message_count),
-            size_bytes_max=settings.queue_bytes_max - window.size_bytes - arrived.size_bytes,
-            lock_epoch=self._lock_epoch_of(work.queue),
-        )
 
     def _is_wanted(self, head: QueueRecords, asked: _Asked) -> bool:
         """Whether what came of a queue is what its window waits for."""
@@ -446,3 +393,8 @@ class PullLoop:
         )
         self._failure_count += 1
         await self._clock.sleep(max(delay_s, error.retry_after_s))
+
+
+def _take_turns(ready: Mapping[QueueKey, OwnedQueue]) -> bool:
+    """Whether a pull of these queues may leave others waiting."""
+    return len(ready) >= POSITIONS_PER_PULL_MAX
