@@ -175,11 +175,9 @@ class OpenPull:
         remaining = deadline - self._monotonic()
         if self._interrupted or remaining <= 0:
             return False
-        if self._watch is None:
-            # In the loop turn of the look, so that nothing was missed.
-            self._begin_watch()
-        assert self._watch is not None  # noqa: S101 - as just said.
-        come = await self._held.wait(self._watch, remaining)
+        # Begun in the loop turn of the look, so that nothing was missed.
+        watch = self._watch or self._begin_watch()
+        come = await self._held.wait(watch, remaining)
         self._see_arrivals()
         return come and not self._interrupted
 
@@ -193,10 +191,11 @@ class OpenPull:
             self._left.update(self._places[queue])
         self._watch.arrived.clear()
 
-    def _begin_watch(self) -> None:
+    def _begin_watch(self) -> Watch:
         for place, position in enumerate(self._positions):
             self._places.setdefault(position.queue, []).append(place)
         self._watch = self._held.watch(self._places)
+        return self._watch
 
     def _go_to(self, found: Mapping[int, PulledQueue]) -> dict[int, PulledQueue]:
         """Go on behind what was found, and tell who has something to say."""
