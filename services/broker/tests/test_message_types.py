@@ -1,5 +1,7 @@
 """Kinds of messages, told from packed records."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,10 +9,11 @@ from hypothesis import strategies as st
 
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.common.v1 import message_pb2 as message_pb
-from ariane_broker.message_types import check_message_types, records_with
-from ariane_broker.topic_table import MESSAGE_TYPE_ATTRIBUTE, TopicConfig
+from ariane_broker.message_types import are_of_type, check_message_types, records_with
+from ariane_broker.topic_table import MESSAGE_TYPE_ATTRIBUTE, TopicConfig, TopicMessageType
 from ariane_record import BlockEncoder
 from ariane_record.columns import decode_columns
+from ariane_record.layout import HEADER_BYTES
 from ariane_servicekit import ServiceError
 
 
@@ -55,6 +58,59 @@ LONGER = (b"c", {"properties": {"my__SHARDINGKEY": "g"}})
 )
 def test_kinds(kind, messages, expected):
     assert verdict(kind, block_of(*messages)) == expected
+
+
+system_names = ["DELAY", "TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TRAN_MSG"]
+records = st.fixed_dictionaries(
+    {},
+    optional={
+        "message_group": st.sampled_from(["", "g", "TRAN_MSG"]),
+        "unique_id": st.sampled_from(["", "id"]),
+        "properties": st.dictionaries(
+            st.sampled_from([*system_names, "xDELAY", "DELAYx", "a"]),
+            st.sampled_from(["1", "DELAY", "__SHARDINGKEY"]),
+            max_size=1,
+        ),
+    },
+)
+
+
+@given(
+    st.sampled_from(["NORMAL", "FIFO"]),
+    st.lists(st.tuples(st.sampled_from([b"", b"\x02DELAY\x011\x02", SLY[0]]), records), min_size=1),
+    st.sampled_from([1, 100]),
+)
+def test_as_each_record_by_itself_says(kind, messages, times):
+    encoder = BlockEncoder("orders", size_bytes_max=1 << 22)
+    for body, options in messages * times:
+        encoder.add(body, born_timestamp_ms=1_700_000_000_000, **options)
+    block = encoder.finish()
+    expected = ""
+    for record in decode_columns(block.records, block.sizes).iter_messages():
+        named = [name for name in system_names if name in record.properties]
+        if named:
+            foreign = "TRANSACTION" if named == ["TRAN_MSG"] else "DELAY"
+            expected = min(foreign, expected if expected in {"DELAY", "TRANSACTION"} else "Z")
+        elif not expected and (record.message_group != "") is not (kind == "FIFO"):
+            expected = "FIFO" if kind == "NORMAL" else "NORMAL"
+    assert verdict(kind, block) == expected
+    assert are_of_type(block.records, block.sizes, TopicMessageType[kind]) <= (not expected)
+
+
+@pytest.mark.parametrize("count", [1, 100])
+def test_records_that_are_not_what_they_say_are_left_to_the_store(count):
+    block = block_of(*[PLAIN] * count)
+    length_place = HEADER_BYTES + 1 + len("orders") + 2
+    for records, sizes in (
+        (block.records[:-1], block.sizes),
+        (block.records, block.sizes[:-1]),
+        (block.records, block.sizes - 1),
+        (bytes(len(block.records)), block.sizes),
+        (b"\x7f" * len(block.records), block.sizes),
+        (block.records[:length_place] + b"\x7f" + block.records[length_place + 1 :], block.sizes),
+    ):
+        assert not are_of_type(records, sizes, TopicMessageType.NORMAL) or not len(sizes)
+        assert verdict("NORMAL", replace(block, records=records, sizes=sizes)) == ""
 
 
 class RawColumns:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
@@ -123,10 +124,17 @@ class Side:
         )
 
 
-def wire(topic_name, queue_id, bodies, sequence=None, **more):
+def wire(topic_name, queue_id, bodies, sequence=None, groups=(), properties=(), **more):
     encoder = BlockEncoder(topic_name, size_bytes_max=1 << 20, sequenced=sequence is not None)
-    for body in bodies:
-        encoder.add(body, keys=("k",), unique_id="id", born_timestamp_ms=1)
+    for body, group in zip(bodies, chain(groups, repeat("")), strict=False):
+        encoder.add(
+            body,
+            keys=("k",),
+            unique_id="id",
+            message_group=group,
+            properties=dict(properties),
+            born_timestamp_ms=1,
+        )
     block = encoder.finish(sequence)
     fields = {
         "topic": topic_name,
@@ -163,19 +171,23 @@ def parsed(batches, *, joined):
 GOOD = [wire("ab"[number % 2], number % 4, [b"%d" % number] * 3) for number in range(8)]
 NEXT = [wire("a", number, [b"s"], ProducerSequence(7, 0, 0)) for number in range(4)]
 
+queue_ids = st.integers(0, 3)
+bodies = st.lists(st.binary(max_size=30), min_size=1, max_size=4)
+sequences = st.none() | st.builds(
+    ProducerSequence, st.just(7), st.sampled_from([0, 0, 1]), st.integers(0, 3)
+)
 usual = st.builds(
-    wire,
-    st.sampled_from(["a", "b", "mixed"]),
-    st.integers(0, 3),
-    st.lists(st.binary(max_size=30), min_size=1, max_size=4),
-    st.none()
-    | st.builds(ProducerSequence, st.just(7), st.sampled_from([0, 0, 1]), st.integers(0, 3)),
+    wire, st.sampled_from(["a", "b", "mixed", "normal"]), queue_ids, bodies, sequences
+) | st.builds(
+    wire, st.sampled_from(["a", "fifo"]), queue_ids, bodies, sequences, groups=st.just("gggg")
 )
 unusual = st.sampled_from(
     [
         wire("unknown", 0, [b"x"]),
-        wire("normal", 0, [b"x"]),
-        wire("fifo", 0, [b"x"]),
+        wire("normal", 0, [b"x"], groups="g"),
+        wire("normal", 0, [b"x"], properties={"DELAY": "3"}),
+        wire("fifo", 0, [b"x", b"y"], groups="g"),
+        wire("fifo", 0, [b"x"], groups="g", properties={"TRAN_MSG": "true"}),
         wire("closed", 0, [b"x"]),
         wire("SCHEDULE_TOPIC_XXXX", 0, [b"x"]),
         wire("a", 4, [b"x"]),
@@ -249,6 +261,34 @@ def test_usual_requests_are_taken_at_once(side):
     assert was_at_once(side, [*GOOD, *following])
 
 
+NORMAL = [wire("normal", number % 4, [b"n"] * 2) for number in range(4)]
+FIFO = [wire("fifo", number % 4, [b"f", b"g"], groups="gh") for number in range(4)]
+
+
+@pytest.mark.parametrize(
+    "batches", [NORMAL, FIFO, [*NORMAL, *GOOD], [*FIFO, *NORMAL[:2], *GOOD, *FIFO]]
+)
+def test_batches_of_the_type_of_their_topic_are_taken_at_once(side, batches):
+    assert was_at_once(side, batches)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        wire("normal", 0, [b"x", b"y"], groups=["", "g"]),
+        wire("fifo", 0, [b"x", b"y"], groups="g"),
+        wire("fifo", 0, [b"x", b"y"], groups=["", "g"]),
+        wire("normal", 0, [b"x"], properties={"TIMER_DELIVER_MS": "1"}),
+        wire("fifo", 0, [b"x"], groups="g", properties={"TIMER_DELAY_SEC": "1"}),
+        wire("normal", 0, [b"x"], record_sizes=b"1234"),
+    ],
+)
+def test_one_of_another_type_sends_all_one_by_one(side, other):
+    end = side.store.max_offset
+    assert not was_at_once(side, [*NORMAL, *FIFO, other, *GOOD])
+    assert side.store.max_offset == end
+
+
 def test_a_repeat_goes_one_by_one(side):
     assert was_at_once(side, NEXT)
     end = side.store.max_offset
@@ -280,11 +320,17 @@ class GatedFlush:
         self.gate = asyncio.Event()
         self.error = None
 
-    async def wait(self, commit_log_offset):
+        self.under_way = set()
+
+    def when_flushed(self, commit_log_offset, told):
+        task = asyncio.ensure_future(self._flush(commit_log_offset, told))
+        self.under_way.add(task)
+
+    async def _flush(self, commit_log_offset, told):
         await self.gate.wait()
-        if self.error is not None:
-            raise self.error
-        assert self.store.flush() >= commit_log_offset
+        if self.error is None:
+            assert self.store.flush() >= commit_log_offset
+        told(self.error)
 
 
 @pytest.fixture

@@ -10,8 +10,12 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import Protocol
 
+import numpy as np
+
 from ariane_broker.consumer_offsets import QueueKey
+from ariane_broker.message_types import are_of_type
 from ariane_broker.producer_sequences import ProducerSequences, StoredBatch
+from ariane_broker.topic_table import TopicMessageType
 from ariane_broker.topics_for_send import TopicsForSend
 from ariane_record import ProducerSequence
 from ariane_record.layout import PRODUCER_PROPERTIES_BYTES_MAX, Host
@@ -66,9 +70,12 @@ class SmallAppend:
         Returns:
             Where each went; None when nothing was stored and they are to go one by one.
         """
-        if int(table.sizes.max()) > self._record_bytes_max or not self._may_go(queues):
+        if int(table.sizes.max()) > self._record_bytes_max:
             return None
-        if not self._sequences.are_next(queues, table.sequences):
+        typed = self._typed(queues)
+        if typed is None or not self._sequences.are_next(queues, table.sequences):
+            return None
+        if not all(_are_of_type(table, *each) for each in typed.items()):
             return None
         try:
             appended = self._log.append_table(table, born_host=born_host)
@@ -78,14 +85,17 @@ class SmallAppend:
             self._remember(queues, table.sequences, appended)
         return appended
 
-    def _may_go(self, queues: Sequence[QueueKey]) -> bool:
-        """Whether nothing is to be said against the places."""
+    def _typed(self, queues: Sequence[QueueKey]) -> dict[TopicMessageType, list[int]] | None:
+        """Which batches are to be of a type; None when something is to be said against a place."""
         find = self._topics.find
-        for topic, queue_id in queues:
+        typed: dict[TopicMessageType, list[int]] = {}
+        for position, (topic, queue_id) in enumerate(queues):
             config = find(topic)
             if config is None or not 0 <= queue_id < config.plain_queue_count:
-                return False
-        return True
+                return None
+            if config.record_type is not None:
+                typed.setdefault(config.record_type, []).append(position)
+        return typed
 
     def _remember(
         self,
@@ -106,6 +116,14 @@ class SmallAppend:
         for queue, sequence, place in zip(queues, sequences, places, strict=True):
             if sequence is not None:
                 remember(queue, sequence, StoredBatch(sequence.first_sequence, *place))
+
+
+def _are_of_type(table: BlockTable, message_type: TopicMessageType, positions: list[int]) -> bool:
+    """Whether a glance tells that some batches are of a type."""
+    chosen = np.zeros(len(table), np.bool_)
+    chosen[positions] = True
+    sizes = table.sizes[np.repeat(chosen, table.counts)]
+    return are_of_type(b"".join(map(table.records.__getitem__, positions)), sizes, message_type)
 
 
 def stored_batch(sequence: ProducerSequence, appended: Appended) -> StoredBatch:

@@ -58,6 +58,8 @@ class TopicMessageType(StrEnum):
 _MESSAGE_TYPES: Final = {each.value: each for each in TopicMessageType}
 _ANY_TYPES: Final = frozenset({TopicMessageType.UNSPECIFIED, TopicMessageType.MIXED})
 """Types of topics that take records of every kind."""
+_RECORD_TYPES: Final = frozenset({TopicMessageType.NORMAL, TopicMessageType.FIFO})
+"""Types of topics that records go to as they are, each of which must be of the topic's type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +76,10 @@ class TopicConfig:
         system_flag: RocketMQ's bits; kept as they are.
         filter_type: RocketMQ's kind of tags; kept as it is.
         version: Grows with each change.
-        plain_queue_count: Queues that any ordinary records may go to: 0 up to this, exclusive.
+        plain_queue_count: Queues that records may go to which are not to come later: 0 up to this,
+            exclusive.
+        record_type: What each of these records must be, NORMAL or FIFO; None when none is looked
+            at.
     """
 
     topic: str
@@ -87,11 +92,15 @@ class TopicConfig:
     filter_type: str = "SINGLE_TAG"
     version: int = 0
     plain_queue_count: int = field(init=False, repr=False, compare=False)
+    record_type: TopicMessageType | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Find out once what each append asks."""
-        plain = self.writable and self.message_type in _ANY_TYPES and not self.system
+        kind = self.message_type
+        typed = kind in _RECORD_TYPES
+        plain = self.writable and (typed or kind in _ANY_TYPES) and not self.system
         object.__setattr__(self, "plain_queue_count", self.write_queue_count if plain else 0)
+        object.__setattr__(self, "record_type", kind if typed else None)
 
     @property
     def readable(self) -> bool:
