@@ -3,7 +3,7 @@ r"""Streams of requests that are answered one by one: what a call does, without 
 ::
 
     read ---> work ---> at once ---------------> answers ---> write
-                  \---> later (a task each) ---/
+                  \---> later (a future each) -/
 
 An answer is written by who has it, if no other is being written: a lone request waits for no turn
 of the loop. A request fails by itself, with a status in its answer, and is measured by itself. No
@@ -20,6 +20,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import grpc
@@ -116,7 +117,7 @@ class _RequestStream(Generic[RequestT, AnswerT]):
         self._failure: BaseException | None = None
         self._news: asyncio.Future[None] | None = None
         self._reading: asyncio.Task[None] | None = None
-        self._working: set[asyncio.Task[None]] = set()
+        self._working: set[asyncio.Future[AnswerT]] = set()
 
     async def serve(self) -> None:
         """Read in a task of its own; whoever has an answer writes it."""
@@ -160,19 +161,21 @@ class _RequestStream(Generic[RequestT, AnswerT]):
             self._refuse(request, error, begin)
             return
         if isinstance(answer, Awaitable):
-            task = asyncio.ensure_future(self._finish(request, answer, begin))
-            self._working.add(task)
-            task.add_done_callback(self._working.discard)
+            later = asyncio.ensure_future(answer)
+            self._working.add(later)
+            later.add_done_callback(partial(self._finish, request, begin))
         else:
             self._answer(answer, begin, grpc.StatusCode.OK)
 
-    async def _finish(self, request: RequestT, waited: Awaitable[AnswerT], begin: float) -> None:
-        try:
-            answer = await waited
-        except Exception as error:  # noqa: BLE001 - as above.
+    def _finish(self, request: RequestT, begin: float, later: asyncio.Future[AnswerT]) -> None:
+        self._working.discard(later)
+        if later.cancelled():  # With the stream.
+            return
+        error = later.exception()
+        if error is None:
+            self._answer(later.result(), begin, grpc.StatusCode.OK)
+        elif isinstance(error, Exception):
             self._refuse(request, error, begin)
-        else:
-            self._answer(answer, begin, grpc.StatusCode.OK)
 
     def _refuse(self, request: RequestT, error: Exception, begin: float) -> None:
         errors = self._call.errors

@@ -1,5 +1,6 @@
 """The append use case against a scripted store."""
 
+import asyncio
 from pathlib import Path
 
 import numpy as np
@@ -53,10 +54,9 @@ class ScriptedFlush:
         self.waited = []
         self.error = None
 
-    async def wait(self, commit_log_offset):
+    def when_flushed(self, commit_log_offset, told):
         self.waited.append(commit_log_offset)
-        if self.error is not None:
-            raise self.error
+        asyncio.get_running_loop().call_soon(told, self.error)
 
 
 class ScriptedArrivals:

@@ -114,6 +114,87 @@ async def test_a_failed_flush_tells_all_and_is_not_repeated(log, make_flush, err
     assert log.flushes == 1
 
 
+async def test_the_next_flush_begins_before_anybody_is_told_of_the_last(log):
+    seen = []
+
+    class Flusher:
+        """Flushes at once, in the thread of who asks."""
+
+        def submit(self, flush, loop):
+            seen.append("begins")
+            flush(loop)
+
+    flush = GroupFlush(
+        log,
+        Flusher(),
+        timeout_seconds=10,
+        on_flushed=lambda: seen.append("flushed"),
+        on_failed=lambda error: pytest.fail(str(error)),
+    )
+    log.gate.release(2)
+    log.written = 10
+    flush.when_flushed(10, lambda error: seen.append(10))
+    log.written = 20
+    flush.when_flushed(20, lambda error: seen.append(20))
+    await flush.finish()
+    await asyncio.sleep(0)
+    assert seen == ["begins", "begins", 10, "flushed", 20, "flushed"]
+
+
+async def test_who_is_served_by_the_flush_under_way_asks_for_no_other(log, make_flush):
+    flush = make_flush()
+    log.written = 30
+    first = asyncio.ensure_future(flush.wait(10))
+    await wait_flushes(log, 1)
+    # Appended before the flush had looked where the log ends.
+    second = asyncio.ensure_future(flush.wait(30))
+    await asyncio.sleep(0)
+    log.gate.release(5)
+    await asyncio.gather(first, second)
+    await flush.finish()
+    assert log.flushes == 1
+
+
+async def test_one_who_only_asks_gets_a_flush_of_his_own(log, make_flush):
+    flush = make_flush()
+    flush.request()
+    await wait_flushes(log, 1)
+    flush.request()
+    flush.request()
+    log.gate.release(5)
+    await flush.finish()
+    assert log.flushes == 2
+
+
+async def test_each_waits_for_its_own_time_and_is_told_once(log, make_flush):
+    flush = make_flush(timeout_seconds=0.01)
+    told = []
+    log.written = 20
+    flush.when_flushed(10, lambda error: told.append((10, error.row.name)))
+    flush._timeout_seconds = 3600
+    flush.when_flushed(20, lambda error: told.append((20, error)))
+    async with asyncio.timeout(10):
+        while not told:  # noqa: ASYNC110 - a timer of the loop
+            await asyncio.sleep(0.001)
+    assert told == [(10, "FLUSH_UNCONFIRMED")]
+    log.gate.release()
+    await flush.finish()
+    assert told[1:] == [(20, None)]
+
+
+async def test_who_has_gone_is_not_told(log, make_flush):
+    flush = make_flush()
+    log.written = 10
+    gone = asyncio.ensure_future(flush.wait(10))
+    await wait_flushes(log, 1)
+    gone.cancel()
+    stays = asyncio.ensure_future(flush.wait(10))
+    await asyncio.sleep(0)
+    log.gate.release(5)
+    await stays
+    assert gone.cancelled()
+
+
 async def test_queues_are_woken_when_they_are_confirmed_and_not_before(log, make_flush):
     woken = []
 

@@ -23,6 +23,7 @@ from ariane_broker.delay.delayed_append import DelayedAppend
 from ariane_broker.errors import broker_draining, store_poisoned
 from ariane_broker.message_types import check_message_types
 from ariane_broker.producer_sequences import ProducerSequences, StoredBatch
+from ariane_broker.promised_outcomes import Acknowledged, FlushWait, PromisedOutcomes
 from ariane_broker.small_append import SmallAppend, TableLog, stored_batch
 from ariane_broker.small_batches import SmallBatches
 from ariane_broker.statistics import BrokerStatistics
@@ -44,29 +45,6 @@ class AppendLog(TableLog, Protocol):
 
     def append_block(self, block: RecordBlock, queue_id: int, *, born_host: Host = ...) -> Appended:
         """Append a block to a queue."""
-        ...
-
-
-class FlushWait(Protocol):
-    """Waits for the disk."""
-
-    async def wait(self, commit_log_offset: int) -> None:
-        """Return once everything before this commit-log offset is on the disk."""
-        ...
-
-
-class Acknowledged(Protocol):
-    """Makes the outcomes once it is known how safe what was stored is."""
-
-    def __call__(
-        self, level: AcknowledgedLevel, error: ServiceError | None = None, /
-    ) -> Sequence[BatchOutcome]:
-        """The outcomes.
-
-        Args:
-            level: How safe it is.
-            error: Why nobody knows how safe it is.
-        """
         ...
 
 
@@ -228,7 +206,7 @@ class AppendRecords:
         self._watch.on_growth(end)
         if self._flush_wait is None:
             return acknowledged(AcknowledgedLevel.MEMORY)
-        return self._acknowledge_flushed(self._flush_wait, acknowledged, end)
+        return PromisedOutcomes(acknowledged, self._flush_wait, end)
 
     async def _create_topics(self, batches: Sequence[Batch]) -> None:
         """Make the topics that are missing, each for a batch that could be stored in it."""
@@ -275,17 +253,6 @@ class AppendRecords:
             self._sequences.remember(queue, sequence, stored_batch(sequence, appended))
         self._watch.appended(home, appended, block.size_bytes, begin)
         return BatchOutcome(appended=appended)
-
-    @staticmethod
-    async def _acknowledge_flushed(
-        flush_wait: FlushWait, acknowledged: Acknowledged, end: int
-    ) -> Sequence[BatchOutcome]:
-        """Wait for the disk, once for all batches of a call."""
-        try:
-            await flush_wait.wait(end)
-        except ServiceError as error:
-            return acknowledged(AcknowledgedLevel.MEMORY, error)
-        return acknowledged(AcknowledgedLevel.FLUSHED)
 
 
 def _acknowledged(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
+from functools import partial
 from typing import Any
 
 from google.rpc.status_pb2 import Status
@@ -14,6 +15,7 @@ from ariane_broker.append_wire import AppendRequest, stream_response
 from ariane_broker.batch_outcome import BatchOutcome
 from ariane_broker.errors import broker_draining
 from ariane_broker.peer_address import peer_host
+from ariane_broker.promised_outcomes import PromisedOutcomes
 from ariane_record.layout import Host
 from ariane_servicekit.request_stream import RequestStreams
 
@@ -56,6 +58,8 @@ class _AppendWorker:
         outcomes = self._append_records.take(request.batches, self._born_host)
         if isinstance(outcomes, Sequence):
             return stream_response(request.request_number, outcomes)
+        if isinstance(outcomes, PromisedOutcomes):
+            return outcomes.then(partial(stream_response, request.request_number))
         return _answer_later(request.request_number, outcomes)
 
     def refusal(self, request: AppendRequest, status: Status) -> bytes:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from ariane_broker.append import AppendLog, AppendWatch, FlushWait
+from ariane_broker.append import AppendLog, AppendWatch
 from ariane_broker.batch_outcome import AcknowledgedLevel
 from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.delay.delayed_append import DelayedAppend
 from ariane_broker.delay.parking import Parked
+from ariane_broker.promised_outcomes import FlushWait
 from ariane_record import RecordBlock, RecordFields
 from ariane_record.block import encode_block
 from ariane_record.layout import Host
