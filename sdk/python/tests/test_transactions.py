@@ -24,6 +24,7 @@ from ariane_sdk import sync as ariane_sync
 from ariane_sdk.errors import (
     CallError,
     IllegalArgument,
+    MessageIllegal,
     SendError,
     TransactionDecided,
     TransactionForeign,
@@ -218,8 +219,19 @@ async def test_half_messages_of_a_group_of_messages_go_to_one_queue(producer, to
 
 
 async def test_what_breaks_a_rule_is_not_sent(cluster, producer, topic):
-    with pytest.raises(IllegalArgument):
-        await producer.send_half(Message(topic, b"x", properties={"PGROUP": "x"}))
+    for name in (
+        "PGROUP",
+        "TRANSACTION_CHECK_TIMES",
+        "TRAN_COMMITTED_AT",
+        "TRAN_FIRST_STORED_MS",
+        "TRAN_OUTCOME",
+        "TRAN_PARKED",
+    ):
+        message = Message(topic, b"x", properties={name: "1"})
+        with pytest.raises(MessageIllegal, match=name):
+            await producer.send_half(message)
+        with pytest.raises(MessageIllegal, match=name):
+            await producer.send(message)
     with pytest.raises(IllegalArgument):
         await producer.send_half(Message(topic, b"x"), immunity_s=-1)
     with pytest.raises(IllegalArgument):

@@ -96,6 +96,7 @@ ILLEGAL_MESSAGES = (
     ({"keys": [""]}, "MESSAGE_ILLEGAL"),
     ({"keys": ["k"] * 300}, "MESSAGE_ILLEGAL"),
     ({"properties": {"REAL_TOPIC": "x"}}, "MESSAGE_ILLEGAL"),
+    ({"properties": {"TRAN_PARKED": "x"}}, "MESSAGE_ILLEGAL"),
     ({"properties": {"a\x01": "x"}}, "MESSAGE_ILLEGAL"),
     ({"properties": {"a": "x\x02"}}, "MESSAGE_ILLEGAL"),
     ({"properties": {"a": "x" * 33_000}}, "MESSAGE_ILLEGAL"),

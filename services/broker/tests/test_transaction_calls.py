@@ -86,6 +86,15 @@ async def answer(call, transaction_id, outcome):
     await call.write(client_pb.AttachRequest(transaction_answer=said))
 
 
+OF_THE_TRANSACTION = (
+    "TRANSACTION_CHECK_TIMES",
+    "TRAN_COMMITTED_AT",
+    "TRAN_FIRST_STORED_MS",
+    "TRAN_OUTCOME",
+    "TRAN_PARKED",
+)
+
+
 @pytest.fixture
 async def orders(broker):
     await broker.create_topic("orders")
@@ -201,6 +210,7 @@ async def test_what_is_no_half_message_is_refused(orders, refused):
         ({"topic": "RMQ_SYS_TRANS_HALF_TOPIC"}, "TOPIC_RESERVED"),
         ({"delivery_time": {"seconds": 1}}, "MESSAGE_ILLEGAL"),
         ({"properties": {"PGROUP": "x"}}, "MESSAGE_ILLEGAL"),
+        *(({"properties": {name: "1"}}, "MESSAGE_ILLEGAL") for name in OF_THE_TRANSACTION),
     )
     for fields, reason in illegal:
         assert (await refused(half_call(orders, **fields))).reason == reason, fields

@@ -121,6 +121,7 @@ async def test_each_fails_by_itself(broker, reasons):
         half("t-5", properties={"PGROUP": "x"}),
         half("t-6", topic="RMQ_SYS_TRANS_HALF_TOPIC"),
         half("t-7"),
+        half("t-8", properties={"TRAN_PARKED": "true"}),
     )
     assert reasons(sent.half_messages) == [
         "",
@@ -131,8 +132,9 @@ async def test_each_fails_by_itself(broker, reasons):
         "MESSAGE_ILLEGAL",
         "TOPIC_RESERVED",
         "",
+        "MESSAGE_ILLEGAL",
     ]
-    assert [each.duplicate for each in sent.half_messages] == [number == 4 for number in range(8)]
+    assert [each.duplicate for each in sent.half_messages] == [number == 4 for number in range(9)]
     ended = await stream.ask(
         end("never"),
         end("t-7", group="strangers"),

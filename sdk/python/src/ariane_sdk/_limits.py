@@ -63,7 +63,11 @@ RESERVED_PROPERTIES: Final = frozenset(
         "TRACE_ON",
         "TRANSACTION_CHECK_TIMES",
         "TRANSFER_FLAG",
+        "TRAN_COMMITTED_AT",
+        "TRAN_FIRST_STORED_MS",
         "TRAN_MSG",
+        "TRAN_OUTCOME",
+        "TRAN_PARKED",
         "TRAN_PREPARED_QUEUE_OFFSET",
         "TTL",
         "WAIT",
@@ -71,7 +75,8 @@ RESERVED_PROPERTIES: Final = frozenset(
         "__transactionId__",
     }
 )
-"""Properties that the system reads or writes (RocketMQ: ``MessageConst.STRING_HASH_SET``)."""
+"""Properties that the system reads or writes: RocketMQ's ``MessageConst.STRING_HASH_SET``, and our
+own."""
 
 
 def checked_topic(name: str) -> str:

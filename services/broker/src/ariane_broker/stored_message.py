@@ -28,6 +28,7 @@ from ariane.common.v1.message_pb2 import (
 )
 from ariane_broker.errors import message_illegal, message_too_large
 from ariane_broker.topic_table import TopicMessageType
+from ariane_broker.transactions.transaction_records import TRANSACTION_PROPERTIES
 from ariane_broker.wire_time import milliseconds_of, time_of
 from ariane_record import (
     BlockEncoder,
@@ -45,6 +46,7 @@ SYSTEM_PROPERTIES: Final = frozenset(
 )
 """Properties that the system reads: no user sets them by name, nor sees them among his own."""
 
+_RESERVED_PROPERTIES: Final = SYSTEM_PROPERTIES | TRANSACTION_PROPERTIES
 
 _COMPRESSION_BITS: Final = {
     COMPRESSION_UNSPECIFIED: 0,
@@ -129,7 +131,7 @@ def encode_message(
     tag = message.tag
     if "||" in tag or not tag.isprintable() or tag != tag.strip():
         raise message_illegal(position, "a tag holds no '||', control character or outer space")
-    reserved = SYSTEM_PROPERTIES.intersection(message.properties)
+    reserved = _RESERVED_PROPERTIES.intersection(message.properties)
     if reserved:
         raise message_illegal(position, f"property {min(reserved)!r} belongs to the system")
     compression = _COMPRESSION_BITS.get(message.compression)

@@ -35,6 +35,17 @@ PARKED_PROPERTY: Final = "TRAN_PARKED"
 OUTCOME_PROPERTY: Final = "TRAN_OUTCOME"
 COMMITTED_AT_PROPERTY: Final = "TRAN_COMMITTED_AT"
 
+TRANSACTION_PROPERTIES: Final = frozenset(
+    {
+        CHECK_COUNT_PROPERTY,
+        FIRST_STORED_PROPERTY,
+        PARKED_PROPERTY,
+        OUTCOME_PROPERTY,
+        COMMITTED_AT_PROPERTY,
+    }
+)
+"""What the broker notes on its own records: a producer that set them would write its notes."""
+
 _FURTHER_PROPERTIES: Final = frozenset({IMMUNITY_PROPERTY, FIRST_STORED_PROPERTY, PARKED_PROPERTY})
 
 
