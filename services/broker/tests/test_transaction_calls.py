@@ -209,6 +209,7 @@ async def test_what_is_no_half_message_is_refused(orders, refused):
         ({"group": ""}, "GROUP_NAME_ILLEGAL"),
         ({"topic": "RMQ_SYS_TRANS_HALF_TOPIC"}, "TOPIC_RESERVED"),
         ({"delivery_time": {"seconds": 1}}, "MESSAGE_ILLEGAL"),
+        ({"delay_level": 3}, "MESSAGE_ILLEGAL"),
         ({"properties": {"PGROUP": "x"}}, "MESSAGE_ILLEGAL"),
         *(({"properties": {name: "1"}}, "MESSAGE_ILLEGAL") for name in OF_THE_TRANSACTION),
     )

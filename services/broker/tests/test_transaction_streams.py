@@ -122,6 +122,7 @@ async def test_each_fails_by_itself(broker, reasons):
         half("t-6", topic="RMQ_SYS_TRANS_HALF_TOPIC"),
         half("t-7"),
         half("t-8", properties={"TRAN_PARKED": "true"}),
+        half("t-9", delay_level=3),
     )
     assert reasons(sent.half_messages) == [
         "",
@@ -133,8 +134,9 @@ async def test_each_fails_by_itself(broker, reasons):
         "TOPIC_RESERVED",
         "",
         "MESSAGE_ILLEGAL",
+        "MESSAGE_ILLEGAL",
     ]
-    assert [each.duplicate for each in sent.half_messages] == [number == 4 for number in range(9)]
+    assert [each.duplicate for each in sent.half_messages] == [number == 4 for number in range(10)]
     ended = await stream.ask(
         end("never"),
         end("t-7", group="strangers"),

@@ -42,6 +42,11 @@ _TYPES: Final = frozenset(
 )
 
 
+def is_delayed(message: Message) -> bool:
+    """Whether a message is to come later."""
+    return message.delay_level != 0 or message.HasField("delivery_time")
+
+
 def are_half_messages(messages: Sequence[Message]) -> bool:
     """Whether a send is one of half messages: then all of them are."""
     return bool(messages) and messages[0].message_type == MESSAGE_TYPE_TRANSACTION
@@ -176,8 +181,8 @@ class HalfSend:
         for position, (message, unique_id) in enumerate(zip(messages, ids, strict=True)):
             if message.message_type != MESSAGE_TYPE_TRANSACTION:
                 raise message_illegal(position, "it goes with half messages and is none")
-            if message.HasField("delivery_time"):
-                raise message_illegal(position, "a half message has no delivery time")
+            if is_delayed(message):
+                raise message_illegal(position, "a half message cannot be delayed")
             if message.topic not in {"", topic}:
                 field = f"messages[{position}].topic"
                 raise field_invalid(field, f"must be empty or {topic!r}", message.topic)

@@ -15,7 +15,11 @@ from ariane_broker.stored_message import EncodingDefaults, encode_message
 from ariane_broker.topic_changes import check_user_topic
 from ariane_broker.topic_table import TopicConfig
 from ariane_broker.topics_for_send import TopicsForSend
-from ariane_broker.transactions.half_send import HalfLimits, check_takes_half_messages
+from ariane_broker.transactions.half_send import (
+    HalfLimits,
+    check_takes_half_messages,
+    is_delayed,
+)
 from ariane_broker.transactions.transaction_records import (
     HalfMessage,
     half_message_with,
@@ -131,7 +135,7 @@ class HalvesTogether:
                 or not self._is_new(unique_id)
                 or unique_id in ids
                 or message.message_type != MESSAGE_TYPE_TRANSACTION
-                or message.HasField("delivery_time")
+                or is_delayed(message)
                 or message.topic not in {"", topic}
             ):
                 continue
