@@ -67,7 +67,8 @@ def test_dead_letters_are_listed_shown_and_exported(ariane, ariane_json, died, t
     assert ariane_json("dead-letter", "show", "d-billing", one["place"]) == one
     assert "no such account" in ariane("dead-letter", "list", "d-billing")
     ariane("dead-letter", "show", "d-billing", "broker-a/0/99", status=ExitStatus.NOT_FOUND)
-    ariane("dead-letter", "show", "d-billing", "somewhere", status=ExitStatus.USAGE)
+    for wrong in ("somewhere", f"broker-a/0/{'9' * 5000}"):
+        ariane("dead-letter", "show", "d-billing", wrong, status=ExitStatus.USAGE)
     file = tmp_path / "letters"
     ariane("dead-letter", "export", "d-billing", "--to", str(file))
     assert [json.loads(line) for line in file.read_text().splitlines()] == rows

@@ -55,7 +55,7 @@ def test_reset_to_places_and_times(ariane, ariane_json, consumed):
 
     assert reset("--to", "earliest", "--dry-run") == [("broker-a", 0, 0)]
     assert now() == [2]
-    assert reset("--to", "earliest", "--yes") == [("broker-a", 0, 0)]
+    assert reset("--to", "EARLIEST", "--yes") == [("broker-a", 0, 0)]
     assert now() == [0]
     assert reset("--to", "latest", "--yes") == [("broker-a", 0, 3)]
     assert reset("--to", "2020-01-01T00:00:00Z", "--yes") == [("broker-a", 0, 0)]
@@ -72,6 +72,11 @@ def test_reset_to_places_and_times(ariane, ariane_json, consumed):
         ("--queue", "broker-a:0", "--yes"),
         ("--queue", "broker-b:0=1", "--yes"),
         ("--to", "yesterday", "--yes"),
+        ("--to", "9999-12-31T23:59:59-10:00", "--yes"),
+        ("--queue", "broker-a:0=9223372036854775808", "--yes"),
+        ("--queue", "broker-a:2147483648=0", "--yes"),
+        ("--queue", "broker-a:²=1", "--yes"),
+        ("--queue", f"broker-a:0={'9' * 5000}", "--yes"),
     ],
 )
 def test_resets_that_make_no_sense(ariane, arguments):

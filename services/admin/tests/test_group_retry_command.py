@@ -28,6 +28,10 @@ def test_the_retries_of_a_group_are_shown_and_changed(ariane, ariane_json):
         ("--growth", "5s"),
         ("--growth", "5s 2h", "--levels"),
         ("--attempts", "1001"),
+        ("--factor", "3"),
+        ("--waits", "1s", "--factor", "3"),
+        ("--growth", "5s 2h", "--factor", "nan"),
+        ("--waits", "9" * 400 + "s"),
     ],
 )
 def test_what_makes_no_sense(ariane, arguments):

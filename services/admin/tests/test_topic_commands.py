@@ -35,6 +35,12 @@ def test_a_topic_is_changed_on_all_brokers_or_on_some(ariane, ariane_json):
     }
 
 
+def test_words_are_taken_in_the_capitals_that_help_shows(ariane, ariane_json):
+    assert "READ-WRITE|READ|WRITE|NONE" in ariane("topic", "create", "--help")
+    ariane("topic", "create", "capitals", "--permission", "READ", "--type", "FIFO")
+    assert set(layout(ariane_json, "capitals").values()) == {(4, 4, "read", "fifo")}
+
+
 def test_changes_that_make_no_sense(ariane):
     ariane("topic", "create", "sense")
     ariane("topic", "update", "sense", status=ExitStatus.USAGE)

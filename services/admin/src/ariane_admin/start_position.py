@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
 import click
@@ -21,9 +21,11 @@ class StartPositionType(click.ParamType[StartPosition]):
         """Read the option."""
         if isinstance(value, datetime):
             return value
-        if value == "earliest":
+        # Help shows the words in capitals.
+        word = str(value).lower()
+        if word == "earliest":
             return "earliest"
-        if value == "latest":
+        if word == "latest":
             return "latest"
         return _moment(self, value, "neither earliest, latest nor a time", param, ctx)
 
@@ -53,4 +55,8 @@ def _moment(
         kind.fail(f"{value!r} is {wrong}", param, ctx)
     if moment.tzinfo is None:
         kind.fail(f"{value!r} has no zone: say 2026-01-31T10:00:00Z", param, ctx)
+    try:
+        moment.astimezone(UTC)
+    except OverflowError:
+        kind.fail(f"{value!r} is outside the years 1 to 9999 of UTC", param, ctx)
     return moment

@@ -47,7 +47,8 @@ class PermissionType(click.ParamType["route_pb2.TopicPermission.ValueType"]):
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> route_pb2.TopicPermission.ValueType:
         """Read the option."""
-        word = _NUMBERS.get(str(value), str(value))
+        # Help shows the words in capitals.
+        word = _NUMBERS.get(str(value), str(value).lower())
         if word not in PERMISSIONS:
             self.fail(f"{value!r} is none of read-write (6), read (4), write (2), none", param, ctx)
         return PERMISSIONS[word]
@@ -62,9 +63,10 @@ class MessageTypeType(click.ParamType["message_pb2.MessageType.ValueType"]):
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> message_pb2.MessageType.ValueType:
         """Read the option."""
-        if str(value) not in MESSAGE_TYPES:
+        word = str(value).lower()
+        if word not in MESSAGE_TYPES:
             self.fail(f"{value!r} is none of {', '.join(MESSAGE_TYPES)}", param, ctx)
-        return MESSAGE_TYPES[str(value)]
+        return MESSAGE_TYPES[word]
 
 
 def permission_word(permission: route_pb2.TopicPermission.ValueType) -> str:

@@ -28,6 +28,8 @@ _COLUMNS: Final = (
 )
 _REASONS: Final = ("ATTEMPTS_EXHAUSTED", "REJECTED", "CONSUMER_DIED")
 _FAILURES_SHOWN: Final = 10
+_PLACE_DIGITS_MAX: Final = 19
+"""Digits of the largest queue offset."""
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -216,7 +218,9 @@ def _wanted(
 
 def _at(place: str) -> DeadLetterFilter:
     broker_name, *numbers = place.rsplit("/", 2)
-    if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
+    if len(numbers) != 2 or not all(
+        number.isdecimal() and len(number) <= _PLACE_DIGITS_MAX for number in numbers
+    ):
         raise click.UsageError(f"{place!r} is no place: say BROKER/QUEUE/OFFSET")
     return DeadLetterFilter(
         broker_name=broker_name, dead_queue_id=int(numbers[0]), dead_queue_offset=int(numbers[1])

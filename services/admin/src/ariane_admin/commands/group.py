@@ -40,6 +40,8 @@ _LAG_COLUMNS = (
     *("suspected", "deaths"),
 )
 _OFFSET_COLUMNS = ("broker", "queue_id", "consumer_offset")
+_QUEUE_ID_MAX = 2**31 - 1
+_QUEUE_OFFSET_MAX = 2**63 - 1
 
 
 @click.group()
@@ -295,8 +297,15 @@ def _offset_table(queues: Sequence[str]) -> Mapping[str, Mapping[int, int]]:
     for text in queues:
         broker, colon, rest = text.rpartition(":")
         queue_id, equals, wanted = rest.partition("=")
-        if not (broker and colon and equals and queue_id.isdigit() and wanted.isdigit()):
+        if not (broker and colon and equals and queue_id.isdecimal() and wanted.isdecimal()):
             raise click.BadParameter(f"{text!r} is not BROKER:ID=OFFSET", param_hint="--queue")
+        # By length first: Python reads no number of thousands of digits.
+        if (
+            max(len(queue_id), len(wanted)) > len(str(_QUEUE_OFFSET_MAX))
+            or int(queue_id) > _QUEUE_ID_MAX
+            or int(wanted) > _QUEUE_OFFSET_MAX
+        ):
+            raise click.BadParameter(f"{text!r} is beyond every queue", param_hint="--queue")
         table.setdefault(broker, {})[int(queue_id)] = int(wanted)
     return table
 

@@ -31,7 +31,8 @@ from ariane_sdk.errors import GroupNotFound
 
 _COLUMNS: Final = ("broker", "attempts_max", "policy", "waits")
 _UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
-_SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_SPAN: Final = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(ms|s|m|h)")
+_FACTOR: Final = 2.0
 
 
 class _Spans(click.ParamType[tuple[Duration, ...]]):
@@ -67,9 +68,7 @@ class _Spans(click.ParamType[tuple[Duration, ...]]):
 @click.option(
     "--factor",
     type=click.FloatRange(1, 1000),
-    default=2.0,
-    show_default=True,
-    help="By which waits grow.",
+    help=f"By which waits grow; {_FACTOR:g} if not given. With --growth.",
 )
 @click.option("--levels", is_flag=True, help="The waits of the brokers' delay levels again.")
 @name_servers_option
@@ -80,7 +79,7 @@ def retry(
     attempts: int | None,
     waits: tuple[Duration, ...] | None,
     growth: tuple[Duration, ...] | None,
-    factor: float,
+    factor: float | None,
     levels: bool,
     name_servers: str,
     output: Output,
@@ -97,13 +96,17 @@ def retry(
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if sum((waits is not None, growth is not None, levels)) > 1:
         raise click.UsageError("say one of --waits, --growth and --levels")
+    if factor is not None and growth is None:
+        raise click.UsageError("--factor goes with --growth")
     policy = RetryPolicy(table=DelayTable()) if levels else None
     if waits is not None:
         policy = RetryPolicy(table=DelayTable(delays=waits))
     if growth is not None:
         if len(growth) != 2:
             raise click.UsageError("--growth is two times: the first wait and the longest")
-        exponential = ExponentialDelay(initial=growth[0], max=growth[1], multiplier=factor)
+        exponential = ExponentialDelay(
+            initial=growth[0], max=growth[1], multiplier=factor or _FACTOR
+        )
         policy = RetryPolicy(exponential=exponential)
 
     async def ask() -> list[Row]:
