@@ -15,7 +15,8 @@ So it is with many small messages. Those who wait for one answer all send again 
 client and broker would work in turn, each waiting for the other; so what waits then leaves in two
 calls, and from there on the answer to one lets the next be made while the other is worked on. A
 broker that answers when the disk or a replica has the messages waits much and works little; there
-two calls would only wait for twice as many flushes, so one takes all.
+two calls would only wait for twice as many flushes, so one takes all. Very many tiny batches leave
+by turns (``_staggered_calls``).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from typing import Final
 from ariane_sdk._clock import Clock
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._send_batch import SendBatch
+from ariane_sdk._staggered_calls import STAGGERED_CALLS_MAX, CallShare, StaggeredCalls
 
 BATCHES_PER_CALL_MAX: Final = 4096
 """Brokers take no more in one call."""
@@ -44,6 +46,9 @@ OVERLAP_CALLS_MAX: Final = 2
 
 NEVER_CUT: Final = 1 << 62
 """A batch has never so many messages."""
+
+EVERYTHING: Final = CallShare(NEVER_CUT, 0)
+"""What a call takes that leaves nothing behind, if there is room."""
 
 Transmit = Callable[[str, Sequence[SendBatch], Callable[[], None]], None]
 """Brings batches to the broker of this name, and settles them or has them travel again; then calls
@@ -107,7 +112,9 @@ class BrokerSender:
         self._queues_in_flight: set[MessageQueue] = set()
         self._calls_in_flight = 0
         self._messages_in_flight = 0
+        self._batches_in_flight = 0
         self._outstanding = 0
+        self._staggered = StaggeredCalls()
         self._may_overlap = large_calls_in_flight_max >= OVERLAP_CALLS_MAX
         self._closed = False
         self._departure: asyncio.Handle | None = None
@@ -158,7 +165,7 @@ class BrokerSender:
 
     def _depart(self) -> None:
         self._departure = None
-        self._plan_cut()
+        self._plan()
         while self._waiting and self._may_depart():
             batches = self._take(self._share_of_call())
             if not batches:
@@ -168,10 +175,14 @@ class BrokerSender:
             self._calls_in_flight += 1
             count = sum(batch.count for batch in batches)
             self._messages_in_flight += count
-            self._transmit(self.broker_name, batches, partial(self._over, queues, count))
+            self._batches_in_flight += len(batches)
+            over = partial(self._over, queues, count, len(batches))
+            self._transmit(self.broker_name, batches, over)
 
     def _may_depart(self) -> bool:
         """Whether what waits leaves now, or goes on gathering."""
+        if self._staggered.active:
+            return self._calls_in_flight < STAGGERED_CALLS_MAX
         if self.idle:
             return True
         if self._calls_in_flight >= self._large_calls_in_flight_max:
@@ -193,33 +204,43 @@ class BrokerSender:
             and is_worth_a_call(count, batch_count)
         )
 
-    def _plan_cut(self) -> None:
-        """Say where the batches of the next turn are cut."""
-        if self._may_overlap:
-            outstanding = self._messages_in_flight + sum(batch.count for batch in self._waiting)
-            # Those who have just got an answer, and have not sent again yet, are not seen.
-            self._outstanding = max(outstanding, self._outstanding - self._outstanding // 8)
-            half = (self._outstanding + 1) // 2
-            is_cut = half >= OVERLAP_COUNT_MIN and not self.answers_late
-            self.cut_count = half if is_cut else NEVER_CUT
+    def _plan(self) -> None:
+        """Say whether batches leave by turns, and where those of the next turn of the loop end."""
+        if not self._may_overlap:
+            return
+        count = sum(batch.count for batch in self._waiting)
+        outstanding = self._messages_in_flight + count
+        if self.answers_late:
+            self._staggered.stop()
+        else:
+            self._staggered.plan(self._waiting, self._batches_in_flight, outstanding)
+        # Those who have just got an answer, and have not sent again yet, are not seen.
+        self._outstanding = max(outstanding, self._outstanding - self._outstanding // 8)
+        half = (self._outstanding + 1) // 2
+        is_cut = half >= OVERLAP_COUNT_MIN and not self.answers_late
+        self.cut_count = half if is_cut else NEVER_CUT
 
-    def _share_of_call(self) -> int:
-        """Messages after which the next call takes no more."""
+    def _share_of_call(self) -> CallShare:
+        """Where the next call takes no more."""
+        if self._staggered.active:
+            return self._staggered.share(len(self._waiting))
         if self._calls_in_flight or self.cut_count == NEVER_CUT:
-            return NEVER_CUT  # Fewer than are worth a call each have no cut either.
+            return EVERYTHING  # Fewer than are worth a call each have no cut either.
         count = sum(batch.count for batch in self._waiting)
         half = (count + 1) // 2
-        return half if is_worth_a_call(half, len(self._waiting) // 2) else NEVER_CUT
+        if is_worth_a_call(half, len(self._waiting) // 2):
+            return CallShare(half, 0)
+        return EVERYTHING
 
     def _is_in_order(self, batch: SendBatch) -> bool:
         """Whether a queue has one such batch in flight at most."""
         return batch.pinned or self._sequenced
 
-    def _take(self, count_max: int) -> list[SendBatch]:
+    def _take(self, share: CallShare) -> list[SendBatch]:
         """The batches of the next call; a queue whose order counts has one in flight at most.
 
         Args:
-            count_max: Messages after which it takes no more batches.
+            share: Where it takes no more.
         """
         now_s = self._clock.monotonic_s()
         held_queues = set(self._queues_in_flight)
@@ -241,7 +262,7 @@ class BrokerSender:
                 # What must stay in its queue keeps its turn there.
                 in_order = not batch.movable
             elif (
-                count >= count_max
+                (count >= share.count and len(taken) >= share.batch_count)
                 or len(taken) == BATCHES_PER_CALL_MAX
                 or (taken and size_bytes + batch.wire_bytes > self._request_bytes_max)
             ):
@@ -255,6 +276,7 @@ class BrokerSender:
             if in_order:
                 held_queues.add(batch.queue)
         self._waiting.extendleft(reversed(held))
+        self._staggered.left(len(taken), count, size_bytes)
         self._wake_up_at(next_s, now_s)
         return taken
 
@@ -265,9 +287,10 @@ class BrokerSender:
         if next_s < float("inf"):
             self._wake_up = self._loop.call_later(next_s - now_s, self._depart_soon)
 
-    def _over(self, queues: set[MessageQueue], count: int) -> None:
+    def _over(self, queues: set[MessageQueue], count: int, batch_count: int) -> None:
         """A call is over; who got an outcome by it sends again before the next one leaves."""
         self._calls_in_flight -= 1
         self._messages_in_flight -= count
+        self._batches_in_flight -= batch_count
         self._queues_in_flight -= queues
         self._depart_soon()
