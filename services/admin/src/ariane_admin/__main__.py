@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from ariane_admin.cli import main
+_INTERRUPTED = 130
+"""`ariane_admin.exits.ExitStatus.INTERRUPTED`, which is not loaded yet."""
+
+
+def main() -> int:
+    """Run one command, that of the process, and return its exit status."""
+    # Loading takes longer than many a command: Ctrl-C shows no trace there either.
+    try:
+        from ariane_admin.cli import main as run  # noqa: PLC0415 - inside the try
+
+        return run()
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+
 
 if __name__ == "__main__":
     raise SystemExit(main())

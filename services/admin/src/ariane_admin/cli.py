@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
+from typing import Any
 
 import click
 
 from ariane_admin.errors import CommandFailed, say_error
 from ariane_admin.exits import ExitStatus, exit_status_of
 from ariane_admin.rooms import House
+from ariane_admin.standard_streams import drop_output, settle
 from ariane_sdk.errors import ArianeError
 
 _EXAMPLES = """\b
@@ -31,8 +33,34 @@ Exit status:
 """
 
 
+class _ReaderLeft(Exception):
+    """Standard output has no reader any more; click would end with status 1 on its error."""
+
+
+@contextmanager
+def _broken_pipes_are_ours() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise _ReaderLeft from error
+
+
+class _Root(House):
+    """The house, with the end of ``ariane ... | head`` kept from click."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Read the command line; ``--help`` is written here."""
+        with _broken_pipes_are_ours():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        with _broken_pipes_are_ours():
+            return super().invoke(ctx)
+
+
 @click.group(
-    cls=House,
+    cls=_Root,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=_EXAMPLES,
 )
@@ -55,6 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: The command line without the program's name; that of the process by default.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
+    settle()
     try:
         return _run(given)
     except Exception as error:
@@ -66,13 +95,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(error, click.ClickException):
             error.show()
             return error.exit_code
-        if isinstance(error, BrokenPipeError):
+        if isinstance(error, _ReaderLeft | BrokenPipeError):
             return _reader_left()
         if isinstance(error, ArianeError):
             notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
             say_error(f"{error}{notes}")
             return exit_status_of(error)
-        say_error(f"{type(error).__name__}: {error} (ariane --trace shows where)")
+        say_error(f"{_in_words(error)} (ariane --trace shows where)")
         return ExitStatus.FAILED
 
 
@@ -87,6 +116,14 @@ def _run(arguments: list[str]) -> int:
 
 def _reader_left() -> int:
     """End as the left side of ``ariane ... | head`` ends: without a word."""
-    # The interpreter flushes standard output once more when it ends; let that go nowhere.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    # The interpreter flushes standard output once more when it ends.
+    drop_output()
     return ExitStatus.DONE
+
+
+def _in_words(error: Exception) -> str:
+    """An error that nobody foresaw, in the system's words where it is the system's."""
+    if isinstance(error, OSError) and error.strerror:
+        place = "" if error.filename is None else f"{error.filename}: "
+        return f"{place}{error.strerror}"
+    return f"{type(error).__name__}: {error}"

@@ -20,6 +20,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ariane_admin.standard_streams import can_write_everything
+
 _WIDTH_WITHOUT_TERMINAL = 1000
 """Columns of a table in a file or a pipe: wide enough that nothing is cut."""
 
@@ -105,7 +107,9 @@ class Output:
         self._write_json(dict(row))
 
     def _write_json(self, value: object) -> None:
-        click.echo(json.dumps(value, ensure_ascii=False, default=str))
+        # Escapes of JSON where standard output does not know all characters.
+        escaped = not can_write_everything(sys.stdout.encoding)
+        click.echo(json.dumps(value, ensure_ascii=escaped, default=str))
 
 
 def output_option(command: _Command) -> _Command:

@@ -41,15 +41,24 @@ class _Lines:
         self._left = count
         self.enough = asyncio.Event()
         self.stopping = asyncio.Event()
+        self.failure: OSError | None = None
+        """Why nothing more can be written."""
 
     async def listen(self, messages: Sequence[ReceivedMessage]) -> None:
         """Write `messages`: the listener of a consumer."""
         for message in messages:
-            if self.enough.is_set():
-                # A failure before the consumer stops would be a try of the group.
-                await self.stopping.wait()
-                raise _Enough
-            self.write(message)
+            if not self.enough.is_set():
+                try:
+                    self.write(message)
+                except OSError as error:
+                    # A reader that left, a disk that is full: not the fault of messages.
+                    self.failure = error
+                    self.enough.set()
+                else:
+                    continue
+            # A failure before the consumer stops would be a try of the group.
+            await self.stopping.wait()
+            raise _Enough
 
     def write(self, message: ReceivedMessage) -> None:
         """Write one message if it is wanted."""
@@ -156,3 +165,5 @@ async def _as_member(consumer: PushConsumer, lines: _Lines) -> None:
             await asyncio.sleep(0)
             lines.stopping.set()
             await stop
+    if lines.failure is not None:
+        raise lines.failure
