@@ -133,8 +133,9 @@ class _RequestStream(Generic[RequestT, AnswerT]):
             if not reading.cancelled():
                 reading.result()
         finally:
-            for task in (reading, *self._working):
-                task.cancel()
+            reading.cancel()
+            for later in self._working:
+                later.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await reading
 

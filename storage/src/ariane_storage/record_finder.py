@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import Final, TypeVar
 
 from ariane_record import RecordCorrupted as Undecodable
 from ariane_record import RecordFields, SystemFlag, decode_record
@@ -14,12 +15,15 @@ from ariane_record.layout import (
     RECORD_BYTES_MIN,
     SYSTEM_FLAG_START,
 )
+from ariane_record.record_copy import RecordCopy, copy_of
 from ariane_storage.commit_log import CommitLog
 from ariane_storage.consume_queue_entry import HOLE_SIZE
 from ariane_storage.errors import RecordCorrupted, RecordNotFound
 from ariane_storage.fields import FIELD_STARTS
 from ariane_storage.parts import StoreParts
 from ariane_storage.scan import Damage, DamageReason, find_record
+
+_T = TypeVar("_T")
 
 _unpack_front = Struct(">iI").unpack_from
 _unpack_long = Struct(">q").unpack_from
@@ -58,9 +62,17 @@ class RecordFinder:
 
     def message_at(self, commit_log_offset: int) -> RecordFields:
         """The message at an offset, checked; see ``Store.message_at``."""
+        return self._read(commit_log_offset, decode_record)
+
+    def copy_at(self, commit_log_offset: int) -> RecordCopy:
+        """What of the record at an offset goes along; see ``Store.copy_at``."""
+        return self._read(commit_log_offset, copy_of)
+
+    def _read(self, commit_log_offset: int, read: Callable[[memoryview], _T]) -> _T:
+        """What a record says; one that is damaged is kept apart."""
         record = self.record_view(commit_log_offset)
         try:
-            return decode_record(record)
+            return read(record)
         except Undecodable as error:
             self._quarantine(commit_log_offset)
             raise RecordCorrupted(commit_log_offset, error.reason) from error

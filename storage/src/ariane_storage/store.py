@@ -15,6 +15,7 @@ from typing import Self
 
 from ariane_record import RecordBlock, RecordFields
 from ariane_record.layout import CommitLogOffset, Host, QueueOffset
+from ariane_record.record_copy import RecordCopy
 from ariane_storage.append import Appended, AppendedTable
 from ariane_storage.appender import Appender
 from ariane_storage.block_table import BlockTable
@@ -274,6 +275,15 @@ class Store:
             RecordCorrupted: Its bytes are not what was written.
         """
         return self._finder.message_at(commit_log_offset)
+
+    def copy_at(self, commit_log_offset: int) -> RecordCopy:
+        """What goes along of the record at a commit-log offset when it is stored anew.
+
+        Raises:
+            RecordNotFound: No record starts there, or it is not confirmed yet.
+            RecordCorrupted: Its bytes are not what was written.
+        """
+        return self._finder.copy_at(commit_log_offset)
 
     def store_timestamp_at(self, commit_log_offset: int) -> int:
         """When the record at a commit-log offset was stored, in milliseconds.

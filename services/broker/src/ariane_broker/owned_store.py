@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 
 from ariane_record import RecordBlock, RecordFields
 from ariane_record.layout import Host
+from ariane_record.record_copy import RecordCopy
 from ariane_storage.append import Appended, AppendedTable
 from ariane_storage.block_table import BlockTable
 from ariane_storage.consume_queue_entry import Entries
@@ -153,6 +154,10 @@ class OwnedStore:
     def message_at(self, commit_log_offset: int) -> RecordFields:
         """The message at a commit-log offset; see ``Store.message_at``."""
         return self._opened.message_at(commit_log_offset)
+
+    def copy_at(self, commit_log_offset: int) -> RecordCopy:
+        """What goes along of the record at a commit-log offset; see ``Store.copy_at``."""
+        return self._opened.copy_at(commit_log_offset)
 
     def query_by_key(
         self, topic: str, key: str, *, begin_ms: int, end_ms: int, max_count: int

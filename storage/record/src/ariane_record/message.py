@@ -241,7 +241,7 @@ def decode_record(buffer: ByteBuffer, *, verify: bool = True) -> RecordFields:
     view = memoryview(buffer).cast("B")
     spans = find_spans(view, 0, len(view))
     if verify:
-        _check_checksums(view, spans)
+        check_checksums(view, spans)
     return fields_of(view, spans)
 
 
@@ -288,23 +288,33 @@ def record_checksum_ok(buffer: ByteBuffer, *, required: bool = False) -> bool:
     view = memoryview(buffer).cast("B")
     try:
         spans = find_spans(view, 0, len(view))
-        _check_checksums(view, spans)
+        check_checksums(view, spans)
     except RecordCorrupted:
         return False
-    return not required or _has_checksum(view, spans)
+    return not required or has_checksum(view, spans)
 
 
-def _check_checksums(view: memoryview, spans: RecordSpans) -> None:
+def check_checksums(view: memoryview, spans: RecordSpans) -> None:
+    """Compare a record with the checksums of its body and of itself, if it has one.
+
+    Args:
+        view: Exactly one record.
+        spans: Its parts.
+
+    Raises:
+        RecordCorrupted: One differs.
+    """
     if masked_crc32(view[spans.body]) != spans.header[2]:
         raise RecordCorrupted("the checksum of the body differs")
-    if _has_checksum(view, spans):
+    if has_checksum(view, spans):
         covered = len(view) - CRC_PROPERTY_BYTES
         digits = checksum_digits(masked_crc32(view[:covered]))
         if bytes(view[covered:]) != CRC_PROPERTY_PREFIX + digits + PROPERTY_VALUE_END:
             raise RecordCorrupted("the checksum of the record differs")
 
 
-def _has_checksum(view: memoryview, spans: RecordSpans) -> bool:
+def has_checksum(view: memoryview, spans: RecordSpans) -> bool:
+    """Whether a record, of these parts, ends with the checksum of itself."""
     start = len(view) - CRC_PROPERTY_BYTES
     prefix = bytes(view[start : start + len(CRC_PROPERTY_PREFIX)])
     return start >= spans.properties.start and prefix == CRC_PROPERTY_PREFIX

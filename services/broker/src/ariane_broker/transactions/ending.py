@@ -20,18 +20,18 @@ from ariane_broker.transactions.transaction_records import (
     HalfMessage,
     Outcome,
     carried_forward,
-    committed_message,
+    committed_copy,
     decision_of_op,
     half_message_of,
-    op_record,
+    op_block,
     parked_copy,
     superseded_record,
 )
 from ariane_broker.transactions.transaction_table import TransactionTable
 from ariane_broker.transactions.writing import TransactionLog
 from ariane_record import RecordFields
-from ariane_record.block import encode_block
 from ariane_record.names import CHECKS_EXHAUSTED_TOPIC, HALF_TOPIC, OP_TOPIC
+from ariane_record.record_copy import RecordCopy, copied_block
 from ariane_servicekit import get_logger
 from ariane_servicekit.errors import field_invalid
 from ariane_storage.errors import (
@@ -116,11 +116,11 @@ class TransactionEnds:
         if outcome is Outcome.ROLLBACK:
             decision = self._roll_back(half)
         else:
-            fields = await self._log.message_at(half.commit_log_offset)
+            copy = await self._log.copy_at(half.commit_log_offset)
             if self._table.find(transaction_id) is not half:
                 # Another one was faster, or it was stored anew.
                 return await self.end(topic, transaction_id, outcome, producer_group)
-            decision = self._commit(half, fields)
+            decision = self._commit(half, copy)
         return await self._ended(decision, duplicate=False)
 
     async def park(self, transaction_id: str, check_count: int) -> bool:
@@ -211,14 +211,14 @@ class TransactionEnds:
         self.settle()
         return count
 
-    def _commit(self, half: HalfMessage, fields: RecordFields) -> Decision:
+    def _commit(self, half: HalfMessage, copy: RecordCopy) -> Decision:
         """The message first, then the op record; nothing is waited for in between."""
         config = self._find_topic(half.topic)
         if config is None:
             raise topic_not_found(half.topic)
         queue_id = queue_for(half, config)
-        block = encode_block(half.topic, [committed_message(fields, half)])
-        appended = self._log.append(block, queue_id, born_host=fields.born_host)
+        block = copied_block(half.topic, [committed_copy(copy, half)])
+        appended = self._log.append(block, queue_id, born_host=copy.born_host)
         decision = Decision(
             half.transaction_id,
             half.topic,
@@ -232,7 +232,7 @@ class TransactionEnds:
         return decision
 
     def _roll_back(self, half: HalfMessage) -> Decision:
-        appended = self._log.append_records(OP_TOPIC, [op_record(half, None, self._now_ms())])
+        appended = self._log.append(op_block([(half, None)], self._now_ms()))
         place = int(appended.first_commit_log_offset)
         decision = Decision(half.transaction_id, half.topic, Outcome.ROLLBACK, place)
         self._table.decided(decision)
@@ -241,12 +241,10 @@ class TransactionEnds:
 
     def _write_op(self, half: HalfMessage, decision: Decision | None) -> None:
         now_ms = self._now_ms()
-        record = (
-            superseded_record(half.queue_offset, now_ms)
-            if decision is None
-            else op_record(half, decision, now_ms)
-        )
-        self._log.append_records(OP_TOPIC, [record])
+        if decision is None:
+            self._log.append_records(OP_TOPIC, [superseded_record(half.queue_offset, now_ms)])
+        else:
+            self._log.append(op_block([(half, decision)], now_ms))
         self._table.settled(half.queue_offset)
 
     async def _standing(self, topic: str, transaction_id: str, outcome: Outcome) -> Ended:

@@ -21,16 +21,14 @@ from ariane_broker.transactions.transaction_records import (
     Decision,
     HalfMessage,
     Outcome,
-    committed_message,
-    op_record,
+    committed_copy,
+    op_block,
 )
 from ariane_broker.transactions.transaction_table import TransactionTable
 from ariane_broker.transactions.writing import TransactionLog
-from ariane_record import RecordFields
-from ariane_record.block import encode_block
 from ariane_record.errors import RecordError
 from ariane_record.layout import Host
-from ariane_record.names import OP_TOPIC
+from ariane_record.record_copy import RecordCopy, copied_block
 from ariane_storage.errors import StorageError, StorePoisoned
 
 
@@ -60,7 +58,7 @@ class _Commit(NamedTuple):
 
     position: int
     half: HalfMessage
-    message: RecordFields
+    copy: RecordCopy
 
 
 _Home: TypeAlias = tuple[str, int, Host]
@@ -139,22 +137,22 @@ class EndsTogether:
                 ids.add(wish.transaction_id)
                 continue
             config = self._find_topic(half.topic)
-            fields = None if config is None or left_bytes < 0 else self._read(half)
-            if config is None or fields is None:
+            copy = None if config is None or left_bytes < 0 else self._read(half)
+            if config is None or copy is None:
                 continue
-            left_bytes -= len(fields.body)
-            home = (half.topic, queue_for(half, config), fields.born_host)
-            message = committed_message(fields, half)
-            commits.setdefault(home, []).append(_Commit(position, half, message))
+            left_bytes -= len(copy.body)
+            home = (half.topic, queue_for(half, config), copy.born_host)
+            commit = _Commit(position, half, committed_copy(copy, half))
+            commits.setdefault(home, []).append(commit)
             ids.add(wish.transaction_id)
         return commits, rollbacks
 
-    def _read(self, half: HalfMessage) -> RecordFields | None:
+    def _read(self, half: HalfMessage) -> RecordCopy | None:
         """A half message, if it may be handed out and can be read."""
         if half.commit_log_offset >= self._log.log.confirmed_offset:
             return None
         try:
-            return self._log.log.message_at(half.commit_log_offset)
+            return self._log.log.copy_at(half.commit_log_offset)
         except StorageError:
             return None
 
@@ -164,7 +162,7 @@ class EndsTogether:
         """Append messages to their queue; the decisions that stand by that."""
         topic, queue_id, born_host = home
         try:
-            block = encode_block(topic, [each.message for each in commits])
+            block = copied_block(topic, [each.copy for each in commits])
             appended = self._log.append(block, queue_id, born_host=born_host)
         except StorePoisoned:
             raise
@@ -172,7 +170,7 @@ class EndsTogether:
             return []
         decided = []
         places = appended.commit_log_offsets.tolist()
-        for row, (position, half, fields) in enumerate(commits):
+        for row, (position, half, copy) in enumerate(commits):
             place = places[row]
             decision = Decision(half.transaction_id, half.topic, Outcome.COMMIT, place)
             self._table.decided(decision)
@@ -184,7 +182,7 @@ class EndsTogether:
                 store_timestamp_ms=appended.store_timestamp_ms,
                 born_host=born_host,
                 store_host=self._store_host(),
-                attempts=fields.attempts,
+                attempts=copy.attempts,
             )
             ended[position] = EndedNow(Outcome.COMMIT, stored)
         return decided
@@ -197,12 +195,12 @@ class EndsTogether:
         now_ms: int,
     ) -> None:
         """Append the op records: for a rollback that is the decision."""
-        records = [op_record(half, decision, now_ms) for half, decision in decided]
-        records += [op_record(half, None, now_ms) for half in rollbacks.values()]
-        if not records:
+        ops: list[tuple[HalfMessage, Decision | None]] = [*decided]
+        ops += [(half, None) for half in rollbacks.values()]
+        if not ops:
             return
         try:
-            appended = self._log.append_records(OP_TOPIC, records)
+            appended = self._log.append(op_block(ops, now_ms))
         except StorePoisoned:
             raise
         except (StorageError, RecordError):

@@ -14,14 +14,15 @@ still known when memory has forgotten it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from ariane_record import PropertyName, RecordFields, SystemFlag
+from ariane_record import BlockEncoder, PropertyName, RecordBlock, RecordFields, SystemFlag
 from ariane_record.layout import TRANSACTION_MASK
-from ariane_record.names import HALF_TOPIC
+from ariane_record.names import HALF_TOPIC, OP_TOPIC
+from ariane_record.record_copy import RecordCopy, without_properties
 
 OP_TAG: Final = "d"
 """RocketMQ's tag of an op record: the half message is done with."""
@@ -45,6 +46,10 @@ TRANSACTION_PROPERTIES: Final = frozenset(
     }
 )
 """What the broker notes on its own records: a producer that set them would write its notes."""
+
+_NOTES_OF_HALF: Final = (FIRST_STORED_PROPERTY, PARKED_PROPERTY)
+_OP_BLOCK_BYTES_MAX: Final = 1 << 30
+"""The store says how large a block may be."""
 
 _FURTHER_PROPERTIES: Final = frozenset({IMMUNITY_PROPERTY, FIRST_STORED_PROPERTY, PARKED_PROPERTY})
 
@@ -182,17 +187,15 @@ def carried_forward(fields: RecordFields, half: HalfMessage) -> RecordFields:
     return replace(fields, topic=HALF_TOPIC, properties=properties)
 
 
-def committed_message(fields: RecordFields, half: HalfMessage) -> RecordFields:
-    """The message that becomes visible: the half message in its real topic."""
-    properties = dict(fields.properties)
-    for name in (FIRST_STORED_PROPERTY, PARKED_PROPERTY):
-        properties.pop(name, None)
-    flag = fields.system_flag & ~TRANSACTION_MASK | SystemFlag.TRANSACTION_COMMIT
-    return replace(
-        fields,
-        topic=half.topic,
-        properties=properties,
-        system_flag=flag,
+def committed_copy(copy: RecordCopy, half: HalfMessage) -> RecordCopy:
+    """What becomes visible in the real topic: the half message, without the broker's notes.
+
+    Args:
+        copy: Of the half message.
+        half: The half message.
+    """
+    return without_properties(copy, _NOTES_OF_HALF)._replace(
+        system_flag=copy.system_flag & ~TRANSACTION_MASK | SystemFlag.TRANSACTION_COMMIT,
         half_offset=half.commit_log_offset,
     )
 
@@ -202,25 +205,28 @@ def committed_transaction_id(fields: RecordFields) -> str:
     return fields.unique_id or _id_of_place(fields.half_offset)
 
 
-def op_record(half: HalfMessage, decision: Decision | None, now_ms: int) -> RecordFields:
-    """What says that a half message is done with.
+def op_block(ended: Iterable[tuple[HalfMessage, Decision | None]], now_ms: int) -> RecordBlock:
+    """What says that half messages are done with: an op record for each.
 
     Args:
-        half: The half message.
-        decision: How it ended, when that was a commit; None for a rollback.
+        ended: The half messages, at least one; how each ended when that was a commit, and None for
+            a rollback.
         now_ms: Milliseconds since the epoch.
     """
-    outcome = Outcome.ROLLBACK if decision is None else decision.outcome
-    properties = {
-        PropertyName.REAL_TOPIC: half.topic,
-        OUTCOME_PROPERTY: outcome.value,
-        PropertyName.TAGS: OP_TAG,
-        PropertyName.UNIQUE_ID: half.transaction_id,
-    }
-    if decision is not None:
-        properties[COMMITTED_AT_PROPERTY] = str(decision.commit_log_offset)
-    body = str(half.queue_offset).encode()
-    return RecordFields(topic="", body=body, properties=properties, born_timestamp_ms=now_ms)
+    encoder = BlockEncoder(OP_TOPIC, size_bytes_max=_OP_BLOCK_BYTES_MAX)
+    for half, decision in ended:
+        outcome = Outcome.ROLLBACK if decision is None else decision.outcome
+        properties = {PropertyName.REAL_TOPIC: half.topic, OUTCOME_PROPERTY: outcome.value}
+        if decision is not None:
+            properties[COMMITTED_AT_PROPERTY] = str(decision.commit_log_offset)
+        encoder.add(
+            str(half.queue_offset).encode(),
+            tag=OP_TAG,
+            unique_id=half.transaction_id,
+            properties=properties,
+            born_timestamp_ms=now_ms,
+        )
+    return encoder.finish()
 
 
 def superseded_record(half_queue_offset: int, now_ms: int) -> RecordFields:

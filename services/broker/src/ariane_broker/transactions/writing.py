@@ -15,6 +15,7 @@ from ariane_record import RecordBlock, RecordFields
 from ariane_record.block import encode_block
 from ariane_record.layout import Host
 from ariane_record.message import EMPTY_HOST
+from ariane_record.record_copy import RecordCopy
 from ariane_storage.append import Appended
 
 SYSTEM_QUEUE_ID: Final = 0
@@ -41,6 +42,10 @@ class ReadableLog(AppendLog, Protocol):
 
     def message_at(self, commit_log_offset: int) -> RecordFields:
         """The message at a commit-log offset."""
+        ...
+
+    def copy_at(self, commit_log_offset: int) -> RecordCopy:
+        """What goes along of the record at a commit-log offset."""
         ...
 
     def query_by_key(
@@ -128,6 +133,19 @@ class TransactionLog:
             ServiceError: FLUSH_UNCONFIRMED.
             StorageError: It is not there, or damaged.
         """
+        await self._wait_confirmed(commit_log_offset)
+        return self.log.message_at(commit_log_offset)
+
+    async def copy_at(self, commit_log_offset: int) -> RecordCopy:
+        """What goes along of a record of this log, once it may be handed out.
+
+        Raises:
+            ServiceError: FLUSH_UNCONFIRMED.
+            StorageError: It is not there, or damaged.
+        """
+        await self._wait_confirmed(commit_log_offset)
+        return self.log.copy_at(commit_log_offset)
+
+    async def _wait_confirmed(self, commit_log_offset: int) -> None:
         if commit_log_offset >= self.log.confirmed_offset:
             await self.promised(commit_log_offset + 1)
-        return self.log.message_at(commit_log_offset)
