@@ -6,6 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from ariane_servicekit import Loop
+from ariane_servicekit.clock import sleep_until_woken
 from ariane_servicekit.testing import VirtualClock
 
 
@@ -120,3 +121,22 @@ async def test_advance_wakes_all_that_are_due(clock):
     assert not sleeping.done()
     clock.advance(1)
     await sleeping
+
+
+@pytest.mark.parametrize(("woken_after_s", "waited_s"), [(2, 2), (9, 5)])
+async def test_a_wait_ends_with_its_span_or_with_its_event(clock, woken_after_s, waited_s):
+    woken = asyncio.Event()
+    ends = []
+
+    async def wait():
+        await sleep_until_woken(clock, 5, woken)
+        ends.append(clock.monotonic())
+
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(wait())
+        await clock.elapse(woken_after_s)
+        woken.set()
+        await waiting
+    assert ends == [waited_s]
+    assert woken.is_set()
+    assert not [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]

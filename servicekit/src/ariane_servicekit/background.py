@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from ariane_servicekit.clock import Clock
+from ariane_servicekit.clock import Clock, sleep_until_woken
 from ariane_servicekit.logs import get_logger
 
 _log = get_logger(__name__)
@@ -60,20 +60,10 @@ class Loop:
 
     async def _run(self) -> None:
         while True:
-            await self._wait_turn()
+            if not self._woken.is_set():
+                await sleep_until_woken(self._clock, self._interval_s, self._woken)
             self._woken.clear()
             try:
                 await self._work()
             except Exception:  # noqa: BLE001 - whatever it is, the next turn comes
                 _log.exception("loop_turn_failed", loop=self.name)
-
-    async def _wait_turn(self) -> None:
-        if self._woken.is_set():
-            return
-        sleeper = asyncio.ensure_future(self._clock.sleep(self._interval_s))
-        waker = asyncio.ensure_future(self._woken.wait())
-        try:
-            await asyncio.wait((sleeper, waker), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            sleeper.cancel()
-            waker.cancel()

@@ -40,3 +40,20 @@ class SystemClock:
     async def sleep(self, seconds: float) -> None:
         """Wait for a span."""
         await asyncio.sleep(seconds)
+
+
+async def sleep_until_woken(clock: Clock, seconds: float, woken: asyncio.Event) -> None:
+    """Wait for a span, or until an event is set, whichever comes first.
+
+    Args:
+        clock: Measures the span.
+        seconds: How long at most.
+        woken: The event; it stays as it is.
+    """
+    sleeper = asyncio.ensure_future(clock.sleep(seconds))
+    waker = asyncio.ensure_future(woken.wait())
+    try:
+        await asyncio.wait((sleeper, waker), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        sleeper.cancel()
+        waker.cancel()

@@ -24,7 +24,7 @@ from ariane.namesrv.v1.registration_service_pb2 import (
 )
 from ariane.namesrv.v1.route_pb2 import BrokerIdentity
 from ariane_servicekit import get_logger
-from ariane_servicekit.clock import Clock
+from ariane_servicekit.clock import Clock, sleep_until_woken
 
 if TYPE_CHECKING:
     from ariane.namesrv.v1.registration_service_pb2_grpc import RegistrationServiceAsyncStub
@@ -160,13 +160,7 @@ class NameServerLink:
             pause = await self._turn()
             turned, self._turned = self._turned, asyncio.Event()
             turned.set()
-            sleeper = asyncio.ensure_future(self._clock.sleep(pause))
-            waker = asyncio.ensure_future(self._woken.wait())
-            try:
-                await asyncio.wait((sleeper, waker), return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                sleeper.cancel()
-                waker.cancel()
+            await sleep_until_woken(self._clock, pause, self._woken)
 
     async def _turn(self) -> float:
         """Register or send a heartbeat; how long to wait before the next turn, in seconds."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ariane_servicekit import Clock, get_logger
+from ariane_servicekit.clock import sleep_until_woken
 from ariane_txn_checker.broker_door import BrokerDoor, Brokers
 from ariane_txn_checker.database import CheckStore, Database
 from ariane_txn_checker.errors import (
@@ -115,7 +116,7 @@ class Questioner:
             while self._lost is None:
                 self._woken.clear()
                 if not await self._begin_due():
-                    await self._wait(await self._pause_s())
+                    await sleep_until_woken(self._clock, await self._pause_s(), self._woken)
         finally:
             await self._end_all()
         raise self._lost
@@ -162,15 +163,6 @@ class Questioner:
             return WAIT_S_MAX
         wait_ms = await self._database.call(self._checks.next_due_in_ms, self._lease)
         return WAIT_S_MAX if wait_ms is None else min(WAIT_S_MAX, max(WAIT_S_MIN, wait_ms / 1000))
-
-    async def _wait(self, seconds: float) -> None:
-        sleeper = asyncio.ensure_future(self._clock.sleep(seconds))
-        waker = asyncio.ensure_future(self._woken.wait())
-        try:
-            await asyncio.wait((sleeper, waker), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            sleeper.cancel()
-            waker.cancel()
 
     async def _end_all(self) -> None:
         tasks = list(self._work.tasks.values())
