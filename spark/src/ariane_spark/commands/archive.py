@@ -8,6 +8,8 @@ import sys
 import click
 
 from ariane_spark.commands.shared import (
+    batch_option,
+    group_option,
     master_option,
     name_servers_option,
     one_line_errors,
@@ -36,15 +38,8 @@ Examples:
     show_default=True,
     help="Files of one date and topic in one micro-batch at most.",
 )
-@click.option(
-    "--batch",
-    "batch_records_max",
-    type=click.IntRange(min=1),
-    default=1_000_000,
-    show_default=True,
-    help="Messages of one micro-batch at most.",
-)
-@click.option("--group", metavar="NAME", help="Show the progress as that of this consumer group.")
+@batch_option
+@group_option
 @name_servers_option
 @master_option
 @output_option

@@ -9,6 +9,8 @@ from dataclasses import asdict
 import click
 
 from ariane_spark.commands.shared import (
+    batch_option,
+    group_option,
     master_option,
     name_servers_option,
     one_line_errors,
@@ -66,14 +68,7 @@ class _Total(click.ParamType[tuple[str, str]]):
     "--total", "totals", type=_Total(), multiple=True, help="A further field; SQL that aggregates."
 )
 @click.option("--every", metavar="SPAN", help="Go on for ever, such as '10 seconds'.")
-@click.option(
-    "--batch",
-    "batch_records_max",
-    type=click.IntRange(min=1),
-    default=1_000_000,
-    show_default=True,
-    help="Messages of one micro-batch at most.",
-)
+@batch_option
 @click.option(
     "--partitions",
     type=click.IntRange(min=1),
@@ -81,7 +76,7 @@ class _Total(click.ParamType[tuple[str, str]]):
     show_default=True,
     help="Into how many parts open sessions are divided; the first run says it for ever.",
 )
-@click.option("--group", metavar="NAME", help="Show the progress as that of this consumer group.")
+@group_option
 @name_servers_option
 @master_option
 @output_option

@@ -56,6 +56,19 @@ output_option = click.option(
     help="How results are written.",
 )
 
+batch_option = click.option(
+    "--batch",
+    "batch_records_max",
+    type=click.IntRange(min=1),
+    default=1_000_000,
+    show_default=True,
+    help="Messages of one micro-batch at most.",
+)
+
+group_option = click.option(
+    "--group", metavar="NAME", help="Show the progress as that of this consumer group."
+)
+
 _CELL_CHARACTERS_MAX: Final = 60
 
 

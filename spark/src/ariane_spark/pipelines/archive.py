@@ -19,13 +19,15 @@ from pyspark.sql import functions as f
 
 from ariane_spark.columns import COLUMNS
 from ariane_spark.errors import OptionIllegal
+from ariane_spark.pipelines.message_stream import (
+    MICRO_BATCH_RECORDS,
+    message_stream,
+    start_query,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-
-MICRO_BATCH_RECORDS: Final = 1_000_000
-"""Messages of one micro-batch: what bounds its time, and the number of files."""
 
 FILE_RECORDS_MAX: Final = 1_000_000
 """Messages of one file."""
@@ -86,17 +88,12 @@ def start_archive(
     if bool(plan.topics) == bool(plan.pattern):
         raise OptionIllegal("topics", "name topics, or a pattern, and not both")
     columns = [column.field.name for column in COLUMNS]
-    given = {
-        "endpoints": plan.endpoints,
-        "columns": ",".join(columns),
-        "startingOffsets": "earliest",
-        "maxOffsetsPerTrigger": str(plan.batch_records_max),
-        **_selection(plan),
-        **(plan.options or {}),
-    }
-    if "startingTimestamp" in given or "startingOffsetsByTimestamp" in given:
-        del given["startingOffsets"]
-    messages = spark.readStream.format("ariane").options(**given).load()
+    messages = message_stream(
+        spark,
+        {"endpoints": plan.endpoints, "columns": ",".join(columns), **_selection(plan)},
+        batch_records_max=plan.batch_records_max,
+        options=plan.options,
+    )
     writer = (
         _dealt_out(messages, plan.files_max)
         .writeStream.format("parquet")
@@ -106,10 +103,7 @@ def start_archive(
         .option("maxRecordsPerFile", FILE_RECORDS_MAX)
         .option("checkpointLocation", plan.checkpoint or f"{plan.folder}/{CHECKPOINT_FOLDER}")
     )
-    trigger = (
-        writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=every)
-    )
-    return trigger.start()
+    return start_query(writer, every=every)
 
 
 def read_archive(spark: SparkSession, folder: str) -> DataFrame:

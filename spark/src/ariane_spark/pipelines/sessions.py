@@ -21,6 +21,11 @@ from pyspark.errors import AnalysisException, IllegalArgumentException, ParseExc
 from pyspark.sql import functions as f
 
 from ariane_spark.errors import OptionIllegal
+from ariane_spark.pipelines.message_stream import (
+    MICRO_BATCH_RECORDS,
+    message_stream,
+    start_query,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -30,8 +35,6 @@ SESSION_TAG: Final = "session"
 
 OBSERVATION: Final = "sessions"
 """Names what each micro-batch tells of its sessions in the progress of the query."""
-
-MICRO_BATCH_RECORDS: Final = 1_000_000
 
 _OWN_FIELDS: Final = frozenset({"key", "begin", "end", "events"})
 _INSTANT: Final = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
@@ -105,16 +108,12 @@ def start_sessions(
         OptionError: The plan contradicts itself, or cannot be obeyed.
     """
     check_plan(plan)
-    given = {
-        "endpoints": plan.endpoints,
-        "topics": plan.topic,
-        "startingOffsets": "earliest",
-        "maxOffsetsPerTrigger": str(plan.batch_records_max),
-        **(plan.options or {}),
-    }
-    if "startingTimestamp" in given or "startingOffsetsByTimestamp" in given:
-        del given["startingOffsets"]
-    messages = spark.readStream.format("ariane").options(**given).load()
+    messages = message_stream(
+        spark,
+        {"endpoints": plan.endpoints, "topics": plan.topic},
+        batch_records_max=plan.batch_records_max,
+        options=plan.options,
+    )
     writer = (
         sessions_of(messages, plan)
         .writeStream.format("ariane")
@@ -124,10 +123,7 @@ def start_sessions(
         .options(**(plan.sink_options or {}))
         .option("checkpointLocation", plan.checkpoint)
     )
-    trigger = (
-        writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=every)
-    )
-    return trigger.start()
+    return start_query(writer, every=every)
 
 
 def check_plan(plan: SessionsPlan) -> None:
