@@ -59,8 +59,16 @@ def decoded(block):
     return messages
 
 
-@given(st.lists(noted_records, min_size=1, max_size=5), topic_names(), checksum=st.booleans())
-@example([RecordFields(topic="t", body=b"", properties={"a": "__CRC32#"})], "other", checksum=True)
+@given(
+    messages=st.lists(noted_records, min_size=1, max_size=5),
+    topic=topic_names(),
+    checksum=st.booleans(),
+)
+@example(
+    messages=[RecordFields(topic="t", body=b"", properties={"a": "__CRC32#"})],
+    topic="other",
+    checksum=True,
+)
 def test_a_block_of_copies_is_that_of_the_messages(messages, topic, checksum):
     copies = [copy_of(encode_record(message, checksum=checksum)) for message in messages]
     block, expected = copied_block(topic, copies), encode_block(topic, messages)
