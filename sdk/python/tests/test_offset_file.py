@@ -1,10 +1,14 @@
 """The file of a broadcasting consumer: RocketMQ's layout, two generations, one user."""
 
+import asyncio
+import threading
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane_sdk import MessageQueue, errors
+from ariane_sdk._disk import SystemDisk
 from ariane_sdk._offset_file import OffsetFile, decode_offsets, encode_offsets
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
@@ -61,38 +65,38 @@ async def test_offsets_outlive_the_consumer(tmp_path):
     assert await file.load(None, [QUEUE]) == {}
     await file.store(None, {QUEUE: 5})
     await file.store(None, {OTHER: 6})
-    file.close()
+    await file.close()
 
     again = OffsetFile.open(tmp_path, "i", "billing")
     assert await again.load(None, [QUEUE, OTHER]) == {QUEUE: 5, OTHER: 6}
     assert again.path.parent.name == "billing"
     assert again.path.parent.parent.name.endswith("@i")
-    again.close()
+    await again.close()
 
 
 async def test_a_damaged_file_gives_way_to_the_one_before_and_never_replaces_it(tmp_path, caplog):
     file = OffsetFile.open(tmp_path, "i", "billing")
     await file.store(None, {QUEUE: 5})
     await file.store(None, {QUEUE: 9})
-    file.close()
+    await file.close()
     file.path.write_text('{"offsetTable":{{"brok')
 
     again = OffsetFile.open(tmp_path, "i", "billing")
     assert await again.load(None, [QUEUE]) == {QUEUE: 5}
     assert "offsets.json" in caplog.text
     assert not again.path.exists()
-    again.close()
+    await again.close()
 
     third = OffsetFile.open(tmp_path, "i", "billing")
     assert await third.load(None, [QUEUE]) == {QUEUE: 5}
-    third.close()
+    await third.close()
 
 
 async def test_nothing_begins_anew_when_both_are_damaged(tmp_path):
     file = OffsetFile.open(tmp_path, "i", "billing")
     await file.store(None, {QUEUE: 5})
     await file.store(None, {QUEUE: 9})
-    file.close()
+    await file.close()
     for generation in file.path.parent.glob("offsets.json*"):
         generation.write_text("")
 
@@ -111,25 +115,81 @@ async def test_a_disk_that_refuses_is_an_error_and_loses_nothing(tmp_path, monke
         patch.setattr("ariane_sdk._disk.os.fsync", refuse)
         with pytest.raises(errors.CallError, match="No space left"):
             await file.store(None, {QUEUE: 6})
-    file.close()
+    await file.close()
 
     again = OffsetFile.open(tmp_path, "i", "billing")
     assert await again.load(None, [QUEUE]) == {QUEUE: 5}
-    again.close()
+    await again.close()
 
 
-def test_two_consumers_do_not_share_a_file(tmp_path):
+class SlowDisk(SystemDisk):
+    """Replaces its first file when it is let."""
+
+    def __init__(self):
+        self.begun = threading.Semaphore(0)
+        self.let = threading.Event()
+        self.replaced = []
+
+    def replace(self, path, text, *, backup):
+        self.begun.release()
+        if not self.replaced:
+            self.let.wait(20)
+        super().replace(path, text, backup=backup)
+        self.replaced.append(text)
+
+
+@pytest.fixture
+async def cut_off(tmp_path):
+    """A file, and its disk: whoever waited for it to be replaced waits no longer."""
+    disk = SlowDisk()
+    file = OffsetFile.open(tmp_path, "i", "billing", disk)
+    store = asyncio.create_task(file.store(None, {QUEUE: 5}))
+    await asyncio.to_thread(disk.begun.acquire)
+    store.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await store
+    yield file, disk
+    disk.let.set()
+
+
+async def test_what_is_still_being_written_does_not_replace_what_came_later(cut_off, tmp_path):
+    file, disk = cut_off
+    store = asyncio.create_task(file.store(None, {QUEUE: 9}))
+    assert not await asyncio.to_thread(disk.begun.acquire, timeout=0.1)
+    disk.let.set()
+    await store
+    assert disk.replaced == [encode_offsets({QUEUE: 5}), encode_offsets({QUEUE: 9})]
+    await file.close()
+    again = OffsetFile.open(tmp_path, "i", "billing")
+    assert await again.load(None, [QUEUE]) == {QUEUE: 9}
+    await again.close()
+
+
+async def test_nobody_else_has_the_file_while_it_is_being_written(cut_off, tmp_path):
+    file, disk = cut_off
+    closing = asyncio.create_task(file.close())
+    await asyncio.wait((closing,), timeout=0.1)
+    with pytest.raises(errors.OffsetFileInUse):
+        OffsetFile.open(tmp_path, "i", "billing")
+    disk.let.set()
+    await closing
+    again = OffsetFile.open(tmp_path, "i", "billing")
+    assert await again.load(None, [QUEUE]) == {QUEUE: 5}
+    await again.close()
+
+
+async def test_two_consumers_do_not_share_a_file(tmp_path):
     file = OffsetFile.open(tmp_path, "i", "billing")
     with pytest.raises(errors.OffsetFileInUse):
         OffsetFile.open(tmp_path, "i", "billing")
-    OffsetFile.open(tmp_path, "other", "billing").close()
-    file.close()
-    OffsetFile.open(tmp_path, "i", "billing").close()
+    await OffsetFile.open(tmp_path, "other", "billing").close()
+    await file.close()
+    await OffsetFile.open(tmp_path, "i", "billing").close()
 
 
-def test_names_never_become_paths(tmp_path):
+async def test_names_never_become_paths(tmp_path):
     file = OffsetFile.open(tmp_path, "../../up", "billing")
-    file.close()
+    await file.close()
 
     assert tmp_path in file.path.parents
     assert ".." not in file.path.parts

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -26,6 +27,7 @@ BRISK = ConsumerSettings(
     offset_store_interval_s=0.1,
     hold_s=2.0,
     release_timeout_s=3.0,
+    call_timeout_s=20.0,
 )
 
 
@@ -312,9 +314,7 @@ async def test_everybody_gets_everything_when_broadcasting(topic, producer, clus
             subscriptions={topic: "*"},
             start="earliest",
             model="broadcasting",
-            settings=ConsumerSettings(
-                local_offsets_path=tmp_path, instance_name=name, rebalance_gap_s_min=0.05
-            ),
+            settings=replace(BRISK, local_offsets_path=tmp_path, instance_name=name),
         )
 
     await producer.send_batch([Message(topic, str(n).encode()) for n in range(100)])

@@ -241,7 +241,7 @@ class ConsumerLife:
         await self._attachments.close()
         await self.session.close()
         if self._offset_file is not None:
-            self._offset_file.close()
+            await self._offset_file.close()
         self.stopped.set()
 
     async def wait_stopped(self) -> None:

@@ -113,17 +113,8 @@ class OffsetFile:
         Raises:
             CallError: The disk did not take it; the file is as it was.
         """
-        async with self._writing:
-            table = {**self._offsets, **offsets}
-            try:
-                text = encode_offsets(table)
-                replace = partial(self._disk.replace, backup=_backup_of(self.path))
-                await asyncio.to_thread(replace, self.path, text)
-            except OSError as error:
-                raise CallError(
-                    f"{self.path} cannot be written: {error}", retriable=True
-                ) from error
-            self._offsets = table
+        # Whoever stops waiting does not stop the disk: what is written next waits for it.
+        await asyncio.shield(self._write(offsets))
         return {}
 
     def caution_of(self, queue: MessageQueue) -> Caution:  # noqa: ARG002 - as for any keeping.
@@ -138,9 +129,23 @@ class OffsetFile:
         refused = await self.store(broker, {queue: consumer_offset})
         return refused.get(queue)
 
-    def close(self) -> None:
-        """Let others use the file."""
-        self._lock.close()
+    async def close(self) -> None:
+        """Let others use the file, once nothing is being written."""
+        async with self._writing:
+            self._lock.close()
+
+    async def _write(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Replace the file, after all that is being written."""
+        async with self._writing:
+            table = {**self._offsets, **offsets}
+            replace = partial(self._disk.replace, backup=_backup_of(self.path))
+            try:
+                await asyncio.to_thread(replace, self.path, encode_offsets(table))
+            except OSError as error:
+                raise CallError(
+                    f"{self.path} cannot be written: {error}", retriable=True
+                ) from error
+            self._offsets = table
 
 
 def encode_offsets(offsets: Mapping[MessageQueue, int]) -> str:
