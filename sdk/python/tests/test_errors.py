@@ -119,6 +119,12 @@ def test_broken_details_fall_back_to_the_code():
             False,
             errors.ServiceUnavailable,
         ),
+        (
+            StatusCode.UNAVAILABLE,
+            "errors resolving nowhere:1: [field:hostname lookup error:Domain name not found]",
+            False,
+            errors.ServiceUnavailable,
+        ),
         (StatusCode.DEADLINE_EXCEEDED, "", True, errors.DeadlinePassed),
         (StatusCode.CANCELLED, "", True, errors.CallError),
         (StatusCode.UNKNOWN, "", True, errors.CallError),

@@ -46,7 +46,12 @@ _DETAILS_KEY: Final = "grpc-status-details-bin"
 
 # gRPC gives a call that never left the client the same code as one whose connection broke: only
 # this text tells them apart. Where it is missing the outcome is taken as unknown, which is safe.
-_NEVER_SENT_TEXTS: Final = ("failed to connect to all addresses", "DNS resolution failed")
+_NEVER_SENT_TEXTS: Final = (
+    "failed to connect to all addresses",
+    "DNS resolution failed",
+    # Of later versions.
+    "errors resolving ",
+)
 
 
 # What gRPC itself refuses never reaches a service, so that no reason comes with it.
