@@ -6,8 +6,9 @@ import click
 import pytest
 
 from ariane_admin.cli import main, root
+from ariane_admin.error_statuses import exit_status_of
 from ariane_admin.errors import CommandFailed
-from ariane_admin.exits import ExitStatus, exit_status_of
+from ariane_admin.exits import ExitStatus
 from ariane_sdk import errors
 
 
@@ -80,6 +81,15 @@ def test_an_error_of_many_lines_stays_one_line(failing, capsys):
     failing(CommandFailed("first\n  second"))
     main(["fail"])
     assert capsys.readouterr().err == "ariane: first second\n"
+
+
+def test_an_error_that_repeats_a_long_argument_stays_readable(failing, capsys):
+    failing(CommandFailed(f"topic '{'x' * 100_000}' is no name"))
+    main(["fail"])
+    [line] = capsys.readouterr().err.splitlines()
+    assert len(line) < 1100
+    assert line.startswith("ariane: topic 'xxx")
+    assert line.endswith("xxx' is no name")
 
 
 def test_ctrl_c_has_its_status(failing, capsys):

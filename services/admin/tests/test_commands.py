@@ -82,6 +82,7 @@ def test_a_broken_line_stops_with_its_number(ariane, lines):
     source = lines('{"body": "a"}', "not json")
     err = ariane("produce", "broken", source, "--input", "json", status=ExitStatus.USAGE)
     assert "line 2 is no message" in err
+    assert "(0 messages were sent)" in err
 
 
 def test_a_group_goes_on_where_it_was(ariane, lines):

@@ -45,6 +45,21 @@ def test_what_waits_is_recalled_by_its_handle(later, ariane_json, lines, tmp_pat
     later("message", "recall", "nonsense", status=ExitStatus.USAGE)
 
 
+def test_handles_that_cannot_be_kept_are_told_before_anything_is_sent(later, lines, ariane_json):
+    later("topic", "create", "unkept")
+    later(
+        *("produce", "unkept", lines("a"), "--handles", "/nowhere/handles"),
+        status=ExitStatus.USAGE,
+    )
+    assert later("consume", "unkept", "--from", "earliest", "--no-follow") == ""
+    # This one opens, and takes nothing.
+    err = later(
+        *("produce", "unkept", lines("a"), "--delay", "1d", "--handles", "/dev/full"),
+        status=ExitStatus.FAILED,
+    )
+    assert "(1 message was sent)" in err
+
+
 def test_a_broker_shows_what_waits(later, ariane_json, lines):
     later("produce", "later", lines("a", "b"), "--delay-level", "18")
     shown = [ariane_json("broker", "show", f"broker-{letter}") for letter in "ab"]

@@ -87,6 +87,16 @@ def test_from_parked_to_decided(cluster, checker, ariane, ariane_json):
     assert "nobody" in unknown
 
 
+def test_a_checker_that_is_no_address(ariane):
+    told = ariane("transaction", "list", "--checker", "nonsense", status=ExitStatus.USAGE)
+    assert "host:port" in told
+
+
+def test_a_checker_whose_host_nobody_knows_is_not_there(ariane):
+    address = "no-such-host.invalid:9880"
+    ariane("transaction", "list", "--checker", address, status=ExitStatus.UNREACHABLE)
+
+
 def test_a_checker_that_is_not_there(ariane):
     told = ariane("transaction", "list", "--checker", "127.0.0.1:1", status=ExitStatus.UNREACHABLE)
     assert "transaction checker at 127.0.0.1:1" in told

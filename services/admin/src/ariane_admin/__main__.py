@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-_INTERRUPTED = 130
-"""`ariane_admin.exits.ExitStatus.INTERRUPTED`, which is not loaded yet."""
+from ariane_admin.exits import ExitStatus
 
 
 def main() -> int:
@@ -14,7 +13,7 @@ def main() -> int:
 
         return run()
     except KeyboardInterrupt:
-        return _INTERRUPTED
+        return ExitStatus.INTERRUPTED
 
 
 if __name__ == "__main__":

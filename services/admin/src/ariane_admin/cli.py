@@ -10,8 +10,9 @@ from typing import Any
 
 import click
 
+from ariane_admin.error_statuses import exit_status_of
 from ariane_admin.errors import CommandFailed, say_error
-from ariane_admin.exits import ExitStatus, exit_status_of
+from ariane_admin.exits import ExitStatus
 from ariane_admin.rooms import House
 from ariane_admin.standard_streams import drop_output, settle
 from ariane_sdk.errors import ArianeError

@@ -20,6 +20,8 @@ DEFAULT_CHECKER = "127.0.0.1:9880"
 
 CHECKER_VARIABLE = "ARIANE_TXN_CHECKER"
 
+_PORT_DIGITS_MAX = 5
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Result = TypeVar("_Result")
 
@@ -47,9 +49,17 @@ def checker_option(command: _Command) -> _Command:
         show_default=True,
         show_envvar=True,
         metavar="HOST:PORT",
+        callback=_address,
         help="Any transaction checker; all of one database answer alike.",
     )
     return option(command)
+
+
+def _address(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    host, _, port = value.rpartition(":")
+    if not host or not port.isdecimal() or len(port) > _PORT_DIGITS_MAX:
+        raise click.BadParameter(f'{value!r}: "host:port" is expected')
+    return value
 
 
 def run_async(work: Coroutine[Any, Any, _Result]) -> _Result:

@@ -14,6 +14,9 @@ import click
 
 from ariane_admin.exits import ExitStatus
 
+_CHARACTERS_MAX = 1000
+"""Of a longer line, begin and end are shown."""
+
 
 class CommandFailed(click.ClickException):
     """The command cannot do what was asked; the text is one line for people.
@@ -39,4 +42,7 @@ class CommandFailed(click.ClickException):
 def say_error(message: str, file: IO[Any] | None = None) -> None:
     """Write one line that tells what went wrong, to standard error unless `file` is given."""
     line = " ".join(message.split())
+    if len(line) > _CHARACTERS_MAX:
+        # What was said wrongly is repeated, and may be of any length.
+        line = f"{line[: _CHARACTERS_MAX // 2]} ... {line[-_CHARACTERS_MAX // 2 :]}"
     click.echo(f"ariane: {line}", file=file, err=file is None)

@@ -60,16 +60,42 @@ class MessageDefaults:
             return Message(
                 self.topic,
                 given["body"].encode(),
-                given.get("tag", self.tag),
-                tuple(given.get("keys", self.keys)),
-                given.get("message_group", self.message_group),
-                {**self.properties, **given.get("properties", {})},
+                _text(given, "tag", self.tag),
+                _keys(given, self.keys),
+                _text(given, "message_group", self.message_group),
+                {**self.properties, **_properties(given)},
                 deliver_at=own_time or self.deliver_at,
                 delay=None if own_time else self.delay,
                 delay_level=0 if own_time else self.delay_level,
             )
-        except (ValueError, TypeError) as error:
+        except ValueError as error:
             raise _no_message(number, str(error)) from error
+        except RecursionError as error:
+            raise _no_message(number, "it is nested too deeply") from error
+
+
+def _text(given: Mapping[str, Any], name: str, otherwise: str) -> str:
+    value = given.get(name, otherwise)
+    if not isinstance(value, str):
+        raise ValueError(f"its {name} is no text")  # noqa: TRY004 - of a line, not of our caller
+    return value
+
+
+def _keys(given: Mapping[str, Any], otherwise: tuple[str, ...]) -> tuple[str, ...]:
+    keys = given.get("keys", list(otherwise))
+    # A text would fall apart into its letters.
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        raise ValueError("its keys are no list of texts")
+    return tuple(keys)
+
+
+def _properties(given: Mapping[str, Any]) -> Mapping[str, str]:
+    properties = given.get("properties", {})
+    if not isinstance(properties, dict) or not all(
+        isinstance(value, str) for value in properties.values()
+    ):
+        raise ValueError("its properties are no object of texts")
+    return properties
 
 
 def _own_time(given: Mapping[str, Any]) -> datetime | None:
@@ -80,7 +106,7 @@ def _own_time(given: Mapping[str, Any]) -> datetime | None:
     """
     if "deliver_at" not in given:
         return None
-    moment = datetime.fromisoformat(given["deliver_at"])
+    moment = datetime.fromisoformat(_text(given, "deliver_at", ""))
     if moment.tzinfo is None:
         raise ValueError("its deliver_at has no zone: say 2026-01-31T10:00:00Z")
     return moment

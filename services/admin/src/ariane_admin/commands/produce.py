@@ -10,8 +10,9 @@ from typing import BinaryIO, TextIO
 import click
 
 from ariane_admin.connection import name_servers_option, run_async
+from ariane_admin.error_statuses import exit_status_of
 from ariane_admin.errors import CommandFailed
-from ariane_admin.exits import ExitStatus, exit_status_of
+from ariane_admin.exits import ExitStatus
 from ariane_admin.line_input import iter_lines
 from ariane_admin.message_lines import MessageDefaults
 from ariane_admin.output import Output, output_option
@@ -53,7 +54,7 @@ from ariane_sdk.errors import ArianeError, BatchSendError
 )
 @click.option(
     "--handles",
-    type=click.File("w"),
+    type=click.File("w", lazy=False),
     help="Write to this file what recalls each message of a time or delay, a line each.",
 )
 @name_servers_option
@@ -120,9 +121,16 @@ async def _send_lines(
     handles: TextIO | None,
 ) -> int:
     sent = 0
+
+    def messages_of(lines: list[bytes]) -> list[Message]:
+        try:
+            return [make(line, sent + number) for number, line in enumerate(lines, start=1)]
+        except CommandFailed as error:
+            raise _told(error, sent) from error
+
     async with Producer(name_servers) as producer, aclosing(iter_lines(file_descriptor)) as chunks:
         async for lines in chunks:
-            messages = [make(line, sent + number) for number, line in enumerate(lines, start=1)]
+            messages = messages_of(lines)
             try:
                 results = await producer.send_batch(messages)
                 sent += len(results)
@@ -132,12 +140,17 @@ async def _send_lines(
                 stored = (one for one in error.outcomes if isinstance(one, SendResult))
                 _write_handles(stored, handles)
                 raise _stopped(error, sent) from error
+            except OSError as error:
+                lost = CommandFailed(f"recall handles cannot be written: {error.strerror}")
+                raise _told(lost, sent) from error
     return sent
 
 
 def _write_handles(results: Iterable[SendResult], handles: TextIO | None) -> None:
+    """Write handles down at once: whoever is killed later has them."""
     if handles is not None:
         handles.writelines(f"{one.recall_handle}\n" for one in results if one.recall_handle)
+        handles.flush()
 
 
 def _stopped(error: BatchSendError, sent: int) -> CommandFailed:
@@ -145,7 +158,13 @@ def _stopped(error: BatchSendError, sent: int) -> CommandFailed:
     sent += sum(isinstance(outcome, SendResult) for outcome in error.outcomes)
     first = next(outcome for outcome in error.outcomes if isinstance(outcome, ArianeError))
     status = ExitStatus.OUTCOME_UNKNOWN if error.outcome_unknown else exit_status_of(first)
-    return CommandFailed(f"{first} ({sent:,} messages were sent)", status)
+    return _told(CommandFailed(str(first), status), sent)
+
+
+def _told(error: CommandFailed, sent: int) -> CommandFailed:
+    """The error, with how many messages were sent before it."""
+    count = "1 message was" if sent == 1 else f"{sent:,} messages were"
+    return CommandFailed(f"{error.message} ({count} sent)", error.status)
 
 
 def _pairs(properties: tuple[str, ...]) -> dict[str, str]:
