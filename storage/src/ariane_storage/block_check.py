@@ -10,7 +10,6 @@ block that fails it is looked at field by field, to say what is wrong, and with 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from struct import Struct
 from typing import Any, Final
 
@@ -21,6 +20,7 @@ from ariane_record import RecordBlock, SystemFlag
 from ariane_record.block import EMPTY_CRC_PROPERTY
 from ariane_record.checksum import crc32, range_crcs
 from ariane_record.columns import gather_headers
+from ariane_record.counted_topic import counted_topic
 from ariane_record.crc_algebra import CrcFolder
 from ariane_record.layout import (
     CRC_MASK,
@@ -28,12 +28,9 @@ from ariane_record.layout import (
     CRC_PROPERTY_PREFIX,
     HEADER,
     HEADER_BYTES,
-    MAGIC_V1,
-    MAGIC_V2,
     PROPERTIES_BYTES_MAX,
     PROPERTY_VALUE_END,
     RECORD_BYTES_MIN,
-    TOPIC_V1_BYTES_MAX,
 )
 from ariane_record.producer_sequence import SEQUENCE_BYTES, SEQUENCE_PREFIX
 from ariane_storage.errors import BlockRejected
@@ -150,15 +147,6 @@ def check_block(
         check_record_crcs(block, starts, ends, stride, folder or CrcFolder())
         _check_some_bodies(block, checked)
     return checked
-
-
-@lru_cache(maxsize=4096)
-def counted_topic(topic: str) -> tuple[int, bytes]:
-    """The magic code of the records of a topic, and the topic behind its length."""
-    encoded = topic.encode()
-    version_2 = len(encoded) > TOPIC_V1_BYTES_MAX
-    counted = len(encoded).to_bytes(2 if version_2 else 1, "big") + encoded
-    return MAGIC_V2 if version_2 else MAGIC_V1, counted
 
 
 def _check_bodies(block: RecordBlock, checked: CheckedBlock) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from ariane_record import RecordBlock
 from ariane_record.checksum import checksum_digits, crc32
+from ariane_record.counted_topic import counted_topic
 from ariane_record.layout import (
     CRC_DIGITS,
     CRC_MASK,
@@ -29,7 +30,6 @@ from ariane_storage.append import OwnedFields, packed_host
 from ariane_storage.block_check import (
     ALLOWED_FLAGS,
     BlockLimits,
-    counted_topic,
     is_text,
     says_later_sequence,
 )

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ariane_record.block import EMPTY_CRC_PROPERTY
 from ariane_record.checksum import crc32, range_crcs
 from ariane_record.columns import gather_headers
+from ariane_record.counted_topic import counted_topic
 from ariane_record.layout import (
     CRC_MASK,
     CRC_PROPERTY_BYTES,
@@ -33,7 +34,7 @@ from ariane_record.layout import (
 from ariane_record.names import DELAY_TOPIC, TIMER_TOPIC
 from ariane_record.producer_sequence import SEQUENCE_BYTES, SEQUENCE_PREFIX, encode_sequences
 from ariane_storage.append import OwnedFields, fill_ipv4_headers, write_checksums
-from ariane_storage.block_check import ALLOWED_FLAGS, BlockLimits, counted_topic, is_text
+from ariane_storage.block_check import ALLOWED_FLAGS, BlockLimits, is_text
 from ariane_storage.block_table import BlockTable
 from ariane_storage.fields import FieldColumn, Int64s
 from ariane_storage.header_bits import HeaderBits

@@ -19,10 +19,10 @@ from ariane_broker.errors import (
 from ariane_broker.topic_changes import user_topic_error
 from ariane_broker.topic_table import TopicConfig, TopicMessageType
 from ariane_record import ProducerSequence, RecordBlock
+from ariane_record.counted_topic import counted_topic
 from ariane_record.layout import HEADER, HEADER_BYTES, PRODUCER_PROPERTIES_BYTES_MAX
 from ariane_record.producer_sequence import says_sequence
 from ariane_servicekit.errors import ServiceError
-from ariane_storage.block_check import counted_topic
 from ariane_storage.fields import FieldColumn
 
 _BODY_LENGTH_START: Final = HEADER_BYTES - 4

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from ariane_record.checksum import crc32 as crc32_of
 from ariane_record.checksum import range_crcs
+from ariane_record.counted_topic import counted_topic
 from ariane_record.errors import BlockFull, IllegalProperty, RecordTooLarge
 from ariane_record.java_hash import key_hashes, tag_code
 from ariane_record.layout import (
@@ -37,12 +38,8 @@ from ariane_record.layout import (
     HEADER_BYTES,
     HOST_FLAGS,
     KEY_SEPARATOR,
-    MAGIC_V1,
-    MAGIC_V2,
     PRODUCER_PROPERTIES_BYTES_MAX,
     PROPERTY_VALUE_END,
-    TOPIC_V1_BYTES_MAX,
-    TOPIC_V2_BYTES_MAX,
     ByteBuffer,
     PropertyName,
 )
@@ -141,6 +138,7 @@ class BlockEncoder:
     """Builds blocks of one topic, message by message; not for several threads at once."""
 
     __slots__ = (
+        "_counted_topic",
         "_fixed_bytes",
         "_key_counts",
         "_keys",
@@ -149,7 +147,6 @@ class BlockEncoder:
         "_sequenced",
         "_sizes",
         "_tags",
-        "_topic_part",
         "size_bytes",
         "size_bytes_max",
         "topic",
@@ -166,17 +163,12 @@ class BlockEncoder:
         Raises:
             RecordTooLarge: The topic does not fit into its length field.
         """
-        encoded = topic.encode()
-        if len(encoded) > TOPIC_V2_BYTES_MAX:
-            raise RecordTooLarge(f"topic of {len(encoded)} bytes")
-        version_2 = len(encoded) > TOPIC_V1_BYTES_MAX
         self.topic = topic
         self.size_bytes_max = size_bytes_max
         self.size_bytes = 0
         self._sequenced = sequenced
-        self._magic = MAGIC_V2 if version_2 else MAGIC_V1
-        self._topic_part = len(encoded).to_bytes(2 if version_2 else 1, "big") + encoded
-        self._fixed_bytes = HEADER_BYTES + len(self._topic_part) + 2
+        self._magic, self._counted_topic = counted_topic(topic)
+        self._fixed_bytes = HEADER_BYTES + len(self._counted_topic) + 2
         self._parts: list[bytes] = []
         self._sizes: list[int] = []
         self._tags: list[str] = []
@@ -254,7 +246,7 @@ class BlockEncoder:
         )
         counted = properties_length.to_bytes(2)
         # Nothing below raises: a record is in the block as a whole or not at all.
-        self._parts += (header, body, self._topic_part, counted, encoded, EMPTY_CRC_PROPERTY)
+        self._parts += (header, body, self._counted_topic, counted, encoded, EMPTY_CRC_PROPERTY)
         self._sizes.append(size)
         self._tags.append(tag)
         self._key_counts.append(key_count)

@@ -37,6 +37,7 @@ from ariane_record.block import (
     RecordBlock,
 )
 from ariane_record.checksum import crc32 as crc32_of
+from ariane_record.counted_topic import counted_topic
 from ariane_record.crc_algebra import row_crcs
 from ariane_record.errors import IllegalColumn, RecordTooLarge
 from ariane_record.java_hash import tag_code
@@ -46,13 +47,9 @@ from ariane_record.layout import (
     HEADER,
     HEADER_BYTES,
     KEY_SEPARATOR,
-    MAGIC_V1,
-    MAGIC_V2,
     PRODUCER_PROPERTIES_BYTES_MAX,
     PROPERTY_NAME_END,
     PROPERTY_VALUE_END,
-    TOPIC_V1_BYTES_MAX,
-    TOPIC_V2_BYTES_MAX,
     ByteBuffer,
     PropertyName,
 )
@@ -79,7 +76,8 @@ def record_sizes(
         messages: The messages.
         unique_id_bytes: Length of the unique ids that each of them gets; 0 for none.
     """
-    fixed = HEADER_BYTES + len(_topic_part(topic)) + 2 + len(EMPTY_CRC_PROPERTY)
+    _, topic_part = counted_topic(topic)
+    fixed = HEADER_BYTES + len(topic_part) + 2 + len(EMPTY_CRC_PROPERTY)
     if unique_id_bytes:
         fixed += len(_name_of(PropertyName.UNIQUE_ID)) + unique_id_bytes + 1
     return lengths_of(messages.body) + messages.property_bytes + fixed
@@ -106,7 +104,7 @@ def encode_columns(
     Raises:
         RecordTooLarge: More than 2 GiB, or a topic that does not fit into its length field.
     """
-    topic_part = _topic_part(topic)
+    magic, topic_part = counted_topic(topic)
     properties = _property_pieces(messages, unique_ids, sequenced=sequenced)
     count = len(messages)
     widths = [_width_of(piece) for piece in properties]
@@ -122,7 +120,7 @@ def encode_columns(
             f"{int(sizes.sum())} bytes; a block of columns takes {BLOCK_BYTES_MAX}"
         )
     body_crcs = _body_crcs(messages.body)
-    headers = _headers(messages, sizes, body_crcs, topic_part, born_timestamp_ms)
+    headers = _headers(messages, sizes, body_crcs, magic, born_timestamp_ms)
     property_lengths = even_binaries(property_bytes.astype(">i2"), 2)
     pieces = (topic_part, property_lengths, *properties)
     piece_widths = (len(topic_part), 2, *widths)
@@ -145,25 +143,17 @@ def encode_columns(
     )
 
 
-def _topic_part(topic: str) -> bytes:
-    encoded = topic.encode()
-    if len(encoded) > TOPIC_V2_BYTES_MAX:
-        raise RecordTooLarge(f"topic of {len(encoded)} bytes")
-    return len(encoded).to_bytes(2 if len(encoded) > TOPIC_V1_BYTES_MAX else 1, "big") + encoded
-
-
 def _headers(
     messages: MessageColumns,
     sizes: NDArray[np.int64],
     body_crcs: NDArray[np.uint32],
-    topic_part: bytes,
+    magic: int,
     born_timestamp_ms: int,
 ) -> NDArray[np.void]:
     """The fixed part of each record, zeros in the fields that the broker owns."""
     headers: NDArray[np.void] = np.zeros(len(messages), HEADER)
-    version_2 = len(topic_part) > TOPIC_V1_BYTES_MAX + 1
     headers["size"] = sizes
-    headers["magic"] = MAGIC_V2 if version_2 else MAGIC_V1
+    headers["magic"] = magic
     headers["body_crc"] = body_crcs & np.uint32(CRC_MASK)
     if messages.flag is not None:
         headers["flag"] = messages.flag

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from ariane_record.addresses import ip_text, packed_ip
 from ariane_record.checksum import checksum_digits, masked_crc32
+from ariane_record.counted_topic import counted_topic
 from ariane_record.errors import IllegalProperty, RecordCorrupted, RecordTooLarge
 from ariane_record.layout import (
     CRC_PROPERTY_BYTES,
@@ -26,8 +27,6 @@ from ariane_record.layout import (
     PROPERTY_VALUE_END,
     RECORD_BYTES_MIN,
     SYSTEM_FLAG_START,
-    TOPIC_V1_BYTES_MAX,
-    TOPIC_V2_BYTES_MAX,
     ByteBuffer,
     Host,
     PropertyName,
@@ -117,14 +116,11 @@ def encode_record_as(
     if PropertyName.CHECKSUM in message_properties:
         raise IllegalProperty("the checksum is not for the caller to set")
     born_host, store_host = hosts
-    topic = topic_name.encode()
-    if len(topic) > TOPIC_V2_BYTES_MAX:
-        raise RecordTooLarge(f"topic of {len(topic)} bytes")
+    magic, topic = counted_topic(topic_name)
     properties = encode_properties(message_properties)
     properties_length = len(properties) + (CRC_PROPERTY_BYTES if checksum else 0)
     if properties_length > PROPERTIES_BYTES_MAX:
         raise RecordTooLarge(f"properties of {properties_length} bytes")
-    version_2 = len(topic) > TOPIC_V1_BYTES_MAX
     born_ip = packed_ip(born_host[0])
     store_ip = packed_ip(store_host[0])
     born_ipv6, store_ipv6 = len(born_ip) == IPV6_BYTES, len(store_ip) == IPV6_BYTES
@@ -134,13 +130,12 @@ def encode_record_as(
     if store_ipv6:
         system_flag |= SystemFlag.STORE_HOST_IPV6
     header = HEADER_STRUCTS[born_ipv6, store_ipv6]
-    topic_length_bytes = 2 if version_2 else 1
-    size = header.size + len(fields.body) + topic_length_bytes + len(topic) + 2 + properties_length
+    size = header.size + len(fields.body) + len(topic) + 2 + properties_length
     record = b"".join(
         (
             header.pack(
                 size,
-                MAGIC_V2 if version_2 else MAGIC_V1,
+                magic,
                 masked_crc32(fields.body),
                 fields.queue_id,
                 fields.flag,
@@ -158,7 +153,6 @@ def encode_record_as(
                 len(fields.body),
             ),
             fields.body,
-            len(topic).to_bytes(topic_length_bytes, "big"),
             topic,
             properties_length.to_bytes(2, "big"),
             properties,

@@ -19,16 +19,14 @@ from numpy.typing import NDArray
 from ariane_record.block import EMPTY_CRC_PROPERTY, RecordBlock, index_keys
 from ariane_record.checksum import crc32 as crc32_of
 from ariane_record.columns import RecordColumns
+from ariane_record.counted_topic import counted_topic
 from ariane_record.errors import RecordTooLarge
 from ariane_record.java_hash import key_hashes, tag_code
 from ariane_record.layout import (
     HEADER,
     HEADER_BYTES,
     HOST_FLAGS,
-    MAGIC_V1,
-    MAGIC_V2,
     PROPERTIES_BYTES_MAX,
-    TOPIC_V1_BYTES_MAX,
     TRANSACTION_MASK,
     PropertyName,
 )
@@ -95,12 +93,11 @@ class MovedRecords:
             delivery_times_ms: As ``RecordBlock.delivery_times_ms``.
 
         Raises:
-            RecordTooLarge: The properties of a record have grown beyond what fits into one.
+            RecordTooLarge: The topic, or the properties of a record, have grown beyond what fits
+                into one.
         """
         columns, chosen = self.columns, rows.tolist()
-        name = topic.encode()
-        version_2 = len(name) > TOPIC_V1_BYTES_MAX
-        counted = len(name).to_bytes(2 if version_2 else 1, "big") + name
+        magic, counted = counted_topic(topic)
         kept = list(map(self.kept.__getitem__, chosen))
         lengths = np.fromiter(map(len, kept), np.int64, len(kept))
         lengths += np.fromiter(map(len, heads), np.int64, len(kept)) + len(EMPTY_CRC_PROPERTY)
@@ -109,7 +106,7 @@ class MovedRecords:
         body_starts = columns.body_start[rows]
         body_ends = body_starts + columns.body_length[rows]
         sizes = HEADER_BYTES + (body_ends - body_starts) + len(counted) + 2 + lengths
-        headers = self._headers(rows, sizes, MAGIC_V2 if version_2 else MAGIC_V1)
+        headers = self._headers(rows, sizes, magic)
         headers["half_offset"] = half_offsets
         if attempts is not None:
             headers["attempts"] = attempts

@@ -20,20 +20,16 @@ from numpy.typing import NDArray
 
 from ariane_record.block import EMPTY_CRC_PROPERTY, RECORD_CRCS_COUNT_MIN
 from ariane_record.checksum import crc32 as crc32_of
+from ariane_record.counted_topic import counted_topic
 from ariane_record.crc_algebra import CrcFolder, row_crcs
-from ariane_record.errors import RecordTooLarge
 from ariane_record.java_hash import java_string_hash, tag_code
 from ariane_record.layout import (
     CRC_MASK,
     CRC_PROPERTY_BYTES,
     HEADER,
     HEADER_BYTES,
-    MAGIC_V1,
-    MAGIC_V2,
     PROPERTY_NAME_END,
     PROPERTY_VALUE_END,
-    TOPIC_V1_BYTES_MAX,
-    TOPIC_V2_BYTES_MAX,
     PropertyName,
 )
 from ariane_record.loose_block import LooseBlock
@@ -63,9 +59,9 @@ class PlainShape:
 
     __slots__ = (
         "_before_id",
+        "_counted_topic",
         "_id_bytes",
         "_magic",
-        "_topic_part",
         "overhead_bytes",
         "tag",
         "topic",
@@ -82,14 +78,9 @@ class PlainShape:
         Raises:
             RecordTooLarge: The topic does not fit into its length field.
         """
-        encoded = topic.encode()
-        if len(encoded) > TOPIC_V2_BYTES_MAX:
-            raise RecordTooLarge(f"topic of {len(encoded)} bytes")
-        version_2 = len(encoded) > TOPIC_V1_BYTES_MAX
         self.topic = topic
         self.tag = tag
-        self._magic = MAGIC_V2 if version_2 else MAGIC_V1
-        self._topic_part = len(encoded).to_bytes(2 if version_2 else 1, "big") + encoded
+        self._magic, self._counted_topic = counted_topic(topic)
         tag_pair = _name(PropertyName.TAGS) + tag.encode() + PROPERTY_VALUE_END if tag else b""
         self._before_id = tag_pair + _name(PropertyName.UNIQUE_ID)
         self._id_bytes = id_bytes
@@ -180,7 +171,7 @@ class PlainShape:
         first = sequence + self._before_id
         last = unique_id + PROPERTY_VALUE_END + EMPTY_CRC_PROPERTY
         length = len(first) + len(last) + (0 if unique_id else self._id_bytes)
-        return self._topic_part + length.to_bytes(_LENGTH_BYTES, "big") + first, last
+        return self._counted_topic + length.to_bytes(_LENGTH_BYTES, "big") + first, last
 
 
 def _pieces(

@@ -23,18 +23,15 @@ import numpy as np
 from ariane_record.addresses import ip_text
 from ariane_record.block import EMPTY_CRC_PROPERTY, RecordBlock, index_keys
 from ariane_record.checksum import crc32
+from ariane_record.counted_topic import counted_topic
 from ariane_record.errors import RecordTooLarge
 from ariane_record.java_hash import key_hashes, tag_code
 from ariane_record.layout import (
     CRC_PROPERTY_BYTES,
     HEADER_BYTES,
     HOST_FLAGS,
-    MAGIC_V1,
-    MAGIC_V2,
     PROPERTIES_BYTES_MAX,
     PROPERTY_VALUE_END,
-    TOPIC_V1_BYTES_MAX,
-    TOPIC_V2_BYTES_MAX,
     ByteBuffer,
     Host,
     PropertyName,
@@ -148,12 +145,7 @@ def copied_block(topic: str, copies: Sequence[RecordCopy]) -> RecordBlock:
     Raises:
         RecordTooLarge: Topic or properties do not fit into a record.
     """
-    name = topic.encode()
-    if len(name) > TOPIC_V2_BYTES_MAX:
-        raise RecordTooLarge(f"topic of {len(name)} bytes")
-    version_2 = len(name) > TOPIC_V1_BYTES_MAX
-    magic = MAGIC_V2 if version_2 else MAGIC_V1
-    counted = len(name).to_bytes(2 if version_2 else 1, "big") + name
+    magic, counted = counted_topic(topic)
     fixed_bytes = HEADER_BYTES + len(counted) + 2
     parts: list[bytes] = []
     sizes: list[int] = []
