@@ -16,8 +16,9 @@ from ariane_broker.deaths.suspicions import Suspicions
 from ariane_broker.deaths.vanished_members import LonelyDeath, VanishedMembers
 from ariane_broker.retry.failed_records import DeadLetterReason
 from ariane_broker.retry.failures import FailedPlace, Failure
+from ariane_broker.retry.queue_log import QueueLog
 from ariane_broker.retry.return_table import Returned
-from ariane_broker.retry.returning import MessageReturns, QueueLog
+from ariane_broker.retry.returning import MessageReturns
 from ariane_broker.saved_state import SavedState
 from ariane_broker.statistics import BrokerStatistics
 from ariane_record import ConsumerOffset, RecordFields

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.errors import broker_draining
 from ariane_broker.readable_topics import readable_queue
 from ariane_broker.retry.failed_records import redriven_record
+from ariane_broker.retry.queue_log import SLICE_BYTES, SLICE_COUNT, QueueLog
 from ariane_broker.retry.redriven_table import RedrivenTable, with_mark
 from ariane_broker.topic_table import TopicConfig, TopicTable
 from ariane_broker.transactions.writing import TransactionLog
@@ -33,24 +34,7 @@ from ariane_storage.fields import Int64s
 from ariane_storage.read import QueueRead
 
 LETTERS_MAX: Final = 10_000
-SLICE_COUNT: Final = 128
-"""Dead letters that are sent back in one go: some milliseconds of the loop."""
-
-SLICE_BYTES: Final = 4 << 20
-
-
-class QueueLog(Protocol):
-    """What is asked of the store."""
-
-    def read_queue(
-        self, topic: str, queue_id: int, queue_offset: int, *, max_count: int, max_bytes: int
-    ) -> QueueRead:
-        """Read messages of a queue, in order."""
-        ...
-
-    def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """Oldest queue offset that is kept, and the readable end."""
-        ...
+"""Dead letters of one call."""
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from ariane_broker.retry.copy_append import CopyAppend, Way
 from ariane_broker.retry.failed_columns import FailedColumns
 from ariane_broker.retry.failed_records import DeadLetterReason
 from ariane_broker.retry.failures import FailedPlace, Failure, ReturnLimits, TakenBack
+from ariane_broker.retry.queue_log import SLICE_BYTES, SLICE_COUNT, QueueLog
 from ariane_broker.retry.return_table import ReturnTable
 from ariane_broker.topic_table import TopicConfig, TopicTable
 from ariane_broker.transactions.writing import TransactionLog
@@ -27,29 +28,9 @@ from ariane_record.columns import RecordColumns, decode_columns
 from ariane_record.names import dead_letter_topic, retry_topic
 from ariane_servicekit.errors import ServiceError
 from ariane_storage.errors import BlockRejected, RecordNotFound
-from ariane_storage.read import QueueRead
-
-SLICE_COUNT: Final = 128
-"""Messages that are taken back in one turn of the loop: some milliseconds."""
 
 SLICE_SPAN: Final = 512
 """How far they may lie apart in their queue: all that is between them is read."""
-
-SLICE_BYTES: Final = 4 << 20
-
-
-class QueueLog(Protocol):
-    """What is asked of the store."""
-
-    def read_queue(
-        self, topic: str, queue_id: int, queue_offset: int, *, max_count: int, max_bytes: int
-    ) -> QueueRead:
-        """Read messages of a queue, in order."""
-        ...
-
-    def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """Oldest queue offset that is kept, and the readable end."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
