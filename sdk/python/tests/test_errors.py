@@ -10,6 +10,7 @@ from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane.namesrv.v1.route_service_pb2 import GetRouteRequest
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
 from ariane_sdk import ClusterClient, error_from_rpc, errors
+from ariane_sdk._error_copy import error_copy
 from ariane_sdk._status import (
     ERROR_DOMAIN,
     REASON_ROWS,
@@ -177,3 +178,20 @@ async def test_metadata_beyond_the_limit_says_what_to_do(cluster):
 
     assert isinstance(error, errors.RequestTooLarge)
     assert "metadata_bytes_max" in str(error)
+
+
+def test_a_copy_of_an_error_says_the_same_and_is_another():
+    error = errors.ServiceUnavailable(
+        "away",
+        reason="SERVICE_DRAINING",
+        outcome_unknown=True,
+        retriable=True,
+        retry_after_s=1.5,
+        metadata={"broker": "b0"},
+    )
+    for kind in (errors.ServiceUnavailable, errors.SendError):
+        copy = error_copy(error, kind)
+        assert type(copy) is kind
+        assert copy is not error
+        assert str(copy) == "away"
+        assert vars(copy) == vars(error)

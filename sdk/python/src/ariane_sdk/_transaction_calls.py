@@ -18,6 +18,7 @@ from ariane.common.v1 import message_pb2
 from ariane_sdk._clock import Clock
 from ariane_sdk._connections import Connections
 from ariane_sdk._delay import is_delayed
+from ariane_sdk._error_copy import error_copy
 from ariane_sdk._intake import Intake
 from ariane_sdk._limits import (
     check_body_size,
@@ -107,7 +108,7 @@ class TransactionCalls:
             except CallError as error:
                 left_s = deadline_s - self._clock.monotonic_s()
                 if error.outcome_unknown or not error.retriable or left_s <= 0:
-                    raise _send_error(error) from error
+                    raise error_copy(error, SendError) from error
                 avoided.add(queue.broker_name)
                 await self._wait(error, delay_s, left_s)
                 delay_s = min(delay_s * 2, self._settings.repeat_delay_s_max)
@@ -289,14 +290,3 @@ class _NotHere(Exception):
 def _is_final(error: CallError) -> bool:
     """Whether a broker has said for certain what became of the transaction."""
     return error.reason in {"TRANSACTION_DECIDED", "TRANSACTION_NOT_FOUND"}
-
-
-def _send_error(error: CallError) -> SendError:
-    return SendError(
-        str(error),
-        reason=error.reason,
-        outcome_unknown=error.outcome_unknown,
-        retriable=error.retriable,
-        retry_after_s=error.retry_after_s,
-        metadata=error.metadata,
-    )

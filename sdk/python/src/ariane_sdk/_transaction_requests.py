@@ -31,6 +31,7 @@ from ariane_sdk._append_stream import AppendStream
 from ariane_sdk._broker_calls import answer_of
 from ariane_sdk._clock import Clock
 from ariane_sdk._connections import Connections
+from ariane_sdk._error_copy import error_copy
 from ariane_sdk._settings import ProducerSettings
 from ariane_sdk._status import error_from_status
 from ariane_sdk.errors import ArianeError, CallError, RequestTooLarge
@@ -248,13 +249,4 @@ def _fail(futures: Sequence[asyncio.Future[_Result]], error: ArianeError) -> Non
     """Tell each of an error; in one of its own, which its hearer may change."""
     for future in futures:
         if not future.done():
-            future.set_exception(
-                type(error)(
-                    str(error),
-                    reason=error.reason,
-                    outcome_unknown=error.outcome_unknown,
-                    retriable=error.retriable,
-                    retry_after_s=error.retry_after_s,
-                    metadata=error.metadata,
-                )
-            )
+            future.set_exception(error_copy(error, type(error)))
