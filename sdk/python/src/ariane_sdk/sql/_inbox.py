@@ -29,8 +29,9 @@ from sqlalchemy.sql.dml import ReturningInsert
 
 from ariane_sdk._clock import utc_now
 from ariane_sdk.errors import IllegalArgument
+from ariane_sdk.sql._consumer_name import checked_consumer
 from ariane_sdk.sql._seen_keys import SeenKeys
-from ariane_sdk.sql._tables import CONSUMER_LENGTH_MAX, INBOX, KEY_LENGTH_MAX
+from ariane_sdk.sql._tables import INBOX, KEY_LENGTH_MAX
 
 ROWS_PER_STATEMENT_MAX: Final = 1000
 """Rows of one insert: three parameters each, and drivers take some ten thousand parameters."""
@@ -94,12 +95,7 @@ class Inbox:
         Raises:
             IllegalArgument: The name is empty or longer than 120 characters.
         """
-        if not 0 < len(consumer) <= CONSUMER_LENGTH_MAX:
-            raise IllegalArgument(
-                f"an inbox needs a consumer of 1 to {CONSUMER_LENGTH_MAX} characters,"
-                f" not {consumer!r}"
-            )
-        self._consumer = consumer
+        self._consumer = checked_consumer(consumer)
         self._key: Callable[..., str] = key
         self._seen_keys = seen_keys
         self._now = now or utc_now

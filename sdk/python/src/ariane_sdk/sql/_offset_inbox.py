@@ -24,7 +24,8 @@ from sqlalchemy.orm import Session
 from ariane_sdk._clock import utc_now
 from ariane_sdk._message import MessageQueue
 from ariane_sdk.errors import IllegalArgument
-from ariane_sdk.sql._tables import CONSUMER_LENGTH_MAX, INBOX_OFFSET
+from ariane_sdk.sql._consumer_name import checked_consumer
+from ariane_sdk.sql._tables import INBOX_OFFSET
 
 
 class Positioned(Protocol):
@@ -68,12 +69,7 @@ class OffsetInbox:
         Raises:
             IllegalArgument: The name is empty or longer than 120 characters.
         """
-        if not 0 < len(consumer) <= CONSUMER_LENGTH_MAX:
-            raise IllegalArgument(
-                f"an inbox needs a consumer of 1 to {CONSUMER_LENGTH_MAX} characters,"
-                f" not {consumer!r}"
-            )
-        self._consumer = consumer
+        self._consumer = checked_consumer(consumer)
         self._now = now or utc_now
 
     def take(self, session: Session, messages: Sequence[M]) -> list[M]:
