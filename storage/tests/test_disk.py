@@ -84,6 +84,29 @@ def test_allocated_mapped_and_cut(place):
     reading.close()
 
 
+@pytest.mark.parametrize("kind", ["mapped", "open"])
+def test_what_is_read_ahead_of_a_search_is_not_searched_too(tmp_path, kind):
+    """Linux tells of pages that it has read ahead as of data, where nothing was ever written."""
+    path = tmp_path / "file"
+    OsDisk().allocate(path, 64 << 20)
+    if kind == "mapped":
+        file = OsDisk().map(path, writable=True)
+        file.write_at(0, b"head")
+        read = lambda begin, end: bytes(file.view[begin:end])  # noqa: E731 - one of two.
+    else:
+        file = OsDisk().open(path, writable=True)
+        file.write_at(0, b"head")
+        read = lambda begin, end: file.read_at(begin, end - begin)  # noqa: E731 - one of two.
+    assert read(8192, 8193) == b"\0"
+    before = list(file.written_ranges(1))
+    searched = []
+    for begin, end in file.written_ranges(1):
+        read(begin, end)
+        searched.append((begin, end))
+    assert searched == before
+    file.close()
+
+
 def test_open_files(place):
     disk, folder = place
     path = folder / "sparse"

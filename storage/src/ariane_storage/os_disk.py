@@ -260,17 +260,24 @@ def _write_all(descriptor: int, position: int, content: ByteBuffer) -> None:
 
 
 def _data_ranges(descriptor: int, begin: int) -> Iterator[tuple[int, int]]:
+    """Where a file has data now.
+
+    All of it is found before anybody reads there: what the system reads ahead of him, it tells of
+    as data as well. Whoever searched a segment whose space was taken would search all of it.
+    """
+    ranges = []
     size = os.fstat(descriptor).st_size
     while begin < size:
         try:
             begin = os.lseek(descriptor, begin, os.SEEK_DATA)
         except OSError as error:
-            if error.errno == errno.ENXIO:
-                return  # Only a hole is left.
-            raise
+            if error.errno != errno.ENXIO:
+                raise
+            break  # Only a hole is left.
         end = os.lseek(descriptor, begin, os.SEEK_HOLE)
-        yield begin, end
+        ranges.append((begin, end))
         begin = end
+    return iter(ranges)
 
 
 def _first_byte(*, exclusive: bool) -> bytes:
