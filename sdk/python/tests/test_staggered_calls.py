@@ -132,7 +132,7 @@ async def test_a_call_has_messages_enough_to_be_worth_it():
 
 @pytest.mark.parametrize(
     ("batch_count", "messages", "record_bytes"),
-    [(99, 20, 1100), (256, 1, 1100), (100, 5, 1100), (256, 24, 100), (256, 4, 4096)],
+    [(99, 20, 1100), (256, 1, 1100), (100, 5, 1100), (256, 48, 100), (256, 4, 16384)],
     ids=["few batches", "few messages", "just too few", "large batches", "many bytes"],
 )
 async def test_others_leave_together(batch_count, messages, record_bytes):
@@ -179,11 +179,11 @@ def test_turns_end_with_what_made_them_worth_it():
 def test_turns_end_when_batches_have_become_large():
     staggered = StaggeredCalls()
     staggered.plan(batches_of(100, 6), 0, 600)
-    staggered.left(10, 239, 239)
+    staggered.left(10, 479, 479)
     assert staggered.active
     staggered.left(0, 0, 0)  # All that might leave had to wait.
     assert staggered.active
-    staggered.left(10, 240, 240)
+    staggered.left(10, 480, 480)
     assert not staggered.active
 
 

@@ -29,10 +29,10 @@ TURNS: Final = 4
 CALL_COUNT_MIN: Final = 128
 """Messages that a call takes at least, so that its own price does not count beside theirs."""
 
-TINY_BATCH_COUNT: Final = 24
+TINY_BATCH_COUNT: Final = 48
 """Batches of so many messages cost by the message."""
 
-TINY_BATCH_BYTES: Final = 16 << 10
+TINY_BATCH_BYTES: Final = 64 << 10
 """Batches of so many bytes cost by the byte."""
 
 STAGGERED_CALLS_MAX: Final = 2
