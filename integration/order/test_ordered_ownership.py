@@ -14,7 +14,7 @@ from virtual_loop import VirtualLoop
 from ariane_sdk import Averaging, Sticky
 from ariane_sdk import _attachments as attachments
 from ariane_sdk import _consumer_life as consumer_life
-from ariane_sdk import _owned_queues as owned_queues
+from ariane_sdk import _pull_loops as pull_loops
 
 MEMBERS = 4
 DISTURBED_S = 200.0
@@ -37,7 +37,7 @@ def played(monkeypatch):
     )
     monkeypatch.setattr(attachments, "Attachment", Stream)
     monkeypatch.setattr(consumer_life, "check_agreement", agree)
-    monkeypatch.setattr(owned_queues, "PullLoop", Pulls)
+    monkeypatch.setattr(pull_loops, "PullLoop", Pulls)
 
 
 class Chaos:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 
 from ariane.broker.v1.client_service_pb2 import AttachResponse
 from ariane_record.kept_memory import expect_large_blocks
@@ -22,7 +23,8 @@ from ariane_sdk._owned_queue import MakeOwned
 from ariane_sdk._owned_queues import OwnedQueues
 from ariane_sdk._queue_lock_calls import QueueLockCalls
 from ariane_sdk._queue_locks import QueueLocks
-from ariane_sdk._route import BrokerRoute, Route
+from ariane_sdk._route import Route
+from ariane_sdk._routes import broker_of
 from ariane_sdk._session import Session
 from ariane_sdk._tasks import loop_for_ever, start_task
 from ariane_sdk.errors import (
@@ -30,7 +32,6 @@ from ariane_sdk.errors import (
     ClientNotRunning,
     QueueNotFound,
     RouteNotFound,
-    ServiceUnavailable,
 )
 
 
@@ -134,7 +135,7 @@ class ConsumerLife:
                 client_id=self.client_id,
                 timeout_s=plan.settings.call_timeout_s,
             ),
-            broker_of=self._broker_of,
+            broker_of=partial(broker_of, session.routes),
             is_used=self._uses,
             on_lost=self._drop,
             settings=plan.settings,
@@ -315,13 +316,6 @@ class ConsumerLife:
 
     def _drop(self, queue: MessageQueue) -> None:
         self.owned.drop(queue)
-
-    def _broker_of(self, queue: MessageQueue) -> BrokerRoute:
-        route = self.session.routes.cached(queue.topic)
-        broker = route.broker(queue.broker_name) if route is not None else None
-        if broker is None:
-            raise ServiceUnavailable(f"broker {queue.broker_name} is in no route", retriable=True)
-        return broker
 
     def _hear(self, response: AttachResponse) -> None:
         kind = response.WhichOneof("content")

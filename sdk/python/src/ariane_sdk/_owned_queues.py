@@ -23,25 +23,25 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
-from ariane_record.names import retry_topic
 from ariane_sdk._caution import Caution, InWork
 from ariane_sdk._clock import Clock
 from ariane_sdk._log import logger
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._offset_keeping import OffsetKeeping
 from ariane_sdk._owned_queue import MakeOwned, OwnedQueue
-from ariane_sdk._pull_loop import LOST_REASONS, PullLoop
+from ariane_sdk._pull_loop import LOST_REASONS
+from ariane_sdk._pull_loops import PullLoops
 from ariane_sdk._queue_locks import QueueLocks
 from ariane_sdk._route import BrokerRoute
+from ariane_sdk._routes import broker_of
 from ariane_sdk._session import Session
 from ariane_sdk._settings import ConsumerSettings
-from ariane_sdk._start_position import StartPosition, begin_offsets
+from ariane_sdk._start_position import GroupStart, StartPosition, begin_offsets
 from ariane_sdk._tag_filter import TagFilter
 from ariane_sdk._tasks import loop_for_ever, start_task
-from ariane_sdk.errors import ArianeError, CallError, ConsumerOffsetRefused, ServiceUnavailable
+from ariane_sdk.errors import ArianeError, CallError, ConsumerOffsetRefused
 
 ACQUIRE_RETRY_S: Final = 1.0
 """How long to wait before a broker is asked again where to begin."""
@@ -82,20 +82,15 @@ class OwnedQueues:
             settings: How the consumer behaves.
             clock: Paces repeats.
         """
-        self._connections = session.connections
         self._routes = session.routes
         self._calls = session.calls
         self._group = group
-        self._client_id = client_id
         self._filters = filters
-        self._start = start
-        self._born = datetime.fromtimestamp(clock.now_ms() / 1000, UTC)
-        self._first_queues: dict[str, Collection[MessageQueue]] = {}
+        self._starts = GroupStart(group, start, born_ms=clock.now_ms())
         self._keeping = keeping
         self._locks = locks
         self._make_owned = make_owned
         self._on_lost = on_lost
-        self._on_fatal = on_fatal
         self._settings = settings
         self._clock = clock
         self._wanted: set[MessageQueue] = set()
@@ -104,7 +99,17 @@ class OwnedQueues:
         self._works: dict[MessageQueue, OwnedQueue] = {}
         self._releases: dict[MessageQueue, asyncio.Task[None]] = {}
         self._acquisitions: set[asyncio.Task[None]] = set()
-        self._pull_loops: dict[str, PullLoop] = {}
+        self._pull_loops = PullLoops(
+            session,
+            group=group,
+            client_id=client_id,
+            filters=filters,
+            locks=locks,
+            on_lost=self.drop,
+            on_fatal=on_fatal,
+            settings=settings,
+            clock=clock,
+        )
         self._acquired = asyncio.Event()
         self._acquired.set()
 
@@ -149,7 +154,7 @@ class OwnedQueues:
         Raises:
             ServiceUnavailable: It is in no route now.
         """
-        return self._broker(queue.broker_name, queue.topic)
+        return broker_of(self._routes, queue)
 
     async def wait_acquired(self) -> None:
         """Wait until no queue is being taken over."""
@@ -162,10 +167,7 @@ class OwnedQueues:
             wanted: The queues to own.
             handover_s: How long to leave queues to those who had them before.
         """
-        for topic in self._filters.keys() - self._first_queues.keys():
-            # All queues of a topic that does not exist yet come later.
-            route = self._routes.cached(topic)
-            self._first_queues[topic] = frozenset(route.read_queues if route is not None else ())
+        self._starts.note_topics(self._filters.keys(), self._routes.cached)
         self._wanted = set(wanted)
         for queue in self._works.keys() - self._wanted:
             self._give_up(queue, store=True)
@@ -176,13 +178,12 @@ class OwnedQueues:
         for broker_name, queues in by_broker.items():
             self._acquiring.update(queues)
             self._acquired.clear()
-            take_over = self._take_over(broker_name, queues, handover_s)
+            take_over = self._take_over(queues, handover_s)
             task = start_task(take_over, f"take-over-{broker_name}")
             self._acquisitions.add(task)
             task.add_done_callback(self._acquisitions.discard)
-        for loop in self._pull_loops.values():
-            # Filters may have changed with the queues.
-            loop.look_again()
+        # Filters may have changed with the queues.
+        self._pull_loops.look_again()
 
     def forget(self, topic: str) -> None:
         """Drop the queues of a topic without storing offsets: those were set anew elsewhere."""
@@ -220,7 +221,7 @@ class OwnedQueues:
         Raises:
             CallError: It has not heard it; or the queue is lost, and dropped.
         """
-        broker = self._broker(queue.broker_name, queue.topic)
+        broker = self.broker_of(queue)
         error = await self._keeping.tell(broker, queue, consumer_offset, in_work)
         if error is not None:
             if error.reason in LOST_REASONS:
@@ -253,7 +254,7 @@ class OwnedQueues:
         refused: dict[MessageQueue, CallError] = {}
         failures: list[BaseException] = []
         for answer in await asyncio.gather(
-            *(self._store_at(name, offsets, durable) for name, offsets in by_broker.items()),
+            *(self._store_together(offsets, durable) for offsets in by_broker.values()),
             return_exceptions=True,
         ):
             if isinstance(answer, BaseException):
@@ -279,7 +280,7 @@ class OwnedQueues:
         await asyncio.gather(*self._acquisitions, return_exceptions=True)
         timeout_s = self._settings.release_timeout_s
         await asyncio.gather(*(work.release(timeout_s) for work in self._works.values()))
-        await asyncio.gather(*(loop.close() for loop in self._pull_loops.values()))
+        await self._pull_loops.close()
         await asyncio.gather(*self._releases.values(), return_exceptions=True)
         try:
             await self.store(durable=True)
@@ -289,11 +290,11 @@ class OwnedQueues:
         if self._locks is not None:
             await self._locks.give_back_all()
 
-    async def _store_at(
-        self, broker_name: str, offsets: Mapping[MessageQueue, int], durable: bool
+    async def _store_together(
+        self, offsets: Mapping[MessageQueue, int], durable: bool
     ) -> dict[MessageQueue, CallError]:
-        """Why some were refused."""
-        broker = self._broker(broker_name, next(iter(offsets)).topic)
+        """Store offsets of queues of one broker; why some were refused."""
+        broker = self.broker_of(next(iter(offsets)))
         refused = await self._keeping.store(broker, offsets, durable=durable)
         for queue, error in refused.items():
             if error.reason in LOST_REASONS:
@@ -306,10 +307,8 @@ class OwnedQueues:
                 work.stored_offset = consumer_offset
         return refused
 
-    async def _take_over(
-        self, broker_name: str, queues: Sequence[MessageQueue], handover_s: float
-    ) -> None:
-        """Find out where to begin, and begin."""
+    async def _take_over(self, queues: Sequence[MessageQueue], handover_s: float) -> None:
+        """Find out where to begin in queues of one broker, and begin."""
         unknown: set[MessageQueue] = set()
         try:
             await self._clock.sleep(handover_s)
@@ -319,7 +318,7 @@ class OwnedQueues:
                 try:
                     # What was given up meanwhile is begun again when that is over.
                     ready = [queue for queue in missing if queue not in self._releases]
-                    unknown.update(await self._begin(broker_name, ready))
+                    unknown.update(await self._begin(ready))
                 except CallError as error:
                     logger.info("%d queues are taken over later: %s", len(missing), error)
                 # At once: two members that wait for each other's queues would wait for ever.
@@ -347,21 +346,19 @@ class OwnedQueues:
         left = self._wanted - self._works.keys() - set(unknown)
         return [queue for queue in queues if queue in left]
 
-    async def _begin(
-        self, broker_name: str, queues: Sequence[MessageQueue]
-    ) -> Collection[MessageQueue]:
-        """Own queues; some may be locked by other members yet.
+    async def _begin(self, queues: Sequence[MessageQueue]) -> Collection[MessageQueue]:
+        """Own queues of one broker; some may be locked by other members yet.
 
         Returns:
             Queues that the broker does not know.
         """
         if not queues:
             return ()
-        broker = self._broker(broker_name, queues[0].topic)
+        broker = self.broker_of(queues[0])
         forgotten = self._forget_count
         if self._locks is not None:
             queues = await self._locks.acquire(broker, queues)
-        start = {queue: self._start_of(queue) for queue in queues}
+        start = {queue: self._starts.of(queue) for queue in queues}
         offsets, stored = await begin_offsets(self._calls, self._keeping, broker, queues, start)
         first = {queue: offset for queue, offset in offsets.items() if queue not in stored}
         if first:
@@ -378,20 +375,8 @@ class OwnedQueues:
                 self._start_work(queue, begin_offset)
         return set(queues) - offsets.keys()
 
-    def _start_of(self, queue: MessageQueue) -> StartPosition:
-        """Where to begin in a queue that the group has never consumed.
-
-        "The next to come" is as of the start of this consumer: in a queue that is found later,
-        messages may have come meanwhile. What comes back to the group was the group's before.
-        """
-        if queue.topic == retry_topic(self._group):
-            return "earliest"
-        if self._start == "latest" and queue not in self._first_queues.get(queue.topic, ()):
-            return self._born
-        return self._start
-
     def _start_work(self, queue: MessageQueue, begin_offset: int) -> None:
-        loop = self._pull_loop(queue.broker_name)
+        loop = self._pull_loops.at(queue.broker_name)
         work = self._make_owned(queue, begin_offset, loop.look_again)
         work.stored_offset = begin_offset
         self._works[queue] = work
@@ -400,7 +385,7 @@ class OwnedQueues:
 
     def _give_up(self, queue: MessageQueue, *, store: bool, timeout_s: float | None = None) -> None:
         work = self._works.pop(queue)
-        self._pull_loop(queue.broker_name).remove(queue)
+        self._pull_loops.at(queue.broker_name).remove(queue)
         if timeout_s is None:
             timeout_s = self._settings.release_timeout_s
         release = self._release(work, store=store, timeout_s=timeout_s)
@@ -413,7 +398,7 @@ class OwnedQueues:
         queue = work.queue
         try:
             if store and consumer_offset != work.stored_offset:
-                broker = self._broker(queue.broker_name, queue.topic)
+                broker = self.broker_of(queue)
                 refused = await self._keeping.store(broker, {queue: consumer_offset})
                 for error in refused.values():
                     logger.warning("the last offset of %s is not stored: %s", queue, error)
@@ -426,42 +411,3 @@ class OwnedQueues:
         """Let other members lock queues; their offsets are stored."""
         if self._locks is not None:
             await self._locks.give_back(queues)
-
-    def _pull_loop(self, broker_name: str) -> PullLoop:
-        loop = self._pull_loops.get(broker_name)
-        if loop is None:
-            loop = self._pull_loops[broker_name] = PullLoop(
-                broker_name,
-                self._connections,
-                address=lambda: self._read_address(broker_name),
-                group=self._group,
-                client_id=self._client_id,
-                filters=self._filters,
-                settings=self._settings,
-                clock=self._clock,
-                on_trouble=self._suspect,
-                on_lost=self.drop,
-                lock_epoch_of=self._locks.epoch_of if self._locks is not None else lambda _: None,
-            )
-        return loop
-
-    def _read_address(self, broker_name: str) -> str:
-        for topic in self._filters:
-            route = self._routes.cached(topic)
-            broker = route.broker(broker_name) if route is not None else None
-            if broker is not None and broker.read_address:
-                return broker.read_address
-        return ""
-
-    def _broker(self, broker_name: str, topic: str) -> BrokerRoute:
-        route = self._routes.cached(topic)
-        broker = route.broker(broker_name) if route is not None else None
-        if broker is None:
-            raise ServiceUnavailable(f"broker {broker_name} is in no route now", retriable=True)
-        return broker
-
-    def _suspect(self, topic: str, error: CallError) -> None:
-        """A pull failed: the route may be out of date, or the group may have refused it."""
-        if error.reason == "SUBSCRIPTION_CONFLICT":
-            self._on_fatal(error)
-        self._routes.doubt(topic)

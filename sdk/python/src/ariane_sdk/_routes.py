@@ -11,11 +11,12 @@ from typing import Final
 from ariane_record.names import TEMPLATE_TOPIC
 from ariane_sdk._clock import Clock
 from ariane_sdk._log import logger
+from ariane_sdk._message import MessageQueue
 from ariane_sdk._name_servers import NameServers
-from ariane_sdk._route import Route
+from ariane_sdk._route import BrokerRoute, Route
 from ariane_sdk._route_doubts import RouteDoubts
 from ariane_sdk._tasks import loop_for_ever, start_task
-from ariane_sdk.errors import CallError, RouteNotFound
+from ariane_sdk.errors import CallError, RouteNotFound, ServiceUnavailable
 
 REFRESH_INTERVAL_S: Final = 30.0
 """How often the routes in use are asked for again."""
@@ -284,3 +285,16 @@ def exists_perhaps(error: RouteNotFound) -> bool:
     """
     told = error.metadata.keys()
     return "queue_order" in told or {"warming_up", "unreachable"} <= told
+
+
+def broker_of(routes: Routes, queue: MessageQueue) -> BrokerRoute:
+    """The broker of a queue, by the route that is known here.
+
+    Raises:
+        ServiceUnavailable: It is in no route now.
+    """
+    route = routes.cached(queue.topic)
+    broker = route.broker(queue.broker_name) if route is not None else None
+    if broker is None:
+        raise ServiceUnavailable(f"broker {queue.broker_name} is in no route now", retriable=True)
+    return broker

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
 from ariane.broker.v1.pull_service_pb2 import TIME_BOUNDARY_LOWER
+from ariane_record.names import retry_topic
 from ariane_sdk._broker_calls import BrokerCalls
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._offset_keeping import OffsetKeeping
-from ariane_sdk._route import BrokerRoute
+from ariane_sdk._route import BrokerRoute, Route
 from ariane_sdk.errors import IllegalArgument, QueueNotFound
 
 StartPosition: TypeAlias = Literal["earliest", "latest"] | datetime
@@ -29,6 +31,44 @@ def checked_start(start: StartPosition) -> StartPosition:
     elif start not in ("earliest", "latest"):
         raise IllegalArgument(f'start {start!r}: "earliest", "latest" or a datetime')
     return start
+
+
+class GroupStart:
+    """Where a group begins in queues that it has never consumed."""
+
+    def __init__(self, group: str, start: StartPosition, *, born_ms: int) -> None:
+        """Know no queues yet.
+
+        Args:
+            group: The consumer group.
+            start: What the consumer says.
+            born_ms: When the consumer was made, milliseconds since the epoch.
+        """
+        self._returning = retry_topic(group)
+        self._start = start
+        self._born = datetime.fromtimestamp(born_ms / 1000, UTC)
+        self._first_queues: dict[str, Collection[MessageQueue]] = {}
+
+    def note_topics(
+        self, topics: AbstractSet[str], cached_route: Callable[[str], Route | None]
+    ) -> None:
+        """Note which queues topics have that are heard of for the first time."""
+        for topic in topics - self._first_queues.keys():
+            # All queues of a topic that does not exist yet come later.
+            route = cached_route(topic)
+            self._first_queues[topic] = frozenset(route.read_queues if route is not None else ())
+
+    def of(self, queue: MessageQueue) -> StartPosition:
+        """Where to begin in a queue.
+
+        "The next to come" is as of the start of this consumer: in a queue that is found later,
+        messages may have come meanwhile. What comes back to the group was the group's before.
+        """
+        if queue.topic == self._returning:
+            return "earliest"
+        if self._start == "latest" and queue not in self._first_queues.get(queue.topic, ()):
+            return self._born
+        return self._start
 
 
 async def begin_offsets(
