@@ -24,6 +24,7 @@ _CONSUMED = {title: workload.key for workload in WORKLOADS for title in workload
 _KINDRED = {
     _TITLES["topics-batches"]: _TITLES["batches"],
     _TITLES["topics-singles"]: _TITLES["singles-1024"],
+    _TITLES["topics-peers"]: _TITLES["singles-1024"],
 }
 _LONE = _TITLES["singles-1"]
 _SPARK = "Spark: "

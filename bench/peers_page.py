@@ -36,12 +36,14 @@ Kafka's tools consume only count and bytes are known. "Lost" is what of ours was
 come, or came altered. "Of limit" is our figure as a fraction of what bare gRPC calls or a bare gRPC
 stream do with the same bytes in the same run, without a queue (of a work that flushes, of writing
 and flushing; of times, of what a lone bare call takes): above 1 where messages that we send
-together would be calls of their own.
+together would be calls of their own. Of 256 topics each is a stream of its own in NATS, which is
+what has its own queue, limits and consumers there; "1 stream" has them as subjects of one stream,
+which costs its server less.
 
-To repeat it: `make bench-peers`, below forty minutes, or `make bench-peers QUICK=1`, some five;
-`make bench-peers ONLY="kafka latency"` runs some peers or works, and the others stay as they are.
-Who is taken from where, and how each is driven: [bench/peers](../bench/peers/README.md). Your own
-cluster: [`ariane bench`](command-line.md#ariane-bench-latency)."""
+To repeat it: `make bench-peers`, below forty-five minutes, or `make bench-peers QUICK=1`, some
+five; `make bench-peers ONLY="kafka latency"` runs some peers or works, and the others stay as they
+are. Who is taken from where, and how each is driven: [bench/peers](../bench/peers/README.md). Your
+own cluster: [`ariane bench`](command-line.md#ariane-bench-latency)."""
 
 
 class _Group(NamedTuple):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import count as counter
+from itertools import cycle
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError
 from driver_loop import (
@@ -21,10 +22,12 @@ from driver_loop import (
     nothing,
     run_workers,
     serve,
+    topics_of,
 )
 
 PARTITIONS = 4
 CONSUMED_AT_ONCE = 10_000
+LEADERS_MS_MAX = 120_000
 
 
 async def take_each(consumer: AIOKafkaConsumer, arrivals: Arrivals) -> None:
@@ -65,27 +68,52 @@ class AiokafkaDriver:
         self._admin = admin
         self._producer = producer
         self._group_numbers = counter(1)
+        self._many_topics: list[str] = []
 
     async def prepare_produce(self, load: Mapping[str, Any]) -> dict[str, Any]:
-        """Make the topic and the bodies."""
-        topic = NewTopic(load["topic"], num_partitions=PARTITIONS, replication_factor=1)
-        await self._admin.create_topics([topic])
-        await self._producer.partitions_for(load["topic"])
+        """Make the topics and the bodies; of many topics, those of the leg before go."""
+        topics = topics_of(load)
+        if topics == self._many_topics:
+            return {}
+        await self._admin.create_topics(
+            [NewTopic(topic, num_partitions=PARTITIONS, replication_factor=1) for topic in topics]
+        )
+        # Before others are deleted: a server makes what somebody asks for.
+        await self._producer.client.set_topics(topics)
+        for topic in topics:
+            await self._producer.partitions_for(topic)
+        await self._wait_for_leaders(topics)
+        if self._many_topics:
+            await self._admin.delete_topics(self._many_topics)
+        self._many_topics = topics if len(topics) > 1 else []
         bodies_of(load["body_bytes"])
         return {}
 
+    async def _wait_for_leaders(self, topics: Sequence[str]) -> None:
+        """Wait until every partition is there: a server says so before, of many by seconds."""
+        async with AIOKafkaConsumer(
+            *topics,
+            bootstrap_servers=self._bootstrap,
+            request_timeout_ms=LEADERS_MS_MAX,
+        ) as consumer:
+            await consumer.end_offsets(
+                [TopicPartition(topic, number) for topic in topics for number in range(PARTITIONS)]
+            )
+
     async def produce(self, load: Mapping[str, Any]) -> dict[str, Any]:
         """Send each and await it, or a batch at a time and await all of it."""
-        topic = load["topic"]
+        # To all topics in turn, whoever sends next.
+        topics = cycle(topics_of(load))
 
         async def send_one(body: bytes) -> int:
             try:
-                await self._producer.send_and_wait(topic, body)
+                await self._producer.send_and_wait(next(topics), body)
             except KafkaError:
                 return 1
             return 0
 
         async def send_batch(bodies: list[bytes]) -> int:
+            topic = next(topics)
             sent = [await self._producer.send(topic, body) for body in bodies]
             outcomes = await asyncio.gather(*sent, return_exceptions=True)
             return sum(isinstance(outcome, BaseException) for outcome in outcomes)
@@ -95,12 +123,13 @@ class AiokafkaDriver:
         return await run_workers(load_batches(load), load["in_flight"], send_batch)
 
     async def consume(self, load: Mapping[str, Any]) -> dict[str, Any]:
-        """Consume from the earliest message, by a new group."""
+        """Consume from the earliest message, by a new group, or where the group that lasts is."""
         arrivals = Arrivals(load["count"])
+        group = load["group"] or f"bench-{next(self._group_numbers)}-{load['topic']}"
         async with AIOKafkaConsumer(
-            load["topic"],
+            *topics_of(load),
             bootstrap_servers=self._bootstrap,
-            group_id=f"bench-{next(self._group_numbers)}-{load['topic']}",
+            group_id=group,
             auto_offset_reset="earliest",
             max_partition_fetch_bytes=1 << 20,
         ) as consumer:

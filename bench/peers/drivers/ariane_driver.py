@@ -9,7 +9,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from itertools import count as counter
 from itertools import cycle
@@ -25,6 +25,7 @@ from driver_loop import (
     bodies_of,
     digest_of,
     digest_of_rows,
+    each_of,
     load_batches,
     load_bodies,
     nothing,
@@ -46,19 +47,7 @@ from ariane_sdk import (
 from ariane_sdk.errors import ArianeError, BatchSendError, ColumnsSendError
 
 QUEUE_COUNT = 4
-TOPICS_AT_ONCE = 4
 LISTENER_BATCH = 32
-
-
-async def each_of(topics: Sequence[str], step: Callable[[str], Awaitable[object]]) -> None:
-    """Do something for each topic, a few of them at the same time."""
-    turns = iter(topics)
-
-    async def work_on() -> None:
-        for topic in turns:
-            await step(topic)
-
-    await asyncio.gather(*(work_on() for _ in range(TOPICS_AT_ONCE)))
 
 
 class ArianeDriver:
@@ -77,6 +66,8 @@ class ArianeDriver:
     async def prepare_produce(self, load: Mapping[str, Any]) -> dict[str, Any]:
         """Make the topic, the bodies and the route."""
         topics = topics_of(load)
+        if topics == self._many_topics:
+            return {}
         # Of many topics only those of this leg are there: the work is named by their number.
         await each_of(
             self._many_topics, lambda topic: self._cluster.delete_topic(topic, missing_ok=True)
@@ -157,7 +148,7 @@ class ArianeDriver:
 
     async def consume(self, load: Mapping[str, Any]) -> dict[str, Any]:
         """Consume from the earliest message, by a new group."""
-        group = self._new_group()
+        group = load["group"] or self._new_group()
         if load["shape"] == "chunks":
             return await self._consume_columns(group, load)
         arrivals = Arrivals(load["count"])

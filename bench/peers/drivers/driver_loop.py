@@ -13,7 +13,7 @@ import struct
 import sys
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from itertools import count as counter
 from itertools import cycle, islice
 from typing import Any
@@ -30,6 +30,9 @@ SILENCE_S_MAX = 20.0
 
 SUMMED_AT_ONCE = 32
 """Messages that are summed up at once where they come one by one."""
+
+TOPICS_AT_ONCE = 4
+"""Topics that are made, looked for or deleted at the same time."""
 
 _WORD = np.dtype("<i8")
 _DIGEST_MASK = (1 << 64) - 1
@@ -104,6 +107,23 @@ def topics_of(load: Mapping[str, Any]) -> list[str]:
     """The topics of a load: its own, or so many with a number behind it."""
     topic, count = load["topic"], load["topics"]
     return [topic] if count == 1 else [f"{topic}-{number}" for number in range(count)]
+
+
+def share_of(load: Mapping[str, Any], number: int) -> int:
+    """How many messages of a load the topic of that number gets: they go to all in turn."""
+    messages: int = load["count"]
+    return len(range(number, messages, load["topics"]))
+
+
+async def each_of(topics: Iterable[str], step: Callable[[str], Awaitable[object]]) -> None:
+    """Do something for each topic, a few of them at the same time."""
+    turns = iter(topics)
+
+    async def work_on() -> None:
+        for topic in turns:
+            await step(topic)
+
+    await asyncio.gather(*(work_on() for _ in range(TOPICS_AT_ONCE)))
 
 
 async def nothing(_load: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,6 +25,8 @@ class Load:
         rows: Of a table, where columns are sent.
         topics: How many topics they go to in turn; the names of more than one have numbers.
         groups: How many groups consume all of it, at the same time.
+        group: Who consumes all legs, whose topics are the same ones then, and what comes between
+            them; empty: each leg has new topics, and a new group.
         rate: Messages a second of a schedule that waits for nobody; 0: as fast as can be.
         warm_up_count: How many of a schedule's first messages are not looked at.
         delay_ms: With a schedule: each message is to be delivered that long after it was due to be
@@ -40,6 +42,7 @@ class Load:
     rows: int = 16_384
     topics: int = 1
     groups: int = 1
+    group: str = ""
     rate: int = 0
     warm_up_count: int = 0
     delay_ms: int = 0

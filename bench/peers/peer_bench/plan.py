@@ -13,6 +13,8 @@ from peer_bench.workloads.workload import SCHEDULE_WARM_UP_S
 
 _JOIN_S: Final = 1.0
 """Seconds that a group takes to come together and to leave, about."""
+_LASTING_S: Final = 20.0
+"""Seconds that topics which last over all legs take at first, of both sides, about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,8 @@ class Bout:
         warm_up_s = min(self.peer.warm_up_s, extent.warm_up_s_max)
         ends_s = self.peer.start_s + warm_up_s + min(warm_up_s, OUR_WARM_UP_S_MAX)
         load = self.workload.load
+        if load.group:
+            ends_s += _LASTING_S
         if load.rate:
             each_s = SCHEDULE_WARM_UP_S + extent.schedule_s + 2 * load.delay_ms / 1000 + _JOIN_S
             return ends_s + extent.pairs * 2 * each_s

@@ -28,6 +28,7 @@ PEERS: Final[tuple[Peer, ...]] = (
     kafka_clients.CONFLUENT,
     kafka_clients.AIOKAFKA,
     nats.PEER,
+    nats.ONE_STREAM,
     *rabbitmq.PEERS,
     redis.PEER,
 )

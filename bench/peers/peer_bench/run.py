@@ -119,6 +119,10 @@ class Duel:
         load = self._workload.load
         if not load.rate:
             load = load.of(min(self._workload.try_count, self._extent.count_max))
+        if load.group:
+            # Topics that last are made, and get their first messages, before anything is timed.
+            self._try_out(self._ours, load, self._our_check())
+            self._try_out(self._theirs, self._part.load_from(load), self._part.consume)
         for contender, asked, consume, least_s in (
             (self._ours, load, self._our_check(), min(seconds, OUR_WARM_UP_S_MAX)),
             (self._theirs, self._part.load_from(load), self._part.consume, seconds),
@@ -238,5 +242,6 @@ class Duel:
         return load.on(self._new_topic()), self._part.load_from(load).on(self._new_topic())
 
     def _new_topic(self) -> str:
-        self._topic_number += 1
+        if not self._workload.load.group:
+            self._topic_number += 1
         return f"bench-{self._topic_number}"

@@ -96,7 +96,7 @@ def test_what_was_never_measured_is_told(page):
     }
     page.RUNS_PATH.write_text(json.dumps(runs))
     said = page.section().partition("### Not measured here")[2]
-    assert "- nats: singles-64\n" in said
+    assert "- nats: singles-64, topics-peers\n" in said
     assert "- confluent: batches\n" in said
     assert "redis" not in said
     assert "aio-pika" not in said
@@ -144,6 +144,16 @@ def test_a_row_stands_beside_the_fastest_of_its_limits(page):
         in said
     )
     assert "| 200,000 rows/s | 100,000 | 2 (1.8 to 2.2) |  |  | 2 | 0 |" in said
+
+
+def test_many_topics_have_the_limit_of_the_same_sends_to_one(page):
+    many, one = (
+        "256 topics, single sends, 1,024 in flight, 1 KiB",
+        "single sends, 1,024 in flight, 1 KiB",
+    )
+    limit = {**row(one, "the bytes as bare gRPC calls", 0.5, None), "theirs": 800_000.0}
+    page.ROWS_PATH.write_text(json.dumps([row(many, "Queue 1", 2.0, None), limit]))
+    assert "| 2 (1.8 to 2.2) |  |  | 0.25 | 0 |" in page.section()
 
 
 def test_the_first_screen_tells_who_is_faster_and_colours_its_bars(page):

@@ -86,6 +86,19 @@ def test_a_leg_has_as_many_messages_as_the_slower_side_manages(seconds, count):
     assert {load.count for _, load in ours.asked[2:] + theirs.asked[2:]} == {count}
 
 
+def test_topics_that_last_are_the_same_in_all_legs_and_their_first_round_tells_no_pace():
+    workload = replace(WORKLOAD, load=replace(WORKLOAD.load, topics=3, group="lasting"))
+    # Of 10 messages: the first round takes 100 s, the next one 0.01 s, so that 1.5 s are 1500.
+    ours = Scripted("us", [100, 100, 0.01, 0.01, *[1] * 4])
+    theirs = Scripted("them", [100, 100, 0.01, 0.01, *[1] * 4])
+    fight = duel(ours, theirs, Part(), workload)
+    fight.warm_up(0)
+    fight.measure()
+    loads = [load for _, load in ours.asked + theirs.asked]
+    assert {(load.topic, load.group) for load in loads} == {("bench-0", "lasting")}
+    assert [load.count for _, load in ours.asked] == [10] * 4 + [1000] * 4
+
+
 def test_who_is_asked_for_its_pace_alone_sends_a_share():
     ours = Scripted("us", [0.001] * 4)
     theirs = Scripted("them", [0.02, 1])

@@ -1,7 +1,9 @@
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -19,7 +21,6 @@ import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
 import org.apache.rocketmq.client.producer.TransactionListener;
 import org.apache.rocketmq.client.producer.TransactionMQProducer;
-import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -36,19 +37,19 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
  */
 public final class RocketmqDriver {
   private static final int POOL_SIZE = 4096;
-  private static final int QUEUE_COUNT = 4;
   private static final int CONSUMER_THREADS = 20;
   private static final int LISTENER_BATCH = 32;
   private static final long REFUSED_PULL_WAIT_MS = 100;
+  private static final long SHUTDOWN_MS_MAX = 5000;
   private static final int FAILURES_MAX = 1000;
   private static final long SILENCE_S_MAX = 20;
 
   private final String nameServer;
-  private final String broker;
   private final DefaultMQAdminExt admin = new DefaultMQAdminExt();
   private final DefaultMQProducer producer = new DefaultMQProducer("bench_producer");
   private final TransactionMQProducer transactionProducer =
       new TransactionMQProducer("bench_transactions");
+  private final Topics topicsOfLeg;
   private byte[][] bodies = new byte[0][];
   private int groups;
   private Exchange exchange;
@@ -56,7 +57,8 @@ public final class RocketmqDriver {
 
   private RocketmqDriver(String nameServer, String broker) {
     this.nameServer = nameServer;
-    this.broker = broker;
+    topicsOfLeg =
+        new Topics(admin, List.of(producer, transactionProducer), nameServer, broker);
   }
 
   public static void main(String[] arguments) {
@@ -87,12 +89,10 @@ public final class RocketmqDriver {
 
   private String answer(Asked asked) throws Exception {
     String topic = asked.text("topic");
-    int count = asked.number("count");
     switch (asked.text("do")) {
       case "prepare_produce":
-        admin.createAndUpdateTopicConfig(broker, new TopicConfig(topic, QUEUE_COUNT, QUEUE_COUNT));
+        topicsOfLeg.make(Topics.of(asked));
         bodies = makeBodies(asked.number("body_bytes"));
-        waitForRoute(topic);
         return "{}";
       case "produce":
         return produce(asked);
@@ -100,7 +100,7 @@ public final class RocketmqDriver {
         return "{}";
       case "consume":
         int atOnce = asked.text("shape").equals("each") ? 1 : LISTENER_BATCH;
-        return consume(topic, count, asked.number("groups"), atOnce);
+        return consume(asked, atOnce);
       case "listen":
         exchange = new Exchange(asked);
         listen(topic);
@@ -129,24 +129,8 @@ public final class RocketmqDriver {
     }
   }
 
-  /** A broker tells its name server of a topic after it has made it. */
-  private void waitForRoute(String topic) throws Exception {
-    for (int tries = 0; ; tries++) {
-      try {
-        if (producer.fetchPublishMessageQueues(topic).size() == QUEUE_COUNT) {
-          return;
-        }
-      } catch (Exception error) {
-        if (tries > 100) {
-          throw error;
-        }
-      }
-      Thread.sleep(100);
-    }
-  }
-
   private String produce(Asked asked) throws Exception {
-    String topic = asked.text("topic");
+    List<String> names = Topics.of(asked);
     String shape = asked.text("shape");
     int count = asked.number("count");
     int workers = asked.number("in_flight");
@@ -164,6 +148,8 @@ public final class RocketmqDriver {
                     first < count;
                     first = next.getAndAdd(batch)) {
                   int size = Math.min(batch, count - first);
+                  // To all topics in turn, whoever sends next.
+                  String topic = names.get(first / batch % names.size());
                   while (!send(topic, first, size, shape)) {
                     failures.add(size);
                     if (failures.sum() > (long) FAILURES_MAX * batch) {
@@ -237,7 +223,8 @@ public final class RocketmqDriver {
     Exchange taking = exchange;
     listening =
         consumer(
-            topic,
+            newGroup(topic),
+            List.of(topic),
             (messages, context) -> {
               long now = System.nanoTime();
               for (MessageExt message : messages) {
@@ -246,7 +233,7 @@ public final class RocketmqDriver {
               return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
             },
             LISTENER_BATCH);
-    start(listening, topic);
+    start(listening, List.of(topic));
   }
 
   /**
@@ -256,13 +243,19 @@ public final class RocketmqDriver {
    * unless another heartbeat is under way: then the broker is told by the next one only, 30 s later,
    * and refuses every pull until then. So it is told here.
    */
-  private static void start(DefaultMQPushConsumer consumer, String topic) throws Exception {
+  private static void start(DefaultMQPushConsumer consumer, List<String> topics)
+      throws Exception {
     DefaultMQPushConsumerImpl inside = consumer.getDefaultMQPushConsumerImpl();
-    SubscriptionData subscription = inside.getRebalanceImpl().getSubscriptionInner().get(topic);
-    long subscribed = subscription.getSubVersion();
+    Map<String, SubscriptionData> subscriptions = inside.getRebalanceImpl().getSubscriptionInner();
+    Map<String, Long> subscribed = new HashMap<>();
+    for (String topic : topics) {
+      subscribed.put(topic, subscriptions.get(topic).getSubVersion());
+    }
     consumer.start();
-    while (inside.getRebalanceImpl().getProcessQueueTable().size() < QUEUE_COUNT
-        || subscription.getSubVersion() == subscribed
+    while (inside.getRebalanceImpl().getProcessQueueTable().size()
+            < Topics.QUEUE_COUNT * topics.size()
+        || topics.stream()
+            .anyMatch(topic -> subscriptions.get(topic).getSubVersion() == subscribed.get(topic))
         || !inside.getmQClientFactory().sendHeartbeatToAllBrokerWithLock()) {
       Thread.sleep(20);
     }
@@ -294,7 +287,10 @@ public final class RocketmqDriver {
     void take(DefaultMQPushConsumer consumer) throws Exception;
   }
 
-  private String consume(String topic, int count, int groupCount, int atOnce) throws Exception {
+  private String consume(Asked asked, int atOnce) throws Exception {
+    List<String> topics = Topics.of(asked);
+    int count = asked.number("count");
+    int groupCount = asked.number("groups");
     LongAdder received = new LongAdder();
     LongAdder digest = new LongAdder();
     AtomicLong begin = new AtomicLong();
@@ -316,9 +312,9 @@ public final class RocketmqDriver {
         };
     List<DefaultMQPushConsumer> consumers = new ArrayList<>();
     for (int group = 0; group < groupCount; group++) {
-      consumers.add(consumer(topic, listener, atOnce));
+      consumers.add(consumer(groupOf(asked), topics, listener, atOnce));
     }
-    each(consumers, consumer -> start(consumer, topic));
+    each(consumers, consumer -> start(consumer, topics));
     long before = -1;
     while (!whole.await(SILENCE_S_MAX, TimeUnit.SECONDS) && received.sum() > before) {
       before = received.sum();
@@ -329,17 +325,32 @@ public final class RocketmqDriver {
         + Long.toUnsignedString(digest.sum()) + "}";
   }
 
-  /** A consumer of a new group, from the first message, so many of them at most in a call. */
+  /** The group that goes on where it was, if one is named; else a new one. */
+  private String groupOf(Asked asked) {
+    String lasting = asked.text("group");
+    return lasting.isEmpty() ? newGroup(asked.text("topic")) : lasting;
+  }
+
+  private String newGroup(String topic) {
+    return "bench_" + ++groups + "_" + topic;
+  }
+
+  /** A consumer of a group, a new one from the first message, so many of them at most in a call. */
   private DefaultMQPushConsumer consumer(
-      String topic, MessageListenerConcurrently listener, int atOnce) throws Exception {
-    DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("bench_" + ++groups + "_" + topic);
+      String group, List<String> topics, MessageListenerConcurrently listener, int atOnce)
+      throws Exception {
+    DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
     consumer.setNamesrvAddr(nameServer);
     consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
     consumer.setConsumeThreadMin(CONSUMER_THREADS);
     consumer.setConsumeThreadMax(CONSUMER_THREADS);
     consumer.setConsumeMessageBatchMaxSize(atOnce);
-    consumer.subscribe(topic, "*");
+    for (String topic : topics) {
+      consumer.subscribe(topic, "*");
+    }
     consumer.registerMessageListener(listener);
+    // The last call has returned before the group's offsets are kept.
+    consumer.setAwaitTerminationMillisWhenShutdown(SHUTDOWN_MS_MAX);
     // A pull that was refused because of the subscription's version waits for 3 s by default.
     consumer.getDefaultMQPushConsumerImpl().setPullTimeDelayMillsWhenException(REFUSED_PULL_WAIT_MS);
     return consumer;

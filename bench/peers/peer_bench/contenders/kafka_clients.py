@@ -98,5 +98,6 @@ AIOKAFKA: Final = Peer(
         ),
         "singles-64": Part(Target(1.0, 1.6)),
         "singles-1": Part(Target(0.5, 1.0)),
+        "topics-peers": Part(),
     },
 )

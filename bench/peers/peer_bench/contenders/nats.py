@@ -7,8 +7,9 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from ariane_servicekit.free_ports import free_port
 from peer_bench.contender import DriverContender
@@ -52,8 +53,8 @@ def server_program() -> Path:
 
 
 @contextmanager
-def running(data_path: Path) -> Iterator[DriverContender]:
-    """Run it in a folder that is its own.
+def running(data_path: Path, *, streams: Literal["each", "one"]) -> Iterator[DriverContender]:
+    """Run it in a folder that is its own; each topic a stream, or all of them subjects of one.
 
     Raises:
         PeerUnavailable: It cannot be had or started here.
@@ -62,14 +63,16 @@ def running(data_path: Path) -> Iterator[DriverContender]:
     command = [str(program), "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(data_path)]
     with server("nats", command, port=port, home=data_path) as pid:
         client = [python, str(DRIVERS_PATH / "nats_driver.py"), f"nats://127.0.0.1:{port}"]
-        with Driver("nats-py", client, data_path / "driver.log") as driver:
+        name = f"nats-py to NATS JetStream {VERSION}"
+        with Driver("nats-py", [*client, streams], data_path / "driver.log") as driver:
             yield DriverContender(
-                f"nats-py to NATS JetStream {VERSION}",
+                name if streams == "each" else f"{name}, 1 stream",
                 driver,
                 [pid],
                 settings={
                     "flush": "async, every 2 minutes",
                     "storage": "file",
+                    "a stream": "each topic" if streams == "each" else "all topics, as subjects",
                     "acknowledging": "the last of each fetch of 1,000",
                 },
                 versions={"nats-server": VERSION, **client_versions("nats-py")},
@@ -78,9 +81,17 @@ def running(data_path: Path) -> Iterator[DriverContender]:
 
 PEER: Final = Peer(
     key="nats",
-    running=running,
+    running=partial(running, streams="each"),
     parts={
         "batches": Part(Target(1.5, 3.0), consumed={"listener": Target(1.5, 3.0)}, quick=True),
         "singles-64": Part(Target(1.5, 2.5)),
+        "topics-peers": Part(),
     },
 )
+
+ONE_STREAM: Final = Peer(
+    key="nats-one-stream",
+    running=partial(running, streams="one"),
+    parts={"topics-peers": Part()},
+)
+"""Many topics as subjects of one stream cost its server about half the CPU of a stream each."""

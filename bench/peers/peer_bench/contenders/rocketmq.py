@@ -120,6 +120,7 @@ PEER: Final = Peer(
         "singles-64": Part(Target(1.5, 2.5), in_flight=64, quick=True),
         "singles-1024": Part(Target(2.5, 4.0), in_flight=512),
         "singles-1": Part(Target(0.5, 1.0)),
+        "topics-peers": Part(in_flight=512),
         "fan-out": Part(in_flight=8, consumed={"listener": Target()}),
         "latency": Part(Target(0.5, 1.0), quick=True),
         "delay": Part(),
