@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Mapping, Sequence
 from random import Random
 from types import TracebackType
@@ -11,15 +10,13 @@ from typing import TYPE_CHECKING, NoReturn, Self
 
 from ariane_record.kept_memory import expect_large_blocks
 from ariane_record.message_id import UniqueIdGenerator
-from ariane_sdk._client_id import new_client_id
 from ariane_sdk._clock import Clock, SystemClock, new_random
 from ariane_sdk._fork import ForkGuard
 from ariane_sdk._intake import Intake
-from ariane_sdk._latency import BrokerLatencies, UnavailabilityTable
 from ariane_sdk._limits import check_timeout, checked_group
 from ariane_sdk._message import Message, MessageQueue, ReceivedMessage, SendResult
 from ariane_sdk._name_servers import parse_addresses
-from ariane_sdk._own_address import own_ip
+from ariane_sdk._producer_parts import ProducerParts
 from ariane_sdk._recall_calls import RecallCalls
 from ariane_sdk._reply_inbox import ReplyInbox
 from ariane_sdk._request_reply import Requests, reply_to
@@ -32,7 +29,6 @@ from ariane_sdk._settings import ProducerSettings
 from ariane_sdk._telemetry import Telemetry
 from ariane_sdk._topic_lane import QueueSelector
 from ariane_sdk._transaction import TransactionChecker
-from ariane_sdk._transaction_calls import TransactionCalls
 from ariane_sdk._transactional_sends import TransactionalSends, wish_of
 from ariane_sdk.errors import (
     BatchSendError,
@@ -128,58 +124,25 @@ class Producer(TransactionalSends):
             random=self._random,
         )
         self._session = session
-        latencies = self._new_latencies()
-        self._sending = Sending(
-            session.connections,
-            session.routes,
-            group=self._group,
-            settings=self._settings,
-            clock=self._clock,
-            random=self._random,
-            settled=self._buffer.release,
-            latencies=latencies,
-        )
-        self._unique_ids = await self._new_unique_ids()
-        self._intake = Intake(
-            session.routes,
-            self._sending,
-            self._buffer,
-            settings=self._settings,
-            clock=self._clock,
-            random=self._random,
-            unique_ids=self._unique_ids,
-            latencies=latencies,
-        )
-        client_id = new_client_id(self._random)
-        self._telemetry = Telemetry.configured(
-            self._settings.tracer_provider, self._settings.meter_provider, client_id=client_id
-        )
-        self._reply_inbox = ReplyInbox(
+        parts = await ProducerParts.of(
             session,
-            client_id=client_id,
-            timeout_s=self._settings.call_timeout_s,
-            clock=self._clock,
-        )
-        self._requests = Requests(
-            session.routes,
-            self._reply_inbox,
-            clock=self._clock,
-            new_unique_id=self._unique_ids.next_id,
-        )
-        self._recall_calls = RecallCalls(
-            session.connections, session.routes, settings=self._settings, clock=self._clock
-        )
-        self._transaction_calls = TransactionCalls(
-            session.connections,
-            session.routes,
-            self._intake,
+            self._buffer,
+            addresses=self._addresses,
             group=self._group,
             settings=self._settings,
             clock=self._clock,
-            new_unique_id=self._unique_ids.next_id,
+            random=self._random,
         )
+        self._unique_ids = parts.unique_ids
+        self._sending = parts.sending
+        self._intake = parts.intake
+        self._reply_inbox = parts.reply_inbox
+        self._requests = parts.requests
+        self._recall_calls = parts.recall_calls
+        self._transaction_calls = parts.transaction_calls
+        self._telemetry = parts.telemetry
         session.routes.start()
-        self._answer_checks(session, self._group, client_id, self._clock)
+        self._answer_checks(session, self._group, parts.client_id, self._clock)
         self._accepting = True
 
     async def close(self) -> None:
@@ -523,23 +486,6 @@ class Producer(TransactionalSends):
                 outcome_unknown=left,
                 retriable=True,
             ) from None
-
-    async def _new_unique_ids(self) -> UniqueIdGenerator:
-        return UniqueIdGenerator(
-            self._clock.now_ms,
-            ip=await own_ip(self._addresses[0]),
-            pid=os.getpid(),
-            origin=self._random.getrandbits(32),
-        )
-
-    def _new_latencies(self) -> BrokerLatencies | None:
-        settings = self._settings
-        if settings.queue_choice == "round_robin":
-            return None
-        table = UnavailabilityTable(settings.latency_bounds_s, settings.unavailable_s)
-        return BrokerLatencies(
-            table, failed_call_s=settings.failed_call_latency_s, clock=self._clock
-        )
 
     def _check_running(self) -> None:
         if not self._accepting:
