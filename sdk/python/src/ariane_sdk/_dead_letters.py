@@ -19,6 +19,7 @@ from ariane_sdk._broker_calls import answer_of, peer_name, read_address
 from ariane_sdk._limits import checked_group
 from ariane_sdk._message import MessageQueue, ReceivedMessage
 from ariane_sdk._queue_reader import QueueReader
+from ariane_sdk._routes import find_broker
 from ariane_sdk.errors import CallError, RouteNotFound
 
 REDRIVE_COUNT: Final = 1000
@@ -224,7 +225,7 @@ class DeadLetters(QueueReader):
             target=REDRIVE_TARGET_GROUP if to_group else REDRIVE_TARGET_ORIGIN,
         )
         for tries in range(1, TRIES + 1):
-            broker = await self._broker(queue.topic, queue.broker_name)
+            broker = await find_broker(self._session.routes, queue)
             stub = self._session.connections.retries(read_address(broker))
             call = stub.RedriveDeadLetters(request, timeout=REDRIVE_TIMEOUT_S)
             try:

@@ -4,60 +4,44 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-from grpc.aio import AioRpcError
-
 from ariane.broker.v1.pull_service_pb2 import (
     RANGE_PROJECTION_RECORDS,
     TIME_BOUNDARY_LOWER,
     TIME_BOUNDARY_UPPER,
-    PullRangeRequest,
-    PullRangeResponse,
-    RangeProjection,
 )
 from ariane.broker.v1.query_service_pb2 import QueryMessagesRequest
-from ariane_record.columns import RecordColumns, decode_columns
-from ariane_record.errors import RecordCorrupted
-from ariane_sdk._broker_calls import peer_name, read_address
+from ariane_record.columns import RecordColumns
 from ariane_sdk._columns_out import RangeColumns
 from ariane_sdk._limits import checked_group
 from ariane_sdk._message import MessageQueue, ReceivedMessage
 from ariane_sdk._message_query import MessageQueries
 from ariane_sdk._queue_arguments import (
-    checked_count,
     checked_offset,
     checked_offsets,
     checked_queue,
 )
+from ariane_sdk._range_chunks import RangeChunks, chunk_columns
 from ariane_sdk._route import BrokerRoute, Route
+from ariane_sdk._routes import find_broker
 from ariane_sdk._stateless_client import StatelessClient
-from ariane_sdk._status import error_from_rpc
 from ariane_sdk._timestamps import timestamp_from
 from ariane_sdk.errors import (
     CallError,
     ConsumerOffsetRefused,
     IllegalArgument,
     MessageNotFound,
-    QueueNotFound,
-    RecordDamaged,
 )
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 CHUNK_BYTES_DEFAULT: Final = 2 << 20
-
-READ_TRIES_MAX: Final = 5
-"""How often a range is asked for without getting any further."""
-
-READ_RETRY_S_MIN: Final = 0.1
-"""Delay before it is asked for again; doubles each time."""
 
 
 class TimeBoundary(Enum):
@@ -155,8 +139,8 @@ class QueueReader(StatelessClient):
         checked_offsets(offsets)
         calls = self._session.calls
         stores = []
-        for broker_name, queues in _by_broker(offsets).items():
-            broker = await self._broker(queues[0].topic, broker_name)
+        for queues in _by_broker(offsets).values():
+            broker = await find_broker(self._session.routes, queues[0])
             stores.append(
                 calls.store_offsets(
                     broker, group, {queue: offsets[queue] for queue in queues}, durable=True
@@ -192,10 +176,10 @@ class QueueReader(StatelessClient):
             RecordDamaged: The records cannot be taken apart.
             CallError: The broker did not answer, also when asked again.
         """
-        chunks = self._chunks(queue, begin, end, chunk_bytes, RANGE_PROJECTION_RECORDS)
+        chunks = self._chunks.of(queue, begin, end, chunk_bytes, RANGE_PROJECTION_RECORDS)
         async with aclosing(chunks):
             async for chunk in chunks:
-                yield _decode(queue, chunk)
+                yield chunk_columns(queue, chunk)
 
     async def pull_columns(
         self,
@@ -230,7 +214,7 @@ class QueueReader(StatelessClient):
         wanted = RangeColumns(checked_queue(queue), names)
         next_offset, end = checked_offset(begin), checked_offset(end)
         while next_offset < end:
-            chunks = self._chunks(queue, next_offset, end, chunk_bytes, wanted.projection)
+            chunks = self._chunks.of(queue, next_offset, end, chunk_bytes, wanted.projection)
             async with aclosing(chunks):
                 async for chunk in chunks:
                     batch = wanted.batch(chunk)
@@ -241,49 +225,6 @@ class QueueReader(StatelessClient):
                     yield batch
                 else:
                     return
-
-    async def _chunks(
-        self,
-        queue: MessageQueue,
-        begin: int,
-        end: int,
-        chunk_bytes: int,
-        projection: RangeProjection.ValueType,
-    ) -> AsyncGenerator[PullRangeResponse]:
-        """The chunks of a range that hold records, through broken connections."""
-        checked_queue(queue)
-        next_offset = checked_offset(begin)
-        checked_offset(end)
-        checked_count("chunk_bytes", chunk_bytes)
-        failure_count = 0
-        while next_offset < end:
-            request = PullRangeRequest(
-                topic=queue.topic,
-                queue_id=queue.queue_id,
-                begin_queue_offset=next_offset,
-                end_queue_offset=end,
-                chunk_bytes=chunk_bytes,
-                projection=projection,
-            )
-            broker = await self._broker(queue.topic, queue.broker_name)
-            call = self._session.connections.pull(read_address(broker)).PullRange(request)
-            try:
-                async for chunk in call:
-                    next_offset = chunk.next_queue_offset
-                    failure_count = 0
-                    if chunk.record_sizes:
-                        yield chunk
-            except AioRpcError as rpc_error:
-                error = error_from_rpc(rpc_error, peer=peer_name(broker))
-                failure_count += 1
-                if not error.retriable or failure_count >= READ_TRIES_MAX:
-                    raise error from rpc_error
-                await self._clock.sleep(READ_RETRY_S_MIN * 2 ** (failure_count - 1))
-                await self._session.routes.refresh(queue.topic)
-            else:
-                return
-            finally:
-                call.cancel()
 
     async def find_message(self, message_id: str, *, topic: str = "") -> ReceivedMessage:
         """The message of one id.
@@ -384,23 +325,16 @@ class QueueReader(StatelessClient):
                     yield ReceivedMessage(view, queue)
 
     @property
+    def _chunks(self) -> RangeChunks:
+        return RangeChunks(lambda: self._session, self._clock)
+
+    @property
     def _queries(self) -> MessageQueries:
         return MessageQueries(self._session.connections, timeout_s=self._call_timeout_s)
 
     async def _route(self, topic: str) -> Route:
         """The route as it is now: a reader that plans must see queues that were added."""
         return await self._session.routes.refresh(topic)
-
-    async def _broker(self, topic: str, broker_name: str) -> BrokerRoute:
-        routes = self._session.routes
-        broker = (await routes.get(topic)).broker(broker_name)
-        if broker is None:
-            broker = (await routes.refresh(topic)).broker(broker_name)
-        if broker is None:
-            raise QueueNotFound(
-                f"broker {broker_name!r} does not carry topic {topic!r} now", retriable=True
-            )
-        return broker
 
 
 def _readable(route: Route) -> list[BrokerRoute]:
@@ -412,11 +346,3 @@ def _by_broker(queues: Iterable[MessageQueue]) -> Mapping[str, list[MessageQueue
     for queue in queues:
         by_broker[queue.broker_name].append(queue)
     return by_broker
-
-
-def _decode(queue: MessageQueue, chunk: PullRangeResponse) -> RecordColumns:
-    sizes = np.frombuffer(chunk.record_sizes, "<i4").astype(np.int32, copy=False)
-    try:
-        return decode_columns(chunk.records, sizes)
-    except RecordCorrupted as error:
-        raise RecordDamaged(f"{queue} before {chunk.next_queue_offset}: {error}") from error

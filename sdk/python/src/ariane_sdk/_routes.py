@@ -16,7 +16,7 @@ from ariane_sdk._name_servers import NameServers
 from ariane_sdk._route import BrokerRoute, Route
 from ariane_sdk._route_doubts import RouteDoubts
 from ariane_sdk._tasks import loop_for_ever, start_task
-from ariane_sdk.errors import CallError, RouteNotFound, ServiceUnavailable
+from ariane_sdk.errors import CallError, QueueNotFound, RouteNotFound, ServiceUnavailable
 
 REFRESH_INTERVAL_S: Final = 30.0
 """How often the routes in use are asked for again."""
@@ -297,4 +297,22 @@ def broker_of(routes: Routes, queue: MessageQueue) -> BrokerRoute:
     broker = route.broker(queue.broker_name) if route is not None else None
     if broker is None:
         raise ServiceUnavailable(f"broker {queue.broker_name} is in no route now", retriable=True)
+    return broker
+
+
+async def find_broker(routes: Routes, queue: MessageQueue) -> BrokerRoute:
+    """The broker of a queue; name servers are asked where no route here names it.
+
+    Raises:
+        QueueNotFound: It does not carry the topic.
+        RouteNotFound: No live broker carries the topic.
+        NameServersUnreachable: None answered.
+    """
+    broker = (await routes.get(queue.topic)).broker(queue.broker_name)
+    if broker is None:
+        broker = (await routes.refresh(queue.topic)).broker(queue.broker_name)
+    if broker is None:
+        raise QueueNotFound(
+            f"broker {queue.broker_name!r} does not carry topic {queue.topic!r} now", retriable=True
+        )
     return broker
