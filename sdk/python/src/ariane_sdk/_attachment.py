@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from importlib.metadata import version
-from typing import Final, Protocol
+from typing import Final
 
 from grpc.aio import AioRpcError
 
@@ -25,6 +25,7 @@ from ariane.broker.v1.client_service_pb2 import (
 from ariane_sdk._clock import Clock
 from ariane_sdk._connections import Connections
 from ariane_sdk._log import logger
+from ariane_sdk._reconnecting import Reconnecting, reconnect_delay_s
 from ariane_sdk._status import error_from_rpc
 from ariane_sdk._tasks import start_task
 from ariane_sdk._timestamps import duration_s
@@ -37,20 +38,6 @@ FATAL_REASONS: Final = frozenset(
     {"SUBSCRIPTION_CONFLICT", "GROUP_NAME_ILLEGAL", "FILTER_EXPRESSION_INVALID", "ACCESS_DENIED"}
 )
 """Trying again changes nothing."""
-
-
-class Reconnecting(Protocol):
-    """How long to wait before a broker is tried again, in seconds."""
-
-    @property
-    def reconnect_delay_s_min(self) -> float:
-        """After the first failure; it doubles each time."""
-        ...
-
-    @property
-    def reconnect_delay_s_max(self) -> float:
-        """Upper bound."""
-        ...
 
 
 class Attachment:
@@ -178,8 +165,7 @@ class Attachment:
                 self._tried.set()
             if not self._leaving:
                 self._on_turn()
-                delay_s = self._settings.reconnect_delay_s_min * 2 ** min(failure_count, 16)
-                await self._clock.sleep(min(delay_s, self._settings.reconnect_delay_s_max))
+                await self._clock.sleep(reconnect_delay_s(self._settings, failure_count))
 
     async def _stay_attached(self) -> None:
         """One stream, from hello to goodbye."""

@@ -54,10 +54,11 @@ CHANNEL_OPTIONS: Final[tuple[tuple[str, int | str], ...]] = (
     # A dead peer is noticed although no packet comes back. 30 s is what services permit.
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
-    # A broker that restarts is back in a second: gRPC's own back-off grows to two minutes.
+    # A broker that restarts is back in a second or two, and calls fail until it is connected again:
+    # gRPC's own back-off grows to two minutes. Trying costs a broker nothing that is not there yet.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
-    ("grpc.max_reconnect_backoff_ms", 2_000),
+    ("grpc.max_reconnect_backoff_ms", 500),
     # The client repeats what is safe to repeat, and must know when it does.
     ("grpc.enable_retries", 0),
     # Proxies of the environment are for the outer world, not for brokers.

@@ -36,6 +36,7 @@ from ariane_sdk._pull_requests import Arrived, PullRequests, QueueKey
 from ariane_sdk._pull_stream import PullStream
 from ariane_sdk._pull_wire import PullAnswer, PulledRecords
 from ariane_sdk._pulled import fill, move_into_range
+from ariane_sdk._reconnecting import reconnect_delay_s
 from ariane_sdk._settings import ConsumerSettings
 from ariane_sdk._status import error_from_status
 from ariane_sdk._tag_filter import TagFilter
@@ -387,10 +388,7 @@ class PullLoop:
         logger.info("broker %s cannot be pulled from: %s", self.broker_name, error)
         for topic in topics:
             self._on_trouble(topic, error)
-        delay_s = min(
-            self._settings.reconnect_delay_s_min * 2 ** min(self._failure_count, 16),
-            self._settings.reconnect_delay_s_max,
-        )
+        delay_s = reconnect_delay_s(self._settings, self._failure_count)
         self._failure_count += 1
         await self._clock.sleep(max(delay_s, error.retry_after_s))
 

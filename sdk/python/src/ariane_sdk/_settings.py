@@ -165,7 +165,8 @@ class ConsumerSettings:
         lock_renew_interval_s: How often the locks of queues that are consumed in order are renewed.
         lock_life_s: How long a lock is relied on after the last renewal; less than the lease of
             the brokers (60), so that no two members rely on one.
-        reconnect_delay_s_min: Delay before a broker is tried again; it doubles each time.
+        reconnect_delay_s_min: Delay before a broker is tried again; it grows by a quarter each
+            time.
         reconnect_delay_s_max: Upper bound of that delay.
         zone: The machine room of this consumer, told to the group; may be empty.
         instance_name: Tells broadcasting consumers of one host apart that have the same group.
