@@ -50,6 +50,7 @@ class WriterProcess:
 
     Attributes:
         pid: Its process.
+        pipe: The descriptor that its lines are read from.
         acknowledged: How many messages of the log it said were acknowledged.
     """
 

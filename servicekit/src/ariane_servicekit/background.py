@@ -38,7 +38,11 @@ class Loop:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, *, at_once: bool = False) -> None:
-        """Start the loop; the first turn comes after one interval, or at once."""
+        """Start the loop; the first turn comes after one interval, or at once.
+
+        Raises:
+            RuntimeError: It was started already.
+        """
         if self._task is not None:
             msg = f"loop {self.name} was started already"
             raise RuntimeError(msg)

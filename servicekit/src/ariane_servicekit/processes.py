@@ -300,7 +300,11 @@ class LocalCluster:
             self._close_thread()
 
     def call_blocking(self, step: Callable[[], Coroutine[Any, Any, _ResultT]]) -> _ResultT:
-        """Run a step of a blocking cluster: ``call_blocking(cluster.brokers[0].restart)``."""
+        """Run a step of a blocking cluster: ``call_blocking(cluster.brokers[0].restart)``.
+
+        Raises:
+            RuntimeError: The cluster was not started by ``start_blocking``.
+        """
         if self._thread is None:
             msg = "the cluster was not started with start_blocking"
             raise RuntimeError(msg)

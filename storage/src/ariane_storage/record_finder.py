@@ -42,7 +42,9 @@ class RecordFinder:
         """The bytes of the record at an offset, not yet checked against its checksum.
 
         Raises:
-            RecordNotFound: No record starts there.
+            RecordNotFound: No record starts there, or it is not confirmed yet.
+            RecordCorrupted: Its size is impossible.
+            StoreClosed: The store was closed.
         """
         parts = self._parts
         parts.check_open()

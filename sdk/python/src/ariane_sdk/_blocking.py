@@ -119,7 +119,12 @@ class BlockingClient(Generic[Wrapped]):
         self._loop_thread: LoopThread | None = None
 
     def start(self) -> None:
-        """Start the client, on a loop of its own."""
+        """Start the client, on a loop of its own.
+
+        Raises:
+            ClientNotRunning: It was started before.
+            ArianeError: As ``start`` of the client.
+        """
         if self._loop_thread is not None:
             raise ClientNotRunning("a blocking client is started once; make another one")
         self._loop_thread = LoopThread()

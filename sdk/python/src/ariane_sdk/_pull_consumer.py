@@ -229,6 +229,7 @@ class PullConsumer:
             The messages; none when the time is over.
 
         Raises:
+            IllegalArgument: An argument is none, or the consumer fetches columns.
             ClientNotRunning: It does not run, or was closed meanwhile.
             CallError: The group does not let this member in any longer.
         """

@@ -120,12 +120,13 @@ class KeptState:
         state: The state machine.
         file: Where its snapshots are.
         file_name: As people know that file.
+        saved_change_count: The change count of what was saved last; -1 before.
     """
 
     state: LogState
     file: StateFile
     file_name: str
-    saved: int = field(default=-1, init=False)
+    saved_change_count: int = field(default=-1, init=False)
 
 
 class LogStates:
@@ -184,7 +185,9 @@ class LogStates:
         async with self._lock:
             if not self._restored:
                 return
-            changed = [kept for kept in self._kept if kept.state.change_count != kept.saved]
+            changed = [
+                kept for kept in self._kept if kept.state.change_count != kept.saved_change_count
+            ]
             if not changed:
                 # Nothing that concerns them came since their own.
                 self._saved_end = self._log.max_offset
@@ -195,7 +198,7 @@ class LogStates:
             loop = asyncio.get_running_loop()
             if await loop.run_in_executor(self._executor, self._save, changed, documents):
                 for kept, count in zip(changed, counts, strict=True):
-                    kept.saved = count
+                    kept.saved_change_count = count
                 # Nothing that concerns the others came since their own.
                 self._saved_end = end
 

@@ -59,6 +59,7 @@ def body_compressor(kind: Compression, level: int) -> Callable[[Any], bytes]:
 
     Raises:
         CodecMissing: The library of this format is not installed.
+        ValueError: The kind is ``NONE``.
     """
     if kind is Compression.LZ4:
         # Blocks that need their neighbours are refused by the frames' reader in Java.

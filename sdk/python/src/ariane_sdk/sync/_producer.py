@@ -68,6 +68,9 @@ class Producer(ClosingClient[_producer.Producer]):
 
             with producer.transaction(Message("orders", b"...")), sessions.begin() as session:
                 session.add(order)
+
+        Raises:
+            ClientNotRunning: The producer does not run.
         """
         transaction = self._on_loop(
             lambda: self._client.transaction(
