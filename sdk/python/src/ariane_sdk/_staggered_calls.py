@@ -26,7 +26,7 @@ STAGGERED_BATCHES_MIN: Final = 100
 TURNS: Final = 4
 """Calls in which everything that waits leaves."""
 
-CALL_COUNT_MIN: Final = 128
+CALL_COUNT_MIN: Final = 64
 """Messages that a call takes at least, so that its own price does not count beside theirs."""
 
 TINY_BATCH_COUNT: Final = 48
