@@ -185,6 +185,28 @@ async def test_a_repeated_batch_is_delivered_once(broker):
     assert bodies_of(await arrived(broker, 2)) == [b"a", b"b"]
 
 
+async def test_due_together_each_connections_come_in_the_order_of_their_times(
+    clock, broker, probe_class
+):
+    await broker.create_topic("orders")
+    begin = now_ms() + 3_600_000
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    async with aio.insecure_channel(str(broker.address), options=options) as channel:
+        both = (broker, probe_class(channel, broker.address))
+        for turn in range(10):
+            for number, connection in enumerate(both):
+                # The later ones first, and two of each time: those come as they were sent.
+                due = begin + 200 - 20 * turn - 7 * number
+                bodies = [b"%d %d %d" % (number, due, turn), b"%d %d %d" % (number, due, 10 + turn)]
+                await park(connection, bodies, [due, due])
+    clock.advance(3601)
+    found = [tuple(map(int, body.split())) for body in bodies_of(await arrived(broker, 40))]
+    for number in range(2):
+        own = [message for message in found if message[0] == number]
+        assert len(own) == 20
+        assert own == sorted(own)
+
+
 async def test_many_due_at_once_leave_others_their_turn(clock, broker):
     await broker.create_topic("orders", 4)
     due = now_ms() + 3_600_000
