@@ -20,7 +20,7 @@ def test_what_is_saved_is_loaded(table):
     loaded = ConsumerOffsets(now_ms=lambda: 5)
     loaded.load(json.loads(json.dumps(offsets.document())))
     found = {
-        (place.consumer_group, *place.queue): place.offset
+        (place.consumer_group, *place.queue): place.consumer_offset
         for group in loaded.groups()
         for place in loaded.of_group(group)
     }

@@ -68,7 +68,7 @@ def inspect(store: ClosedStore, progress: ProgressCallback | None = None) -> Ins
         if isinstance(event, Damage):
             found.findings.append(Finding("commit log", event.reason.value, event.begin, event.end))
         elif isinstance(event, Ending):
-            found.end_offset = event.offset
+            found.end_offset = event.commit_log_offset
             found.findings += _end_of_log(store, event)
         else:
             rows = Rows.of(event)
@@ -99,13 +99,13 @@ def _log_end(store: ClosedStore) -> int:
 def _end_of_log(store: ClosedStore, ending: Ending) -> Iterator[Finding]:
     """What lies behind the last record: a torn tail, or damage where records were durable."""
     flushed = store.checkpoint.flushed_offset if store.checkpoint is not None else 0
-    if ending.offset < flushed <= _log_end(store):
-        is_there = store.log.segment_at(ending.offset) is not None
+    if ending.commit_log_offset < flushed <= _log_end(store):
+        is_there = store.log.segment_at(ending.commit_log_offset) is not None
         nothing = DamageReason.NOTHING if is_there else DamageReason.SEGMENT_MISSING
         reason = ending.reason or nothing
-        yield Finding("commit log", reason.value, ending.offset, flushed)
+        yield Finding("commit log", reason.value, ending.commit_log_offset, flushed)
     elif ending.reason is not None:
-        yield Finding("tail", ending.reason.value, ending.offset, _log_end(store))
+        yield Finding("tail", ending.reason.value, ending.commit_log_offset, _log_end(store))
 
 
 def _missing_end(store: ClosedStore) -> Iterator[Finding]:

@@ -56,10 +56,10 @@ def _find(
     for event in scan(parts.log.walk(begin), begin):
         if isinstance(event, Ending):
             written = parts.log.write_offset
-            if event.offset < written:
+            if event.commit_log_offset < written:
                 # Damage with nothing valid behind it: here it is no torn tail, it was written.
                 reason = event.reason or DamageReason.NOTHING
-                parts.quarantine.add(Damage(event.offset, written, reason))
+                parts.quarantine.add(Damage(event.commit_log_offset, written, reason))
             return None
         if not isinstance(event, Damage) and event.begin >= end:
             return None

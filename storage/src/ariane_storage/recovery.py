@@ -138,8 +138,11 @@ class Recovery:
         for misfit in dispatcher.misfits:
             self.quarantine.add(misfit)
         if missing_end is not None:
-            ending = self._go_on_behind(ending.offset, missing_end)
-        elif self.checkpoint is not None and ending.offset < self.checkpoint.flushed_offset:
+            ending = self._go_on_behind(ending.commit_log_offset, missing_end)
+        elif (
+            self.checkpoint is not None
+            and ending.commit_log_offset < self.checkpoint.flushed_offset
+        ):
             ending = self._go_on_at(self.checkpoint.flushed_offset, ending)
         if "consume queues" in rebuilt:
             damaged = sum(damage.end - damage.begin for damage in self.quarantine.ranges)
@@ -148,7 +151,7 @@ class Recovery:
         return RecoveryReport(
             crashed=self.crashed,
             scanned_from=begin,
-            end_offset=ending.offset,
+            end_offset=ending.commit_log_offset,
             records=dispatcher.records,
             cut_reason=ending.reason,
             damage=self.quarantine.ranges,
@@ -186,7 +189,7 @@ class Recovery:
     def _go_on_at(self, flushed_offset: int, ending: Ending) -> Ending:
         """Declare the end of the log as damaged up to what was flushed; it goes on there."""
         reason = ending.reason or DamageReason.NOTHING
-        self.quarantine.add(Damage(ending.offset, flushed_offset, reason))
+        self.quarantine.add(Damage(ending.commit_log_offset, flushed_offset, reason))
         self.log.cut(flushed_offset)
         return Ending(flushed_offset, None)
 
@@ -290,7 +293,7 @@ class Recovery:
 
     def _without_torn_batch(self, ending: Ending, batch: SequencedBatch | None) -> Ending:
         """The end of the log, in front of a last batch that power loss has left in part."""
-        if batch is None or batch.next_commit_log_offset <= ending.offset:
+        if batch is None or batch.next_commit_log_offset <= ending.commit_log_offset:
             return ending
         begin = batch.commit_log_offset
         if self.checkpoint is None or begin < self.checkpoint.flushed_offset:
@@ -325,15 +328,15 @@ class Recovery:
     def _settle_end(self, ending: Ending) -> None:
         """Make the end of the log what the scan found, and everything found durable."""
         log = self.log
-        segment = log.segment_at(ending.offset)
+        segment = log.segment_at(ending.commit_log_offset)
         if segment is not None and (self.crashed or ending.reason is not None):
-            log.cut(ending.offset)
-        log.write_offset = ending.offset
-        log.flushed_offset = min(log.flushed_offset, ending.offset)
+            log.cut(ending.commit_log_offset)
+        log.write_offset = ending.commit_log_offset
+        log.flushed_offset = min(log.flushed_offset, ending.commit_log_offset)
         log.flush()
-        self.quarantine.keep_below(ending.offset)
+        self.quarantine.keep_below(ending.commit_log_offset)
         self.quarantine.save()
-        self.deleted_topics.keep_between(log.min_offset, ending.offset)
+        self.deleted_topics.keep_between(log.min_offset, ending.commit_log_offset)
         for queue in self.queues:
-            if queue.last_record_end > ending.offset:
-                queue.cut(queue.first_at_or_above(ending.offset))
+            if queue.last_record_end > ending.commit_log_offset:
+                queue.cut(queue.first_at_or_above(ending.commit_log_offset))

@@ -113,12 +113,12 @@ class Ending:
     """The end of the log.
 
     Attributes:
-        offset: Commit-log offset at which the next record goes.
+        commit_log_offset: At which the next record goes.
         reason: Why it ends here: None for zeros or the end of the last segment, else what lies
             there is a torn record.
     """
 
-    offset: int
+    commit_log_offset: int
     reason: DamageReason | None
 
 

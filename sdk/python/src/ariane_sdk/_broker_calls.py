@@ -145,9 +145,9 @@ class BrokerCalls:
         """
         known = await self.known_offsets(broker, group, queues)
         return {
-            queue: offset.queue_offset
-            for queue, offset in known.items()
-            if offset.queue_offset is not None
+            queue: entry.queue_offset
+            for queue, entry in known.items()
+            if entry.queue_offset is not None
         }
 
     async def known_offsets(

@@ -156,8 +156,8 @@ def encode_offsets(offsets: Mapping[MessageQueue, int]) -> str:
             separators=(",", ":"),
             ensure_ascii=False,
         )
-        + f":{offset}"
-        for queue, offset in sorted(offsets.items())
+        + f":{queue_offset}"
+        for queue, queue_offset in sorted(offsets.items())
     )
     return '{"offsetTable":{' + ",".join(entries) + "}}"
 
@@ -172,13 +172,13 @@ def decode_offsets(text: str) -> dict[MessageQueue, int]:
     if table is None:
         raise ValueError("no table of offsets, or cut short")
     offsets = {}
-    for encoded, offset in _QUEUE_AND_OFFSET.findall(table[1]):
+    for encoded, queue_offset in _QUEUE_AND_OFFSET.findall(table[1]):
         queue = json.loads(encoded)
         try:
             key = MessageQueue(queue["topic"], queue["brokerName"], int(queue["queueId"]))
         except (KeyError, TypeError) as error:
             raise ValueError(f"{encoded} is no queue") from error
-        offsets[key] = int(offset)
+        offsets[key] = int(queue_offset)
     return offsets
 
 

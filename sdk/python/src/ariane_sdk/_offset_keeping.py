@@ -97,11 +97,11 @@ class BrokerOffsets:
         """The offsets that the broker keeps."""
         known = await self._calls.known_offsets(broker, self._group, queues)
         offsets: dict[MessageQueue, int] = {}
-        for queue, offset in known.items():
-            self._reset_epochs[queue] = offset.reset_epoch
-            self._cautions[queue] = offset.caution
-            if offset.queue_offset is not None:
-                offsets[queue] = offset.queue_offset
+        for queue, entry in known.items():
+            self._reset_epochs[queue] = entry.reset_epoch
+            self._cautions[queue] = entry.caution
+            if entry.queue_offset is not None:
+                offsets[queue] = entry.queue_offset
         return offsets
 
     async def store(

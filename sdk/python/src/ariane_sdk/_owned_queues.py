@@ -360,7 +360,7 @@ class OwnedQueues:
             queues = await self._locks.acquire(broker, queues)
         start = {queue: self._starts.of(queue) for queue in queues}
         offsets, stored = await begin_offsets(self._calls, self._keeping, broker, queues, start)
-        first = {queue: offset for queue, offset in offsets.items() if queue not in stored}
+        first = {queue: offsets[queue] for queue in offsets if queue not in stored}
         if first:
             # "The next to come" means from now on, also for a successor of this process.
             await self._keeping.store(broker, first)

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import datetime
 from enum import Enum
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from ariane.broker.v1.pull_service_pb2 import (
@@ -105,7 +106,7 @@ class QueueReader(StatelessClient):
                 for broker in _readable(route)
             )
         )
-        return {queue: offset for answer in answers for queue, offset in answer.items()}
+        return dict(chain.from_iterable(answer.items() for answer in answers))
 
     async def stored_offsets(self, group: str, topic: str) -> dict[MessageQueue, int]:
         """How far a group has come; queues without a stored offset are left out.
@@ -124,7 +125,7 @@ class QueueReader(StatelessClient):
                 for broker in _readable(route)
             )
         )
-        return {queue: offset for answer in answers for queue, offset in answer.items()}
+        return dict(chain.from_iterable(answer.items() for answer in answers))
 
     async def store_offsets(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
         """Set how far a group has come, and wait until that is on the brokers' disks.

@@ -35,7 +35,7 @@ class GroupOffset(NamedTuple):
 
     consumer_group: str
     queue: QueueKey
-    offset: ConsumerOffset
+    consumer_offset: ConsumerOffset
 
 
 class ConsumerOffsets:
@@ -70,13 +70,13 @@ class ConsumerOffsets:
         """All groups that have an offset, by name."""
         return sorted(self._groups)
 
-    def put(self, consumer_group: str, queue: QueueKey, offset: ConsumerOffset) -> None:
+    def put(self, consumer_group: str, queue: QueueKey, consumer_offset: ConsumerOffset) -> None:
         """Set where the group stands; forwards or back, as it says."""
-        self._groups.setdefault(consumer_group, {})[queue] = offset
+        self._groups.setdefault(consumer_group, {})[queue] = consumer_offset
 
-    def reset(self, consumer_group: str, queue: QueueKey, offset: ConsumerOffset) -> None:
+    def reset(self, consumer_group: str, queue: QueueKey, consumer_offset: ConsumerOffset) -> None:
         """Set where the group stands anew: what its members did before counts no more."""
-        self.put(consumer_group, queue, offset)
+        self.put(consumer_group, queue, consumer_offset)
         resets = self._resets.setdefault(consumer_group, {})
         resets[queue] = resets.get(queue, 0) + 1
 
@@ -95,7 +95,7 @@ class ConsumerOffsets:
         for group, resets in self._resets.items():
             self._resets[group] = {q: count for q, count in resets.items() if q.topic != topic}
         for group, offsets in list(self._groups.items()):
-            kept = {queue: offset for queue, offset in offsets.items() if queue.topic != topic}
+            kept = {queue: offsets[queue] for queue in offsets if queue.topic != topic}
             known = known or len(kept) < len(offsets)
             if kept:
                 self._groups[group] = kept
@@ -124,8 +124,8 @@ class ConsumerOffsets:
         self._foreign = dict(document)
         self._foreign.pop("resetTable", None)
         self._groups = {}
-        for group, queue, offset in _entries(document["offsetTable"]):
-            self.put(group, queue, ConsumerOffset(offset))
+        for group, queue, consumer_offset in _entries(document["offsetTable"]):
+            self.put(group, queue, ConsumerOffset(consumer_offset))
         self._resets = {}
         for group, queue, count in _entries(document.get("resetTable") or {}):
             self._resets.setdefault(group, {})[queue] = count

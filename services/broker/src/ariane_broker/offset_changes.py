@@ -25,13 +25,13 @@ class OffsetToStore:
 
     Attributes:
         queue: The queue.
-        offset: The next queue offset it will consume.
+        consumer_offset: The next queue offset it will consume.
         lock_epoch: Of its lock of the queue; None if it has none.
         reset_epoch: Of the offset that it began with; None if it does not know.
     """
 
     queue: QueueKey
-    offset: int
+    consumer_offset: int
     lock_epoch: int | None = None
     reset_epoch: int | None = None
 
@@ -42,12 +42,12 @@ class KnownOffset:
 
     Attributes:
         queue: The queue.
-        offset: The next queue offset it will consume, or None when nobody knows.
+        consumer_offset: The next queue offset it will consume, or None when nobody knows.
         reset_epoch: How often that was set anew.
     """
 
     queue: QueueKey
-    offset: ConsumerOffset | None
+    consumer_offset: ConsumerOffset | None
     reset_epoch: int
 
 
@@ -176,7 +176,7 @@ class OffsetChanges:
                 then nothing is stored.
         """
         for place, wanted in enumerate(offsets):
-            values = {"queue_id": wanted.queue.queue_id, "queue_offset": wanted.offset}
+            values = {"queue_id": wanted.queue.queue_id, "queue_offset": wanted.consumer_offset}
             for name, value in values.items():
                 if value < 0:
                     raise field_invalid(f"offsets[{place}].{name}", "must be 0 or more", value)
@@ -223,10 +223,10 @@ class OffsetChanges:
         places = []
         for queue_id in range(config.read_queue_count):
             queue = QueueKey(topic, queue_id)
-            offset = target(queue)
-            if offset is not None:
-                self._check_range(queue, offset)
-                places.append(GroupOffset(consumer_group, queue, ConsumerOffset(offset)))
+            queue_offset = target(queue)
+            if queue_offset is not None:
+                self._check_range(queue, queue_offset)
+                places.append(GroupOffset(consumer_group, queue, ConsumerOffset(queue_offset)))
         if validate_only:
             return places, 0
         return places, await self._take_over(consumer_group, topic, places)
@@ -258,7 +258,7 @@ class OffsetChanges:
         readable_queue(self._topics, topic, 0, consumer_group)
         await self._group_changes.admit(target_group)
         places = [
-            GroupOffset(target_group, place.queue, place.offset)
+            GroupOffset(target_group, place.queue, place.consumer_offset)
             for place in self._offsets.of_group(consumer_group, topic)
         ]
         return places, await self._take_over(target_group, topic, places)
@@ -271,7 +271,7 @@ class OffsetChanges:
     def backlog(self, place: GroupOffset) -> Backlog:
         """How far a group is behind in one queue."""
         begin, end = self._log.queue_bounds(*place.queue)
-        next_offset = max(place.offset, begin)
+        next_offset = max(place.consumer_offset, begin)
         oldest = None
         if next_offset < end:
             oldest = self._lookup.store_timestamp_ms(*place.queue, next_offset)
@@ -287,23 +287,25 @@ class OffsetChanges:
         if wanted.reset_epoch is not None and wanted.reset_epoch < epoch:
             raise consumer_offset_reset(*queue, epoch)
         # Below the oldest that is kept is where a slow consumer stands; beyond the end is nobody.
-        self._check_range(queue, wanted.offset, offset_min=0)
-        self._offsets.put(consumer_group, queue, ConsumerOffset(wanted.offset))
+        self._check_range(queue, wanted.consumer_offset, offset_min=0)
+        self._offsets.put(consumer_group, queue, ConsumerOffset(wanted.consumer_offset))
         self._mark_changed()
 
-    def _check_range(self, queue: QueueKey, offset: int, offset_min: int | None = None) -> None:
+    def _check_range(
+        self, queue: QueueKey, queue_offset: int, offset_min: int | None = None
+    ) -> None:
         begin, end = self._log.queue_bounds(*queue)
-        if not (begin if offset_min is None else offset_min) <= offset <= end:
-            raise queue_offset_out_of_range(*queue, offset, begin, end)
+        if not (begin if offset_min is None else offset_min) <= queue_offset <= end:
+            raise queue_offset_out_of_range(*queue, queue_offset, begin, end)
 
     async def _take_over(
         self, consumer_group: str, topic: str, places: Sequence[GroupOffset]
     ) -> int:
         """Set offsets anew, durably, and tell the members; how many were told."""
         for place in places:
-            self._offsets.reset(consumer_group, place.queue, place.offset)
+            self._offsets.reset(consumer_group, place.queue, place.consumer_offset)
         self._mark_changed()
         await self._save()
-        numbers = tuple((place.queue.queue_id, int(place.offset)) for place in places)
+        numbers = tuple((place.queue.queue_id, int(place.consumer_offset)) for place in places)
         notice = OffsetsReset(consumer_group, topic, numbers)
         return self._clients.tell_members(consumer_group, notice)

@@ -131,8 +131,8 @@ class SendMessages:
             raise outcome.error or RuntimeError("a batch without result and without error")
         if outcome.duplicate:
             # Those that were filled in the first time are not those of now.
-            offsets = outcome.appended.commit_log_offsets.tolist()
-            unique_ids = [self._message_at(offset).unique_id for offset in offsets]
+            places = outcome.appended.commit_log_offsets.tolist()
+            unique_ids = [self._message_at(place).unique_id for place in places]
         return PlainSent(unique_ids, queue_id, outcome.appended, outcome.level, outcome.duplicate)
 
     def _encode(

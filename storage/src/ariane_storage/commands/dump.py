@@ -117,7 +117,7 @@ def _of_log(
             damage.append(f"damage from {event.begin} to {event.end}: {event.reason}")
         elif isinstance(event, Ending):
             if event.reason is not None:
-                damage.append(f"torn tail at {event.offset}: {event.reason}")
+                damage.append(f"torn tail at {event.commit_log_offset}: {event.reason}")
         else:
             places = event.places
             for begin, end in zip(places.starts.tolist(), places.ends.tolist(), strict=True):

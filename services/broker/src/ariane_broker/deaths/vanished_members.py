@@ -215,8 +215,8 @@ class VanishedMembers:
     ) -> Mapping[GroupQueue, tuple[Suspicion, Suspicion]]:
         raised = {}
         for place, pulled_end in work.pulled_ends.items():
-            offset = self._offsets.find(*place)
-            if offset is None or pulled_end <= offset:
+            consumer_offset = self._offsets.find(*place)
+            if consumer_offset is None or pulled_end <= consumer_offset:
                 continue
             before = self._suspicions.find(place)
             after = replace(

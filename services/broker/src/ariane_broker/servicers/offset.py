@@ -50,7 +50,7 @@ class OffsetServicer(OffsetServiceServicer):
         return offset_pb.QueueConsumerOffset(
             topic=known.queue.topic,
             queue_id=known.queue.queue_id,
-            queue_offset=known.offset,
+            queue_offset=known.consumer_offset,
             reset_epoch=known.reset_epoch,
             watched_end=suspicion.watched_end,
             alone_end=suspicion.alone_end,
@@ -62,15 +62,15 @@ class OffsetServicer(OffsetServiceServicer):
     ) -> offset_pb.StoreConsumerOffsetsResponse:
         """Store offsets."""
         wanted = []
-        for position, offset in enumerate(request.offsets):
-            if not offset.HasField("queue_offset"):
+        for position, given in enumerate(request.offsets):
+            if not given.HasField("queue_offset"):
                 raise field_invalid(f"offsets[{position}].queue_offset", "must be set")
             wanted.append(
                 OffsetToStore(
-                    QueueKey(offset.topic, offset.queue_id),
-                    offset.queue_offset,
-                    offset.lock_epoch if offset.HasField("lock_epoch") else None,
-                    offset.reset_epoch if offset.HasField("reset_epoch") else None,
+                    QueueKey(given.topic, given.queue_id),
+                    given.queue_offset,
+                    given.lock_epoch if given.HasField("lock_epoch") else None,
+                    given.reset_epoch if given.HasField("reset_epoch") else None,
                 )
             )
         refused = await self._changes.store(
@@ -155,12 +155,12 @@ class OffsetServicer(OffsetServiceServicer):
             consumer_group=place.consumer_group,
             topic=place.queue.topic,
             queue_id=place.queue.queue_id,
-            consumer_offset=place.offset,
+            consumer_offset=place.consumer_offset,
             max_queue_offset=backlog.max_queue_offset,
             message_count=backlog.message_count,
             oldest_store_time=None if oldest_ms is None else time_of(oldest_ms),
-            suspected_count=max(0, suspected_end - place.offset),
-            death_count=suspicion.deaths_of(place.offset),
+            suspected_count=max(0, suspected_end - place.consumer_offset),
+            death_count=suspicion.deaths_of(place.consumer_offset),
         )
 
     def _target(
@@ -185,7 +185,9 @@ class OffsetServicer(OffsetServiceServicer):
 def _offset_messages(places: Iterable[GroupOffset]) -> list[offset_pb.QueueConsumerOffset]:
     return [
         offset_pb.QueueConsumerOffset(
-            topic=place.queue.topic, queue_id=place.queue.queue_id, queue_offset=place.offset
+            topic=place.queue.topic,
+            queue_id=place.queue.queue_id,
+            queue_offset=place.consumer_offset,
         )
         for place in places
     ]

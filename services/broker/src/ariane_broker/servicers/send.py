@@ -141,7 +141,7 @@ class SendServicer(SendServiceServicer):
     ) -> list[send_pb.SentMessage]:
         appended = sent.appended
         store_time = time_of(appended.store_timestamp_ms)
-        offsets = appended.commit_log_offsets.tolist()
+        places = appended.commit_log_offsets.tolist()
         store_host = self._store_host()
         return [
             send_pb.SentMessage(
@@ -150,16 +150,14 @@ class SendServicer(SendServiceServicer):
                     broker_name=self._broker_name,
                     queue_id=sent.queue_id,
                     queue_offset=appended.first_queue_offset + position,
-                    commit_log_offset=offset,
+                    commit_log_offset=place,
                     store_time=store_time,
                     producer_address=producer_address,
-                    message_id=encode_offset_message_id(store_host, offset),
+                    message_id=encode_offset_message_id(store_host, place),
                 ),
                 recall_handle=self._recall_handle(request, position, unique_id),
             )
-            for position, (unique_id, offset) in enumerate(
-                zip(sent.unique_ids, offsets, strict=True)
-            )
+            for position, (unique_id, place) in enumerate(zip(sent.unique_ids, places, strict=True))
         ]
 
     def _recall_handle(
