@@ -262,7 +262,7 @@ class BrokerSender:
                 # What must stay in its queue keeps its turn there.
                 in_order = not batch.movable
             elif (
-                (count >= share.count and len(taken) >= share.batch_count)
+                (count >= share.message_count and len(taken) >= share.batch_count)
                 or len(taken) == BATCHES_PER_CALL_MAX
                 or (taken and size_bytes + batch.wire_bytes > self._request_bytes_max)
             ):

@@ -43,11 +43,11 @@ class CallShare(NamedTuple):
     """Where a call takes no more: behind so many messages in so many batches.
 
     Attributes:
-        count: Messages.
+        message_count: Messages.
         batch_count: Batches.
     """
 
-    count: int
+    message_count: int
     batch_count: int
 
 
