@@ -134,6 +134,21 @@ class BlockingClient(Generic[Wrapped]):
             self._end()
             raise
 
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def _run_last(self, end: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """End the client, and its loop; harmless when it was never started, or has ended."""
+        if self._loop_thread is None:
+            return
+        try:
+            self._run(end())
+        except ClientNotRunning:
+            pass
+        finally:
+            self._end()
+
     def _end(self) -> None:
         if self._loop_thread is not None:
             self._loop_thread.close()
@@ -162,18 +177,7 @@ class ClosingClient(BlockingClient[Wrapped]):
 
     def close(self) -> None:
         """Close the client and its loop; harmless when it was never started, or is closed."""
-        if self._loop_thread is None:
-            return
-        try:
-            self._run(cast("Any", self._client).close())
-        except ClientNotRunning:
-            pass
-        finally:
-            self._end()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
+        self._run_last(cast("Any", self._client).close)
 
     def __exit__(
         self,

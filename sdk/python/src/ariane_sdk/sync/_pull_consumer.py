@@ -117,9 +117,4 @@ class PullConsumer(ClosingClient[_pull_consumer.PullConsumer]):
         traceback: TracebackType | None,
     ) -> None:
         """Close; what was in hand when an error came does not count as done."""
-        try:
-            self._run(self._client.__aexit__(exc_type, exc, traceback))
-        except ClientNotRunning:
-            pass
-        finally:
-            self._end()
+        self._run_last(lambda: self._client.__aexit__(exc_type, exc, traceback))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Self
 
 from ariane_sdk import _push_consumer
 from ariane_sdk._allocation import AllocationStrategy
@@ -14,7 +13,6 @@ from ariane_sdk._listener import Listener
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._settings import ConsumerSettings
 from ariane_sdk._start_position import StartPosition
-from ariane_sdk.errors import ClientNotRunning
 
 
 class PushConsumer(BlockingClient[_push_consumer.PushConsumer]):
@@ -74,18 +72,7 @@ class PushConsumer(BlockingClient[_push_consumer.PushConsumer]):
 
     def stop(self) -> None:
         """Finish what the listener has, store offsets, leave the group, and disconnect."""
-        if self._loop_thread is None:
-            return
-        try:
-            self._run(self._client.stop())
-        except ClientNotRunning:
-            pass
-        finally:
-            self._end()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
+        self._run_last(self._client.stop)
 
     def __exit__(
         self,
