@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from ariane_record import QueueOffset
 from ariane_sdk import MessageQueue
 from ariane_spark.columns import Detail
-from ariane_spark.offsets import Bounds, Positions
+from ariane_spark.offsets import Positions
 from ariane_spark.options import FETCH_BYTES_MAX, ReadOptions
+from ariane_spark.queue_catalog import QueueCatalog
 from ariane_spark.ranges import QueueRange
 
 if TYPE_CHECKING:
@@ -64,37 +65,6 @@ class RangeChunk(NamedTuple):
 
     records: RecordColumns | None
     next_queue_offset: QueueOffset
-
-
-class QueueCatalog(Protocol):
-    """Which queues topics have, and what is kept of them."""
-
-    def topics(self) -> list[str]:
-        """The names of all topics but those of the system.
-
-        Raises:
-            ArianeError: Nobody answers.
-        """
-
-    def uncertain_topics(self) -> frozenset[str]:
-        """Topics asked about whose queues may be more than was heard of.
-
-        Name servers that have just started do not know all brokers yet.
-        """
-
-    def bounds(self, topics: Iterable[str]) -> dict[MessageQueue, Bounds]:
-        """The bounds of all readable queues of some topics.
-
-        Raises:
-            ArianeError: A topic does not exist, or a broker does not answer.
-        """
-
-    def offsets_at(self, topics: Iterable[str], timestamp_ms: int) -> Positions:
-        """For each queue the first message stored at or after a time, or else its end.
-
-        Raises:
-            ArianeError: A topic does not exist, or a broker does not answer.
-        """
 
 
 class RangeSource(Protocol):

@@ -10,15 +10,13 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from ariane_sdk import MessageQueue
 from ariane_sdk.errors import RouteNotFound
 from ariane_spark.errors import QueueNotFound
 from ariane_spark.offsets import Bounds
-
-if TYPE_CHECKING:
-    from ariane_spark.cluster import QueueCatalog
+from ariane_spark.queue_catalog import QueueCatalog
 
 
 @dataclass(frozen=True, slots=True)
