@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
 from ariane.broker.v1.client_service_pb2 import AttachResponse
 from ariane_record.kept_memory import expect_large_blocks
-from ariane_record.names import retry_topic
+from ariane_record.names import RETRY_PREFIX, retry_topic
 from ariane_sdk._agreement import check_agreement
 from ariane_sdk._attachments import Attachments
 from ariane_sdk._client_id import new_client_id
@@ -298,7 +299,9 @@ class ConsumerLife:
         try:
             await self.session.routes.get(topic)
         except RouteNotFound as error:
-            logger.warning("group %s waits for topic %s: %s", self.plan.group, topic, error)
+            # Brokers make the group's retry topic by themselves.
+            level = logging.DEBUG if topic.startswith(RETRY_PREFIX) else logging.WARNING
+            logger.log(level, "group %s waits for topic %s: %s", self.plan.group, topic, error)
             self.session.routes.watch(topic)
         else:
             self.session.routes.confirm(topic)
