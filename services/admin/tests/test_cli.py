@@ -65,10 +65,14 @@ def test_a_note_stands_behind_the_error(failing, capsys):
         ("MESSAGE_NOT_FOUND", ExitStatus.NOT_FOUND),
         ("GROUP_EXISTS", ExitStatus.REFUSED),
         ("INTERNAL_FAULT", ExitStatus.FAILED),
+        ("UNREACHABLE", ExitStatus.UNREACHABLE),
+        ("DEADLINE_PASSED", ExitStatus.UNREACHABLE),
+        ("QUEUE_NOT_FOUND", ExitStatus.NOT_FOUND),
     ],
 )
 def test_errors_without_a_class_are_told_apart_by_their_reason(reason, status):
     assert exit_status_of(errors.CallError("text", reason=reason)) is status
+    assert exit_status_of(errors.SendError("text", reason=reason)) is status
 
 
 def test_trace_shows_the_trace(failing):

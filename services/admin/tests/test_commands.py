@@ -179,6 +179,25 @@ def test_dev_keeps_a_store_that_is_named(dev, tmp_path, capfd):
     assert capfd.readouterr().out == "Bonjour\n"
 
 
+def test_dev_says_why_a_process_ended_although_its_log_goes_with_the_store(tmp_path):
+    process = subprocess.Popen(
+        [BIN / "ariane", "dev", "--name-server-port", "0", "-o", "json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    ready = json.loads(process.stdout.readline())
+    [broker] = [each for each in ready["services"] if each["name"] == "broker-a"]
+    os.kill(broker["pid"], signal.SIGKILL)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == ExitStatus.FAILED
+    [line] = err.splitlines()
+    assert line.startswith("ariane: broker-a ended with status -9; the end of ")
+    assert line.endswith("}")
+    assert not Path(ready["store_path"]).exists()
+
+
 def test_a_taken_port_is_one_line(cluster):
     port = cluster.name_servers.rpartition(":")[2]
     done = subprocess.run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 
 import grpc
@@ -95,6 +96,17 @@ def test_a_checker_that_is_no_address(ariane):
 def test_a_checker_whose_host_nobody_knows_is_not_there(ariane):
     address = "no-such-host.invalid:9880"
     ariane("transaction", "list", "--checker", address, status=ExitStatus.UNREACHABLE)
+
+
+def test_a_question_without_an_answer_is_no_unknown_outcome(ariane, monkeypatch):
+    monkeypatch.setattr("ariane_admin.commands.transaction.CALL_SECONDS_MAX", 0.2)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        checker = ("--checker", f"127.0.0.1:{silent.getsockname()[1]}")
+        ariane("transaction", "list", *checker, status=ExitStatus.UNREACHABLE)
+        ariane("transaction", "show", "any", *checker, status=ExitStatus.UNREACHABLE)
+        ariane("transaction", "resume", "any", *checker, status=ExitStatus.OUTCOME_UNKNOWN)
 
 
 def test_a_checker_that_is_not_there(ariane):

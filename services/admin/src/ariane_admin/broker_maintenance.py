@@ -22,6 +22,7 @@ from ariane_admin.cluster_doors import (
     PAGE_SIZE,
     ClusterDoors,
     answer_of,
+    answer_to_question,
     broker_peer,
 )
 from ariane_sdk import LiveBroker
@@ -121,7 +122,7 @@ async def _lags(doors: ClusterDoors, broker: LiveBroker) -> list[ConsumerLag]:
     while True:
         request = ListConsumerLagsRequest(page_size=PAGE_SIZE, page_token=token)
         call = doors.offsets(broker.address).ListConsumerLags(request, timeout=CALL_SECONDS_MAX)
-        page = await answer_of(call, broker_peer(broker))
+        page = await answer_to_question(call, broker_peer(broker))
         lags.extend(page.lags)
         token = page.next_page_token
         if not token:

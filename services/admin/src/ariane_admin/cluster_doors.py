@@ -24,6 +24,7 @@ from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
 from ariane_admin.errors import CommandFailed
 from ariane_admin.exits import ExitStatus
 from ariane_sdk import ClusterClient, LiveBroker, error_from_rpc
+from ariane_sdk.errors import CallError
 
 if TYPE_CHECKING:
     from ariane.broker.v1.broker_service_pb2_grpc import BrokerServiceAsyncStub
@@ -169,6 +170,23 @@ async def answer_of(call: Awaitable[_Answer], peer: str) -> _Answer:
         return await call
     except AioRpcError as error:
         raise error_from_rpc(error, peer=peer) from error
+
+
+async def answer_to_question(call: Awaitable[_Answer], peer: str) -> _Answer:
+    """The answer to a call that changes nothing.
+
+    Args:
+        call: The call.
+        peer: Whom it is to, for the text of an error.
+
+    Raises:
+        CallError: As with `answer_of`; nothing can have happened without an answer.
+    """
+    try:
+        return await answer_of(call, peer)
+    except CallError as error:
+        error.outcome_unknown = False
+        raise
 
 
 async def ask_each(

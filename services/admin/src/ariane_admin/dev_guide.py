@@ -66,8 +66,10 @@ class DevGuide:
     def as_text(self) -> str:
         """Return the guide for people."""
         width = max(len(name) for name, _, _ in self.services)
+        address_width = max(len(address) for _, address, _ in self.services)
         services = "\n".join(
-            f"  {name:<{width}}  {address}   process {pid}" for name, address, pid in self.services
+            f"  {name:<{width}}  {address:<{address_width}}   process {pid}"
+            for name, address, pid in self.services
         )
         fate = "temporary, gone afterwards; --data DIR keeps one" if self.temporary else "kept"
         return (

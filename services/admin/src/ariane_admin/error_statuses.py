@@ -25,9 +25,11 @@ _STATUSES: tuple[tuple[type[errors.ArianeError], ExitStatus], ...] = (
     (errors.QueueOffsetOutOfRange, ExitStatus.REFUSED),
 )
 
-# Errors that have no class of their own are told apart by their reason.
+# Errors that have no class of their own are told apart by their reason: a send that failed has
+# that of what it failed on.
 _STATUSES_BY_REASON: Mapping[str, ExitStatus] = MappingProxyType(
     {
+        **{kind.reason: status for kind, status in _STATUSES},
         "FIELD_INVALID": ExitStatus.USAGE,
         "FILTER_EXPRESSION_INVALID": ExitStatus.USAGE,
         "GROUP_NAME_ILLEGAL": ExitStatus.USAGE,

@@ -5,10 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 
+from ariane_admin.client_warnings import say_warning
 from ariane_admin.start_position import StartPosition
 from ariane_sdk import MessageQueue, QueueReader, ReceivedMessage
+from ariane_sdk.errors import (
+    DeadlinePassed,
+    NameServersUnreachable,
+    RouteNotFound,
+    ServiceUnavailable,
+)
 
 _POLL_SECONDS = 0.25
+_WAIT_SECONDS = 1.0
+
+_AWAY = (NameServersUnreachable, ServiceUnavailable, DeadlinePassed, RouteNotFound)
+"""A broker that was away for minutes is in no route any more."""
 
 
 async def tail(
@@ -20,19 +31,32 @@ async def tail(
         reader: A running reader.
         topic: The topic.
         start: Where to begin.
-        follow: Whether to wait for more at the end of what is stored.
+        follow: Whether to wait for more at the end of what is stored, and for brokers and name
+            servers that are away once the first of them were there.
     """
     next_offsets = await _next_offsets(reader, topic, start)
+    waiting = False
     while True:
         read_any = False
-        for queue, (begin, end) in sorted((await reader.bounds(topic)).items()):
-            # A queue that is new begins at its begin; what retention took away is passed over.
-            first = max(next_offsets.get(queue, begin), begin)
-            next_offsets[queue] = max(first, end)
-            async for columns in reader.read_range(queue, first, end):
-                read_any = True
-                for view in columns.iter_messages():
-                    yield ReceivedMessage(view, queue)
+        try:
+            for queue, (begin, end) in sorted((await reader.bounds(topic)).items()):
+                # A queue that is new begins at its begin; what retention took away is passed over.
+                first = max(next_offsets.get(queue, begin), begin)
+                async for columns in reader.read_range(queue, first, end):
+                    read_any = True
+                    for view in columns.iter_messages():
+                        next_offsets[queue] = view.queue_offset + 1
+                        yield ReceivedMessage(view, queue)
+                next_offsets[queue] = max(first, end)
+            waiting = False
+        except _AWAY as error:
+            if not follow:
+                raise
+            if not waiting:
+                say_warning(f"waiting: {error}")
+            waiting = True
+            await asyncio.sleep(_WAIT_SECONDS)
+            continue
         if not read_any:
             if not follow:
                 return

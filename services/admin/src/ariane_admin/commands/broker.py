@@ -17,6 +17,7 @@ from ariane_admin.cluster_doors import (
     PAGE_SIZE,
     ClusterDoors,
     answer_of,
+    answer_to_question,
     broker_peer,
 )
 from ariane_admin.confirmation import confirm, yes_option
@@ -195,14 +196,14 @@ async def _state(doors: ClusterDoors, found: LiveBroker) -> GetBrokerStateRespon
     call = doors.brokers(found.address).GetBrokerState(
         GetBrokerStateRequest(), timeout=CALL_SECONDS_MAX
     )
-    return await answer_of(call, broker_peer(found))
+    return await answer_to_question(call, broker_peer(found))
 
 
 async def _settings(doors: ClusterDoors, found: LiveBroker) -> list[Row]:
     call = doors.processes(found.address).ListProcessSettings(
         ListProcessSettingsRequest(), timeout=CALL_SECONDS_MAX
     )
-    answer = await answer_of(call, broker_peer(found))
+    answer = await answer_to_question(call, broker_peer(found))
     return [_setting_row(setting) for setting in answer.settings]
 
 

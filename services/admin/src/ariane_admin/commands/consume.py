@@ -8,6 +8,7 @@ from contextlib import aclosing
 
 import click
 
+from ariane_admin.client_warnings import client_warnings
 from ariane_admin.connection import name_servers_option, run_async
 from ariane_admin.message_lines import as_row
 from ariane_admin.output import Output, output_option
@@ -111,7 +112,8 @@ def consume(
 ) -> None:
     """Write the messages of TOPIC, a line each, until Ctrl-C.
 
-    Without --group nothing is stored and nobody else notices.
+    Without --group nothing is stored and nobody else notices. Who waits for more waits for brokers
+    that are away, too, and says so.
 
     \b
     Examples:
@@ -134,7 +136,8 @@ def consume(
         # One message at a time, where the last one counts: the rest stays with the group.
         batch_size=_LISTENER_BATCH if count is None else 1,
     )
-    run_async(_as_member(consumer, lines))
+    with client_warnings(except_for=_Enough):
+        run_async(_as_member(consumer, lines))
 
 
 async def _without_group(

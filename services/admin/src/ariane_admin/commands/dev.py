@@ -23,6 +23,8 @@ _PORT_MAX = 65_535
 _NAME_SERVER_PORT = 9876
 _CHECKER_PORT = 9880
 
+_LOG_LINES_SHOWN = 3
+
 _ERROR_CHARACTERS_MAX = 600
 """Of a longer error, which has the end of a log in it, begin and end are shown."""
 
@@ -145,6 +147,11 @@ async def _watch(cluster: LocalCluster) -> None:
         for waiting in ends:
             waiting.cancel()
     ended: ServiceProcess = ends[done.pop()]
+    # Shown and not only named: a temporary store takes the log with it.
+    log = ended.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
     raise CommandFailed(
-        f"{ended.name} ended with status {ended.exit_status}; its log: {ended.log_path}"
+        _without_middle(
+            f"{ended.name} ended with status {ended.exit_status}; the end of {ended.log_path}: "
+            + " ".join(log[-_LOG_LINES_SHOWN:])
+        )
     )

@@ -22,6 +22,7 @@ from ariane_admin.cluster_doors import (
     PAGE_SIZE,
     ClusterDoors,
     answer_of,
+    answer_to_question,
     ask_each,
     broker_peer,
 )
@@ -233,7 +234,7 @@ async def subscription_conflicts(
             request, timeout=CALL_SECONDS_MAX
         )
         try:
-            return (await answer_of(call, broker_peer(broker))).conflicts
+            return (await answer_to_question(call, broker_peer(broker))).conflicts
         except FeatureNotAvailable:
             # A broker of an earlier version.
             return ()

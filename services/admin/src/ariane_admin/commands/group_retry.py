@@ -21,6 +21,7 @@ from ariane_admin.cluster_doors import (
     CALL_SECONDS_MAX,
     ClusterDoors,
     answer_of,
+    answer_to_question,
     ask_each,
     broker_peer,
 )
@@ -138,7 +139,7 @@ async def _changed(
     try:
         known = GetConsumerGroupRequest(consumer_group=name)
         call = stub.GetConsumerGroup(known, timeout=CALL_SECONDS_MAX)
-        group = (await answer_of(call, peer)).group
+        group = (await answer_to_question(call, peer)).group
     except GroupNotFound:
         if not changes:
             return None

@@ -13,7 +13,7 @@ from ariane.common.v1.message_pb2 import Message
 from ariane_admin.cluster_doors import (
     CALL_SECONDS_MAX,
     ClusterDoors,
-    answer_of,
+    answer_to_question,
     ask_each,
     broker_peer,
 )
@@ -193,7 +193,7 @@ async def _by_message_id(doors: ClusterDoors, message_id: str, topic: str) -> li
         request = GetMessageRequest(message_id=message_id, topic=topic)
         call = doors.queries(broker.address).GetMessage(request, timeout=CALL_SECONDS_MAX)
         try:
-            return (await answer_of(call, broker_peer(broker))).message
+            return (await answer_to_question(call, broker_peer(broker))).message
         except CallError as error:
             if error.reason in _ABSENT:
                 return None
@@ -208,7 +208,7 @@ async def _query(doors: ClusterDoors, request: QueryMessagesRequest) -> list[Mes
     async def at(broker: LiveBroker) -> Sequence[Message]:
         call = doors.queries(broker.address).QueryMessages(request, timeout=CALL_SECONDS_MAX)
         try:
-            return (await answer_of(call, broker_peer(broker))).messages
+            return (await answer_to_question(call, broker_peer(broker))).messages
         except TopicNotFound:
             # Deleted there since the route was told.
             return ()

@@ -20,6 +20,7 @@ from ariane_admin.cluster_doors import (
     CALL_SECONDS_MAX,
     ClusterDoors,
     answer_of,
+    answer_to_question,
     ask_each,
     broker_peer,
 )
@@ -312,7 +313,7 @@ async def _layout(name_servers: str, name: str) -> list[Mapping[str, object]]:
             call = doors.topics(broker.address).GetTopic(
                 GetTopicRequest(topic=name), timeout=CALL_SECONDS_MAX
             )
-            return _layout_row(broker, (await answer_of(call, broker_peer(broker))).topic)
+            return _layout_row(broker, (await answer_to_question(call, broker_peer(broker))).topic)
 
         return await ask_each(await doors.primaries_of(name), at)
 

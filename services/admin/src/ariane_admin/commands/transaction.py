@@ -30,7 +30,7 @@ from ariane.transaction.v1.checked_transaction_service_pb2 import (
 from ariane.transaction.v1.checked_transaction_service_pb2_grpc import (
     CheckedTransactionServiceStub,
 )
-from ariane_admin.cluster_doors import CALL_SECONDS_MAX, PAGE_SIZE, answer_of
+from ariane_admin.cluster_doors import CALL_SECONDS_MAX, PAGE_SIZE, answer_of, answer_to_question
 from ariane_admin.confirmation import confirm, yes_option
 from ariane_admin.connection import checker_option, run_async
 from ariane_admin.output import Output, Row, output_option
@@ -81,7 +81,7 @@ def list_transactions(
             )
             return await _all_pages(
                 request,
-                lambda: answer_of(
+                lambda: answer_to_question(
                     stub.ListCheckedTransactions(request, timeout=CALL_SECONDS_MAX), _peer(checker)
                 ),
                 lambda answer: map(_row, answer.transactions),
@@ -108,7 +108,7 @@ def parked(*, producer_group: str, topic: str, checker: str, output: Output) -> 
             request = ListParkedTransactionsRequest(producer_group=producer_group, topic=topic)
             return await _all_pages(
                 request,
-                lambda: answer_of(
+                lambda: answer_to_question(
                     stub.ListParkedTransactions(request, timeout=CALL_SECONDS_MAX), _peer(checker)
                 ),
                 lambda answer: map(_row, answer.transactions),
@@ -132,13 +132,13 @@ def show(*, transaction_id: str, checker: str, output: Output) -> None:
     async def ask() -> tuple[Row, list[Row]]:
         async with _checker(checker) as stub:
             one = GetCheckedTransactionRequest(transaction_id=transaction_id)
-            found = await answer_of(
+            found = await answer_to_question(
                 stub.GetCheckedTransaction(one, timeout=CALL_SECONDS_MAX), _peer(checker)
             )
             request = ListTransactionChecksRequest(transaction_id=transaction_id)
             checks: list[Row] = await _all_pages(
                 request,
-                lambda: answer_of(
+                lambda: answer_to_question(
                     stub.ListTransactionChecks(request, timeout=CALL_SECONDS_MAX), _peer(checker)
                 ),
                 lambda answer: map(_check_row, answer.checks),
