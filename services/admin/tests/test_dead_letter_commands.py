@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from ariane_admin.cli import main
 from ariane_admin.exits import ExitStatus
 from ariane_sdk import ConsumerSettings, Message, Producer, PushConsumer
 from ariane_sdk.errors import MessagesFailed
@@ -72,6 +73,17 @@ def test_dead_letters_are_listed_shown_and_exported(ariane, ariane_json, died, t
     file = tmp_path / "letters"
     ariane("dead-letter", "export", "d-billing", "--to", str(file))
     assert [json.loads(line) for line in file.read_text().splitlines()] == rows
+
+
+def test_a_group_that_nobody_knows_is_doubted(ariane, capfd, monkeypatch, cluster):
+    monkeypatch.setenv("ARIANE_NAME_SERVERS", cluster.name_servers)
+    for command in (("list",), ("export",), ("redrive", "--yes")):
+        assert main(["dead-letter", command[0], "d-mistyped", *command[1:]]) == ExitStatus.DONE
+        err = capfd.readouterr().err
+        assert "warning: no broker knows group 'd-mistyped'" in err
+    ariane("group", "retry", "d-healthy", "--attempts", "3")
+    assert main(["dead-letter", "list", "d-healthy"]) == ExitStatus.DONE
+    assert capfd.readouterr().err == ""
 
 
 def test_one_by_query_and_all_are_sent_back_once(ariane, ariane_json, died):

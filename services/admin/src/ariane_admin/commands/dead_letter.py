@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from datetime import datetime
 from itertools import chain
 from typing import Any, Final, TextIO, TypeVar
 
 import click
 
+from ariane_admin.client_warnings import say_warning
 from ariane_admin.confirmation import confirm, yes_option
 from ariane_admin.connection import name_servers_option, run_async
 from ariane_admin.errors import CommandFailed
@@ -20,7 +21,8 @@ from ariane_admin.output import Output, Row, output_option
 from ariane_admin.progress import progress
 from ariane_admin.start_position import MomentType
 from ariane_admin.stored_messages import shortened
-from ariane_sdk import DeadLetter, DeadLetterFilter, DeadLetters, Redrive
+from ariane_sdk import ClusterClient, DeadLetter, DeadLetterFilter, DeadLetters, Redrive
+from ariane_sdk.errors import CallError
 
 _COLUMNS: Final = (
     *("place", "died", "topic", "queue_id", "queue_offset", "attempts", "reason"),
@@ -74,6 +76,8 @@ def list_letters(
       ariane dead-letter list billing --topic orders --reason REJECTED -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     rows = run_async(_rows(name_servers, group, _wanted(**which), count))
+    if not rows:
+        run_async(_doubt(name_servers, group))
     output.rows(_COLUMNS, rows if output.for_programs else map(shortened, rows))
 
 
@@ -126,6 +130,8 @@ def export(*, group: str, file: TextIO, name_servers: str, **which: Any) -> None
         return count
 
     count = run_async(write())
+    if not count:
+        run_async(_doubt(name_servers, group))
     click.echo(f"{count:,} dead letters written", err=True)
 
 
@@ -179,9 +185,20 @@ def redrive(
                 )
 
     done = run_async(send())
-    if place is not None and not (done.redriven_count or done.duplicate_count or done.failures):
-        raise _nothing_at(group, place)
+    if not (done.redriven_count or done.duplicate_count or done.failures):
+        if place is not None:
+            raise _nothing_at(group, place)
+        run_async(_doubt(name_servers, group))
     _tell(output, group, done)
+
+
+async def _doubt(name_servers: str, group: str) -> None:
+    """Warn of a group without dead letters that nobody knows: its name may be mistyped."""
+    async with ClusterClient(name_servers) as cluster:
+        # Where not all brokers answer, nobody can tell.
+        with suppress(CallError):
+            if group not in await cluster.list_groups():
+                say_warning(f"no broker knows group {group!r}; ariane group list shows all")
 
 
 def _tell(output: Output, group: str, done: Redrive) -> None:
