@@ -186,24 +186,24 @@ class RouteTable:
     # Inside
 
     def _broker_route(self, topic: str, registrations: list[Registration]) -> BrokerRoute:
-        leader = registrations[0]
-        layout = leader.topics[topic]
+        first = registrations[0]  # The primary, if it lives.
+        layout = first.topics[topic]
         permission = layout.permission
         if (
-            leader.key.broker_id != PRIMARY_ID
-            or not leader.writable
-            or leader.key.broker_name in self._wiped
+            first.key.broker_id != PRIMARY_ID
+            or not first.writable
+            or first.key.broker_name in self._wiped
         ):
             permission &= ~Permission.WRITE
         return BrokerRoute(
-            cluster_name=leader.key.cluster_name,
-            broker_name=leader.key.broker_name,
+            cluster_name=first.key.cluster_name,
+            broker_name=first.key.broker_name,
             addresses={one.key.broker_id: one.address for one in registrations},
             read_queue_count=layout.read_queue_count,
             write_queue_count=layout.write_queue_count,
             permission=permission,
-            zone=leader.zone,
-            filter_server_addresses=leader.filter_server_addresses,
+            zone=first.zone,
+            filter_server_addresses=first.filter_server_addresses,
             ordered=layout.ordered,
         )
 

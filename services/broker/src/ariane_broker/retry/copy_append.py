@@ -135,11 +135,11 @@ class CopyAppend:
         born_host: Host,
     ) -> tuple[Appended, int]:
         """Park copies; where they lie, and when they are due."""
-        wait, tried = failure.wait_ms, way.attempts + failure.local_attempts
-        if wait is None:
-            wait = wait_ms(group.retry_policy, tried)
+        span_ms, tried = failure.wait_ms, way.attempts + failure.local_attempts
+        if span_ms is None:
+            span_ms = wait_ms(group.retry_policy, tried)
         delay = delay_of_try(
-            wait,
+            span_ms,
             tried,
             now_ms=self._now_ms(),
             delay_ms_max=self._limits.delay_ms_max,

@@ -32,18 +32,18 @@ def wait_ms(policy: TableRetry | ExponentialRetry, attempts: int) -> int | None:
 
 
 def delay_of_try(
-    wait: int | None, attempts: int, *, now_ms: int, delay_ms_max: int, level_count: int
+    span_ms: int | None, attempts: int, *, now_ms: int, delay_ms_max: int, level_count: int
 ) -> Delay:
     """When the next try is due.
 
     Args:
-        wait: Milliseconds; None waits as long as the delay level of the try.
+        span_ms: How long to wait; None: as long as the delay level of the try.
         attempts: Tries before the one that failed now.
         now_ms: Milliseconds since the epoch.
         delay_ms_max: The longest wait that the broker offers.
         level_count: How many delay levels there are.
     """
-    if wait is None:
+    if span_ms is None:
         return DelayLevel(min(FIRST_LEVEL + attempts, level_count))
-    due_ms = now_ms + min(wait, delay_ms_max)
+    due_ms = now_ms + min(span_ms, delay_ms_max)
     return DeliveryTimes(np.array([due_ms], np.int64))
