@@ -132,7 +132,7 @@ async def test_a_call_has_messages_enough_to_be_worth_it():
 
 @pytest.mark.parametrize(
     ("batch_count", "messages", "record_bytes"),
-    [(99, 20, 1100), (100, 1, 1100), (255, 1, 1100), (256, 48, 100), (256, 4, 16384)],
+    [(23, 20, 1100), (100, 1, 1100), (255, 1, 1100), (256, 48, 100), (256, 4, 16384)],
     ids=["few batches", "few messages", "just too few", "large batches", "many bytes"],
 )
 async def test_others_leave_together(batch_count, messages, record_bytes):
@@ -165,9 +165,9 @@ async def test_all_leave_together_where_nothing_may_overlap():
 
 def test_turns_end_with_what_made_them_worth_it():
     for waiting, in_flight, outstanding, goes_on in [
-        (60, 40, 128, True),
-        (59, 40, 128, False),
-        (60, 40, 127, False),
+        (14, 10, 128, True),
+        (13, 10, 128, False),
+        (14, 10, 127, False),
     ]:
         staggered = StaggeredCalls()
         staggered.plan(batches_of(100, 6), 0, 600)

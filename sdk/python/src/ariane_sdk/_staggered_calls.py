@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from ariane_sdk._send_batch import SendBatch
 
-STAGGERED_BATCHES_MIN: Final = 100
+STAGGERED_BATCHES_MIN: Final = 24
 """Fewer batches leave together: they are not enough for several calls."""
 
 TURNS: Final = 4
