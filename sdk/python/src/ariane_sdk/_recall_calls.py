@@ -10,9 +10,9 @@ from ariane_record.recall_handle import RecallHandle, decode_recall_handle
 from ariane_sdk._broker_calls import answer_of
 from ariane_sdk._clock import Clock
 from ariane_sdk._connections import Connections
-from ariane_sdk._routes import Routes
+from ariane_sdk._routes import Routes, address_for_send
 from ariane_sdk._settings import ProducerSettings
-from ariane_sdk.errors import CallError, IllegalArgument, ServiceUnavailable
+from ariane_sdk.errors import CallError, IllegalArgument
 
 DELIVERED_REASON: Final = "RECEIPT_HANDLE_EXPIRED"
 
@@ -74,13 +74,9 @@ class RecallCalls:
                 return True
 
     async def _call(self, named: RecallHandle, handle: str) -> None:
-        broker = (await self._routes.get_for_send(named.topic)).broker(named.broker_name)
-        if broker is None or not broker.primary_address:
-            raise ServiceUnavailable(
-                f"broker {named.broker_name} does not carry {named.topic!r} now", retriable=True
-            )
+        address = await address_for_send(self._routes, named.topic, named.broker_name)
         request = RecallMessageRequest(topic=named.topic, recall_handle=handle)
-        call = self._connections.send(broker.primary_address).RecallMessage(
+        call = self._connections.send(address).RecallMessage(
             request, timeout=self._settings.call_timeout_s
         )
-        await answer_of(call, f"broker {named.broker_name} at {broker.primary_address}")
+        await answer_of(call, f"broker {named.broker_name} at {address}")

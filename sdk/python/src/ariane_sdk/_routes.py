@@ -316,3 +316,18 @@ async def find_broker(routes: Routes, queue: MessageQueue) -> BrokerRoute:
             f"broker {queue.broker_name!r} does not carry topic {queue.topic!r} now", retriable=True
         )
     return broker
+
+
+async def address_for_send(routes: Routes, topic: str, broker_name: str) -> str:
+    """Where a broker takes messages for a topic, also for one that a send will create.
+
+    Raises:
+        ServiceUnavailable: It does not carry the topic now.
+        RouteNotFound: As ``Routes.get_for_send``; so with NameServersUnreachable.
+    """
+    broker = (await routes.get_for_send(topic)).broker(broker_name)
+    if broker is None or not broker.primary_address:
+        raise ServiceUnavailable(
+            f"broker {broker_name} does not carry {topic!r} now", retriable=True
+        )
+    return broker.primary_address

@@ -28,7 +28,7 @@ from ariane_sdk._limits import (
 )
 from ariane_sdk._log import logger
 from ariane_sdk._message import AcknowledgedLevel, Message, MessageQueue, SendResult
-from ariane_sdk._routes import Routes
+from ariane_sdk._routes import Routes, address_for_send
 from ariane_sdk._settings import ProducerSettings
 from ariane_sdk._status import ROUTING_REASONS
 from ariane_sdk._topic_lane import QueueWish
@@ -139,7 +139,7 @@ class TransactionCalls:
 
         async def call() -> SendResult | None:
             nonlocal address
-            address = await self._address_of(half.topic, half.broker_name)
+            address = await address_for_send(self._routes, half.topic, half.broker_name)
             peer = f"broker {half.broker_name} at {address}"
             response = await self._requests.end(address, peer, request)
             if not response.HasField("position"):
@@ -187,7 +187,7 @@ class TransactionCalls:
         async def call() -> None:
             nonlocal maybe_stored
             try:
-                address = await self._address_of(queue.topic, queue.broker_name)
+                address = await address_for_send(self._routes, queue.topic, queue.broker_name)
                 peer = f"broker {queue.broker_name} at {address}"
                 await self._requests.store_half(address, peer, half)
             except CallError as error:
@@ -242,14 +242,6 @@ class TransactionCalls:
         if pinned is not None:
             return pinned
         return lane.next_queue(lambda broker_name: broker_name not in avoided)
-
-    async def _address_of(self, topic: str, broker_name: str) -> str:
-        broker = (await self._routes.get_for_send(topic)).broker(broker_name)
-        if broker is None or not broker.primary_address:
-            raise ServiceUnavailable(
-                f"broker {broker_name} does not carry {topic!r} now", retriable=True
-            )
-        return broker.primary_address
 
     def _to_wire(self, message: Message, immunity_s: int | None) -> message_pb2.Message:
         checked_topic(message.topic)
