@@ -128,6 +128,7 @@ class _FlagParser(argparse.ArgumentParser):
 
 
 def _flag_parser(settings_class: type[ServiceSettings]) -> _FlagParser:
+    """A parser that knows a flag for each setting, and keeps silent about those not given."""
     service = settings_class.service_name
     module = f"ariane_{service}".replace("-", "_")
     parser = _FlagParser(

@@ -109,6 +109,7 @@ class RangeReader:
     def _chunks(
         self, part: QueueRange, fetch: Fetch, opened: Generator[RangeChunk]
     ) -> Generator[RecordColumns]:
+        """The records of a range as they come, asked for again from where a failure left off."""
         failures = 0
         while part.count > 0:
             error: ArianeError | None = None

@@ -264,6 +264,7 @@ class Recovery:
         return front is None or not any(front)
 
     def _scan(self, begin: int, dispatcher: Dispatcher) -> Ending:
+        """Dispatch all records from an offset on, and find where the log ends."""
         segments = self.log.segments
         if self._ends_quietly(begin):
             return Ending(begin, None)

@@ -190,6 +190,7 @@ class QueueLocks:
         return all(answered)
 
     async def _renew_at(self, broker_name: str) -> bool:
+        """Renew the locks of one broker's queues; whether it has answered."""
         async with self._turns[broker_name]:
             before = {
                 queue: lock.epoch

@@ -148,6 +148,7 @@ class QueueWork:
         return self.window.consumer_offset
 
     async def _run(self) -> None:
+        """Deliver what arrives, until the queue is given up."""
         since_turn = 0
         while True:
             delivery = self._take()

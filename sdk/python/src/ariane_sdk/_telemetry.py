@@ -200,6 +200,7 @@ class Telemetry:
 
     @contextmanager
     def _processing(self, messages: Sequence[ReceivedMessage], group: str) -> Iterator[None]:
+        """A span around one call of a listener, its time, and how many messages it was."""
         started_s = perf_counter()
         first = messages[0]
         attributes: Attributes = {

@@ -220,6 +220,7 @@ class TopicTable:
         return self._changed(self.get(topic), change)
 
     def _changed(self, config: TopicConfig, change: TopicChange) -> TopicConfig:
+        """A topic's settings after a change, if all are in range."""
         attributes = dict(config.attributes)
         for name, value in change.attributes.items():
             if value:

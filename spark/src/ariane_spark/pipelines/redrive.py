@@ -304,6 +304,8 @@ def _check_groups(plan: RedrivePlan, decided: DataFrame) -> None:
 
 
 def _counted(decisions: DataFrame) -> RedriveReport:
+    """What is to become of dead letters, before any of them is sent."""
+
     def those(outcome: str) -> Column:
         return f.count_if(f.col("outcome") == outcome)
 

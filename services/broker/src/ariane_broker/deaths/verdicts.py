@@ -108,6 +108,7 @@ class DeathVerdicts:
         await self._pass(death)
 
     async def _count_in_place(self, death: LonelyDeath, message: RecordFields) -> None:
+        """Note a death where the message lies, which stays there until it becomes a dead letter."""
         place, queue_offset = death.place, death.queue_offset
         known = self._suspicions.find(place)
         count = known.deaths_of(queue_offset) + 1

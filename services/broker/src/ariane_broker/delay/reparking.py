@@ -84,6 +84,7 @@ class Reparking:
     def _append(
         self, records: ParkedRecords, places: Int64s, mark: Callable[[Int64s], None]
     ) -> None:
+        """Park some of the records, all born on one host, in the timer queue."""
         moved, times_ms = records.moved, records.times_ms()[places]
         topics = map(str.encode, moved.values(PropertyName.REAL_TOPIC))
         queue_ids = map(str.encode, moved.values(PropertyName.REAL_QUEUE_ID))
