@@ -19,6 +19,9 @@ from ariane_sdk.errors import CallError, DeadlinePassed
 GOODBYE_TIMEOUT_S: Final = 1.0
 """How long a broker may take to end the stream of a consumer that leaves."""
 
+PATIENCE_CALLS: Final = 3
+"""While no broker has answered, a consumer that starts waits as long as so many calls may take."""
+
 
 class Attachments:
     """Keeps a member attached to every broker of its topics, where that is now, and to no other."""
@@ -116,25 +119,32 @@ class Attachments:
     async def wait_tried(self) -> CallError | None:
         """Wait until every broker has been tried, or time is up.
 
+        While not a single one has answered, that is the time of some calls: the first member of a
+        group has brokers write files and tell name servers, which takes long on a busy machine.
+
         Returns:
             Why not one of them has let the member in; nothing if one has.
         """
         attachments = list(self._by_broker.values())
+        if not attachments:
+            return CallError("no broker of the topics has an address")
         timeout_s = self._plan.settings.call_timeout_s
+        tries = [start_task(each.wait_tried(), f"tried-{each.broker_name}") for each in attachments]
         try:
-            async with asyncio.timeout(timeout_s):
-                await asyncio.gather(*(attachment.wait_tried() for attachment in attachments))
-        except TimeoutError:
-            pass  # A broker that says nothing at all is one that is not there.
+            done, _ = await asyncio.wait(tries, timeout=timeout_s)
+            if not done:
+                more_s = (PATIENCE_CALLS - 1) * timeout_s
+                await asyncio.wait(tries, timeout=more_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tries:
+                task.cancel()
         if any(attachment.attached for attachment in attachments):
             return None
         for attachment in attachments:
             if attachment.error is not None:
                 return attachment.error
-        if not attachments:
-            return CallError("no broker of the topics has an address")
         return DeadlinePassed(
-            f"no broker of the topics answered in {timeout_s:g} s", retriable=True
+            f"no broker of the topics answered in {PATIENCE_CALLS * timeout_s:g} s", retriable=True
         )
 
     async def close(self) -> None:
