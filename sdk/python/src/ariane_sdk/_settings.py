@@ -132,8 +132,8 @@ class ConsumerSettings:
     """How a consumer behaves.
 
     Attributes:
-        call_timeout_s: How long a call other than a held pull may take, in seconds; the start waits for
-            three, while no broker answers.
+        call_timeout_s: How long a call other than a held pull may take, in seconds; the start waits
+            for three, while no broker answers.
         hold_s: How long a broker holds a pull that finds nothing, at most 30.
         pull_record_count_max: Messages in the answer to one pull.
         pull_bytes_max: Bytes in the answer to one pull, about.
