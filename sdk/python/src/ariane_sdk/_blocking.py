@@ -32,6 +32,8 @@ Result = TypeVar("Result")
 
 _END: Final = object()
 
+_GRPC_QUEUE: Final = "PollerCompletionQueue._handle_events"
+
 
 class AsyncClient(Protocol):
     """What a blocking client wraps."""
@@ -43,12 +45,24 @@ class AsyncClient(Protocol):
 Wrapped = TypeVar("Wrapped", bound=AsyncClient)
 
 
+def _handle_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Tell what a callback has failed on, as loops do.
+
+    gRPC has one queue of answers for all loops of the process. One that comes for a client which is
+    closed by now is a RuntimeError in whatever loop looks at that queue, and nobody misses it.
+    """
+    closed = str(context.get("exception")) == "Event loop is closed"
+    if not (closed and _GRPC_QUEUE in repr(context.get("handle"))):
+        loop.default_exception_handler(context)
+
+
 class LoopThread:
     """An event loop in a thread of its own."""
 
     def __init__(self) -> None:
         self._fork_guard = ForkGuard()
         self._loop = asyncio.new_event_loop()
+        self._loop.set_exception_handler(_handle_exception)
         self._thread = threading.Thread(target=self._run_loop, name="ariane-loop", daemon=True)
         self._thread.start()
 

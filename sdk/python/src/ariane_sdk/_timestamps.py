@@ -22,12 +22,17 @@ def timestamp_from(moment: datetime) -> Timestamp:
     """The instant of a moment that knows its time zone.
 
     Raises:
-        IllegalArgument: It knows none.
+        IllegalArgument: It knows none, or is no moment that the contract can say.
     """
+    if not isinstance(moment, datetime):
+        raise IllegalArgument(f"{moment!r:.100} is no datetime")
     if moment.tzinfo is None:
         raise IllegalArgument(f"{moment!r} has no time zone; use datetime(..., tzinfo=UTC)")
     timestamp = Timestamp()
-    timestamp.FromDatetime(moment)
+    try:
+        timestamp.FromDatetime(moment)
+    except (OverflowError, ValueError) as error:
+        raise IllegalArgument(f"{moment!r} is outside the years 1 to 9999 of UTC") from error
     return timestamp
 
 
