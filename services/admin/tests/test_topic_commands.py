@@ -1,5 +1,6 @@
 """``ariane topic`` against a real cluster."""
 
+from ariane_admin.cli import main
 from ariane_admin.exits import ExitStatus
 
 
@@ -33,6 +34,19 @@ def test_a_topic_is_changed_on_all_brokers_or_on_some(ariane, ariane_json):
         "broker-a": (3, 2, "read", "normal"),
         "broker-b": (3, 2, "read-write", "normal"),
     }
+
+
+def test_a_topic_that_is_there_otherwise_than_wanted_is_told(ariane, capfd):
+    ariane("topic", "create", "otherwise", "--queues", "3", "--broker", "broker-b")
+    wanted = ("topic", "create", "otherwise", "--exists-ok", "--broker", "broker-b")
+    assert main([*wanted, "--queues", "3"]) == ExitStatus.DONE
+    assert capfd.readouterr().err == ""
+    assert main([*wanted, "--queues", "5", "--permission", "read"]) == ExitStatus.DONE
+    [line] = capfd.readouterr().err.splitlines()
+    assert line == (
+        "ariane: warning: otherwise is on broker-b with 3 read and 3 write queues, read-write, any:"
+        " ariane topic update changes it"
+    )
 
 
 def test_words_are_taken_in_the_capitals_that_help_shows(ariane, ariane_json):

@@ -16,6 +16,7 @@ from ariane.broker.v1.topic_service_pb2 import (
 )
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_FIFO
 from ariane.namesrv.v1 import route_pb2
+from ariane_admin.client_warnings import say_warning
 from ariane_admin.cluster_doors import (
     CALL_SECONDS_MAX,
     ClusterDoors,
@@ -104,15 +105,14 @@ def create(
       ariane topic create orders --queues 8
       ariane topic create trades --queues 1 --broker broker-a --type fifo
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-    request = CreateTopicRequest(
-        topic=Topic(
-            topic=name,
-            read_queue_count=queues,
-            write_queue_count=queues,
-            permission=permission,
-            message_type=message_type,
-        )
+    wanted = Topic(
+        topic=name,
+        read_queue_count=queues,
+        write_queue_count=queues,
+        permission=permission,
+        message_type=message_type,
     )
+    request = CreateTopicRequest(topic=wanted)
 
     async def ask() -> None:
         async with ClusterDoors(name_servers) as doors:
@@ -124,6 +124,7 @@ def create(
                 except TopicExists:
                     if not exists_ok:
                         raise
+                    _tell_difference(await _layout_at(doors, broker, name), wanted)
 
             await ask_each(await doors.primaries(broker_names, cluster_name=cluster_name), at)
             if (
@@ -310,12 +311,31 @@ async def _layout(name_servers: str, name: str) -> list[Mapping[str, object]]:
     async with ClusterDoors(name_servers) as doors:
 
         async def at(broker: LiveBroker) -> Mapping[str, object]:
-            call = doors.topics(broker.address).GetTopic(
-                GetTopicRequest(topic=name), timeout=CALL_SECONDS_MAX
-            )
-            return _layout_row(broker, (await answer_to_question(call, broker_peer(broker))).topic)
+            return await _layout_at(doors, broker, name)
 
         return await ask_each(await doors.primaries_of(name), at)
+
+
+async def _layout_at(doors: ClusterDoors, broker: LiveBroker, name: str) -> Mapping[str, object]:
+    request = GetTopicRequest(topic=name)
+    call = doors.topics(broker.address).GetTopic(request, timeout=CALL_SECONDS_MAX)
+    return _layout_row(broker, (await answer_to_question(call, broker_peer(broker))).topic)
+
+
+def _tell_difference(there: Mapping[str, object], wanted: Topic) -> None:
+    """Warn of a topic that is there, and otherwise than it is wanted."""
+    if (there["read_queues"], there["write_queues"], there["permission"], there["type"]) != (
+        wanted.read_queue_count,
+        wanted.write_queue_count,
+        permission_word(wanted.permission),
+        message_type_word(wanted.message_type),
+    ):
+        say_warning(
+            "{topic} is on {broker} with {read_queues} read and {write_queues} write queues,"
+            " {permission}, {type}: ariane topic update changes it".format_map(
+                {**there, "topic": wanted.topic}
+            )
+        )
 
 
 def _layout_row(broker: LiveBroker, found: Topic) -> Mapping[str, object]:
