@@ -47,7 +47,7 @@ LEVELS: Final = {
     AcknowledgedLevel.FLUSHED: ACKNOWLEDGED_LEVEL_FLUSHED,
 }
 
-CUT_BYTES_MIN: Final = 64 << 10
+CUT_BYTES_MIN: Final = 192 << 10
 """Smaller requests, and those whose first batch is smaller, are parsed as they are: that is faster
 than cutting (measured)."""
 
