@@ -400,7 +400,8 @@ def test_few_batches_and_unusual_ones_are_seen_one_by_one():
 
 
 def test_small_batches_of_a_large_request_are_taken_at_once():
-    batches = [wire("a", 0, [b"x" * 2000]) for _ in range(40)]
+    count = CUT_BYTES_MIN // 2000 + 1
+    batches = [wire("a", 0, [b"x" * 2000]) for _ in range(count)]
     head = send_pb.StreamAppendsRequest(request_number=3).SerializeToString()
     raw = head + send_pb.StreamAppendsRequest(batches=batches).SerializeToString()
     assert len(raw) > CUT_BYTES_MIN
