@@ -84,6 +84,16 @@ async def test_system_topics_are_listed_when_asked_for(client, topic):
     assert "SCHEDULE_TOPIC_XXXX" in all_topics - user_topics
 
 
+async def test_the_topic_of_replies_is_of_the_system_where_its_cluster_lives(client):
+    for name in ("DefaultCluster_REPLY_TOPIC", "shop_REPLY_TOPIC"):
+        await client.create_topic(name, exists_ok=True)
+
+    hidden = set(await client.list_topics(include_system=True)) - set(await client.list_topics())
+
+    assert "DefaultCluster_REPLY_TOPIC" in hidden
+    assert "shop_REPLY_TOPIC" not in hidden
+
+
 async def test_brokers(client, cluster):
     brokers = await client.list_brokers()
 

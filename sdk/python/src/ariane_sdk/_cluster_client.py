@@ -17,6 +17,7 @@ from ariane_sdk._live_broker import LiveBroker, live_broker_of, route_to
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._offset_resets import OffsetResets, ResetTarget
 from ariane_sdk._queue_order import QueueOrders
+from ariane_sdk._request_reply import reply_topic
 from ariane_sdk._route import PRIMARY_ID, Route
 from ariane_sdk._stateless_client import StatelessClient
 from ariane_sdk.errors import (
@@ -158,13 +159,17 @@ class ClusterClient(StatelessClient):
         """All topics by name.
 
         Args:
-            include_system: Whether to list those that the system made for itself too.
+            include_system: Whether to list those that the system made for itself too; the topic of
+                replies of each cluster that lives is one of them.
 
         Raises:
             NameServersUnreachable: None answered.
         """
         topics = await self._session.name_servers.list_topics()
-        return [topic for topic in topics if include_system or not is_system_topic(topic)]
+        if include_system:
+            return topics
+        replies = {reply_topic(broker.cluster_name) for broker in await self.list_brokers()}
+        return [topic for topic in topics if not is_system_topic(topic) and topic not in replies]
 
     async def list_brokers(self) -> list[LiveBroker]:
         """All live brokers, by cluster, name and id.
