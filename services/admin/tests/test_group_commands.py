@@ -100,6 +100,25 @@ def test_offsets_are_cloned(ariane, ariane_json, consumed):
     assert ariane("consume", "g-cloned", "--group", "g-second", "--count", "1") == "three\n"
 
 
+def test_a_group_is_not_cloned_to_itself(ariane):
+    # Before anybody is asked: neither the group nor the topic is there.
+    line = ariane("group", "clone", "g-self", "g-self", "g-none", status=ExitStatus.USAGE)
+    assert line == "ariane: group g-self goes on there already: name another one\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "rule"),
+    [
+        (("topic", "create", "no name"), "1 to 127"),
+        (("group", "delete", "no name", "--yes"), "1 to 120"),
+    ],
+)
+def test_the_rule_for_names_is_said_once(ariane, command, rule):
+    [line] = ariane(*command, status=ExitStatus.USAGE).splitlines()
+    assert line.count(rule) == 1
+    assert line.count("A-Z a-z 0-9 _ and -") == 1
+
+
 async def test_members_that_disagree_are_named_by_group_and_doctor(ariane, ariane_json, cluster):
     await asyncio.to_thread(ariane, "topic", "create", "g-conflict")
 

@@ -31,6 +31,7 @@ from types import MappingProxyType
 from typing import Final
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane_record.names import is_system_group
 from ariane_servicekit.error_status import ErrorRules
 from ariane_servicekit.errors import ServiceError, field_invalid
 from ariane_storage import errors as storage
@@ -40,7 +41,8 @@ def topic_name_illegal(topic: str) -> ServiceError:
     """The name breaks the rules for topics."""
     return ServiceError(
         ErrorReason.ERROR_REASON_TOPIC_NAME_ILLEGAL,
-        f"topic {topic!r}: a name has 1 to 127 characters of A-Z a-z 0-9 _ and -",
+        # The rule itself is the advice that clients show beside it.
+        f"topic {topic!r} has no legal name",
         {"topic": topic},
     )
 
@@ -222,10 +224,11 @@ def message_delivered(unique_id: str) -> ServiceError:
 
 def group_name_illegal(consumer_group: str) -> ServiceError:
     """The name breaks the rules for groups."""
+    belongs = is_system_group(consumer_group)
     return ServiceError(
         ErrorReason.ERROR_REASON_GROUP_NAME_ILLEGAL,
-        f"group {consumer_group!r}: a name has 1 to 120 characters of "
-        "A-Z a-z 0-9 _ and -, and does not belong to the system",
+        f"group {consumer_group!r} "
+        + ("belongs to the system" if belongs else "has no legal name"),
         {"consumer_group": consumer_group},
     )
 

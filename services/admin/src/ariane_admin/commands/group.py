@@ -30,6 +30,8 @@ from ariane_admin.commands.group_delete import delete
 from ariane_admin.commands.group_retry import retry
 from ariane_admin.confirmation import confirm, yes_option
 from ariane_admin.connection import name_servers_option, run_async
+from ariane_admin.errors import CommandFailed
+from ariane_admin.exits import ExitStatus
 from ariane_admin.output import Output, Row, output_option
 from ariane_admin.start_position import StartPosition, StartPositionType
 from ariane_admin.times import moment_text, timestamp_of
@@ -202,6 +204,10 @@ def clone(
     Example:
       ariane group clone billing billing-trial orders --yes
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    if name == target:
+        raise CommandFailed(
+            f"group {name} goes on there already: name another one", ExitStatus.USAGE
+        )
     confirm(f"Set where group {target} goes on in {topic} to where {name} is?", yes=yes)
 
     async def ask() -> list[Row]:
