@@ -79,3 +79,14 @@ def test_what_a_database_refuses_is_one_line(tmp_path, ariane, monkeypatch):
         told = ariane("outbox", "list", "shop", "--database", url, status=status)
         assert len(told.splitlines()) == 1
         assert "secret" not in told
+
+
+def test_who_has_no_tables_is_told_how_to_make_them(sessions, ariane):
+    for arguments in (("list", "shop"), ("relay", "shop", "--until-empty")):
+        ariane("outbox", *arguments)
+    with sessions.begin() as session:
+        METADATA.drop_all(session.connection())
+    for arguments in (("list", "shop"), ("relay", "shop", "--until-empty")):
+        [line] = ariane("outbox", *arguments, status=ExitStatus.FAILED).splitlines()
+        assert "ariane_outbox" in line
+        assert "ariane_sdk.sql.create_tables" in line

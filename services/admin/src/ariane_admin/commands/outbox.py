@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import click
-from sqlalchemy import create_engine
+from sqlalchemy import Engine, create_engine, inspect
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.orm import Session, sessionmaker
 
@@ -18,7 +18,7 @@ from ariane_admin.errors import CommandFailed
 from ariane_admin.exits import ExitStatus
 from ariane_admin.output import Output, Row, output_option
 from ariane_admin.progress import progress
-from ariane_sdk.sql import Outbox, OutboxRelay, ParkedMessage
+from ariane_sdk.sql import METADATA, Outbox, OutboxRelay, ParkedMessage
 
 DATABASE_VARIABLE: Final = "ARIANE_OUTBOX_DATABASE"
 LOOK_INTERVAL_S: Final = 0.5
@@ -178,9 +178,24 @@ def _sessions(database: str) -> Iterator[sessionmaker[Session]]:
         yield sessionmaker(engine)
     except DBAPIError as error:
         lost = ExitStatus.UNREACHABLE if error.connection_invalidated else ExitStatus.FAILED
-        raise CommandFailed(f"the database refuses: {error.orig}", lost) from error
+        hint = "" if lost is ExitStatus.UNREACHABLE else _hint_of_tables(engine)
+        raise CommandFailed(f"the database refuses: {error.orig}{hint}", lost) from error
     finally:
         engine.dispose()
+
+
+def _hint_of_tables(engine: Engine) -> str:
+    """How to make tables that are missing, which each driver says in its own words."""
+    try:
+        missing = sorted(set(METADATA.tables) - set(inspect(engine).get_table_names()))
+    except DBAPIError:
+        return ""
+    if not missing:
+        return ""
+    return (
+        f"; tables are missing ({', '.join(missing)}): ariane_sdk.sql.create_tables(connection)"
+        " makes them, or Alembic with ariane_sdk.sql.METADATA"
+    )
 
 
 def _standing(sessions: sessionmaker[Session], kept: Outbox) -> dict[str, Any]:
