@@ -164,8 +164,7 @@ class Intake:
         """
         future.cancel()
         lane = self._lanes.get(topic)
-        parked = (*lane.parked, *lane.parked_groups) if lane is not None else ()
-        if any(each.future is future for each in parked):
+        if lane is not None and self._route_wait.withdraw(lane, future):
             return True
         return self._sending.withdraw(future)
 

@@ -80,12 +80,36 @@ class RouteWait:
         Raises:
             CallError: There is no route.
         """
-        if lane.route is None:
-            await asyncio.wait((self._start_learning(lane),))
-        if lane.route is None and lane.refusal is not None:
-            raise lane.refusal
-        if grouped and lane.groups_wait:
-            await asyncio.wait((self._start_ordering(lane),))
+        try:
+            if lane.route is None:
+                await asyncio.wait((self._start_learning(lane),))
+            if lane.route is None and lane.refusal is not None:
+                raise lane.refusal
+            if grouped and lane.groups_wait:
+                await asyncio.wait((self._start_ordering(lane),))
+        except asyncio.CancelledError:
+            _stop_asking(lane)
+            raise
+
+    def withdraw(self, lane: TopicLane, future: asyncio.Future[SendResult]) -> bool:
+        """Let go of a message that waits here, and ask no longer for what nobody waits for.
+
+        Args:
+            lane: Its topic.
+            future: Who waited for it.
+
+        Returns:
+            Whether it was here.
+        """
+        for parked in (lane.parked, lane.parked_groups):
+            for position, each in enumerate(parked):
+                if each.future is future:
+                    del parked[position]
+                    self._buffer.release(each.size_bytes)
+                    if not lane.turn.locked():
+                        _stop_asking(lane)
+                    return True
+        return False
 
     async def wait_for_all(self, lanes: Iterable[TopicLane]) -> None:
         """Wait until no message waits any longer."""
@@ -166,6 +190,16 @@ def _may_pass(error: CallError) -> bool:
     if isinstance(error, RouteNotFound):
         return "warming_up" in error.metadata or "queue_order" in error.metadata
     return isinstance(error, NameServersUnreachable)
+
+
+def _stop_asking(lane: TopicLane) -> None:
+    """End the questions of a topic for which no message waits, nor a call that holds its turn."""
+    if lane.route_task is not None and not lane.parked:
+        lane.route_task.cancel()
+        lane.route_task = None
+    if lane.order_task is not None and not lane.parked_groups:
+        lane.order_task.cancel()
+        lane.order_task = None
 
 
 async def _wait(tasks: Iterable[asyncio.Task[None] | None]) -> None:

@@ -1,0 +1,39 @@
+"""Messages that wait for a route, and those who give up waiting."""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+import pytest
+
+from ariane_sdk import Message, Producer, ProducerSettings, errors
+
+
+async def test_close_asks_no_longer_for_a_route_that_nobody_waits_for(world):
+    world.name_server.refusal = grpc.StatusCode.UNAVAILABLE
+    settings = ProducerSettings(send_timeout_s=600.0)
+    async with asyncio.timeout(60):
+        async with Producer(world.name_servers, settings=settings) as producer:
+            with pytest.raises(errors.SendError, match="not stored"):
+                await producer.send(Message("orders", b"alone"), timeout_s=0.05)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await producer.send_batch([Message("orders", b"a"), Message("orders", b"b")])
+            late = asyncio.create_task(producer.send(Message("orders", b"late"), timeout_s=1.0))
+            await asyncio.sleep(0)
+        with pytest.raises(errors.SendError, match="not stored"):
+            await late
+    assert producer._buffer.size_bytes == 0
+
+
+async def test_who_still_waits_for_a_route_gets_it_when_others_have_given_up(world):
+    world.name_server.refusal = grpc.StatusCode.UNAVAILABLE
+    async with Producer(world.name_servers) as producer:
+        kept = producer.send_nowait(Message("orders", b"kept"))
+        with pytest.raises(errors.SendError, match="not stored"):
+            await producer.send(Message("orders", b"given up"), timeout_s=0.05)
+        world.name_server.refusal = None
+        assert (await kept).queue_offset == 0
+        await producer.send(Message("orders", b"next"))
+    assert world.brokers["broker-a"].bodies == [b"kept", b"next"]
