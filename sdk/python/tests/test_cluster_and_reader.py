@@ -103,6 +103,25 @@ async def test_brokers(client, cluster):
     assert all(datetime.now(UTC) - b.last_heard_time < timedelta(minutes=2) for b in brokers)
 
 
+async def test_brokers_are_asked_by_name(client, topic, producer, reader):
+    await producer.send(Message(topic, b"x"))
+    await reader.store_offsets("asked", {MessageQueue(topic, "broker-b", 0): 0})
+
+    assert "asked" in await client.list_groups(broker_names=["broker-b"])
+    assert "asked" not in await client.list_groups(broker_names=["broker-a"])
+    assert await client.list_members("asked", broker_names=["broker-a"]) == []
+    lags = await client.consumer_lag("asked", topic, broker_names=["broker-b"])
+    assert {lag.message_queue.broker_name for lag in lags} == {"broker-b"}
+    only = {"broker_names": ["broker-a"]}
+    for queues in (
+        await reader.bounds(topic, **only),
+        await reader.offsets_at(topic, datetime.now(UTC), **only),
+    ):
+        assert {queue.broker_name for queue in queues} == {"broker-a"}
+    with pytest.raises(errors.ServiceUnavailable, match="no broker broker-z is registered"):
+        await client.list_groups(broker_names=["broker-z"])
+
+
 async def test_nobody_there():
     async with ClusterClient("127.0.0.1:1") as client:
         with pytest.raises(errors.NameServersUnreachable):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
 from ariane.broker.v1.topic_service_pb2 import CreateTopicRequest, DeleteTopicRequest, Topic
@@ -188,8 +188,11 @@ class ClusterClient(StatelessClient):
         """
         return await self._session.name_servers.get_route(topic)
 
-    async def list_groups(self) -> list[str]:
+    async def list_groups(self, *, broker_names: Collection[str] = ()) -> list[str]:
         """All consumer groups by name.
+
+        Args:
+            broker_names: Only what these brokers tell; all if empty.
 
         Raises:
             NameServersUnreachable: None answered.
@@ -201,11 +204,17 @@ class ClusterClient(StatelessClient):
         async def ask(broker: LiveBroker) -> None:
             groups.update(await calls.consumer_groups(route_to(broker)))
 
-        await self._at_every_primary(ask)
+        await self._at_every_primary(ask, broker_names)
         return sorted(groups)
 
-    async def list_members(self, group: str) -> list[GroupMember]:
+    async def list_members(
+        self, group: str, *, broker_names: Collection[str] = ()
+    ) -> list[GroupMember]:
         """The live members of a consumer group, by client id.
+
+        Args:
+            group: The group.
+            broker_names: Only what these brokers tell; all if empty.
 
         Raises:
             NameServersUnreachable: None answered.
@@ -219,15 +228,18 @@ class ClusterClient(StatelessClient):
             for member in await calls.group_members(route_to(broker), group):
                 members[member.client_id] = group_member_of(member)
 
-        await self._at_every_primary(ask)
+        await self._at_every_primary(ask, broker_names)
         return [members[client_id] for client_id in sorted(members)]
 
-    async def consumer_lag(self, group: str, topic: str = "") -> list[QueueLag]:
+    async def consumer_lag(
+        self, group: str, topic: str = "", *, broker_names: Collection[str] = ()
+    ) -> list[QueueLag]:
         """How far a group is behind, by topic, broker and queue.
 
         Args:
             group: The group.
             topic: Only this topic; all if empty.
+            broker_names: Only what these brokers tell; all if empty.
 
         Raises:
             NameServersUnreachable: None answered.
@@ -241,7 +253,7 @@ class ClusterClient(StatelessClient):
             found = await calls.consumer_lags(route_to(broker), group, topic)
             lags.extend(queue_lag_of(lag, broker.broker_name) for lag in found)
 
-        await self._at_every_primary(ask)
+        await self._at_every_primary(ask, broker_names)
         return sorted(lags, key=lambda lag: lag.message_queue)
 
     async def reset_offsets(
@@ -317,12 +329,19 @@ class ClusterClient(StatelessClient):
         route = await self.route(checked_topic(topic))
         return OffsetResets(self._session.connections, route, timeout_s=self._call_timeout_s)
 
-    async def _at_every_primary(self, act: Callable[[LiveBroker], Awaitable[None]]) -> None:
+    async def _at_every_primary(
+        self, act: Callable[[LiveBroker], Awaitable[None]], names: Collection[str] = ()
+    ) -> None:
         """Do something with every primary at the same time; the first error is raised last."""
-        brokers = [b for b in await self.list_brokers() if b.broker_id == PRIMARY_ID]
+        brokers = [
+            broker
+            for broker in await self.list_brokers()
+            if broker.broker_id == PRIMARY_ID and (not names or broker.broker_name in names)
+        ]
         if not brokers:
             raise ServiceUnavailable(
-                "no broker is registered with the name servers",
+                f"no broker {' or '.join(sorted(names))}".rstrip()
+                + " is registered with the name servers",
                 reason="NO_BROKER",
                 retriable=True,
             )

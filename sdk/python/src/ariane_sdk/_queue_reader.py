@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import datetime
 from enum import Enum
@@ -66,8 +66,14 @@ class QueueReader(StatelessClient):
                     print(queue, len(columns))
     """
 
-    async def bounds(self, topic: str) -> dict[MessageQueue, tuple[int, int]]:
+    async def bounds(
+        self, topic: str, *, broker_names: Collection[str] = ()
+    ) -> dict[MessageQueue, tuple[int, int]]:
         """Oldest queue offset that is kept and readable end (exclusive) of every queue.
+
+        Args:
+            topic: The topic.
+            broker_names: Only the queues of these brokers; all if empty.
 
         Raises:
             RouteNotFound: No live broker carries the topic.
@@ -76,7 +82,7 @@ class QueueReader(StatelessClient):
         route = await self._route(topic)
         calls = self._session.calls
         answers = await asyncio.gather(
-            *(calls.queue_bounds(broker, topic) for broker in _readable(route))
+            *(calls.queue_bounds(broker, topic) for broker in _readable(route, broker_names))
         )
         return {
             queue: (bounds.min_queue_offset, bounds.max_queue_offset)
@@ -85,7 +91,12 @@ class QueueReader(StatelessClient):
         }
 
     async def offsets_at(
-        self, topic: str, when: datetime, boundary: TimeBoundary = TimeBoundary.LOWER
+        self,
+        topic: str,
+        when: datetime,
+        boundary: TimeBoundary = TimeBoundary.LOWER,
+        *,
+        broker_names: Collection[str] = (),
     ) -> dict[MessageQueue, int]:
         """The queue offset that belongs to a time, for every queue.
 
@@ -93,6 +104,7 @@ class QueueReader(StatelessClient):
             topic: The topic.
             when: Compared with store times; must know its time zone.
             boundary: Which of several offsets is meant.
+            broker_names: Only for the queues of these brokers; all if empty.
 
         Raises:
             RouteNotFound: No live broker carries the topic.
@@ -103,7 +115,7 @@ class QueueReader(StatelessClient):
         answers = await asyncio.gather(
             *(
                 calls.queue_offsets_at(broker, topic, when, boundary.value)
-                for broker in _readable(route)
+                for broker in _readable(route, broker_names)
             )
         )
         return dict(chain.from_iterable(answer.items() for answer in answers))
@@ -338,8 +350,12 @@ class QueueReader(StatelessClient):
         return await self._session.routes.refresh(topic)
 
 
-def _readable(route: Route) -> list[BrokerRoute]:
-    return [broker for broker in route.brokers if broker.readable]
+def _readable(route: Route, names: Collection[str] = ()) -> list[BrokerRoute]:
+    return [
+        broker
+        for broker in route.brokers
+        if broker.readable and (not names or broker.broker_name in names)
+    ]
 
 
 def _by_broker(queues: Iterable[MessageQueue]) -> Mapping[str, list[MessageQueue]]:
