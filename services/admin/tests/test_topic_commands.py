@@ -11,6 +11,38 @@ def layout(ariane_json, topic):
     }
 
 
+def listed(ariane_json, *options):
+    return {row["topic"]: row for row in ariane_json("topic", "list", *options)}
+
+
+def test_a_list_says_how_topics_lie_on_all_brokers(ariane, ariane_json):
+    ariane("topic", "create", "l-alike", "--queues", "3", "--type", "normal")
+    ariane("topic", "create", "l-unlike", "--queues", "2")
+    ariane("topic", "update", "l-unlike", "--write-queues", "1", "--broker", "broker-a")
+    ariane("topic", "update", "l-unlike", "--permission", "read", "--broker", "broker-b")
+    rows = listed(ariane_json)
+    assert rows["l-alike"] == {
+        "topic": "l-alike",
+        "brokers": ["broker-a", "broker-b"],
+        "read_queues": 6,
+        "write_queues": 6,
+        "permission": "read-write",
+        "type": "normal",
+        "unanswered": [],
+    }
+    unlike = rows["l-unlike"]
+    assert (unlike["read_queues"], unlike["write_queues"]) == (4, 3)
+    assert (unlike["permission"], unlike["type"]) == ("differs", "any")
+    header = ariane("topic", "list").split("─")[0]
+    assert " ".join(header.split()) == "topic brokers read queues write queues permission type"
+
+
+def test_the_topic_of_replies_is_listed_when_asked_for(ariane, ariane_json):
+    ariane("topic", "create", "DefaultCluster_REPLY_TOPIC", "--exists-ok")
+    assert "DefaultCluster_REPLY_TOPIC" not in listed(ariane_json)
+    assert listed(ariane_json, "--system")["DefaultCluster_REPLY_TOPIC"]["read_queues"] == 8
+
+
 def test_a_topic_lies_where_it_is_wanted(ariane, ariane_json):
     ariane(
         *("topic", "create", "here", "--queues", "2", "--broker", "broker-b"),
@@ -69,9 +101,9 @@ def test_deleting_asks_first(ariane, ariane_json):
     ariane("topic", "create", "doomed")
     err = ariane("topic", "delete", "doomed", status=ExitStatus.USAGE)
     assert "--yes" in err
-    assert {"topic": "doomed"} in ariane_json("topic", "list")
+    assert "doomed" in listed(ariane_json)
     assert ariane_json("topic", "delete", "doomed", "--yes") == {"topic": "doomed", "brokers": 2}
-    assert {"topic": "doomed"} not in ariane_json("topic", "list")
+    assert "doomed" not in listed(ariane_json)
     ariane("topic", "delete", "doomed", "--yes", status=ExitStatus.NOT_FOUND)
     ariane("topic", "delete", "doomed", "--yes", "--missing-ok")
 
@@ -82,7 +114,7 @@ def test_a_person_may_say_no(ariane, monkeypatch, ariane_json):
     monkeypatch.setattr("ariane_admin.confirmation.click.confirm", lambda *_a, **_k: False)
     err = ariane("topic", "delete", "spared", status=ExitStatus.REFUSED)
     assert err == "ariane: nothing was done\n"
-    assert {"topic": "spared"} in ariane_json("topic", "list")
+    assert "spared" in listed(ariane_json)
 
 
 def test_topics_of_the_system_are_listed_when_asked_for(ariane_json):

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterable, Sequence
 from contextlib import aclosing
 
 import click
 
 from ariane_admin.client_warnings import client_warnings
+from ariane_admin.cluster_doors import ClusterDoors
 from ariane_admin.connection import name_servers_option, run_async
+from ariane_admin.exits import ExitStatus
 from ariane_admin.message_lines import as_row
 from ariane_admin.output import Output, output_option
-from ariane_admin.queue_tail import tail
+from ariane_admin.queue_tail import follow, read_stored
+from ariane_admin.roll_call import RollCall
 from ariane_admin.start_position import StartPosition, StartPositionType
 from ariane_sdk import PushConsumer, QueueReader, ReceivedMessage
 
@@ -60,6 +63,13 @@ class _Lines:
             # A failure before the consumer stops would be a try of the group.
             await self.stopping.wait()
             raise _Enough
+
+    async def write_all(self, messages: AsyncIterable[ReceivedMessage]) -> None:
+        """Write `messages` as they come, until no more are wanted."""
+        async for message in messages:
+            self.write(message)
+            if self.enough.is_set():
+                return
 
     def write(self, message: ReceivedMessage) -> None:
         """Write one message if it is wanted."""
@@ -109,11 +119,12 @@ def consume(
     group: str | None,
     name_servers: str,
     output: Output,
-) -> None:
+) -> int:
     """Write the messages of TOPIC, a line each, until Ctrl-C.
 
     Without --group nothing is stored and nobody else notices. Who waits for more waits for brokers
-    that are away, too, and says so.
+    that are away, too, and says so. With --no-follow, brokers that do not answer are named, and
+    what the others keep is written; exit status 3.
 
     \b
     Examples:
@@ -124,9 +135,10 @@ def consume(
     if group is not None and no_follow:
         raise click.UsageError("--no-follow and --group exclude each other")
     lines = _Lines(output, tags, count)
+    if no_follow:
+        return run_async(_up_to_the_end(name_servers, topic, start, lines))
     if group is None:
-        run_async(_without_group(name_servers, topic, start, lines, follow=not no_follow))
-        return
+        return run_async(_following(name_servers, topic, start, lines))
     consumer = PushConsumer(
         name_servers,
         group=group,
@@ -138,19 +150,28 @@ def consume(
     )
     with client_warnings(except_for=_Enough):
         run_async(_as_member(consumer, lines))
+    return ExitStatus.DONE
 
 
-async def _without_group(
-    name_servers: str, topic: str, start: StartPosition, lines: _Lines, *, follow: bool
-) -> None:
+async def _following(
+    name_servers: str, topic: str, start: StartPosition, lines: _Lines
+) -> ExitStatus:
     async with (
         QueueReader(name_servers) as reader,
-        aclosing(tail(reader, topic, start, follow=follow)) as messages,
+        aclosing(follow(reader, topic, start)) as messages,
     ):
-        async for message in messages:
-            lines.write(message)
-            if lines.enough.is_set():
-                return
+        await lines.write_all(messages)
+    return ExitStatus.DONE
+
+
+async def _up_to_the_end(
+    name_servers: str, topic: str, start: StartPosition, lines: _Lines
+) -> ExitStatus:
+    async with ClusterDoors(name_servers) as doors, QueueReader(name_servers) as reader:
+        roll = RollCall(await doors.primaries_of(topic))
+        async with aclosing(read_stored(reader, topic, start, roll)) as messages:
+            await lines.write_all(messages)
+    return roll.status
 
 
 async def _as_member(consumer: PushConsumer, lines: _Lines) -> None:

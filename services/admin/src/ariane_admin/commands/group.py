@@ -33,6 +33,7 @@ from ariane_admin.connection import name_servers_option, run_async
 from ariane_admin.errors import CommandFailed
 from ariane_admin.exits import ExitStatus
 from ariane_admin.output import Output, Row, output_option
+from ariane_admin.roll_call import RollCall, marked_row, write_rows
 from ariane_admin.start_position import StartPosition, StartPositionType
 from ariane_admin.times import moment_text, timestamp_of
 from ariane_sdk import ClusterClient, LiveBroker, QueueLag
@@ -42,6 +43,7 @@ _LAG_COLUMNS = (
     *("topic", "broker", "queue_id", "consumer_offset", "max_offset", "lag", "oldest"),
     *("suspected", "deaths"),
 )
+_TOTALS = ("members", "lag")
 _OFFSET_COLUMNS = ("broker", "queue_id", "consumer_offset")
 _QUEUE_ID_MAX = 2**31 - 1
 _QUEUE_OFFSET_MAX = 2**63 - 1
@@ -59,27 +61,35 @@ group.add_command(delete)
 @group.command("list")
 @name_servers_option
 @output_option
-def list_groups(*, name_servers: str, output: Output) -> None:
+def list_groups(*, name_servers: str, output: Output) -> int:
     """List consumer groups with their members and backlog.
+
+    Brokers that do not answer are named, and the totals are those of the others; exit status 3.
 
     \b
     Example:
       ariane group list
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
-    async def ask() -> list[Row]:
-        async with ClusterClient(name_servers) as cluster:
-            return [await _summary(cluster, name) for name in await cluster.list_groups()]
+    async def ask() -> tuple[RollCall, list[Row]]:
+        async with ClusterDoors(name_servers) as doors:
+            roll = RollCall(await doors.primaries())
+            names = await _group_names(doors, roll)
+            return roll, [await _summary(doors.client, roll, name) for name in names]
 
-    output.rows(["group", "members", "topics", "lag", "oldest"], run_async(ask()))
+    roll, rows = run_async(ask())
+    columns = ("group", "members", "topics", "lag", "oldest")
+    return write_rows(output, roll, columns, rows, totals=_TOTALS)
 
 
 @group.command("show")
 @click.argument("name")
 @name_servers_option
 @output_option
-def show(*, name: str, name_servers: str, output: Output) -> None:
+def show(*, name: str, name_servers: str, output: Output) -> int:
     """Show the backlog, the members and the subscription conflicts of group NAME.
+
+    Brokers that do not answer are named, and the totals are those of the others; exit status 3.
 
     \b
     Examples:
@@ -87,27 +97,34 @@ def show(*, name: str, name_servers: str, output: Output) -> None:
       ariane group show billing -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
-    async def ask() -> tuple[Row, list[Row], list[Row], list[Row]]:
+    async def ask() -> tuple[RollCall, Row, list[Row], list[Row], list[Row]]:
         async with ClusterDoors(name_servers) as doors:
-            if name not in await doors.client.list_groups():
+            roll = RollCall(await doors.primaries())
+            if name not in await _group_names(doors, roll):
+                if roll.unanswered:
+                    raise CommandFailed(
+                        f"no broker that answers knows group {name!r}", ExitStatus.UNREACHABLE
+                    )
                 raise GroupNotFound(f"no broker knows group {name!r}; ariane group list shows all")
+            told = roll.answering
             return (
-                await _summary(doors.client, name),
-                [_lag_row(lag) for lag in await doors.client.consumer_lag(name)],
+                roll,
+                await _summary(doors.client, roll, name),
+                [_lag_row(lag) for lag in await doors.client.consumer_lag(name, broker_names=told)],
                 [
                     {
                         "client_id": member.client_id,
                         "address": member.address,
                         "subscriptions": dict(member.subscriptions),
                     }
-                    for member in await doors.client.list_members(name)
+                    for member in await doors.client.list_members(name, broker_names=told)
                 ],
-                [_conflict_row(conflict) for conflict in await subscription_conflicts(doors, name)],
+                [_conflict_row(each) for each in await _subscription_conflicts(doors, roll, name)],
             )
 
-    summary, queues, members, conflicts = run_async(ask())
+    roll, summary, queues, members, conflicts = run_async(ask())
     output.record(
-        summary,
+        marked_row(output, roll, summary, _TOTALS),
         {
             "queues": (
                 _LAG_COLUMNS,
@@ -117,6 +134,7 @@ def show(*, name: str, name_servers: str, output: Output) -> None:
             "conflicts": (("member", "newcomer", "difference", "refused", "count"), conflicts),
         },
     )
+    return roll.status
 
 
 @group.command("reset")
@@ -229,10 +247,17 @@ def clone(
     output.rows(_OFFSET_COLUMNS, run_async(ask()))
 
 
-async def subscription_conflicts(
-    doors: ClusterDoors, group_name: str = ""
+async def _group_names(doors: ClusterDoors, roll: RollCall) -> list[str]:
+    async def at(broker: LiveBroker) -> list[str]:
+        return await doors.client.list_groups(broker_names=[broker.broker_name])
+
+    return sorted({name for names in await roll.ask(at) for name in names})
+
+
+async def _subscription_conflicts(
+    doors: ClusterDoors, roll: RollCall, group_name: str
 ) -> list[SubscriptionConflict]:
-    """Subscriptions that do not agree inside a group, or inside any, as all brokers see them."""
+    """Subscriptions that do not agree inside a group, as brokers see them."""
 
     async def at(broker: LiveBroker) -> Sequence[SubscriptionConflict]:
         request = ListSubscriptionConflictsRequest(consumer_group=group_name, page_size=PAGE_SIZE)
@@ -248,15 +273,15 @@ async def subscription_conflicts(
     # The same two members meet on every broker of their topics.
     found = {
         (one.consumer_group, one.member.client_id, one.newcomer.client_id): one
-        for conflicts in await ask_each(await doors.primaries(), at)
+        for conflicts in await roll.ask(at)
         for one in conflicts
     }
     return [found[key] for key in sorted(found)]
 
 
-async def _summary(cluster: ClusterClient, name: str) -> Row:
-    members = await cluster.list_members(name)
-    lags = await cluster.consumer_lag(name)
+async def _summary(cluster: ClusterClient, roll: RollCall, name: str) -> Row:
+    members = await cluster.list_members(name, broker_names=roll.answering)
+    lags = await cluster.consumer_lag(name, broker_names=roll.answering)
     oldest = min(
         (lag.oldest_store_time for lag in lags if lag.oldest_store_time is not None), default=None
     )

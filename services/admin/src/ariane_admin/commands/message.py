@@ -14,7 +14,6 @@ from ariane_admin.cluster_doors import (
     CALL_SECONDS_MAX,
     ClusterDoors,
     answer_to_question,
-    ask_each,
     broker_peer,
 )
 from ariane_admin.connection import name_servers_option, run_async
@@ -22,6 +21,7 @@ from ariane_admin.errors import CommandFailed
 from ariane_admin.exits import ExitStatus
 from ariane_admin.message_body import body_of
 from ariane_admin.output import Output, output_option
+from ariane_admin.roll_call import RollCall
 from ariane_admin.start_position import MomentType
 from ariane_admin.stored_messages import BodyForm, message_row, shortened
 from ariane_admin.times import timestamp_of
@@ -75,9 +75,16 @@ def show(
 
     async def ask() -> Message:
         async with ClusterDoors(name_servers) as doors:
-            found = await _by_message_id(doors, message_id, topic)
+            roll = RollCall(await doors.primaries())
+            found = await _by_message_id(doors, roll, message_id, topic)
             if not found and topic:
-                found = await _query(doors, QueryMessagesRequest(topic=topic, unique_id=message_id))
+                await doors.client.route(topic)
+                request = QueryMessagesRequest(topic=topic, unique_id=message_id)
+                found = await _query(doors, roll, request)
+            if not found and roll.unanswered:
+                raise CommandFailed(
+                    f"no message {message_id} with the brokers that answer", ExitStatus.UNREACHABLE
+                )
             if not found:
                 hint = "" if topic else "; a unique id is looked for with --topic"
                 raise CommandFailed(f"no message {message_id}{hint}", ExitStatus.NOT_FOUND)
@@ -125,8 +132,10 @@ def query(
     body_form: str,
     name_servers: str,
     output: Output,
-) -> None:
+) -> int:
     """Find messages of TOPIC by key or unique id, newest first.
+
+    Brokers that do not answer are named, and only messages of the others shown; exit status 3.
 
     \b
     Examples:
@@ -146,15 +155,18 @@ def query(
     else:
         request.unique_id = unique_id or ""
 
-    async def ask() -> Sequence[Message]:
+    async def ask() -> tuple[RollCall, Sequence[Message]]:
         async with ClusterDoors(name_servers) as doors:
-            return await _query(doors, request)
+            roll = RollCall(await doors.primaries_of(topic))
+            return roll, await _query(doors, roll, request)
 
-    rows = [message_row(each, BodyForm(body_form)) for each in run_async(ask())[:count]]
+    roll, found = run_async(ask())
+    rows = [message_row(each, BodyForm(body_form)) for each in found[:count]]
     output.rows(
         ["store_time", "broker", "queue_id", "queue_offset", "tag", "keys", "message_id", "body"],
         rows if output.for_programs else map(shortened, rows),
     )
+    return roll.status
 
 
 @message.command("recall")
@@ -186,7 +198,9 @@ def recall(*, handle: str, name_servers: str, output: Output) -> None:
     )
 
 
-async def _by_message_id(doors: ClusterDoors, message_id: str, topic: str) -> list[Message]:
+async def _by_message_id(
+    doors: ClusterDoors, roll: RollCall, message_id: str, topic: str
+) -> list[Message]:
     """The message of a broker's id. Only the broker that gave it knows it; all are asked."""
 
     async def at(broker: LiveBroker) -> Message | None:
@@ -199,21 +213,23 @@ async def _by_message_id(doors: ClusterDoors, message_id: str, topic: str) -> li
                 return None
             raise
 
-    return [found for found in await ask_each(await doors.primaries(), at) if found is not None]
+    return [found for found in await roll.ask(at) if found is not None]
 
 
-async def _query(doors: ClusterDoors, request: QueryMessagesRequest) -> list[Message]:
-    """Ask every broker that carries the topic; newest first."""
+async def _query(
+    doors: ClusterDoors, roll: RollCall, request: QueryMessagesRequest
+) -> list[Message]:
+    """What the brokers of a topic find; newest first."""
 
     async def at(broker: LiveBroker) -> Sequence[Message]:
         call = doors.queries(broker.address).QueryMessages(request, timeout=CALL_SECONDS_MAX)
         try:
             return (await answer_to_question(call, broker_peer(broker))).messages
         except TopicNotFound:
-            # Deleted there since the route was told.
+            # It is not there, or was deleted since the route was told.
             return ()
 
-    answers = await ask_each(await doors.primaries_of(request.topic), at)
+    answers = await roll.ask(at)
     return sorted(
         (found for messages in answers for found in messages),
         key=lambda found: found.position.store_time.ToNanoseconds(),

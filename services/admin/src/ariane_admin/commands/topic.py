@@ -28,8 +28,15 @@ from ariane_admin.cluster_doors import (
 from ariane_admin.commands.topic_order import order, places_in_order
 from ariane_admin.confirmation import confirm, yes_option
 from ariane_admin.connection import name_servers_option, run_async
-from ariane_admin.output import Output, output_option
-from ariane_admin.times import moment_text
+from ariane_admin.output import Output, Row, output_option
+from ariane_admin.roll_call import RollCall, write_rows
+from ariane_admin.topic_layouts import (
+    LIST_COLUMNS,
+    LIST_TOTALS,
+    layout_row,
+    list_layouts,
+    unknown_layout,
+)
 from ariane_admin.topic_words import (
     QUEUES_MAX,
     MessageTypeType,
@@ -37,7 +44,7 @@ from ariane_admin.topic_words import (
     message_type_word,
     permission_word,
 )
-from ariane_sdk import ClusterClient, LiveBroker, QueueReader
+from ariane_sdk import LiveBroker, MessageQueue, QueueReader
 from ariane_sdk.errors import TopicExists, TopicNotFound
 
 if TYPE_CHECKING:
@@ -141,19 +148,18 @@ def create(
 @click.option("--system", is_flag=True, help="Those too that the system made for itself.")
 @name_servers_option
 @output_option
-def list_topics(*, system: bool, name_servers: str, output: Output) -> None:
-    """List topics by name.
+def list_topics(*, system: bool, name_servers: str, output: Output) -> int:
+    """List topics by name, with their queues on all brokers.
+
+    Where brokers do not agree it says "differs", and ariane topic show --brokers says how. Brokers
+    that do not answer are named, and the totals are those of the others; exit status 3.
 
     \b
     Example:
       ariane topic list -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-
-    async def ask() -> list[str]:
-        async with ClusterClient(name_servers) as cluster:
-            return await cluster.list_topics(include_system=system)
-
-    output.rows(["topic"], [{"topic": name} for name in run_async(ask())])
+    roll, rows = run_async(list_layouts(name_servers, include_system=system))
+    return write_rows(output, roll, LIST_COLUMNS, rows, totals=LIST_TOTALS)
 
 
 @topic.command("show")
@@ -161,10 +167,11 @@ def list_topics(*, system: bool, name_servers: str, output: Output) -> None:
 @click.option("--brokers", is_flag=True, help="How it lies on each broker, instead of its queues.")
 @name_servers_option
 @output_option
-def show(*, name: str, brokers: bool, name_servers: str, output: Output) -> None:
+def show(*, name: str, brokers: bool, name_servers: str, output: Output) -> int:
     """Show the message queues of topic NAME, and how many messages each keeps.
 
-    Where message groups are divided among them in a fixed order, the place of each in it.
+    Where message groups are divided among them in a fixed order, the place of each in it. Of
+    brokers that do not answer only what the route says is shown; exit status 3.
 
     \b
     Examples:
@@ -172,11 +179,13 @@ def show(*, name: str, brokers: bool, name_servers: str, output: Output) -> None
       ariane topic show orders --brokers -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if brokers:
-        output.rows(_LAYOUT_COLUMNS, run_async(_layout(name_servers, name)))
-        return
-    queues = run_async(_queues(name_servers, name))
+        roll, layouts = run_async(_layout(name_servers, name))
+        output.rows(_LAYOUT_COLUMNS, layouts)
+        return roll.status
+    roll, queues = run_async(_queues(name_servers, name))
     ordered = any(queue["order_place"] is not None for queue in queues)
     output.rows((*_QUEUE_COLUMNS, "order_place") if ordered else _QUEUE_COLUMNS, queues)
+    return roll.status
 
 
 @topic.command("update")
@@ -226,7 +235,7 @@ def update(
 
             async def at(broker: LiveBroker) -> Mapping[str, object]:
                 call = doors.topics(broker.address).UpdateTopic(request, timeout=CALL_SECONDS_MAX)
-                return _layout_row(broker, (await answer_of(call, broker_peer(broker))).topic)
+                return layout_row(broker, (await answer_of(call, broker_peer(broker))).topic)
 
             if broker_names:
                 brokers = await doors.primaries(broker_names)
@@ -287,39 +296,51 @@ def delete(
     )
 
 
-async def _queues(name_servers: str, name: str) -> list[Mapping[str, object]]:
-    async with ClusterClient(name_servers) as cluster, QueueReader(name_servers) as reader:
-        route = await cluster.route(name)
+async def _queues(name_servers: str, name: str) -> tuple[RollCall, list[Row]]:
+    """All queues of the route; what is in those of a broker that does not answer is not known."""
+    async with ClusterDoors(name_servers) as doors, QueueReader(name_servers) as reader:
+        route = await doors.client.route(name)
+        roll = RollCall(await doors.primaries_of(name))
+
+        async def at(broker: LiveBroker) -> Mapping[MessageQueue, tuple[int, int]]:
+            return await reader.bounds(name, broker_names=[broker.broker_name])
+
+        bounds = {queue: both for each in await roll.ask(at) for queue, both in each.items()}
+        silent = {q for q in route.read_queues if q.broker_name in roll.unanswered}
         addresses = {broker.broker_name: broker.read_address for broker in route.brokers}
         places = places_in_order(route)
-        bounds = await reader.bounds(name)
-        return [
-            {
+
+        def row(queue: MessageQueue) -> Row:
+            begin, end = bounds.get(queue, (None, None))
+            return {
                 "broker": queue.broker_name,
                 "address": addresses.get(queue.broker_name, ""),
                 "queue_id": queue.queue_id,
                 "min_offset": begin,
                 "max_offset": end,
-                "messages": end - begin,
+                "messages": None if begin is None or end is None else end - begin,
                 "order_place": places.get(queue),
             }
-            for queue, (begin, end) in sorted(bounds.items())
-        ]
+
+        return roll, [row(queue) for queue in sorted({*bounds, *silent})]
 
 
-async def _layout(name_servers: str, name: str) -> list[Mapping[str, object]]:
+async def _layout(name_servers: str, name: str) -> tuple[RollCall, list[Row]]:
     async with ClusterDoors(name_servers) as doors:
+        brokers = await doors.primaries_of(name)
+        roll = RollCall(brokers)
 
-        async def at(broker: LiveBroker) -> Mapping[str, object]:
+        async def at(broker: LiveBroker) -> Row:
             return await _layout_at(doors, broker, name)
 
-        return await ask_each(await doors.primaries_of(name), at)
+        told = {row["broker"]: row for row in await roll.ask(at)}
+        return roll, [told.get(one.broker_name) or unknown_layout(one) for one in brokers]
 
 
 async def _layout_at(doors: ClusterDoors, broker: LiveBroker, name: str) -> Mapping[str, object]:
     request = GetTopicRequest(topic=name)
     call = doors.topics(broker.address).GetTopic(request, timeout=CALL_SECONDS_MAX)
-    return _layout_row(broker, (await answer_to_question(call, broker_peer(broker))).topic)
+    return layout_row(broker, (await answer_to_question(call, broker_peer(broker))).topic)
 
 
 def _tell_difference(there: Mapping[str, object], wanted: Topic) -> None:
@@ -336,19 +357,3 @@ def _tell_difference(there: Mapping[str, object], wanted: Topic) -> None:
                 {**there, "topic": wanted.topic}
             )
         )
-
-
-def _layout_row(broker: LiveBroker, found: Topic) -> Mapping[str, object]:
-    return {
-        "cluster": broker.cluster_name,
-        "broker": broker.broker_name,
-        "address": broker.address,
-        "read_queues": found.read_queue_count,
-        "write_queues": found.write_queue_count,
-        "permission": permission_word(found.permission),
-        "type": message_type_word(found.message_type),
-        "attributes": dict(found.attributes),
-        "version": found.version,
-        "system": found.system,
-        "last_stored": moment_text(found, "last_store_time"),
-    }

@@ -1,0 +1,119 @@
+"""Who answers: what some brokers tell is shown, and said to be a part, when others keep silent.
+
+For questions only. A change that a broker did not take is a failure (``cluster_doors.ask_each``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final, TypeVar
+
+from ariane_admin.client_warnings import say_warning
+from ariane_admin.exits import ExitStatus
+from ariane_admin.output import Output, Row
+from ariane_sdk import LiveBroker
+from ariane_sdk.errors import CallError, DeadlinePassed, ServiceUnavailable
+
+SILENT: Final = (ServiceUnavailable, DeadlinePassed)
+"""How a broker fails that is frozen, dead, or cut off. Another error is an answer."""
+
+_Answer = TypeVar("_Answer")
+
+
+class RollCall:
+    """Brokers that are asked side by side; one that did not answer is not asked again."""
+
+    def __init__(self, brokers: Sequence[LiveBroker]) -> None:
+        """Ask nobody yet.
+
+        Args:
+            brokers: Those that together know all.
+        """
+        self._brokers = brokers
+        self._silent: dict[str, CallError] = {}
+
+    @property
+    def unanswered(self) -> list[str]:
+        """Names of the brokers that did not answer."""
+        return sorted(self._silent)
+
+    @property
+    def answering(self) -> list[str]:
+        """Names of the others."""
+        names = (broker.broker_name for broker in self._brokers)
+        return [name for name in names if name not in self._silent]
+
+    @property
+    def status(self) -> ExitStatus:
+        """How a command ends that has shown what was answered."""
+        return ExitStatus.UNREACHABLE if self._silent else ExitStatus.DONE
+
+    async def ask(
+        self, ask: Callable[[LiveBroker], Awaitable[_Answer]], *, nobody_ok: bool = False
+    ) -> list[_Answer]:
+        """The answers, in the order of the brokers. Warns once of each that keeps silent.
+
+        Args:
+            ask: The question; must change nothing.
+            nobody_ok: Whether the command has something to show when nobody answers.
+
+        Raises:
+            CallError: A broker answered with an error, or nobody answered.
+        """
+        asked = [one for one in self._brokers if one.broker_name not in self._silent]
+        answers = await asyncio.gather(*map(ask, asked), return_exceptions=True)
+        told: list[_Answer] = []
+        fresh: list[CallError] = []
+        for broker, answer in zip(asked, answers, strict=True):
+            if isinstance(answer, SILENT):
+                answer.outcome_unknown = False
+                self._silent[broker.broker_name] = answer
+                fresh.append(answer)
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                told.append(answer)
+        if self._silent and not told and not nobody_ok:
+            raise next(iter(self._silent.values()))
+        for error in fresh:
+            say_warning(f"shown without a broker that does not answer: {error}")
+        return told
+
+
+def write_rows(
+    output: Output,
+    roll: RollCall,
+    columns: Sequence[str],
+    rows: Iterable[Row],
+    *,
+    totals: Sequence[str],
+) -> ExitStatus:
+    """Write a list of totals over brokers; how the command ends.
+
+    JSON names those that did not answer in each row. A table does where there are some.
+
+    Args:
+        output: Where to.
+        roll: Who was asked.
+        columns: As with ``Output.rows``.
+        rows: The list.
+        totals: Fields that may be more than is known when somebody did not answer.
+    """
+    marked = [marked_row(output, roll, row, totals) for row in rows]
+    output.rows((*columns, "unanswered") if roll.unanswered else columns, marked)
+    return roll.status
+
+
+def marked_row(output: Output, roll: RollCall, row: Row, totals: Sequence[str]) -> Row:
+    """A row with who did not answer; for people, totals are a least then, and not else named."""
+    if output.for_programs:
+        return {**row, "unanswered": roll.unanswered}
+    if not roll.unanswered:
+        return row
+    known = (name for name in totals if row[name] is not None)
+    return {
+        **row,
+        **{name: f">= {row[name]:,}" for name in known},
+        "unanswered": roll.unanswered,
+    }
