@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -72,6 +72,40 @@ async def sending(traffic):
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
+
+
+async def test_message_groups_follow_to_fewer_queues(local_cluster, ariane, until):
+    async with local_cluster() as cluster, Producer(cluster.name_servers) as producer:
+        status, _ = await ariane(cluster, "topic", "create", "orders", "--queues", "8")
+        assert status == 0
+        sends = []
+
+        async def send_for_ever():
+            while True:
+                for group in range(50):
+                    message = Message("orders", b"", message_group=f"g{group}")
+                    sends.append(producer.send_nowait(message))
+                await asyncio.sleep(0.002)
+
+        task = asyncio.create_task(send_for_ever())
+        for queues in (3, 1):
+            enough = len(sends) + 1000
+            await until(lambda enough=enough: _true(len(sends) > enough))
+            status, _ = await ariane(
+                cluster, "topic", "update", "orders", "--write-queues", str(queues)
+            )
+            assert status == 0
+            results = await producer.send_batch(
+                [Message("orders", b"", message_group=f"g{group}") for group in range(50)]
+            )
+            assert all(result.message_queue.queue_id < queues for result in results)
+        task.cancel()
+        results = await asyncio.gather(*sends)
+    # Within a queue, the messages of a group lie in the order in which they were sent.
+    places = defaultdict(list)
+    for position, result in enumerate(results):
+        places[position % 50, result.message_queue].append(result.queue_offset)
+    assert all(offsets == sorted(offsets) for offsets in places.values())
 
 
 async def test_sixteen_queues_become_eight_without_losing_a_message(local_cluster, ariane, until):

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final
 
@@ -150,6 +150,10 @@ class BrokerSender:
         movable = [batch for batch in self._waiting if batch.movable]
         self._waiting = deque(batch for batch in self._waiting if not batch.movable)
         return movable
+
+    def take_out(self, batches: Collection[SendBatch]) -> None:
+        """Let none of these leave, if they wait here."""
+        self._waiting = deque(batch for batch in self._waiting if batch not in batches)
 
     def close(self) -> None:
         """Let nothing leave any more."""

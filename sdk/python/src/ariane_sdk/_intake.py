@@ -22,6 +22,8 @@ from ariane_sdk._delay import (
     delay_kind,
     is_delayed,
 )
+from ariane_sdk._group_moves import GroupMoves
+from ariane_sdk._grouped_batch import GroupedBatch
 from ariane_sdk._latency import BrokerLatencies
 from ariane_sdk._limits import (
     check_body_size,
@@ -133,7 +135,9 @@ class Intake:
         self._route_wait = RouteWait(
             routes, buffer, clock=clock, timeout_s=settings.send_timeout_s, place=self._place
         )
+        self._moves = GroupMoves(sending, self._place_anew)
         routes.on_change(self._follow)
+        sending.on_gone(lambda batch: self._moves.take_over(self._lanes[batch.topic], batch))
 
     def take(self, message: Message, wish: QueueWish) -> asyncio.Future[SendResult]:
         """Take one message; the future has its outcome.
@@ -254,7 +258,7 @@ class Intake:
         if batch is None or not batch.open:
             batch = self._new_batch(lane, None, AT_ONCE)
         elif run is None:
-            batch = self._open_batch(lane, None, len(body), AT_ONCE)
+            batch = self._open_batch(lane, None, len(body), AT_ONCE, grouped=False)
             if batch.run is None:
                 return False
         elif len(run.bodies) >= batch.cut_count:
@@ -316,7 +320,26 @@ class Intake:
         queue = None
         if message.message_group or wish is not NO_WISH:
             queue = lane.pinned_queue(message, wish)
-        batch = self._open_batch(lane, queue, len(message.body), delay_kind(message))
+        self._add(lane, message, queue, future, grouped=wish is NO_WISH)
+
+    def _place_anew(
+        self, lane: TopicLane, message: Message, future: asyncio.Future[SendResult]
+    ) -> SendBatch:
+        """Put a message of a group, whose queue is gone, into the open batch of its new one."""
+        return self._add(lane, message, lane.pinned_queue(message, NO_WISH), future, grouped=True)
+
+    def _add(
+        self,
+        lane: TopicLane,
+        message: Message,
+        queue: MessageQueue | None,
+        future: asyncio.Future[SendResult] | None,
+        *,
+        grouped: bool,
+    ) -> SendBatch:
+        """Put a message that was checked into the open batch of a queue, or of none."""
+        kind = delay_kind(message)
+        batch = self._open_batch(lane, queue, len(message.body), kind, grouped=grouped)
         body, system_flag = message.body, 0
         if len(body) >= self._packing.size_bytes_min:
             body, system_flag = self._packing.packed(body)
@@ -334,6 +357,7 @@ class Intake:
         self._buffer.size_bytes += size_bytes
         if batch.count == 1:
             self._sending.add(batch)
+        return batch
 
     def _check(self, message: Message) -> None:
         body_bytes_max = self._settings.body_bytes_max
@@ -352,20 +376,50 @@ class Intake:
             raise MessageIllegal(f"keys {message.keys!r}: a tuple of texts is expected, not a text")
 
     def _open_batch(
-        self, lane: TopicLane, queue: MessageQueue | None, body_bytes: int, kind: int
+        self,
+        lane: TopicLane,
+        queue: MessageQueue | None,
+        body_bytes: int,
+        kind: int,
+        *,
+        grouped: bool,
     ) -> SinglesBatch:
         """The batch that takes a message of this size for this queue.
 
-        It is up to the caller to have it travel once it has its first message.
+        Messages whose groups belong to the queue do not share a batch with those whose senders want
+        it: only the former can move. It is up to the caller to have the batch travel once it has
+        its first message.
         """
         batch: SinglesBatch | None
         if kind != AT_ONCE:
             batch = lane.open_delayed.get((queue, kind))
         else:
             batch = lane.open_unpinned if queue is None else lane.open_pinned.get(queue)
-        if batch is not None and self._fits(batch, body_bytes):
+        grouped = grouped and queue is not None
+        if (
+            batch is not None
+            and self._fits(batch, body_bytes)
+            and isinstance(batch, GroupedBatch) == grouped
+        ):
             return batch
+        if grouped and queue is not None:
+            return self._new_grouped_batch(lane, queue, kind)
         return self._new_batch(lane, queue, kind)
+
+    def _new_grouped_batch(self, lane: TopicLane, queue: MessageQueue, kind: int) -> GroupedBatch:
+        batch = GroupedBatch(
+            queue,
+            body_bytes_max=self._encoded_bytes_max,
+            sequenced=self._settings.idempotent,
+            delay_kind=kind,
+            plain_topic=lane.plain,
+            unique_ids=self._unique_ids,
+        )
+        if kind != AT_ONCE:
+            lane.open_delayed[queue, kind] = batch
+        else:
+            lane.open_pinned[queue] = batch
+        return batch
 
     def _new_batch(self, lane: TopicLane, queue: MessageQueue | None, kind: int) -> SinglesBatch:
         goes_to = queue or lane.next_queue(self._sending.is_welcome)
@@ -453,7 +507,9 @@ class Intake:
                 if batch is None or not self._fits(batch, len(message.body)):
                     # A batch is full: let it leave, and let others have their turn.
                     await self._yield_for_room()
-                    batch = self._open_batch(lane, queue, len(message.body), kind)
+                    batch = self._open_batch(
+                        lane, queue, len(message.body), kind, grouped=queue is not None
+                    )
                     travels.append(Travel(batch, batch.next_place, []))
                 body, system_flag = message.body, 0
                 if len(body) >= self._packing.size_bytes_min:
@@ -495,7 +551,7 @@ class Intake:
     def _follow(self, route: Route) -> None:
         lane = self._lanes.get(route.topic)
         if lane is not None and lane.route_task is None:
-            lane.follow(route)
+            self._moves.follow(lane, route)
 
 
 def _refusal_of(message: Message, error: Exception) -> ArianeError:

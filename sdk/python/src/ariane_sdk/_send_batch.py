@@ -111,7 +111,7 @@ class SendBatch:
         self._choose_other = choose_other
         self.open = True
         self.journey = Journey()
-        self.outcomes: Sequence[SendResult] | None = None
+        self.outcomes: Sequence[SendResult | SendError] | None = None
         self.error: SendError | None = None
         self._sequenced = sequenced
         self._body_bytes_max = body_bytes_max
@@ -320,7 +320,8 @@ class SendBatch:
             result: What the broker says; without an error.
             broker_address: The broker, "host:port".
         """
-        results = self.outcomes = self._results(result, broker_address)
+        results = self._results(result, broker_address)
+        self.outcomes = results
         if self._futures:  # Nobody may wait for single messages.
             for future, send_result in zip(self._futures, results, strict=True):
                 if future is not None and not future.done():

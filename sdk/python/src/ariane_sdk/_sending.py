@@ -10,6 +10,8 @@ What is repeated, and where:
   while before the next round.
 * A batch that must stay in its queue waits likewise and tries that again, and everything behind it
   in that queue waits too.
+* So does one that its message groups brought to a queue that is gone; but it moves when the route
+  says so (``_group_moves``).
 * "Stored but not confirmed" is repeated only under numbers: otherwise it would surely be stored
   twice.
 * When time is up for a batch that may be stored, the stream of its queue begins anew.
@@ -18,7 +20,7 @@ What is repeated, and where:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from random import Random
 from typing import Any, Final, NamedTuple
@@ -30,6 +32,7 @@ from ariane_sdk._append_wire import request_parts
 from ariane_sdk._broker_sender import NEVER_CUT, BrokerSender
 from ariane_sdk._clock import Clock
 from ariane_sdk._connections import Connections
+from ariane_sdk._grouped_batch import GroupedBatch
 from ariane_sdk._latency import BrokerLatencies
 from ariane_sdk._log import logger
 from ariane_sdk._message import SendResult
@@ -47,6 +50,9 @@ REPEATED_REASONS: Final = ROUTING_REASONS | {"DEADLINE_PASSED"}
 
 COUNTED_REASONS: Final = ROUTING_REASONS - {"BROKER_NOT_PRIMARY"} | {"SEQUENCE_GAP"}
 """Repeats after these are few: if one changes nothing, many will not."""
+
+GONE_REASONS: Final = frozenset({"QUEUE_NOT_FOUND", "TOPIC_NOT_WRITABLE"})
+"""Nobody can write to the queue any more."""
 
 UNCONFIRMED_REASONS: Final = frozenset({"FLUSH_UNCONFIRMED", "REPLICATION_UNCONFIRMED"})
 """It is stored, and a repeat under the same numbers tells how safely."""
@@ -122,6 +128,8 @@ class Sending:
         self._streams: QueueStreams | None = None
         if settings.idempotent:
             self._streams = QueueStreams(random.randint(1, PRODUCER_ID_MAX))
+        self._take_over: Callable[[SendBatch], bool] | None = None
+        self._landings: dict[str, Callable[[], None]] = {}
         # In the order in which they were opened.
         self._unsettled: dict[SendBatch, None] = {}
 
@@ -140,6 +148,42 @@ class Sending:
         batch.journey.deadline_s = self._clock.monotonic_s() + self._settings.send_timeout_s
         self._unsettled[batch] = None
         self._sender(batch.queue.broker_name).add(batch)
+
+    def on_gone(self, take_over: Callable[[SendBatch], bool]) -> None:
+        """Have somebody asked about batches that were refused because their queues are gone.
+
+        Args:
+            take_over: Says whether it takes out such a batch, now or when no other one of its topic
+                is in flight.
+        """
+        self._take_over = take_over
+
+    def unsettled_of(self, topic: str) -> list[SendBatch]:
+        """The batches of a topic on their way, in the order in which they were opened."""
+        return [batch for batch in self._unsettled if batch.topic == topic]
+
+    def await_landing(self, topic: str, landed: Callable[[], None] | None) -> None:
+        """Have somebody told each time when batches of a topic are in flight no longer.
+
+        Args:
+            topic: The topic.
+            landed: Is told, in the next turn of the loop; with ``None`` nobody is any more.
+        """
+        if landed is None:
+            self._landings.pop(topic, None)
+        else:
+            self._landings[topic] = landed
+
+    def take_out(self, batches: Sequence[SendBatch]) -> None:
+        """Have batches travel no more; somebody else sees to their messages.
+
+        Args:
+            batches: On their way, none of them in flight.
+        """
+        for sender in self._senders.values():
+            sender.take_out(set(batches))
+        for batch in batches:
+            self._forget(batch, batch.size_bytes)
 
     def withdraw(self, future: asyncio.Future[SendResult]) -> bool:
         """Take a message back that has not left.
@@ -166,6 +210,7 @@ class Sending:
 
     async def close(self) -> None:
         """Give everything up; what is in flight may have been stored."""
+        self._landings.clear()
         for sender in self._senders.values():
             sender.close()
         self._calls.close()
@@ -324,10 +369,12 @@ class Sending:
         again: list[SendBatch] = []
         for batch, error in failed:
             journey = batch.journey
+            if self._is_taken_over(batch, error):
+                continue
             if not self._may_repeat(batch, error):
                 self._fail(batch, error)
                 continue
-            journey.repeat_count += self._is_counted(error)
+            journey.repeat_count += self._is_counted(batch, error)
             until_s = self._clock.monotonic_s() + error.retry_after_s
             journey.refused_until_s[broker_name] = until_s
             # A stream that was forgotten begins anew where it was; others may be forgotten, too.
@@ -337,6 +384,27 @@ class Sending:
                 again.append(batch)
         if again:
             self._sender(broker_name).add_again(again)
+        self._tell_landed({batch.topic for batch, _ in failed})
+
+    def _is_taken_over(self, batch: SendBatch, error: CallError) -> bool:
+        """Whether somebody takes a refused batch out, or has done so."""
+        if batch not in self._unsettled:
+            return True
+        if error.reason not in GONE_REASONS or self._take_over is None:
+            return False
+        if not self._take_over(batch):
+            return False
+        if batch in self._unsettled:
+            # Nothing behind it may leave before it is taken out.
+            batch.journey.not_before_s = batch.journey.deadline_s
+            self._sender(batch.queue.broker_name).add_again([batch])
+        return True
+
+    def _tell_landed(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            if topic in self._landings:
+                # Not now: batches that are about to leave look as if they still waited.
+                asyncio.get_running_loop().call_soon(self._landings[topic])
 
     def _note(self, batch: SendBatch, error: CallError) -> None:
         """Remember what a travel may have done; numbers surely not used are free again."""
@@ -362,11 +430,15 @@ class Sending:
             may |= error.reason in UNCONFIRMED_REASONS
             may |= error.reason == SEQUENCE_GAP and not journey.maybe_stored
         return may and (
-            not self._is_counted(error) or journey.repeat_count < self._settings.repeats_max
+            not self._is_counted(batch, error) or journey.repeat_count < self._settings.repeats_max
         )
 
-    def _is_counted(self, error: CallError) -> bool:
+    def _is_counted(self, batch: SendBatch, error: CallError) -> bool:
         """Whether repeats after this error are few: they store twice, or they change nothing."""
+        if error.reason in GONE_REASONS and isinstance(batch, GroupedBatch):
+            route = self._routes.cached(batch.topic)
+            if route is not None and batch.queue in route.write_queues:
+                return False  # The route will change, and the groups move.
         stores_twice = error.outcome_unknown and self._streams is None
         return stores_twice or error.reason in COUNTED_REASONS
 
@@ -451,6 +523,8 @@ class Sending:
     def _forget(self, batch: SendBatch, size_bytes: int) -> None:
         del self._unsettled[batch]
         self._settled(size_bytes)
+        if self._landings:
+            self._tell_landed((batch.topic,))
 
 
 def _earliest_deadline_s(batches: Sequence[SendBatch]) -> float:

@@ -63,6 +63,8 @@ class TopicLane:
         parked_groups: Messages of message groups that wait for the order of queues.
         route_task: Asks for the route.
         order_task: Asks for the order of queues.
+        groups_held: Whether message groups stay in the queues where they were, whatever the route
+            says now: earlier messages are on their way there.
         turn: Who takes many messages at once for the topic; later calls must not overtake it.
         refusal: Why there is no route.
     """
@@ -73,6 +75,7 @@ class TopicLane:
         "_sticky",
         "_sticky_first",
         "choose_queue",
+        "groups_held",
         "open_delayed",
         "open_pinned",
         "open_unpinned",
@@ -115,6 +118,7 @@ class TopicLane:
         self.route_task: asyncio.Task[None] | None = None
         self.order_task: asyncio.Task[None] | None = None
         self.refusal: CallError | None = None
+        self.groups_held = False
         self.turn = asyncio.Lock()
         self._sticky_first = sticky_first
         self._latencies = latencies
@@ -131,7 +135,19 @@ class TopicLane:
             self._sticky = StickyRoundRobin(queues, self._sticky_first)
         else:
             self._sticky = LeastLatency(queues, self._sticky_first, self._latencies)
-        self._group_queues = GroupQueues(route.group_queues) if route.group_queues else None
+        if not self.groups_held:
+            self.follow_groups()
+
+    def follow_groups(self) -> None:
+        """Choose queues of message groups by the route, too."""
+        self.groups_held = False
+        queues = self.route.group_queues if self.route is not None else ()
+        self._group_queues = GroupQueues(queues) if queues else None
+
+    def close_pinned(self) -> None:
+        """Have what comes now for a particular queue begin a batch of its own."""
+        self.open_pinned.clear()
+        self.open_delayed.clear()
 
     @property
     def has_several_queues(self) -> bool:

@@ -1,0 +1,117 @@
+"""Message groups that move to other queues, because those where they were are gone.
+
+When a topic gets fewer queues to write, its message groups are divided among those that are left.
+What is on its way to the others will be refused, or was stored just in time. None of a group's
+later messages may overtake it, so that groups move in three steps:
+
+1. The route is known, but some batches of groups for queues that are gone are **in flight**. Later
+   messages of groups still go where the earlier ones went, and wait there behind them.
+2. When none is in flight any longer, all that was surely not stored is taken back: batches that
+   were refused, and those that wait behind them.
+3. Their messages are put into batches anew, in their order, and from then on groups follow the
+   route.
+
+A queue is gone if its broker is there without it. A broker that is away may come back with what it
+was sent: its batches wait for it, and other groups are not held up. What the sender itself wants in
+a queue does not move.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeAlias
+
+from ariane_sdk._grouped_batch import GroupedBatch
+from ariane_sdk._message import Message, MessageQueue, SendResult
+from ariane_sdk._route import Route
+from ariane_sdk._send_batch import SendBatch
+from ariane_sdk._sending import Sending
+from ariane_sdk._topic_lane import TopicLane
+from ariane_sdk.errors import ArianeError, SendError
+
+PlaceAnew: TypeAlias = Callable[[TopicLane, Message, asyncio.Future[SendResult]], SendBatch]
+"""Puts a message that was checked into the open batch of its group's queue, and says which."""
+
+
+class GroupMoves:
+    """Has message groups follow the routes of their topics."""
+
+    def __init__(self, sending: Sending, place_anew: PlaceAnew) -> None:
+        """Move nothing yet.
+
+        Args:
+            sending: Has the batches.
+            place_anew: Where their messages go.
+        """
+        self._sending = sending
+        self._place_anew = place_anew
+
+    def follow(self, lane: TopicLane, route: Route) -> None:
+        """Have a topic follow a route; its message groups as soon as none is overtaken."""
+        lane.groups_held = True
+        lane.follow(route)
+        self._move(lane)
+
+    def take_over(self, lane: TopicLane, batch: SendBatch) -> bool:
+        """Move a batch that was refused, or have it wait for others in flight.
+
+        Returns:
+            Whether its queue is gone; otherwise it is not for here to say what becomes of it.
+        """
+        if not _is_homeless(batch, lane.route):
+            return False
+        self._move(lane)
+        return True
+
+    def _move(self, lane: TopicLane) -> None:
+        """Move what is to be moved, now or when no more of it is in flight."""
+        strays = [
+            batch
+            for batch in self._sending.unsettled_of(lane.topic)
+            if isinstance(batch, GroupedBatch) and _is_homeless(batch, lane.route)
+        ]
+        if any(batch.journey.in_flight for batch in strays):
+            self._sending.await_landing(lane.topic, partial(self._move, lane))
+            return
+        self._sending.await_landing(lane.topic, None)
+        lane.follow_groups()
+        if strays:
+            self._sending.take_out(strays)
+            lane.close_pinned()
+            for batch in strays:
+                self._send_anew(lane, batch)
+            # Who comes later has more time than these.
+            lane.close_pinned()
+
+    def _send_anew(self, lane: TopicLane, batch: GroupedBatch) -> None:
+        deadline_s = batch.journey.deadline_s
+        for message, future in batch.take_apart():
+            try:
+                journey = self._place_anew(lane, message, future).journey
+            except ArianeError as error:
+                if not future.done():
+                    future.set_exception(_refusal(error))
+            else:
+                journey.deadline_s = min(journey.deadline_s, deadline_s)
+
+
+def _is_homeless(batch: SendBatch, route: Route | None) -> bool:
+    """Whether a batch is of message groups that the route has in other queues, and may move."""
+    if route is None or not isinstance(batch, GroupedBatch) or batch.journey.maybe_stored:
+        return False
+    return _is_gone(batch.queue, route.group_queues, route)
+
+
+def _is_gone(queue: MessageQueue, group_queues: Sequence[MessageQueue], route: Route) -> bool:
+    broker = route.broker(queue.broker_name)
+    is_there = broker is not None and bool(broker.primary_address)
+    return is_there and bool(group_queues) and queue not in group_queues
+
+
+def _refusal(error: ArianeError) -> SendError:
+    """What a message gets for which there is no queue any more."""
+    refusal = SendError(f"{error}; it was not stored", reason=error.reason, retriable=True)
+    refusal.__cause__ = error
+    return refusal
