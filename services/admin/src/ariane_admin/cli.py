@@ -29,8 +29,8 @@ Examples:
 
 \b
 Exit status:
-  0 done, 1 failed, 2 wrong usage, 3 nobody answers, 4 not found,
-  5 refused, 6 outcome unknown, 130 interrupted
+  0 done, 1 failed, 2 wrong usage, 3 nobody or not everybody answers,
+  4 not found, 5 refused, 6 outcome unknown, 130 interrupted
 """
 
 

@@ -18,7 +18,8 @@ class ExitStatus(enum.IntEnum):
     """The command line is wrong; nothing was tried."""
 
     UNREACHABLE = 3
-    """No name server or broker answered, or none in time. The same may succeed later."""
+    """No name server or broker answered, or none in time; or one did not, and what is shown is
+    without it. The same may succeed later."""
 
     NOT_FOUND = 4
     """The topic, queue, group or message does not exist."""
