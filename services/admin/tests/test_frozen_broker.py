@@ -20,6 +20,8 @@ COMMANDS = {
     "groups": "group list",
     "group": "group show billing",
     "no group": "group show nobody",
+    "tries": "group retry billing",
+    "no tries": "group retry nobody",
     "queues": "topic show orders",
     "layouts": "topic show orders --brokers",
     "found": "message query orders --key o-1",
@@ -116,7 +118,8 @@ def test_queues_of_a_silent_broker_are_there_and_their_messages_are_not_known(fr
     assert layouts == [("broker-a", 2), ("broker-b", None)]
 
 
-def test_messages_of_the_others_are_written(frozen):
+def test_what_the_others_have_is_written(frozen):
     assert [row["body"] for row in told(frozen, "found")] == ["on broker-a"]
+    assert [row["broker"] for row in told(frozen, "tries")] == ["broker-a"]
     assert frozen["stored", "table"].stdout == "on broker-a\n"
     assert frozen["stored since", "table"].stdout == "on broker-a\n"

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
 from ariane_admin.client_warnings import say_warning
+from ariane_admin.errors import CommandFailed
 from ariane_admin.exits import ExitStatus
 from ariane_admin.output import Output, Row
 from ariane_sdk import LiveBroker
@@ -30,7 +31,7 @@ class RollCall:
         Args:
             brokers: Those that together know all.
         """
-        self._brokers = brokers
+        self.brokers = brokers
         self._silent: dict[str, CallError] = {}
 
     @property
@@ -41,7 +42,7 @@ class RollCall:
     @property
     def answering(self) -> list[str]:
         """Names of the others."""
-        names = (broker.broker_name for broker in self._brokers)
+        names = (broker.broker_name for broker in self.brokers)
         return [name for name in names if name not in self._silent]
 
     @property
@@ -61,7 +62,7 @@ class RollCall:
         Raises:
             CallError: A broker answered with an error, or nobody answered.
         """
-        asked = [one for one in self._brokers if one.broker_name not in self._silent]
+        asked = [one for one in self.brokers if one.broker_name not in self._silent]
         answers = await asyncio.gather(*map(ask, asked), return_exceptions=True)
         told: list[_Answer] = []
         fresh: list[CallError] = []
@@ -79,6 +80,11 @@ class RollCall:
         for error in fresh:
             say_warning(f"shown without a broker that does not answer: {error}")
         return told
+
+
+def unknown_among_answers(name: str) -> CommandFailed:
+    """What is raised where a group is not known, and may be to who did not answer."""
+    return CommandFailed(f"no broker that answers knows group {name!r}", ExitStatus.UNREACHABLE)
 
 
 def write_rows(

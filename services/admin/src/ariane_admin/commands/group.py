@@ -33,7 +33,7 @@ from ariane_admin.connection import name_servers_option, run_async
 from ariane_admin.errors import CommandFailed
 from ariane_admin.exits import ExitStatus
 from ariane_admin.output import Output, Row, output_option
-from ariane_admin.roll_call import RollCall, marked_row, write_rows
+from ariane_admin.roll_call import RollCall, marked_row, unknown_among_answers, write_rows
 from ariane_admin.start_position import StartPosition, StartPositionType
 from ariane_admin.times import moment_text, timestamp_of
 from ariane_sdk import ClusterClient, LiveBroker, QueueLag
@@ -102,9 +102,7 @@ def show(*, name: str, name_servers: str, output: Output) -> int:
             roll = RollCall(await doors.primaries())
             if name not in await _group_names(doors, roll):
                 if roll.unanswered:
-                    raise CommandFailed(
-                        f"no broker that answers knows group {name!r}", ExitStatus.UNREACHABLE
-                    )
+                    raise unknown_among_answers(name)
                 raise GroupNotFound(f"no broker knows group {name!r}; ariane group list shows all")
             told = roll.answering
             return (

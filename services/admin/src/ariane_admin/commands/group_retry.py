@@ -27,6 +27,7 @@ from ariane_admin.cluster_doors import (
 )
 from ariane_admin.connection import name_servers_option, run_async
 from ariane_admin.output import Output, Row, output_option
+from ariane_admin.roll_call import RollCall, unknown_among_answers
 from ariane_sdk import LiveBroker
 from ariane_sdk.errors import GroupNotFound
 
@@ -84,10 +85,11 @@ def retry(
     levels: bool,
     name_servers: str,
     output: Output,
-) -> None:
+) -> int:
     """Show how group NAME tries again what failed, or change it on all brokers.
 
-    A group that a broker does not know yet is made there by a change.
+    A group that a broker does not know yet is made there by a change. Brokers that do not answer
+    fail a change; otherwise they are named, and the others shown; exit status 3.
 
     \b
     Examples:
@@ -110,20 +112,26 @@ def retry(
         )
         policy = RetryPolicy(exponential=exponential)
 
-    async def ask() -> list[Row]:
+    changes = attempts is not None or policy is not None
+
+    async def ask() -> tuple[RollCall, list[Row]]:
         async with ClusterDoors(name_servers) as doors:
+            roll = RollCall(await doors.primaries())
 
             async def at(broker: LiveBroker) -> Row | None:
                 group = await _changed(doors, broker, name, attempts, policy)
                 return None if group is None else _row(broker, group)
 
-            answers = await ask_each(await doors.primaries(), at)
-            return [row for row in answers if row is not None]
+            answers = await (ask_each(roll.brokers, at) if changes else roll.ask(at))
+            return roll, [row for row in answers if row is not None]
 
-    rows = run_async(ask())
+    roll, rows = run_async(ask())
+    if not rows and roll.unanswered:
+        raise unknown_among_answers(name)
     if not rows:
         raise GroupNotFound(f"no broker knows group {name!r}; ariane group list shows all")
     output.rows(_COLUMNS, rows)
+    return roll.status
 
 
 async def _changed(
