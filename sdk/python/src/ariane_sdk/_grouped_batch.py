@@ -9,6 +9,7 @@ from ariane_record.message_id import UniqueIdGenerator
 from ariane_record.plain_blocks import PlainTopic
 from ariane_sdk._broker_sender import NEVER_CUT
 from ariane_sdk._message import Message, MessageQueue, SendResult
+from ariane_sdk._send_batch import SendBatch
 from ariane_sdk._singles_batch import SinglesBatch
 from ariane_sdk.errors import SendError
 
@@ -52,6 +53,7 @@ class GroupedBatch(SinglesBatch):
             unique_ids=unique_ids,
             cut_count=NEVER_CUT,
         )
+        self.run = None  # None of its messages is plain.
         self._messages: list[Message] = []
 
     def add(
@@ -65,8 +67,9 @@ class GroupedBatch(SinglesBatch):
         system_flag: int = 0,
     ) -> int:
         """Encode one more message, as ``SendBatch``."""
-        size_bytes = super().add(
-            message, unique_id, born_timestamp_ms, future, body=body, system_flag=system_flag
+        # Past ``SinglesBatch``, which has a run to encode before.
+        size_bytes = SendBatch.add(
+            self, message, unique_id, born_timestamp_ms, future, body=body, system_flag=system_flag
         )
         self._messages.append(message)
         return size_bytes
