@@ -22,11 +22,15 @@ from ariane.broker.v1.transaction_service_pb2_grpc import (
     TransactionServiceServicer,
     add_TransactionServiceServicer_to_server,
 )
-from ariane.common.v1.message_pb2 import Message
+from ariane.common.v1.message_pb2 import (
+    ACKNOWLEDGED_LEVEL_FLUSHED,
+    ACKNOWLEDGED_LEVEL_MEMORY,
+    Message,
+)
 from ariane_sdk import ProducerSettings
 from ariane_sdk._clock import SystemClock
 from ariane_sdk._connections import Connections
-from ariane_sdk._transaction_requests import TOGETHER_MAX, TransactionRequests
+from ariane_sdk._transaction_requests import HALF_MIN, TOGETHER_MAX, TransactionRequests
 from ariane_sdk.errors import CallError, ClientNotRunning, RequestTooLarge, TransactionNotFound
 
 RECEIVE_BYTES_MAX = 100_000
@@ -39,6 +43,7 @@ class Broker(SendServiceServicer, TransactionServiceServicer):
         self.streams = True
         self.answers = True
         self.status = None
+        self.level = ACKNOWLEDGED_LEVEL_MEMORY
         self.refused = {}
         self.requests = []
         self.calls = []
@@ -71,7 +76,10 @@ class Broker(SendServiceServicer, TransactionServiceServicer):
             answer.error.CopyFrom(self.status)
             return answer
         for half in request.half_messages:
-            answer.half_messages.append(HalfMessageResult(transaction_id=half.message.unique_id))
+            stored = HalfMessageResult(
+                transaction_id=half.message.unique_id, acknowledged_level=self.level
+            )
+            answer.half_messages.append(stored)
         for end in request.ends:
             position = {"queue_offset": int(end.transaction_id)}
             error = self.refused.get(end.transaction_id)
@@ -148,6 +156,38 @@ async def test_many_go_in_several_requests(broker, store):
     await asyncio.gather(*map(store, range(2 * TOGETHER_MAX + 1)))
     counts = [len(request.half_messages) for request in broker.requests]
     assert counts == [TOGETHER_MAX, TOGETHER_MAX, 1]
+
+
+async def test_many_leave_in_two_requests_when_nothing_is_under_way(broker, store):
+    await asyncio.gather(*map(store, range(40)))
+    assert [len(request.half_messages) for request in broker.requests] == [20, 20]
+    broker.requests.clear()
+    await asyncio.gather(*map(store, range(2 * HALF_MIN - 2)))
+    assert [len(request.half_messages) for request in broker.requests] == [2 * HALF_MIN - 2]
+
+
+async def test_many_leave_together_beside_a_request_under_way(broker, store):
+    await store(0)
+    broker.requests.clear()
+    first = asyncio.ensure_future(store(1))
+    await asyncio.sleep(0)  # It asks,
+    await asyncio.sleep(0)  # and leaves.
+    await asyncio.gather(*map(store, range(2, 42)))
+    await first
+    assert [len(request.half_messages) for request in broker.requests] == [1, 40]
+
+
+async def test_many_leave_together_to_a_broker_that_waits_for_the_disk(broker, store):
+    broker.level = ACKNOWLEDGED_LEVEL_FLUSHED
+    await store(0)
+    broker.requests.clear()
+    await asyncio.gather(*map(store, range(1, 41)))
+    assert [len(request.half_messages) for request in broker.requests] == [40]
+    broker.level = ACKNOWLEDGED_LEVEL_MEMORY
+    await store(0)
+    broker.requests.clear()
+    await asyncio.gather(*map(store, range(1, 41)))
+    assert [len(request.half_messages) for request in broker.requests] == [20, 20]
 
 
 async def test_what_is_too_large_together_goes_one_by_one(broker, store):

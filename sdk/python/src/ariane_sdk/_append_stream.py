@@ -91,6 +91,11 @@ class AppendStream(Generic[AnswerT]):
         self._alarm: asyncio.TimerHandle | None = None
         self._reading = start_task(self._read_all(), "append-answers")
 
+    @property
+    def idle(self) -> bool:
+        """Whether nobody waits for an answer."""
+        return not self._waiting
+
     def send(
         self,
         parts: Sequence[ByteBuffer],

@@ -26,6 +26,7 @@ from ariane.broker.v1.transaction_service_pb2 import (
     StreamTransactionsRequest,
     StreamTransactionsResponse,
 )
+from ariane.common.v1.message_pb2 import ACKNOWLEDGED_LEVEL_MEMORY
 from ariane_sdk._append_calls import STREAMLESS_S
 from ariane_sdk._append_stream import AppendStream
 from ariane_sdk._broker_calls import answer_of
@@ -39,6 +40,11 @@ from ariane_sdk.errors import ArianeError, CallError, RequestTooLarge
 TOGETHER_MAX: Final = 64
 """Of one request. Fewer cost more (half as many a quarter more CPU, measured); with more, of
 hundreds under way, the broker would wait for the next request while the producer makes it."""
+
+HALF_MIN: Final = 16
+"""Of each of the two requests in which many leave when nothing is under way: from there on the
+answer to one lets the next be made while the broker works on the other. In one request all would
+wait for one answer, and client and broker work in turn."""
 
 _Wish: TypeAlias = HalfMessageToStore | EndTransactionRequest
 _Result: TypeAlias = HalfMessageResult | EndTransactionResult | None
@@ -60,6 +66,7 @@ class TransactionRequests:
     """The streams of one producer; lives on one event loop."""
 
     __slots__ = (
+        "_answering_late",
         "_clock",
         "_connections",
         "_gathered",
@@ -86,6 +93,9 @@ class TransactionRequests:
         self._streamless_until_s: dict[str, float] = {}
         self._gathered: dict[str, list[_Waiting]] = {}
         self._sent: set[asyncio.Future[_Result]] = set()
+        # Addresses of brokers that wait for the disk or a replica: two requests would only wait for
+        # twice as many flushes.
+        self._answering_late: set[str] = set()
 
     async def store_half(self, address: str, peer: str, half: HalfMessageToStore) -> None:
         """Have a broker store a half message.
@@ -161,8 +171,20 @@ class TransactionRequests:
     def _leave(self, address: str, peer: str) -> None:
         """Send what has come in this turn; not what nobody waits for any more."""
         gathered = [each for each in self._gathered.pop(address) if not each.future.done()]
-        for together in _requests_of(gathered, self._settings.request_bytes_max):
+        count_max = self._count_max(address, len(gathered))
+        for together in _requests_of(gathered, count_max, self._settings.request_bytes_max):
             self._send(address, peer, together)
+
+    def _count_max(self, address: str, count: int) -> int:
+        """How many of those that leave go in one request."""
+        stream = self._streams.get(address)
+        half = (count + 1) // 2
+        is_cut = (
+            half >= HALF_MIN
+            and (stream is None or stream.idle)
+            and address not in self._answering_late
+        )
+        return min(half, TOGETHER_MAX) if is_cut else TOGETHER_MAX
 
     def _send(self, address: str, peer: str, together: Sequence[_Waiting]) -> None:
         request = StreamTransactionsRequest()
@@ -185,6 +207,7 @@ class TransactionRequests:
         def answered(answer: StreamTransactionsResponse | CallError) -> None:
             self._sent.difference_update(futures)
             if isinstance(answer, StreamTransactionsResponse):
+                self._note_level(address, answer)
                 _hand_on(answer, futures, peer)
             elif stream.unknown_method:
                 self._streamless_until_s[address] = self._clock.monotonic_s() + STREAMLESS_S
@@ -200,6 +223,15 @@ class TransactionRequests:
         self._sent.update(futures)
         stream.send([request.SerializeToString()], self._settings.call_timeout_s, answered)
 
+    def _note_level(self, address: str, answer: StreamTransactionsResponse) -> None:
+        """Remember whether a broker answers only when more than its memory has the messages."""
+        levels = [half.acknowledged_level for half in answer.half_messages[:1]]
+        levels += [end.answer.acknowledged_level for end in answer.ends[:1]]
+        if any(level > ACKNOWLEDGED_LEVEL_MEMORY for level in levels):
+            self._answering_late.add(address)
+        elif levels:
+            self._answering_late.discard(address)
+
     def _stream(self, address: str, peer: str) -> AppendStream[StreamTransactionsResponse]:
         stream = self._streams.get(address)
         if stream is None or not stream.open:
@@ -212,12 +244,14 @@ class TransactionRequests:
         return until_s is not None and self._clock.monotonic_s() < until_s
 
 
-def _requests_of(gathered: Sequence[_Waiting], bytes_max: int) -> Iterator[Sequence[_Waiting]]:
+def _requests_of(
+    gathered: Sequence[_Waiting], count_max: int, bytes_max: int
+) -> Iterator[Sequence[_Waiting]]:
     """Requests that are neither too many nor too large; what is large by itself goes alone."""
     begin = size = 0
     for place, each in enumerate(gathered):
         each_size = each.wish.ByteSize()
-        if place > begin and (place - begin == TOGETHER_MAX or size + each_size > bytes_max):
+        if place > begin and (place - begin == count_max or size + each_size > bytes_max):
             yield gathered[begin:place]
             begin, size = place, 0
         size += each_size
