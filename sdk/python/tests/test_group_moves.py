@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import defaultdict, deque
 
 import grpc
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from ariane_record.columns import decode_columns
@@ -22,9 +23,14 @@ def broker(world, monkeypatch):
     scripted = world.brokers["broker-a"]
     scripted.arrived = []
     scripted.queue_count = 8
+    # What happens to the next requests: an event that each waits for, and its step.
+    scripted.gates = deque()
     told = scripted._results
 
     async def results(request, step, context):
+        if scripted.gates:
+            gate, step = scripted.gates.popleft()
+            await gate.wait()
         if step == "store":
             step = [
                 None if batch.queue_id < scripted.queue_count else scripted.gone
@@ -224,3 +230,117 @@ async def test_closing_settles_what_is_being_moved(world, broker, lower):
     assert all(send.done() for send in sends)
     assert producer._buffer.size_bytes == 0
     check_moved(broker, 1, 3)
+
+
+async def two_groups(producer):
+    """Groups whose queues are two different ones, neither of them the first."""
+    found = {}
+    for message, result in zip(rounds(0, 1), await producer.send_batch(rounds(0, 1)), strict=True):
+        found.setdefault(result.message_queue.queue_id, message.message_group)
+    found.pop(0, None)
+    return list(found.values())[:2]
+
+
+async def follow(world, broker, producer, count):
+    """Have the route say how many queues there are, whatever the broker takes."""
+    world.name_server.set_route("orders", {"broker-a": broker.address}, queue_count=count)
+    await producer._session.routes.refresh("orders")
+
+
+def sent(group, number):
+    return Message("orders", str(number).encode(), message_group=group)
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_what_has_moved_is_not_repeated_where_it_was(
+    world, broker, lower, make_status, idempotent
+):
+    settings = ProducerSettings(
+        idempotent=idempotent, repeat_delay_s_min=0.01, repeat_delay_s_max=0.02
+    )
+    async with Producer(world.name_servers, settings=settings) as producer:
+        one, other = await two_groups(producer)
+        lower(8)
+        full = make_status(grpc.StatusCode.UNAVAILABLE, "STORE_FULL")
+        answer, moved = asyncio.Event(), asyncio.Event()
+        broker.gates += [(answer, [full, broker.gone]), (moved, "store")]
+        called = len(broker.calls)
+        sends = [producer.send_nowait(sent(group, 1)) for group in (one, other)]
+        await broker.wait_called(called + 1)
+        await follow(world, broker, producer, 1)
+        answer.set()
+        await broker.wait_called(called + 2)
+        await asyncio.sleep(0.1)
+        moved.set()
+        results = await asyncio.gather(*sends)
+    assert {result.message_queue.queue_id for result in results} == {0}
+    assert sorted(each for each in broker.arrived if each[1] == 1) == sorted(
+        [(one, 1, 0), (other, 1, 0)]
+    )
+
+
+async def test_who_waits_to_move_stays_when_the_queues_come_back(world, broker, lower):
+    settings = ProducerSettings(calls_in_flight_max=4, send_timeout_s=60)
+    async with Producer(world.name_servers, settings=settings) as producer:
+        one, other = await two_groups(producer)
+        answer = asyncio.Event()
+        broker.gates.append((answer, "store"))
+        called = len(broker.calls)
+        first = producer.send_nowait(sent(one, 1))
+        await broker.wait_called(called + 1)
+        lower(1)
+        await follow(world, broker, producer, 1)
+        waits = producer.send_nowait(sent(other, 1))
+        await broker.wait_called(called + 2)
+        await asyncio.sleep(0.05)
+        assert not waits.done()
+        broker.queue_count = 8
+        await follow(world, broker, producer, 8)
+        async with asyncio.timeout(10):
+            assert (await waits).message_queue.queue_id != 0
+        answer.set()
+        await first
+    assert [each[0] for each in broker.arrived if each[1] == 1] == [other, one]
+
+
+async def test_rows_of_columns_do_not_overtake_what_waits_to_move(world, broker, lower):
+    settings = ProducerSettings(calls_in_flight_max=4)
+    async with Producer(world.name_servers, settings=settings) as producer:
+        group, _ = await two_groups(producer)
+        answer = asyncio.Event()
+        broker.gates.append((answer, "store"))
+        called = len(broker.calls)
+        first = producer.send_nowait(sent(group, 1))
+        await broker.wait_called(called + 1)
+        lower(8)
+        await follow(world, broker, producer, 1)
+        table = pa.table({"body": [b"2"], "messageGroup": [group]})
+        second = asyncio.ensure_future(producer.send_columns("orders", table))
+        await asyncio.sleep(0.05)
+        answer.set()
+        queue = (await first).message_queue
+        await second
+    assert broker.arrived[-2:] == [(group, 1, queue.queue_id), (group, 2, queue.queue_id)]
+
+
+async def test_later_messages_wait_for_one_that_may_be_stored(world, broker, lower):
+    settings = ProducerSettings(
+        calls_in_flight_max=4, repeat_delay_s_min=0.01, repeat_delay_s_max=0.02
+    )
+    async with Producer(world.name_servers, settings=settings) as producer:
+        group, _ = await two_groups(producer)
+        now, answer = asyncio.Event(), asyncio.Event()
+        now.set()
+        broker.gates += [(now, grpc.StatusCode.UNAVAILABLE), (answer, "store")]
+        called = len(broker.calls)
+        first = producer.send_nowait(sent(group, 1))
+        await broker.wait_called(called + 2)
+        lower(8)
+        await follow(world, broker, producer, 1)
+        second = producer.send_nowait(sent(group, 2))
+        await asyncio.sleep(0.05)
+        assert not second.done()
+        answer.set()
+        results = await asyncio.gather(first, second)
+    assert [each[1] for each in broker.arrived[-2:]] == [1, 2]
+    assert [result.message_queue.queue_id == 0 for result in results] == [False, True]

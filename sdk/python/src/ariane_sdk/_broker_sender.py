@@ -151,6 +151,10 @@ class BrokerSender:
         self._waiting = deque(batch for batch in self._waiting if not batch.movable)
         return movable
 
+    def look_again(self) -> None:
+        """Let leave what may leave earlier than it was to."""
+        self._depart_soon()
+
     def take_out(self, batches: Collection[SendBatch]) -> None:
         """Let none of these leave, if they wait here."""
         self._waiting = deque(batch for batch in self._waiting if batch not in batches)

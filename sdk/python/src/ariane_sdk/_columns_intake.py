@@ -188,7 +188,7 @@ class ColumnsIntake:
         sizes = record_sizes(lane.topic, messages)
         for start, stop in _windows(sizes, BYTES_AT_ONCE_MAX, ROWS_AT_ONCE_MAX):
             window = ColumnShare(None, messages.slice(start, stop), rows[start:stop])
-            queues = lane.route.group_queues if lane.route is not None else ()
+            queues = lane.group_queues
             groups = window.messages.message_group
             # Without a queue any choice fails, and says why.
             queue_of_row = java_hashes(groups) % max(1, len(queues))

@@ -6,8 +6,8 @@ later messages may overtake it, so that groups move in three steps:
 
 1. The route is known, but some batches of groups for queues that are gone are **in flight**. Later
    messages of groups still go where the earlier ones went, and wait there behind them.
-2. When none is in flight any longer, all that was surely not stored is taken back: batches that
-   were refused, and those that wait behind them.
+2. When none is in flight any longer, and none is repeated because it may be stored, the others are
+   taken back: batches that were refused, and those that wait behind them.
 3. Their messages are put into batches anew, in their order, and from then on groups follow the
    route.
 
@@ -60,27 +60,29 @@ class GroupMoves:
         Returns:
             Whether its queue is gone; otherwise it is not for here to say what becomes of it.
         """
-        if not _is_homeless(batch, lane.route):
+        if batch.journey.maybe_stored or not _is_homeless(batch, lane.route):
             return False
         self._move(lane)
         return True
 
     def _move(self, lane: TopicLane) -> None:
         """Move what is to be moved, now or when no more of it is in flight."""
-        strays = [
+        grouped = [
             batch
             for batch in self._sending.unsettled_of(lane.topic)
-            if isinstance(batch, GroupedBatch) and _is_homeless(batch, lane.route)
+            if isinstance(batch, GroupedBatch)
         ]
-        if any(batch.journey.in_flight for batch in strays):
+        homeless = [batch for batch in grouped if _is_homeless(batch, lane.route)]
+        self._sending.release(set(grouped).difference(homeless))
+        if any(batch.journey.in_flight or batch.journey.maybe_stored for batch in homeless):
             self._sending.await_landing(lane.topic, partial(self._move, lane))
             return
         self._sending.await_landing(lane.topic, None)
         lane.follow_groups()
-        if strays:
-            self._sending.take_out(strays)
+        if homeless:
+            self._sending.take_out(homeless)
             lane.close_pinned()
-            for batch in strays:
+            for batch in homeless:
                 self._send_anew(lane, batch)
             # Who comes later has more time than these.
             lane.close_pinned()
@@ -98,8 +100,8 @@ class GroupMoves:
 
 
 def _is_homeless(batch: SendBatch, route: Route | None) -> bool:
-    """Whether a batch is of message groups that the route has in other queues, and may move."""
-    if route is None or not isinstance(batch, GroupedBatch) or batch.journey.maybe_stored:
+    """Whether a batch is of message groups that the route has in other queues."""
+    if route is None or not isinstance(batch, GroupedBatch):
         return False
     return _is_gone(batch.queue, route.group_queues, route)
 

@@ -61,9 +61,13 @@ class StickyRoundRobin:
 
 
 class GroupQueues:
-    """The queue of each message group: Java's hash of its name, modulo the sorted queues."""
+    """The queue of each message group: Java's hash of its name, modulo the sorted queues.
 
-    __slots__ = ("_known", "_queues")
+    Attributes:
+        queues: The queues, sorted.
+    """
+
+    __slots__ = ("_known", "queues")
 
     def __init__(self, queues: Sequence[MessageQueue]) -> None:
         """Divide groups among queues.
@@ -71,14 +75,14 @@ class GroupQueues:
         Args:
             queues: At least one.
         """
-        self._queues = sorted(queues)
+        self.queues: Sequence[MessageQueue] = sorted(queues)
         self._known: dict[str, MessageQueue] = {}
 
     def queue_of(self, message_group: str) -> MessageQueue:
         """The queue of a group."""
         queue = self._known.get(message_group)
         if queue is None:
-            queue = self._queues[java_string_hash(message_group) % len(self._queues)]
+            queue = self.queues[java_string_hash(message_group) % len(self.queues)]
             if len(self._known) >= GROUPS_REMEMBERED_MAX:
                 self._known.clear()
             self._known[message_group] = queue

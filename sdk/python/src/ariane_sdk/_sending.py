@@ -130,6 +130,8 @@ class Sending:
             self._streams = QueueStreams(random.randint(1, PRODUCER_ID_MAX))
         self._take_over: Callable[[SendBatch], bool] | None = None
         self._landings: dict[str, Callable[[], None]] = {}
+        # Refused batches that wait to be taken out.
+        self._held: set[SendBatch] = set()
         # In the order in which they were opened.
         self._unsettled: dict[SendBatch, None] = {}
 
@@ -184,6 +186,17 @@ class Sending:
             sender.take_out(set(batches))
         for batch in batches:
             self._forget(batch, batch.size_bytes)
+
+    def release(self, batches: Iterable[SendBatch]) -> None:
+        """Have batches that waited to be taken out travel on instead: they have their queues again.
+
+        Args:
+            batches: Any on their way.
+        """
+        for batch in self._held.intersection(batches):
+            self._held.discard(batch)
+            batch.journey.not_before_s = 0.0
+            self._sender(batch.queue.broker_name).look_again()
 
     def withdraw(self, future: asyncio.Future[SendResult]) -> bool:
         """Take a message back that has not left.
@@ -382,6 +395,8 @@ class Sending:
                 self._redirect(batch, error)
             elif self._begin_round(batch, error):
                 again.append(batch)
+        # Those that were taken out meanwhile have gone elsewhere.
+        again = [batch for batch in again if batch in self._unsettled]
         if again:
             self._sender(broker_name).add_again(again)
         self._tell_landed({batch.topic for batch, _ in failed})
@@ -395,7 +410,8 @@ class Sending:
         if not self._take_over(batch):
             return False
         if batch in self._unsettled:
-            # Nothing behind it may leave before it is taken out.
+            # Nothing behind it may leave before it is taken out, or released.
+            self._held.add(batch)
             batch.journey.not_before_s = batch.journey.deadline_s
             self._sender(batch.queue.broker_name).add_again([batch])
         return True
@@ -522,6 +538,7 @@ class Sending:
 
     def _forget(self, batch: SendBatch, size_bytes: int) -> None:
         del self._unsettled[batch]
+        self._held.discard(batch)
         self._settled(size_bytes)
         if self._landings:
             self._tell_landed((batch.topic,))

@@ -150,6 +150,11 @@ class TopicLane:
         self.open_delayed.clear()
 
     @property
+    def group_queues(self) -> Sequence[MessageQueue]:
+        """The sorted queues among which message groups are divided now; none if nobody knows."""
+        return () if self._group_queues is None else self._group_queues.queues
+
+    @property
     def has_several_queues(self) -> bool:
         """Whether batches for no particular queue can go to one while another is in use."""
         return self._sticky is not None and len(self._sticky.queues) > 1
