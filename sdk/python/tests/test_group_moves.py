@@ -344,3 +344,23 @@ async def test_later_messages_wait_for_one_that_may_be_stored(world, broker, low
         results = await asyncio.gather(first, second)
     assert [each[1] for each in broker.arrived[-2:]] == [1, 2]
     assert [result.message_queue.queue_id == 0 for result in results] == [False, True]
+
+
+async def test_groups_keep_their_queues_while_a_topic_has_none_for_a_moment(world, broker, lower):
+    settings = ProducerSettings(calls_in_flight_max=4)
+    async with Producer(world.name_servers, settings=settings) as producer:
+        group, _ = await two_groups(producer)
+        answer = asyncio.Event()
+        broker.gates.append((answer, "store"))
+        called = len(broker.calls)
+        first = producer.send_nowait(sent(group, 1))
+        await broker.wait_called(called + 1)
+        lower(8)
+        await follow(world, broker, producer, 0)
+        await follow(world, broker, producer, 1)
+        second = producer.send_nowait(sent(group, 2))
+        await asyncio.sleep(0.05)
+        answer.set()
+        results = await asyncio.gather(first, second)
+    assert results[1].message_queue.queue_id == 0
+    assert [each[1] for each in broker.arrived[-2:]] == [1, 2]

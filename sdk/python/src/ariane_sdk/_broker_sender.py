@@ -158,6 +158,7 @@ class BrokerSender:
     def take_out(self, batches: Collection[SendBatch]) -> None:
         """Let none of these leave, if they wait here."""
         self._waiting = deque(batch for batch in self._waiting if batch not in batches)
+        self._depart_soon()  # Others may have waited behind them.
 
     def close(self) -> None:
         """Let nothing leave any more."""

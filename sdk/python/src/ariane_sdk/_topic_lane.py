@@ -71,6 +71,7 @@ class TopicLane:
 
     __slots__ = (
         "_group_queues",
+        "_last_group_queues",
         "_latencies",
         "_sticky",
         "_sticky_first",
@@ -124,6 +125,7 @@ class TopicLane:
         self._latencies = latencies
         self._sticky: StickyRoundRobin | None = None
         self._group_queues: GroupQueues | None = None
+        self._last_group_queues: GroupQueues | None = None
 
     def follow(self, route: Route) -> None:
         """Choose from the queues of this route from now on; open batches go where they were to."""
@@ -137,12 +139,17 @@ class TopicLane:
             self._sticky = LeastLatency(queues, self._sticky_first, self._latencies)
         if not self.groups_held:
             self.follow_groups()
+        elif self._group_queues is None:
+            # For a moment there were none; earlier messages are still on their way to these.
+            self._group_queues = self._last_group_queues
 
     def follow_groups(self) -> None:
         """Choose queues of message groups by the route, too."""
         self.groups_held = False
         queues = self.route.group_queues if self.route is not None else ()
         self._group_queues = GroupQueues(queues) if queues else None
+        if self._group_queues is not None:
+            self._last_group_queues = self._group_queues
 
     def close_pinned(self) -> None:
         """Have what comes now for a particular queue begin a batch of its own."""
