@@ -117,6 +117,20 @@ async def test_a_broker_that_knows_first_is_asked_until_the_name_server_knows(wo
     check_moved(broker, 1, 3)
 
 
+async def test_messages_of_no_group_are_repeated_until_the_name_server_knows(world, broker, lower):
+    async with Producer(world.name_servers) as producer:
+        await producer.send(Message("orders", b"0"))
+        lower(0)
+        world.name_server.set_route("orders", {"broker-a": broker.address}, queue_count=8)
+        called = len(broker.calls)
+        sends = [producer.send_nowait(Message("orders", b"1")) for _ in range(3)]
+        await broker.wait_called(called + 6)
+        lower(1)
+        results = await asyncio.gather(*sends)
+    assert {result.message_queue.queue_id for result in results} == {0}
+    assert [each[1] for each in broker.arrived] == [0, 1, 1, 1]
+
+
 async def test_later_messages_wait_for_one_that_is_in_flight(world, broker, lower):
     settings = ProducerSettings(calls_in_flight_max=4)
     async with Producer(world.name_servers, settings=settings) as producer:

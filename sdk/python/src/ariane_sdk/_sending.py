@@ -451,10 +451,10 @@ class Sending:
 
     def _is_counted(self, batch: SendBatch, error: CallError) -> bool:
         """Whether repeats after this error are few: they store twice, or they change nothing."""
-        if error.reason in GONE_REASONS and isinstance(batch, GroupedBatch):
+        if error.reason in GONE_REASONS and (batch.movable or isinstance(batch, GroupedBatch)):
             route = self._routes.cached(batch.topic)
             if route is not None and batch.queue in route.write_queues:
-                return False  # The route will change, and the groups move.
+                return False  # The route will change, and the batch go where that says.
         stores_twice = error.outcome_unknown and self._streams is None
         return stores_twice or error.reason in COUNTED_REASONS
 
