@@ -182,6 +182,26 @@ async def test_each_waits_for_its_own_time_and_is_told_once(log, make_flush):
     assert told[1:] == [(20, None)]
 
 
+async def test_a_flusher_that_was_shut_down_leaves_nobody_waiting(log):
+    failures = []
+    executor = ThreadPoolExecutor(1)
+    executor.shutdown()
+    flush = GroupFlush(
+        log,
+        executor,
+        timeout_seconds=3600,
+        on_flushed=lambda: pytest.fail("nothing was flushed"),
+        on_failed=failures.append,
+    )
+    log.written = 10
+    async with asyncio.timeout(10):
+        with pytest.raises(ServiceError) as raised:
+            await flush.wait(10)
+        await flush.finish()
+    assert raised.value.row.name == "FLUSH_UNCONFIRMED"
+    assert [type(failure) for failure in failures] == [RuntimeError]
+
+
 async def test_who_has_gone_is_not_told(log, make_flush):
     flush = make_flush()
     log.written = 10

@@ -144,7 +144,10 @@ class GroupFlush:
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         self._asked = False
         self._under_way = loop.create_future()
-        self._flusher.submit(self._flush, loop)
+        try:
+            self._flusher.submit(self._flush, loop)
+        except RuntimeError as error:  # The flusher was shut down.
+            loop.call_soon(self._failed, error)
 
     def _flush(self, loop: asyncio.AbstractEventLoop) -> None:
         """Flush; in the flusher's thread."""
