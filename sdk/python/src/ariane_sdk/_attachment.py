@@ -139,6 +139,8 @@ class Attachment:
         if not done:
             self._task.cancel()
             await asyncio.wait((self._task,))
+        # One that is cancelled before its first step has told nobody.
+        self._tried.set()
 
     async def _run(self) -> None:
         failure_count = 0

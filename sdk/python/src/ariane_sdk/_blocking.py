@@ -32,6 +32,9 @@ Result = TypeVar("Result")
 
 _END: Final = object()
 
+CLEAN_UP_S_MAX: Final = 5.0
+"""How long a call that was interrupted may take to clear away what it began."""
+
 _GRPC_QUEUE: Final = "PollerCompletionQueue._handle_events"
 
 
@@ -115,9 +118,17 @@ class LoopThread:
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_forever()
+            self._loop.run_until_complete(_cancelled_ended())
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         finally:
             self._loop.close()
+
+
+async def _cancelled_ended() -> None:
+    """Let calls that were interrupted clear away what they began: to leave a group, for one."""
+    tasks = [task for task in asyncio.all_tasks() if task.cancelling()]
+    if tasks:
+        await asyncio.wait(tasks, timeout=CLEAN_UP_S_MAX)
 
 
 class BlockingClient(Generic[Wrapped]):

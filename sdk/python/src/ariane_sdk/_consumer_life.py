@@ -104,7 +104,7 @@ class ConsumerLife:
             by_hand: Whether queues are assigned by ``assign``, without being a member.
 
         Raises:
-            ClientNotRunning: It was started before.
+            ClientNotRunning: It was started before, or stopped meanwhile.
             NameServersUnreachable: None answered.
             GroupRefused: Other members of the group have other subscriptions.
             OffsetFileDamaged: The file of a broadcasting consumer cannot be read.
@@ -114,14 +114,15 @@ class ConsumerLife:
         if self._started:
             raise ClientNotRunning("a consumer is started once; make another one")
         plan = self.plan
-        keeping_file = self._open_offset_file()
-        self._started = True
-        self.session = session = Session(
+        session = Session(
             plan.addresses,
             timeout_s=plan.settings.call_timeout_s,
             clock=plan.clock,
             random=plan.random,
         )
+        keeping_file = self._open_offset_file()
+        self._started = True
+        self.session = session
         session.routes.on_change(lambda _: self._rebalance_wanted.set())
         self._group_view = GroupView(
             session.calls,
@@ -171,12 +172,8 @@ class ConsumerLife:
             on_turn=self._doubt_routes,
             facts=self.owned.facts,
         )
-        try:
-            if not by_hand:
-                await self._join()
-        except BaseException:
-            await self.stop()
-            raise
+        if not by_hand:
+            await self._join_or_stop()
         session.routes.start()
         self._begin_work(by_hand=by_hand)
 
@@ -276,10 +273,28 @@ class ConsumerLife:
         )
         return self._offset_file
 
+    async def _join_or_stop(self) -> None:
+        """Join the group; whoever cannot is stopped."""
+        try:
+            await self._join()
+        except BaseException as error:
+            stopped = self._stopping
+            await self.stop()
+            task = asyncio.current_task()
+            if stopped and not (task and task.cancelling()):
+                # What it waited for was taken away: that tells nobody anything.
+                raise _stopped_meanwhile() from error
+            raise
+        if self._stopping:
+            await self.stop()
+            raise _stopped_meanwhile()
+
     async def _join(self) -> None:
         returning = retry_topic(self.plan.group)
         wanted = [topic for topic in self.plan.filters if topic != returning]
         await asyncio.gather(*map(self._learn_route, wanted))
+        if self._stopping:
+            return  # Nobody would end what is attached now.
         routes = self._known_routes()
         self._attachments.follow(routes)
         if routes:
@@ -375,6 +390,10 @@ class ConsumerLife:
         handover_s = self.plan.settings.handover_s if shared else 0.0
         self.owned.change_to(wanted, handover_s=handover_s)
         self._assigned.set()
+
+
+def _stopped_meanwhile() -> ClientNotRunning:
+    return ClientNotRunning("the consumer was stopped while it started")
 
 
 def _nothing() -> None:

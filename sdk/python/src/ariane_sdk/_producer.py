@@ -16,6 +16,7 @@ from ariane_sdk._intake import Intake
 from ariane_sdk._limits import check_timeout, checked_group
 from ariane_sdk._message import Message, MessageQueue, ReceivedMessage, SendResult
 from ariane_sdk._name_servers import parse_addresses
+from ariane_sdk._own_address import own_ip
 from ariane_sdk._producer_parts import ProducerParts
 from ariane_sdk._recall_calls import RecallCalls
 from ariane_sdk._reply_inbox import ReplyInbox
@@ -96,6 +97,8 @@ class Producer(TransactionalSends):
         self._fork_guard = ForkGuard()
         self._buffer = SendBuffer(self._settings.buffered_bytes_max)
         self._accepting = False
+        self._started = False
+        self._closed = False
         self._session: Session | None = None
         self._sending: Sending
         self._intake: Intake
@@ -107,27 +110,31 @@ class Producer(TransactionalSends):
         self._telemetry: Telemetry | None = None
 
     async def start(self) -> None:
-        """Connect. A producer that was closed is not started again.
+        """Connect. A producer is started once, also when it was closed, or its start cancelled.
 
         Raises:
-            ClientNotRunning: It was started before.
+            ClientNotRunning: It was started before, or closed meanwhile.
             ClientForked: It was made in a parent process.
         """
         self._fork_guard.check()
-        if self._session is not None:
+        if self._started:
             raise ClientNotRunning("a producer is started once; make another one")
+        self._started = True
         expect_large_blocks()
+        ip = await own_ip(self._addresses[0])
+        if self._closed:
+            raise ClientNotRunning("the producer was closed while it started")
+        # Nothing waits from here on: a start that is interrupted has nothing to clear away.
         session = Session(
             self._addresses,
             timeout_s=self._settings.call_timeout_s,
             clock=self._clock,
             random=self._random,
         )
-        self._session = session
-        parts = await ProducerParts.of(
+        parts = ProducerParts.of(
             session,
             self._buffer,
-            addresses=self._addresses,
+            own_ip=ip,
             group=self._group,
             settings=self._settings,
             clock=self._clock,
@@ -141,6 +148,7 @@ class Producer(TransactionalSends):
         self._recall_calls = parts.recall_calls
         self._transaction_calls = parts.transaction_calls
         self._telemetry = parts.telemetry
+        self._session = session
         session.routes.start()
         self._answer_checks(session, self._group, parts.client_id, self._clock)
         self._accepting = True
@@ -150,6 +158,7 @@ class Producer(TransactionalSends):
 
         Takes no longer than ``send_timeout_s`` and one call.
         """
+        self._closed = self._started
         if self._session is None:
             return
         self._accepting = False
@@ -432,7 +441,13 @@ class Producer(TransactionalSends):
         await self._buffer.wait_for_room()
 
     async def flush(self) -> None:
-        """Wait for the outcome of everything sent so far."""
+        """Wait for the outcome of everything sent so far.
+
+        Raises:
+            ClientNotRunning: It was never started.
+        """
+        if self._session is None:
+            self._refuse()
         await self._intake.wait_for_routes()
         await self._sending.wait_settled()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -12,7 +11,6 @@ from ariane_sdk._client_id import new_client_id
 from ariane_sdk._clock import Clock
 from ariane_sdk._intake import Intake
 from ariane_sdk._latency import BrokerLatencies, UnavailabilityTable
-from ariane_sdk._own_address import own_ip
 from ariane_sdk._recall_calls import RecallCalls
 from ariane_sdk._reply_inbox import ReplyInbox
 from ariane_sdk._request_reply import Requests
@@ -51,12 +49,12 @@ class ProducerParts:
     telemetry: Telemetry | None
 
     @classmethod
-    async def of(
+    def of(
         cls,
         session: Session,
         buffer: SendBuffer,
         *,
-        addresses: Sequence[str],
+        own_ip: str,
         group: str,
         settings: ProducerSettings,
         clock: Clock,
@@ -67,7 +65,7 @@ class ProducerParts:
         Args:
             session: Its connections.
             buffer: How much may wait.
-            addresses: "host:port" of each name server.
+            own_ip: The address of this machine, for the ids of messages.
             group: Name of the producer group, or nothing.
             settings: How it behaves.
             clock: Tells the time, and paces repeats.
@@ -87,7 +85,7 @@ class ProducerParts:
         )
         unique_ids = UniqueIdGenerator(
             clock.now_ms,
-            ip=await own_ip(addresses[0]),
+            ip=own_ip,
             pid=os.getpid(),
             origin=random.getrandbits(32),
         )

@@ -152,8 +152,10 @@ class PullConsumer:
     async def start(self) -> None:
         """Attach to the brokers of all topics; with queues to be assigned, only be ready.
 
+        A consumer is started once, also when that failed or was cancelled.
+
         Raises:
-            ClientNotRunning: It was started before.
+            ClientNotRunning: It was started before, or closed meanwhile.
             NameServersUnreachable: None answered.
             GroupRefused: Other members of the group have other subscriptions.
             OffsetFileDamaged: The offsets of a broadcasting consumer cannot be read.

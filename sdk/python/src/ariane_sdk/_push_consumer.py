@@ -152,10 +152,11 @@ class PushConsumer:
     async def start(self) -> None:
         """Attach to the brokers of all topics, and begin to consume.
 
-        A topic that does not exist yet is looked for until it does.
+        A topic that does not exist yet is looked for until it does. A consumer is started once,
+        also when that failed or was cancelled.
 
         Raises:
-            ClientNotRunning: It was started before.
+            ClientNotRunning: It was started before, or stopped meanwhile.
             NameServersUnreachable: None answered.
             GroupRefused: Other members of the group have other subscriptions.
             OffsetFileDamaged: The offsets of a broadcasting consumer cannot be read.
@@ -167,7 +168,6 @@ class PushConsumer:
             self._listener, settings, group=self.group, client_id=self.client_id
         )
         calls = ListenerCalls(listener, threads=settings.listener_threads)
-        self._listener_calls = calls
         returns = MessageReturns(
             lambda: self._life.session.connections,
             group=self.group,
@@ -212,6 +212,7 @@ class PushConsumer:
         except BaseException:
             calls.close()
             raise
+        self._listener_calls = calls
 
     def _broker_of(self, queue: MessageQueue) -> BrokerRoute:
         return self._life.owned.broker_of(queue)

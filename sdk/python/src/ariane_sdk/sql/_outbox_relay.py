@@ -128,15 +128,15 @@ class OutboxRelay:
         """Begin to send. A relay that was closed is not started again.
 
         Raises:
-            ClientNotRunning: It was started before.
+            ClientNotRunning: It was started or closed before, or is closed meanwhile.
             SQLAlchemyError: The database does not answer, or lacks the tables.
         """
-        if self._session is not None:
-            raise ClientNotRunning("a relay is started once; make another one")
+        self._check_startable()
         producer_ids = [
             self._random.randint(1, PRODUCER_ID_MAX) for _ in range(self._outbox.partitions)
         ]
         await self._transact(lambda session: self._rows.make_partitions(session, producer_ids))
+        self._check_startable()
         self._session = _session.Session(
             self._addresses, timeout_s=self._call_timeout_s, clock=self._clock, random=self._random
         )
@@ -145,6 +145,10 @@ class OutboxRelay:
             self._session, timeout_s=self._call_timeout_s, random=self._random
         )
         self._claims = start_task(self._claim_free_ones(), "outbox-claims")
+
+    def _check_startable(self) -> None:
+        if self._session is not None or self._closing.is_set():
+            raise ClientNotRunning("a relay is started once, and not when closed; make another one")
 
     async def close(self) -> None:
         """End the rounds that have begun, and leave the partitions to others."""
