@@ -1,5 +1,6 @@
 """What lists and shows say while one of two brokers is frozen: its part is missing, and said so."""
 
+import asyncio
 import json
 import os
 import signal
@@ -10,7 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from ariane_admin.cli import main
+from ariane_admin.commands import group
 from ariane_admin.exits import ExitStatus
+from ariane_sdk import ConsumerSettings, PushConsumer
+from ariane_sdk.errors import MessagesFailed
 from ariane_sdk.sync import Message, MessageQueue, Producer, QueueReader
 from ariane_servicekit.processes import LocalCluster
 
@@ -26,11 +31,15 @@ COMMANDS = {
     "layouts": "topic show orders --brokers",
     "found": "message query orders --key o-1",
     "no message": "message show 0123456789ABCDEF0123456789ABCDEF --topic orders",
+    "dead letters": "dead-letter list shipping",
+    "no dead letters": "dead-letter list nobody",
+    "exported": "dead-letter export shipping",
     "stored": "consume orders --from earliest --no-follow",
     "stored since": "consume orders --from 2020-01-01T00:00:00Z --no-follow",
 }
 TOTALS = ("topics", "groups", "group")
 LINES = ("stored", "stored since")
+WITH_ONE_MORE_LINE = ("exported",)
 
 
 def run(cluster, text, *more):
@@ -45,9 +54,41 @@ def run(cluster, text, *more):
     )
 
 
+async def give_up(cluster, topic, group_name):
+    """Have a group make dead letters of what is in a topic, two messages."""
+    seen = []
+
+    async def listen(messages):
+        seen.extend(messages)
+        raise MessagesFailed(messages, "no such account", rejected=True)
+
+    async with (
+        asyncio.timeout(30),
+        PushConsumer(
+            cluster.name_servers,
+            group=group_name,
+            subscriptions={topic: "*"},
+            listener=listen,
+            start="earliest",
+            settings=ConsumerSettings(handover_s=0.1, rebalance_gap_s_min=0.05),
+        ) as consumer,
+    ):
+        while len(seen) < 2:  # noqa: ASYNC110 - there is nothing to be told by.
+            await asyncio.sleep(0.02)
+        await consumer.store_offsets()
+
+
+def freeze(cluster):
+    os.kill(cluster.brokers[1].pid, signal.SIGSTOP)
+
+
+def thaw(cluster):
+    os.kill(cluster.brokers[1].pid, signal.SIGCONT)
+
+
 @pytest.fixture(scope="module")
-def frozen(tmp_path_factory):
-    """What each command wrote, for people and for programs, and how it ended."""
+def two(tmp_path_factory):
+    """Two brokers; on each a message, how far a group is, and a dead letter of another group."""
     folder = tmp_path_factory.mktemp("frozen")
     small = ("--segment-bytes", str(64 << 20))
     with LocalCluster(folder, brokers=2, extra_broker_args=small) as cluster:
@@ -61,19 +102,26 @@ def frozen(tmp_path_factory):
                 body = f"on {name}".encode()
                 producer.send(Message("orders", body, keys=("o-1",)), message_queue=queue)
                 reader.store_offsets("billing", {queue: 0})
-        asked = {
-            (what, form): (text, "-o", form)
-            for what, text in COMMANDS.items()
-            for form in ("table", "json")
-            if what in TOTALS or (form == "table") == (what in LINES)
-        }
-        os.kill(cluster.brokers[1].pid, signal.SIGSTOP)
-        try:
-            with ThreadPoolExecutor(len(asked)) as threads:
-                ended = threads.map(lambda words: run(cluster, *words), asked.values())
-                yield dict(zip(asked, ended, strict=True))
-        finally:
-            os.kill(cluster.brokers[1].pid, signal.SIGCONT)
+        asyncio.run(give_up(cluster, "orders", "shipping"))
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def frozen(two):
+    """What each command wrote, for people and for programs, and how it ended."""
+    asked = {
+        (what, form): (text, *(() if what in WITH_ONE_MORE_LINE else ("-o", form)))
+        for what, text in COMMANDS.items()
+        for form in ("table", "json")
+        if what in TOTALS or (form == "table") == (what in (*LINES, *WITH_ONE_MORE_LINE))
+    }
+    freeze(two)
+    try:
+        with ThreadPoolExecutor(len(asked)) as threads:
+            ended = threads.map(lambda words: run(two, *words), asked.values())
+            return dict(zip(asked, ended, strict=True))
+    finally:
+        thaw(two)
 
 
 def told(frozen, what):
@@ -87,17 +135,18 @@ def test_the_silent_broker_is_named_in_a_line_and_by_the_status(frozen, what):
         warning, *more = ended.stderr.splitlines()
         assert warning.startswith("ariane: warning: shown without a broker that does not answer: ")
         assert "broker broker-b at 127.0.0.1" in warning
-        # Where nothing was found, an error says that not all were asked.
-        assert len(more) == what.startswith("no ")
+        # Where nothing was found, another line says that not all were asked.
+        assert len(more) == (what.startswith("no ") or what in WITH_ONE_MORE_LINE)
 
 
 def test_totals_without_a_broker_do_not_look_right(frozen):
     [topic] = told(frozen, "topics")
     assert (topic["brokers"], topic["read_queues"]) == (["broker-a"], 2)
-    [group] = told(frozen, "groups")
-    assert (group["group"], group["lag"]) == ("billing", 1)
+    [billing, shipping] = told(frozen, "groups")
+    assert (billing["group"], billing["lag"]) == ("billing", 1)
+    assert (shipping["group"], shipping["lag"]) == ("shipping", 0)
     shown = told(frozen, "group")
-    for row in (topic, group, shown):
+    for row in (topic, billing, shipping, shown):
         assert row["unanswered"] == ["broker-b"]
     for what, total in (("topics", ">= 2"), ("groups", ">= 1"), ("group", ">= 1")):
         text = frozen[what, "table"].stdout
@@ -123,3 +172,45 @@ def test_what_the_others_have_is_written(frozen):
     assert [row["broker"] for row in told(frozen, "tries")] == ["broker-a"]
     assert frozen["stored", "table"].stdout == "on broker-a\n"
     assert frozen["stored since", "table"].stdout == "on broker-a\n"
+    [letter] = told(frozen, "dead letters")
+    assert (letter["place"], letter["body"]) == ("broker-a/0/0", "on broker-a")
+    assert json.loads(frozen["exported", "table"].stdout) == letter
+    assert "1 dead letter written" in frozen["exported", "table"].stderr
+
+
+def test_a_dead_letter_at_its_place_needs_no_other_broker(two):
+    freeze(two)
+    try:
+        shown = run(two, "dead-letter show shipping broker-a/0/0")
+        hidden = run(two, "dead-letter show shipping broker-b/0/0")
+        unknown = run(two, "dead-letter show shipping broker-c/0/0")
+    finally:
+        thaw(two)
+    assert shown.returncode == ExitStatus.DONE, shown.stderr
+    assert hidden.returncode == ExitStatus.UNREACHABLE
+    assert unknown.returncode == ExitStatus.NOT_FOUND
+    assert "no broker broker-c is registered" in unknown.stderr
+
+
+@pytest.mark.parametrize("text", ["list", "show billing"])
+def test_a_broker_that_freezes_meanwhile_hides_no_other(two, text, monkeypatch, capfd):
+    known_groups = group.known_groups
+
+    async def freeze_behind(*arguments):
+        names = await known_groups(*arguments)
+        freeze(two)
+        return names
+
+    monkeypatch.setattr(group, "known_groups", freeze_behind)
+    monkeypatch.setenv("ARIANE_NAME_SERVERS", two.name_servers)
+    try:
+        status = main(["group", *text.split(), "-o", "json"])
+    finally:
+        thaw(two)
+    out, err = capfd.readouterr()
+    assert status == ExitStatus.UNREACHABLE, err
+    shown = json.loads(out)
+    billing = shown if isinstance(shown, dict) else shown[0]
+    assert (billing["group"], billing["lag"], billing["unanswered"]) == ("billing", 1, ["broker-b"])
+    [warning] = err.splitlines()
+    assert "without a broker that does not answer: broker broker-b at" in warning

@@ -146,7 +146,7 @@ class DeadLetters(QueueReader):
 
         Args:
             group: The consumer group.
-            wanted: Which.
+            wanted: Which; with a broker's name, no other broker is asked.
 
         Raises:
             NameIllegal: The group has no legal name.
@@ -154,12 +154,15 @@ class DeadLetters(QueueReader):
             CallError: A broker did not answer.
         """
         topic = dead_letter_topic(checked_group(group))
+        names = (wanted.broker_name,) if wanted.broker_name else ()
         try:
-            ranges = await self.bounds(topic)
+            ranges = await self.bounds(topic, broker_names=names)
         except RouteNotFound:
             return  # Nothing ever died.
-        begins = await self.offsets_at(topic, wanted.begin) if wanted.begin else {}
-        ends = await self.offsets_at(topic, wanted.end) if wanted.end else {}
+        begins, ends = [
+            await self.offsets_at(topic, when, broker_names=names) if when else {}
+            for when in (wanted.begin, wanted.end)
+        ]
         for queue, (low, high) in sorted(ranges.items()):
             first = max(low, begins.get(queue, low))
             last = min(high, ends.get(queue, high))

@@ -1,6 +1,10 @@
 """Who answers: what some brokers tell is shown, and said to be a part, when others keep silent.
 
 For questions only. A change that a broker did not take is a failure (``cluster_doors.ask_each``).
+
+Totals would be wrong without saying so: their rows have ``unanswered``, in JSON always. What lies
+on one broker is right as it is, and says so nowhere: a list of messages, queues or dead letters may
+be empty, and has no place for it then. Programs look at the exit status.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from ariane_admin.client_warnings import say_warning
 from ariane_admin.errors import CommandFailed
 from ariane_admin.exits import ExitStatus
 from ariane_admin.output import Output, Row
-from ariane_sdk import LiveBroker
+from ariane_sdk import ClusterClient, LiveBroker
 from ariane_sdk.errors import CallError, DeadlinePassed, ServiceUnavailable
 
 SILENT: Final = (ServiceUnavailable, DeadlinePassed)
@@ -38,12 +42,6 @@ class RollCall:
     def unanswered(self) -> list[str]:
         """Names of the brokers that did not answer."""
         return sorted(self._silent)
-
-    @property
-    def answering(self) -> list[str]:
-        """Names of the others."""
-        names = (broker.broker_name for broker in self.brokers)
-        return [name for name in names if name not in self._silent]
 
     @property
     def status(self) -> ExitStatus:
@@ -80,6 +78,26 @@ class RollCall:
         for error in fresh:
             say_warning(f"shown without a broker that does not answer: {error}")
         return told
+
+
+async def known_groups(
+    client: ClusterClient, roll: RollCall, *, nobody_ok: bool = False
+) -> list[str]:
+    """The consumer groups that brokers know, by name.
+
+    Args:
+        client: Asks them.
+        roll: Whom to ask.
+        nobody_ok: As ``RollCall.ask``.
+
+    Raises:
+        CallError: As ``RollCall.ask``.
+    """
+
+    async def at(broker: LiveBroker) -> list[str]:
+        return await client.list_groups(broker_names=[broker.broker_name])
+
+    return sorted({name for names in await roll.ask(at, nobody_ok=nobody_ok) for name in names})
 
 
 def unknown_among_answers(name: str) -> CommandFailed:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing, suppress
+from contextlib import aclosing
+from dataclasses import replace
 from datetime import datetime
 from itertools import chain
 from typing import Any, Final, TextIO, TypeVar
@@ -12,6 +14,7 @@ from typing import Any, Final, TextIO, TypeVar
 import click
 
 from ariane_admin.client_warnings import say_warning
+from ariane_admin.cluster_doors import ClusterDoors
 from ariane_admin.confirmation import confirm, yes_option
 from ariane_admin.connection import name_servers_option, run_async
 from ariane_admin.errors import CommandFailed
@@ -19,10 +22,10 @@ from ariane_admin.exits import ExitStatus
 from ariane_admin.message_lines import as_row
 from ariane_admin.output import Output, Row, output_option
 from ariane_admin.progress import progress
+from ariane_admin.roll_call import RollCall, known_groups
 from ariane_admin.start_position import MomentType
 from ariane_admin.stored_messages import shortened
-from ariane_sdk import ClusterClient, DeadLetter, DeadLetterFilter, DeadLetters, Redrive
-from ariane_sdk.errors import CallError
+from ariane_sdk import DeadLetter, DeadLetterFilter, DeadLetters, LiveBroker, Redrive
 
 _COLUMNS: Final = (
     *("place", "died", "topic", "queue_id", "queue_offset", "attempts", "reason"),
@@ -65,20 +68,34 @@ def dead_letter() -> None:
 )
 @name_servers_option
 @output_option
-def list_letters(
-    *, group: str, count: int, name_servers: str, output: Output, **which: Any
-) -> None:
+def list_letters(*, group: str, count: int, name_servers: str, output: Output, **which: Any) -> int:
     """List dead letters of GROUP, the oldest of each queue first.
+
+    Brokers that do not answer are named, and dead letters of the others shown; exit status 3. JSON
+    has no place for them: programs look at the status.
 
     \b
     Examples:
       ariane dead-letter list billing
       ariane dead-letter list billing --topic orders --reason REJECTED -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-    rows = run_async(_rows(name_servers, group, _wanted(**which), count))
-    if not rows:
-        run_async(_doubt(name_servers, group))
+
+    async def ask() -> tuple[RollCall, list[Row]]:
+        async with ClusterDoors(name_servers) as doors, DeadLetters(name_servers) as letters:
+            roll = RollCall(await doors.primaries())
+
+            async def at(broker: LiveBroker) -> list[Row]:
+                wanted = replace(_wanted(**which), broker_name=broker.broker_name)
+                return await _rows(letters, group, wanted, count)
+
+            rows = [row for found in await roll.ask(at) for row in found][:count]
+            if not rows:
+                await _doubt(doors, roll, group)
+            return roll, rows
+
+    roll, rows = run_async(ask())
     output.rows(_COLUMNS, rows if output.for_programs else map(shortened, rows))
+    return roll.status
 
 
 @dead_letter.command("show")
@@ -93,7 +110,14 @@ def show(*, group: str, place: str, name_servers: str, output: Output) -> None:
     Example:
       ariane dead-letter show billing broker-a/0/17
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-    rows = run_async(_rows(name_servers, group, _at(place), 1))
+    wanted = _at(place)
+
+    async def ask() -> list[Row]:
+        async with ClusterDoors(name_servers) as doors, DeadLetters(name_servers) as letters:
+            await doors.primaries([wanted.broker_name])
+            return await _rows(letters, group, wanted, 1)
+
+    rows = run_async(ask())
     if not rows:
         raise _nothing_at(group, place)
     output.record(rows[0])
@@ -110,29 +134,39 @@ def show(*, group: str, place: str, name_servers: str, output: Output) -> None:
     help="The file; standard output if not given.",
 )
 @name_servers_option
-def export(*, group: str, file: TextIO, name_servers: str, **which: Any) -> None:
-    """Write dead letters of GROUP as lines of JSON, complete.
+def export(*, group: str, file: TextIO, name_servers: str, **which: Any) -> int:
+    """Write dead letters of GROUP as lines of JSON, each with its whole body.
+
+    Brokers that do not answer are named, and dead letters of the others written; exit status 3.
 
     \b
     Example:
       ariane dead-letter export billing --to billing.jsonl
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
-    async def write() -> int:
-        count = 0
-        async with (
-            DeadLetters(name_servers) as letters,
-            aclosing(_read(letters, group, _wanted(**which))) as found,
-        ):
-            async for letter in found:
-                file.write(json.dumps(_row(letter), ensure_ascii=False) + "\n")
-                count += 1
-        return count
+    async def write() -> tuple[RollCall, int]:
+        async with ClusterDoors(name_servers) as doors, DeadLetters(name_servers) as letters:
+            roll = RollCall(await doors.primaries())
+            turn = asyncio.Lock()
+            count = 0
 
-    count = run_async(write())
-    if not count:
-        run_async(_doubt(name_servers, group))
-    click.echo(f"{count:,} dead letters written", err=True)
+            async def at(broker: LiveBroker) -> None:
+                nonlocal count
+                wanted = replace(_wanted(**which), broker_name=broker.broker_name)
+                # One after another: the lines are in the order of the queues.
+                async with turn, aclosing(_read(letters, group, wanted)) as found:
+                    async for letter in found:
+                        file.write(json.dumps(_row(letter), ensure_ascii=False) + "\n")
+                        count += 1
+
+            await roll.ask(at)
+            if not count:
+                await _doubt(doors, roll, group)
+            return roll, count
+
+    roll, count = run_async(write())
+    click.echo(f"{count:,} dead {'letter' if count == 1 else 'letters'} written", err=True)
+    return roll.status
 
 
 @dead_letter.command("redrive")
@@ -156,10 +190,11 @@ def redrive(
     name_servers: str,
     output: Output,
     **which: Any,
-) -> None:
+) -> int:
     """Send dead letters of GROUP back to where they came from: one at PLACE, or all that match.
 
     Each is sent back once for good. Interrupted, say the same again: nothing is sent back twice.
+    A broker that does not answer fails it; one at PLACE needs its own broker only.
 
     \b
     Examples:
@@ -184,21 +219,27 @@ def redrive(
                     on_progress=lambda now: tell(f"{now.redriven_count:,} sent back"),
                 )
 
+    async def doubt() -> ExitStatus:
+        async with ClusterDoors(name_servers) as doors:
+            roll = RollCall(await doors.primaries())
+            await _doubt(doors, roll, group)
+            return roll.status
+
+    status = ExitStatus.DONE
     done = run_async(send())
     if not (done.redriven_count or done.duplicate_count or done.failures):
         if place is not None:
             raise _nothing_at(group, place)
-        run_async(_doubt(name_servers, group))
+        status = run_async(doubt())
     _tell(output, group, done)
+    return status
 
 
-async def _doubt(name_servers: str, group: str) -> None:
+async def _doubt(doors: ClusterDoors, roll: RollCall, group: str) -> None:
     """Warn of a group without dead letters that nobody knows: its name may be mistyped."""
-    async with ClusterClient(name_servers) as cluster:
-        # Where not all brokers answer, nobody can tell.
-        with suppress(CallError):
-            if group not in await cluster.list_groups():
-                say_warning(f"no broker knows group {group!r}; ariane group list shows all")
+    if group not in await known_groups(doors.client, roll, nobody_ok=True):
+        who = "no broker that answers" if roll.unanswered else "no broker"
+        say_warning(f"{who} knows group {group!r}; ariane group list shows all")
 
 
 def _tell(output: Output, group: str, done: Redrive) -> None:
@@ -244,12 +285,11 @@ def _at(place: str) -> DeadLetterFilter:
     )
 
 
-async def _rows(name_servers: str, group: str, wanted: DeadLetterFilter, count: int) -> list[Row]:
+async def _rows(
+    letters: DeadLetters, group: str, wanted: DeadLetterFilter, count: int
+) -> list[Row]:
     rows: list[Row] = []
-    async with (
-        DeadLetters(name_servers) as letters,
-        aclosing(_read(letters, group, wanted)) as found,
-    ):
+    async with aclosing(_read(letters, group, wanted)) as found:
         async for letter in found:
             rows.append(_row(letter))
             if len(rows) >= count:

@@ -33,10 +33,16 @@ from ariane_admin.connection import name_servers_option, run_async
 from ariane_admin.errors import CommandFailed
 from ariane_admin.exits import ExitStatus
 from ariane_admin.output import Output, Row, output_option
-from ariane_admin.roll_call import RollCall, marked_row, unknown_among_answers, write_rows
+from ariane_admin.roll_call import (
+    RollCall,
+    known_groups,
+    marked_row,
+    unknown_among_answers,
+    write_rows,
+)
 from ariane_admin.start_position import StartPosition, StartPositionType
 from ariane_admin.times import moment_text, timestamp_of
-from ariane_sdk import ClusterClient, LiveBroker, QueueLag
+from ariane_sdk import ClusterClient, GroupMember, LiveBroker, QueueLag
 from ariane_sdk.errors import FeatureNotAvailable, GroupNotFound
 
 _LAG_COLUMNS = (
@@ -74,8 +80,8 @@ def list_groups(*, name_servers: str, output: Output) -> int:
     async def ask() -> tuple[RollCall, list[Row]]:
         async with ClusterDoors(name_servers) as doors:
             roll = RollCall(await doors.primaries())
-            names = await _group_names(doors, roll)
-            return roll, [await _summary(doors.client, roll, name) for name in names]
+            names = await known_groups(doors.client, roll)
+            return roll, [_summary(name, *await _facts(doors.client, roll, name)) for name in names]
 
     roll, rows = run_async(ask())
     columns = ("group", "members", "topics", "lag", "oldest")
@@ -100,22 +106,22 @@ def show(*, name: str, name_servers: str, output: Output) -> int:
     async def ask() -> tuple[RollCall, Row, list[Row], list[Row], list[Row]]:
         async with ClusterDoors(name_servers) as doors:
             roll = RollCall(await doors.primaries())
-            if name not in await _group_names(doors, roll):
+            if name not in await known_groups(doors.client, roll):
                 if roll.unanswered:
                     raise unknown_among_answers(name)
                 raise GroupNotFound(f"no broker knows group {name!r}; ariane group list shows all")
-            told = roll.answering
+            members, lags = await _facts(doors.client, roll, name)
             return (
                 roll,
-                await _summary(doors.client, roll, name),
-                [_lag_row(lag) for lag in await doors.client.consumer_lag(name, broker_names=told)],
+                _summary(name, members, lags),
+                [_lag_row(lag) for lag in lags],
                 [
                     {
                         "client_id": member.client_id,
                         "address": member.address,
                         "subscriptions": dict(member.subscriptions),
                     }
-                    for member in await doors.client.list_members(name, broker_names=told)
+                    for member in members
                 ],
                 [_conflict_row(each) for each in await _subscription_conflicts(doors, roll, name)],
             )
@@ -245,13 +251,6 @@ def clone(
     output.rows(_OFFSET_COLUMNS, run_async(ask()))
 
 
-async def _group_names(doors: ClusterDoors, roll: RollCall) -> list[str]:
-    async def at(broker: LiveBroker) -> list[str]:
-        return await doors.client.list_groups(broker_names=[broker.broker_name])
-
-    return sorted({name for names in await roll.ask(at) for name in names})
-
-
 async def _subscription_conflicts(
     doors: ClusterDoors, roll: RollCall, group_name: str
 ) -> list[SubscriptionConflict]:
@@ -277,9 +276,26 @@ async def _subscription_conflicts(
     return [found[key] for key in sorted(found)]
 
 
-async def _summary(cluster: ClusterClient, roll: RollCall, name: str) -> Row:
-    members = await cluster.list_members(name, broker_names=roll.answering)
-    lags = await cluster.consumer_lag(name, broker_names=roll.answering)
+async def _facts(
+    client: ClusterClient, roll: RollCall, name: str
+) -> tuple[list[GroupMember], list[QueueLag]]:
+    """The members of a group, and how far behind it is, as brokers that answer tell."""
+
+    async def at(broker: LiveBroker) -> tuple[list[GroupMember], list[QueueLag]]:
+        only = [broker.broker_name]
+        return (
+            await client.list_members(name, broker_names=only),
+            await client.consumer_lag(name, broker_names=only),
+        )
+
+    answers = await roll.ask(at)
+    # A member is attached to each broker of its topics.
+    members = {one.client_id: one for found, _ in answers for one in found}
+    lags = sorted((lag for _, found in answers for lag in found), key=lambda lag: lag.message_queue)
+    return [members[client_id] for client_id in sorted(members)], lags
+
+
+def _summary(name: str, members: Sequence[GroupMember], lags: Sequence[QueueLag]) -> Row:
     oldest = min(
         (lag.oldest_store_time for lag in lags if lag.oldest_store_time is not None), default=None
     )

@@ -135,7 +135,8 @@ def query(
 ) -> int:
     """Find messages of TOPIC by key or unique id, newest first.
 
-    Brokers that do not answer are named, and only messages of the others shown; exit status 3.
+    Brokers that do not answer are named, and only messages of the others shown; exit status 3. JSON
+    has no place for them: programs look at the status.
 
     \b
     Examples:
