@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 
 from ariane_record import BlockEncoder, ProducerSequence
 from ariane_record.checksum import crc32
+from ariane_record.columns import decode_columns
+from ariane_record.layout import CRC_PROPERTY_BYTES
+from ariane_record.producer_sequence import SEQUENCE_BYTES
 from ariane_storage import BlockRejected, IllegalQueue, Store, StoreFull
 from ariane_storage.block_check import BlockLimits, check_block
 from ariane_storage.block_table import BlockTable, PackedColumns
@@ -131,6 +134,76 @@ def test_what_is_accepted_at_once_is_accepted_one_by_one(rows, data):
     if JoinedBlocks.of(table_of(*rows), BlockLimits(**LIMITS)) is not None:
         for changed, _, _ in rows:
             check_block(changed, **LIMITS)
+
+
+def is_accepted(block):
+    try:
+        check_block(block, **LIMITS)
+    except BlockRejected:
+        return False
+    return True
+
+
+def with_bytes(block, begin, put):
+    """A block with other bytes at a place, and its checksum."""
+    records = bytes(block.records)
+    records = records[:begin] + put + records[begin + len(put) :]
+    return replace(block, records=records, crc32=crc32(records))
+
+
+HOSTILE = [
+    b"\xc3",
+    b"\xa9",
+    "é".encode(),
+    b"\xff",
+    b"\x80",
+    b"\x02",
+    b"P",
+    b"\x02__PSEQ#\x01",
+    b"\x00",
+]
+
+
+@given(st.lists(blocks, min_size=1, max_size=5), st.data())
+@settings(max_examples=100, deadline=None)
+def test_texts_behind_bodies_are_judged_as_one_by_one(rows, data):
+    victim = data.draw(st.integers(0, len(rows) - 1))
+    block, queue_id, sequence = rows[victim]
+    columns = decode_columns(block.records, block.sizes)
+    record = data.draw(st.integers(0, len(columns) - 1))
+    # Of the topic, or anywhere in the properties but where they say a sequence.
+    is_first = sequence is not None and record == 0
+    start = int(columns.properties_start[record]) + (SEQUENCE_BYTES if is_first else 0)
+    end = int(columns.starts[record] + columns.sizes[record]) - CRC_PROPERTY_BYTES
+    put = data.draw(st.sampled_from(HOSTILE).filter(lambda text: len(text) <= end - start))
+    topic = int(columns.topic_start[record])
+    place = data.draw(st.sampled_from([topic - 1, topic]) | st.integers(start, end - len(put)))
+    block = with_bytes(block, place, put)
+    rows[victim] = block, queue_id, sequence
+    joined = JoinedBlocks.of(table_of(*rows), BlockLimits(**LIMITS))
+    assert (joined is not None) == is_accepted(block)
+
+
+@pytest.mark.parametrize("topics", [("a", "a"), ("a", "bb", "c" * 127), ("c" * 127, "bb", "a")])
+def test_every_letter_of_every_topic_is_looked_at(topics):
+    rows = [(block_of(topic, [b"x", b"yy"]), 0) for topic in topics]
+    limits = BlockLimits(**LIMITS)
+    assert JoinedBlocks.of(table_of(*rows), limits) is not None
+    for victim, (block, _) in enumerate(rows):
+        columns = decode_columns(block.records, block.sizes)
+        for start in columns.topic_start.tolist():
+            for place in range(start - 1, start + len(block.topic)):
+                spoilt = list(rows)
+                spoilt[victim] = with_bytes(block, place, b"z"), 0
+                assert JoinedBlocks.of(table_of(*spoilt), limits) is None
+
+
+def test_a_sequence_that_another_block_does_not_say_is_not_taken_for_its_own():
+    first, _, sequence = SEQUENCED
+    silent = GOOD[0]
+    limits = BlockLimits(**LIMITS)
+    assert JoinedBlocks.of(table_of((first, 0, sequence), (silent, 0)), limits) is not None
+    assert JoinedBlocks.of(table_of((first, 0), (silent, 0, sequence)), limits) is None
 
 
 GOOD = encoded("a", 0, [(b"x", "", ()), (b"y", "t", ("k",))])

@@ -10,9 +10,8 @@ that one that is refused takes no other with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, repeat
 from typing import Final, Self
 
 import numpy as np
@@ -34,7 +33,12 @@ from ariane_record.layout import (
 from ariane_record.names import DELAY_TOPIC, TIMER_TOPIC
 from ariane_record.producer_sequence import SEQUENCE_BYTES, SEQUENCE_PREFIX, encode_sequences
 from ariane_storage.append import OwnedFields, fill_ipv4_headers, write_checksums
-from ariane_storage.block_check import ALLOWED_FLAGS, BlockLimits, is_text
+from ariane_storage.block_check import (
+    ALLOWED_FLAGS,
+    BlockLimits,
+    is_text,
+    says_later_sequence,
+)
 from ariane_storage.block_table import BlockTable
 from ariane_storage.fields import FieldColumn, Int64s
 from ariane_storage.header_bits import HeaderBits
@@ -86,30 +90,37 @@ class JoinedBlocks:
     def _are_records_sound(self, body_ends: Int64s) -> bool:
         """Whether bodies, topics and properties are what they should be, and where."""
         counts = self.table.counts
-        topics = [counted_topic(topic) for topic in self.table.topics]
-        widths = np.repeat([len(topic) for _, topic in topics], counts)
-        topic_ends = body_ends + widths
-        properties_starts = topic_ends + _LENGTH_BYTES
+        magics, topics = zip(*map(counted_topic, self.table.topics), strict=True)
+        if magics.count(MAGIC_V1) != len(magics):
+            return False
+        widths = np.fromiter(map(len, topics), np.int64, len(topics))
+        properties_starts = body_ends + (widths + _LENGTH_BYTES).repeat(counts)
         lengths = self.ends - properties_starts
         if int(lengths.min()) < CRC_PROPERTY_BYTES or int(lengths.max()) > PROPERTIES_BYTES_MAX:
             return False  # Before anything is looked for where they say.
-        topic_of_each = chain.from_iterable(
-            repeat(topic, count) for (_, topic), count in zip(topics, counts.tolist(), strict=True)
-        )
-        said = FieldColumn(self.records, ">u2", topic_ends, 0).get()
+        said = FieldColumn(self.records, ">u2", properties_starts - _LENGTH_BYTES, 0).get()
         return (
-            all(magic == MAGIC_V1 for magic, _ in topics)
-            and list(_ranges(self.records, body_ends, topic_ends)) == list(topic_of_each)
-            and bool((said == lengths).all())
+            bool((said == lengths).all())
+            and self._are_topics_said(topics, widths, body_ends)
             and self._are_bodies_sound(body_ends)
             and self._are_properties_sound(properties_starts)
         )
 
+    def _are_topics_said(self, topics: Sequence[bytes], widths: Int64s, places: Int64s) -> bool:
+        """Whether the records of each block say its topic, which all fit in where they say it."""
+        width = int(widths.max())
+        texts = _text_rows(self.records, places, width)
+        expected = np.array(topics, f"S{width}").view(np.uint8).reshape(-1, width)
+        counts = self.table.counts
+        same = texts == expected.repeat(counts, axis=0)
+        if width > int(widths.min()):
+            same |= np.arange(width) >= widths.repeat(counts)[:, None]
+        return bool(same.all())
+
     def _are_bodies_sound(self, body_ends: Int64s) -> bool:
         """Whether bodies are those of their checksums."""
-        bodies = _ranges(self.records, self.starts + HEADER_BYTES, body_ends)
-        sums = np.fromiter(map(crc32, bodies), np.uint32, len(body_ends)) & np.uint32(CRC_MASK)
-        return bool((sums == self.headers["body_crc"]).all())
+        sums = range_crcs(memoryview(self.records), self.starts + HEADER_BYTES, body_ends)
+        return bool((sums & np.uint32(CRC_MASK) == self.headers["body_crc"]).all())
 
     def _are_properties_sound(self, starts: Int64s) -> bool:
         """Whether properties are UTF-8, and say sequences where their blocks do."""
@@ -117,22 +128,40 @@ class JoinedBlocks:
         last = FieldColumn(self.records, f"V{CRC_PROPERTY_BYTES}", places, 0).get()
         if last.tobytes() != EMPTY_CRC_PROPERTY * len(places):
             return False
-        # Which is ASCII: no character reaches from one record into the next.
-        encoded = b"".join((PROPERTY_VALUE_END, *_ranges(self.records, starts, self.ends)))
         table = self.table
         sequences = [sequence for sequence in table.sequences if sequence is not None]
-        if encoded.count(_LATER_SEQUENCE) != len(sequences) or not is_text(encoded):
+        firsts = table.firsts
+        is_later = np.ones(len(starts), np.bool_)
+        is_later[firsts] = False
+        # Of which the last is ASCII: no character reaches from one record into the next.
+        of_firsts = PROPERTY_VALUE_END + self._joined(starts[firsts], self.ends[firsts])
+        of_others = PROPERTY_VALUE_END + self._joined(starts[is_later], self.ends[is_later])
+        if (
+            says_later_sequence(of_others)
+            or of_firsts.count(_LATER_SEQUENCE) != len(sequences)
+            or not is_text(of_firsts)
+            or not is_text(of_others)
+        ):
             return False
         if not sequences:
             return True
         rows = np.flatnonzero([sequence is not None for sequence in table.sequences])
-        firsts = table.firsts[rows]
+        firsts = firsts[rows]
         if int((self.ends[firsts] - starts[firsts]).min()) < SEQUENCE_BYTES:
             return False
         sizes = np.array(table.block_sizes)[rows]
         expected = encode_sequences(sequences, table.counts[rows], sizes)
         said = FieldColumn(self.records, f"V{SEQUENCE_BYTES}", starts[firsts], 0).get()
         return said.tobytes() == expected
+
+    def _joined(self, starts: Int64s, ends: Int64s) -> bytes:
+        """Some ranges, of which none is empty, back to back."""
+        lengths = ends - starts
+        width = int(lengths.max(initial=0))
+        if width and width == int(lengths.min()):
+            return FieldColumn(self.records, f"V{width}", starts, 0).get().tobytes()
+        edges = map(slice, starts.tolist(), ends.tolist())
+        return b"".join(map(self.records.__getitem__, edges))
 
     def place(
         self, view: memoryview, position: int, owned: OwnedFields, queue_offsets: Int64s
@@ -190,6 +219,12 @@ def _are_headers_sound(headers: NDArray[np.void], sizes: NDArray[np.int32]) -> b
     )
 
 
-def _ranges(records: bytes, begins: Int64s, ends: Int64s) -> Iterable[bytes]:
-    """Ranges of the records, copied."""
-    return map(records.__getitem__, map(slice, begins.tolist(), ends.tolist()))
+def _text_rows(records: bytes, places: Int64s, width: int) -> NDArray[np.uint8]:
+    """So many bytes from each of some places on, ascending: uint8[places, width].
+
+    Behind the end there are zeros.
+    """
+    if int(places[-1]) + width > len(records):
+        records += bytes(width)
+    texts = FieldColumn(records, f"V{width}", places, 0).get()
+    return texts.view(np.uint8).reshape(-1, width)
