@@ -12,6 +12,7 @@ import pytest
 
 from ariane_record.columns import decode_columns
 from ariane_sdk import Message, MessageQueue, Producer, ProducerSettings, _routes, errors
+from ariane_sdk._sending import Sending
 
 GROUPS = [f"g{number}" for number in range(40)]
 
@@ -161,6 +162,42 @@ async def test_later_messages_wait_for_one_that_is_in_flight(world, broker, lowe
 
     assert [result.message_queue.queue_id for result in results] == [0, 0]
     assert broker.bodies == [b"100", b"1", b"2"]
+
+
+async def test_waiting_costs_the_same_whatever_else_is_sent(world, broker, lower, monkeypatch):
+    searches = []
+    search = Sending.unsettled_of
+
+    def counted(sending, topic):
+        searches.append(topic)
+        return search(sending, topic)
+
+    monkeypatch.setattr(Sending, "unsettled_of", counted)
+    settings = ProducerSettings(calls_in_flight_max=4)
+    async with Producer(world.name_servers, settings=settings) as producer:
+        before = await producer.send_batch(rounds(0, 1))
+        called = len(broker.calls)
+        answer = asyncio.Event()
+        broker.script.append(answer)
+        first = [
+            producer.send_nowait(message)
+            for message, result in zip(rounds(1, 1), before, strict=True)
+            if result.message_queue.queue_id != 0
+        ]
+        await broker.wait_called(called + 1)
+        lower(1)
+        await producer._session.routes.refresh("orders")
+        searches.clear()
+        for _ in range(100):
+            await producer.send(Message("orders", b"100"))
+        assert len(searches) < 10
+        second = [producer.send_nowait(message) for message in rounds(2, 1)]
+        answer.set()
+        results = await asyncio.gather(*first, *second)
+    assert {result.message_queue.queue_id for result in results} == {0}
+    for name in GROUPS:
+        numbers = [number for group, number, _ in broker.arrived if group == name]
+        assert numbers == sorted(numbers)
 
 
 async def test_what_was_stored_just_in_time_stays_and_others_follow(world, broker, lower):

@@ -47,6 +47,9 @@ class GroupMoves:
         """
         self._sending = sending
         self._place_anew = place_anew
+        # What each topic waits for, and the route by which it does: one batch of perhaps many, so
+        # that others which land meanwhile cost one look, and no search of all that is on its way.
+        self._awaited: dict[str, tuple[SendBatch, Route | None]] = {}
 
     def follow(self, lane: TopicLane, route: Route) -> None:
         """Have a topic follow a route; its message groups as soon as none is overtaken."""
@@ -62,8 +65,14 @@ class GroupMoves:
         """
         if batch.journey.maybe_stored or not _is_homeless(batch, lane.route):
             return False
-        self._move(lane)
+        self._look_again(lane)
         return True
+
+    def _look_again(self, lane: TopicLane) -> None:
+        """Move what is to be moved, unless what was waited for is still in flight."""
+        batch, route = self._awaited.get(lane.topic, (None, None))
+        if batch is None or batch.settled or lane.route is not route or not _is_away(batch):
+            self._move(lane)
 
     def _move(self, lane: TopicLane) -> None:
         """Move what is to be moved, now or when no more of it is in flight."""
@@ -74,9 +83,13 @@ class GroupMoves:
         ]
         homeless = [batch for batch in grouped if _is_homeless(batch, lane.route)]
         self._sending.release(set(grouped).difference(homeless))
-        if any(batch.journey.in_flight or batch.journey.maybe_stored for batch in homeless):
-            self._sending.await_landing(lane.topic, partial(self._move, lane))
+        # The latest mostly lands last.
+        away = next(filter(_is_away, reversed(homeless)), None)
+        if away is not None:
+            self._awaited[lane.topic] = away, lane.route
+            self._sending.await_landing(lane.topic, partial(self._look_again, lane))
             return
+        self._awaited.pop(lane.topic, None)
         self._sending.await_landing(lane.topic, None)
         lane.follow_groups()
         if homeless:
@@ -97,6 +110,11 @@ class GroupMoves:
                     future.set_exception(_refusal(error))
             else:
                 journey.deadline_s = min(journey.deadline_s, deadline_s)
+
+
+def _is_away(batch: SendBatch) -> bool:
+    """Whether a batch may be in its queue by now, or soon."""
+    return batch.journey.in_flight or batch.journey.maybe_stored
 
 
 def _is_homeless(batch: SendBatch, route: Route | None) -> bool:
