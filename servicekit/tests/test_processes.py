@@ -91,6 +91,20 @@ async def test_a_child_that_is_not_ready_in_time_is_ended(scripted, monkeypatch)
     assert not is_alive(process.pid)
 
 
+async def test_a_late_child_is_told_with_what_it_did_not_say_and_what_it_said(scripted):
+    process = scripted("refuse")
+    with pytest.raises(ProcessFailed):
+        await process.start()
+    process.ready_s_max = 0.001
+    with pytest.raises(ProcessFailed, match=r"was not ready within 0\.001 s") as caught:
+        await process.start()
+    text = str(caught.value)
+    assert "the address did not come" in text
+    assert f"on {os.cpu_count()} processors" in text
+    # Lines of the start before would tell of another failure.
+    assert text.endswith(f"{process.log_path}:\n  (nothing since it was started)")
+
+
 async def test_a_child_that_does_not_stop_is_killed(scripted, monkeypatch):
     monkeypatch.setattr("ariane_servicekit.processes.STOP_S_MAX", 0.5)
     process = scripted("stuck-drain")

@@ -27,8 +27,9 @@ from typing import Any, Final, Self, TypeVar
 from ariane_servicekit.addresses import Address
 from ariane_servicekit.errors import ProcessFailed
 
-READY_S_MAX: Final = 30.0
-"""Seconds that a child may take to become ready: recovery of a large store takes longest."""
+READY_S_MAX: Final = 60.0
+"""Seconds that a child may take to become ready: recovery of a large store takes longest, and
+imports where many start at once on few processors."""
 
 STOP_S_MAX: Final = 20.0
 """Seconds that a child may take to stop in order before it is killed: drain, grace, last flush."""
@@ -65,6 +66,7 @@ class ServiceProcess:
         self.name = name
         self.log_path = log_path
         self.ready_s_max = READY_S_MAX
+        self._log_begin = 0
         self._module = module
         self._arguments = tuple(arguments)
         self._listen = listen
@@ -105,6 +107,7 @@ class ServiceProcess:
         flags = ("--listen", str(self._listen), *self._arguments)
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
+            self._log_begin = log.tell()
             self._process = await asyncio.create_subprocess_exec(
                 *command,
                 self._module,
@@ -119,7 +122,11 @@ class ServiceProcess:
                 self._listen = await self._read_ready(self._process)
         except TimeoutError:
             await self._end()
-            raise self._failure(f"was not ready within {self.ready_s_max:.0f} s") from None
+            raise self._failure(
+                f"was not ready within {self.ready_s_max:g} s: the address did not come that it"
+                " writes once it has imported, recovered what it keeps, and listens"
+                f" (load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors)"
+            ) from None
         except BaseException:
             await self._end()
             raise
@@ -179,8 +186,10 @@ class ServiceProcess:
         await self.wait()
 
     def _failure(self, message: str) -> ProcessFailed:
-        lines = self.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
-        shown = "\n  ".join(lines[-_LOG_LINES_SHOWN:]) or "(empty)"
+        # Lines of earlier starts would tell of another failure, or of none.
+        said = self.log_path.read_bytes()[self._log_begin :].decode(errors="replace")
+        lines = said.splitlines()[-_LOG_LINES_SHOWN:] or ["(nothing since it was started)"]
+        shown = "\n  ".join(lines)
         text = f"{message}; the end of {self.log_path}:\n  {shown}"
         return ProcessFailed(self.name, text, self._child.returncode)
 
