@@ -6,6 +6,7 @@ import pytest
 
 from ariane_record import ProducerSequence
 from ariane_sdk._broker_sender import BrokerSender
+from ariane_sdk._bundle import Bundle
 from ariane_sdk._clock import SystemClock
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._send_batch import SendBatch
@@ -39,6 +40,7 @@ async def line():
     sender = BrokerSender(
         "broker-a",
         lambda _, batches, __: calls.append(list(batches)),
+        take_apart=Bundle.take_apart,
         clock=SystemClock(),
         calls_in_flight_max=4,
         large_calls_in_flight_max=4,

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ariane_sdk._broker_sender import BrokerSender
+from ariane_sdk._bundle import Bundle
 from ariane_sdk._clock import SystemClock
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._send_batch import SendBatch
@@ -61,6 +62,7 @@ class Line:
         self.sender = BrokerSender(
             "broker-a",
             self._transmit,
+            take_apart=Bundle.take_apart,
             clock=SystemClock(),
             calls_in_flight_max=calls_in_flight_max,
             large_calls_in_flight_max=large_calls_in_flight_max,

@@ -10,13 +10,11 @@ from ariane_record import BlockEncoder, ProducerSequence
 from ariane_record.java_hash import row_hashes
 from ariane_record.message_id import UniqueIds
 from ariane_record.plain_blocks import (
-    TAG_BYTES_MAX,
-    TAGS_KEPT_MAX,
     PlainRun,
-    PlainTopic,
     encode_plain_run,
     encode_plain_runs,
 )
+from ariane_record.plain_topic import TAG_BYTES_MAX, TAGS_KEPT_MAX, PlainTopic
 
 BORN_MS = 1_700_000_000_000
 

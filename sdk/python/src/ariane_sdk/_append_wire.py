@@ -6,9 +6,13 @@ when all parts of a request are joined. Those of a loose block have never lain t
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ariane.broker.v1.send_service_pb2 import (
     AppendBatch,
@@ -33,11 +37,15 @@ class EncodedBatch(NamedTuple):
     size_bytes: int
 
 
-_BATCHES: Final = length_tag(StreamAppendsRequest.BATCHES_FIELD_NUMBER)
-_RECORDS: Final = length_tag(AppendBatch.RECORDS_FIELD_NUMBER)
+BATCHES: Final = length_tag(StreamAppendsRequest.BATCHES_FIELD_NUMBER)
+"""The tag of a batch in a request."""
+
+RECORDS: Final = length_tag(AppendBatch.RECORDS_FIELD_NUMBER)
+"""The tag of the records in a batch."""
 
 # Of many tiny batches most are of few lengths.
-_prefix: Final = lru_cache(maxsize=1024)(length_prefix)
+prefix: Final = lru_cache(maxsize=1024)(length_prefix)
+"""``length_prefix``."""
 
 
 def request_parts(producer_group: str, batches: Iterable[EncodedBatch]) -> list[ByteBuffer]:
@@ -47,22 +55,26 @@ def request_parts(producer_group: str, batches: Iterable[EncodedBatch]) -> list[
         producer_group: The producer's group.
         batches: What to append.
     """
-    parts: list[ByteBuffer] = []
-    if producer_group:
-        parts.append(_group_part(producer_group))
+    parts: list[ByteBuffer] = [group_part(producer_group)]
     for head, records, size_bytes in batches:
-        before_records = _prefix(_RECORDS, size_bytes)
+        before_records = prefix(RECORDS, size_bytes)
         length = len(head) + len(before_records) + size_bytes
-        parts += (_prefix(_BATCHES, length), head, before_records)
+        parts += (prefix(BATCHES, length), head, before_records)
         parts += records
     return parts
 
 
 @lru_cache(maxsize=64)
-def _group_part(producer_group: str) -> bytes:
+def group_part(producer_group: str) -> bytes:
+    """What a request says of its producer's group; nothing if it has none."""
     return AppendRecordsRequest(producer_group=producer_group).SerializeToString()
 
 
 def number_part(request_number: int) -> bytes:
     """What makes it a StreamAppendsRequest: its number."""
     return number_field(StreamAppendsRequest.REQUEST_NUMBER_FIELD_NUMBER, request_number)
+
+
+def on_wire(column: NDArray[np.int32] | NDArray[np.uint32]) -> bytes:
+    """A column of packed numbers, little-endian."""
+    return (column.byteswap() if sys.byteorder == "big" else column).tobytes()

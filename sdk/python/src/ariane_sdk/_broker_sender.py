@@ -25,12 +25,14 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
+from ariane_sdk._bundle import Bundle
 from ariane_sdk._clock import Clock
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._send_batch import SendBatch
 from ariane_sdk._staggered_calls import STAGGERED_CALLS_MAX, CallShare, StaggeredCalls
+from ariane_sdk._waiting_bundles import WaitingBundles
 
 BATCHES_PER_CALL_MAX: Final = 4096
 """Brokers take no more in one call."""
@@ -50,9 +52,15 @@ NEVER_CUT: Final = 1 << 62
 EVERYTHING: Final = CallShare(NEVER_CUT, 0)
 """What a call takes that leaves nothing behind, if there is room."""
 
-Transmit = Callable[[str, Sequence[SendBatch], Callable[[], None]], None]
+Cargo: TypeAlias = Sequence[SendBatch] | Bundle
+"""What travels in a call."""
+
+Transmit: TypeAlias = Callable[[str, Cargo, Callable[[], None]], None]
 """Brings batches to the broker of this name, and settles them or has them travel again; then calls
 back."""
+
+TakeApart: TypeAlias = Callable[[Bundle], Sequence[SendBatch]]
+"""Has the batches of a bundle go on by themselves."""
 
 
 def is_worth_a_call(count: int, batch_count: int) -> bool:
@@ -82,6 +90,7 @@ class BrokerSender:
         broker_name: str,
         transmit: Transmit,
         *,
+        take_apart: TakeApart,
         clock: Clock,
         calls_in_flight_max: int,
         large_calls_in_flight_max: int,
@@ -93,6 +102,7 @@ class BrokerSender:
         Args:
             broker_name: The broker.
             transmit: Makes one call.
+            take_apart: Is asked when a bundle must not travel as one.
             clock: Tells when a repeated batch may travel again.
             calls_in_flight_max: Calls at the same time.
             large_calls_in_flight_max: The same while ``LARGE_CALL_BYTES`` or more wait. With 2 or
@@ -102,6 +112,7 @@ class BrokerSender:
         """
         self.broker_name = broker_name
         self._transmit = transmit
+        self._take_apart = take_apart
         self._clock = clock
         self._calls_in_flight_max = calls_in_flight_max
         self._large_calls_in_flight_max = large_calls_in_flight_max
@@ -109,6 +120,7 @@ class BrokerSender:
         self._sequenced = sequenced
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[SendBatch] = deque()
+        self._bundles = WaitingBundles()
         self._queues_in_flight: set[MessageQueue] = set()
         self._calls_in_flight = 0
         self._messages_in_flight = 0
@@ -126,6 +138,20 @@ class BrokerSender:
     def idle(self) -> bool:
         """Whether a batch would leave at once."""
         return self._calls_in_flight < self._calls_in_flight_max
+
+    @property
+    def bundling(self) -> bool:
+        """Whether plain messages should come in bundles: there are very many tiny batches."""
+        return self._staggered.active
+
+    def joinable(self, size_bytes_max: int) -> Bundle | None:
+        """A bundle that takes another topic, if there is one of no more bytes than these."""
+        return self._bundles.joinable(size_bytes_max)
+
+    def add_bundle(self, bundle: Bundle) -> None:
+        """Have a new bundle wait for its turn."""
+        self._bundles.add(bundle)
+        self._depart_soon()
 
     def add(self, batch: SendBatch) -> None:
         """Have a new batch wait for the next call."""
@@ -147,6 +173,8 @@ class BrokerSender:
 
     def give_up_movable(self) -> list[SendBatch]:
         """Take away the waiting batches that may as well go to another broker."""
+        for bundle in self._bundles.give_up():
+            self._waiting.extend(self._take_apart(bundle))
         movable = [batch for batch in self._waiting if batch.movable]
         self._waiting = deque(batch for batch in self._waiting if not batch.movable)
         return movable
@@ -175,18 +203,54 @@ class BrokerSender:
     def _depart(self) -> None:
         self._departure = None
         self._plan()
-        while self._waiting and self._may_depart():
-            batches = self._take(self._share_of_call())
-            if not batches:
-                return
+        while self._depart_oldest():
+            pass
+
+    def _depart_oldest(self) -> bool:
+        """Let leave what has waited longest, or else what may; whether anything did."""
+        waiting, bundles = self._waiting, self._bundles
+        if not bundles:
+            return self._depart_batches()
+        if waiting and waiting[0].journey.deadline_s <= bundles.first.deadline_s:
+            return self._depart_batches() or self._depart_bundle()
+        return self._depart_bundle() or self._depart_batches()
+
+    def _depart_batches(self) -> bool:
+        if not self._waiting or not self._may_depart():
+            return False
+        batches = self._take(self._share_of_call())
+        if batches:
             queues = {batch.queue for batch in batches if self._is_in_order(batch)}
-            self._queues_in_flight |= queues
-            self._calls_in_flight += 1
             count = sum(batch.count for batch in batches)
-            self._messages_in_flight += count
-            self._batches_in_flight += len(batches)
-            over = partial(self._over, queues, count, len(batches))
-            self._transmit(self.broker_name, batches, over)
+            self._leave(batches, queues, count, len(batches))
+        return bool(batches)
+
+    def _depart_bundle(self) -> bool:
+        bundles = self._bundles
+        calls = self._calls_in_flight
+        if not bundles or (calls and not bundles.is_first_full) or calls >= STAGGERED_CALLS_MAX:
+            return False
+        # Behind a batch that is repeated under its numbers nothing else may leave for its queue.
+        held = {each.queue for each in self._waiting if each.journey.sequence is not None}
+        bundle = bundles.take_first(self._queues_in_flight)
+        if bundle is None:
+            return False
+        if not held.isdisjoint(bundle.queues):
+            self._waiting.extend(self._take_apart(bundle))
+            return True
+        queues = set(bundle.queues) if self._sequenced else set()
+        count, row_count = bundle.count, len(bundle.queues)
+        self._staggered.left(row_count, count, bundle.size_bytes)
+        self._leave(bundle, queues, count, row_count)
+        return True
+
+    def _leave(self, cargo: Cargo, queues: set[MessageQueue], count: int, batch_count: int) -> None:
+        self._queues_in_flight |= queues
+        self._calls_in_flight += 1
+        self._messages_in_flight += count
+        self._batches_in_flight += batch_count
+        over = partial(self._over, queues, count, batch_count)
+        self._transmit(self.broker_name, cargo, over)
 
     def _may_depart(self) -> bool:
         """Whether what waits leaves now, or goes on gathering."""
@@ -217,12 +281,14 @@ class BrokerSender:
         """Say whether batches leave by turns, and where those of the next turn of the loop end."""
         if not self._may_overlap:
             return
-        count = sum(batch.count for batch in self._waiting)
+        bundles = self._bundles
+        count = sum(batch.count for batch in self._waiting) + bundles.count
         outstanding = self._messages_in_flight + count
         if self.answers_late:
             self._staggered.stop()
         else:
-            self._staggered.plan(self._waiting, self._batches_in_flight, outstanding)
+            others = self._batches_in_flight + bundles.row_count
+            self._staggered.plan(self._waiting, others, outstanding)
         # Those who have just got an answer, and have not sent again yet, are not seen.
         self._outstanding = max(outstanding, self._outstanding - self._outstanding // 8)
         half = (self._outstanding + 1) // 2

@@ -6,7 +6,7 @@ import asyncio
 
 from ariane_record.layout import ByteBuffer
 from ariane_record.message_id import UniqueIdGenerator
-from ariane_record.plain_blocks import PlainTopic
+from ariane_record.plain_topic import PlainTopic
 from ariane_sdk._broker_sender import NEVER_CUT
 from ariane_sdk._message import Message, MessageQueue, SendResult
 from ariane_sdk._send_batch import SendBatch

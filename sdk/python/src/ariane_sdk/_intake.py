@@ -11,7 +11,6 @@ from typing import Final, NamedTuple, TypeAlias
 
 from ariane_record.errors import RecordError
 from ariane_record.message_id import UniqueIdGenerator
-from ariane_record.plain_blocks import TagShape
 from ariane_sdk._body_packing import BodyPacking
 from ariane_sdk._broker_sender import NEVER_CUT
 from ariane_sdk._clock import Clock
@@ -36,10 +35,11 @@ from ariane_sdk._message import Message, MessageQueue, SendResult
 from ariane_sdk._message_types import TYPE_ERRORS, check_sequence, check_types
 from ariane_sdk._plain_intake import PlainIntake
 from ariane_sdk._plain_messages import PlainMessages
+from ariane_sdk._plain_singles import PlainSingles
 from ariane_sdk._route import Route
 from ariane_sdk._route_wait import RouteWait
 from ariane_sdk._routes import Routes
-from ariane_sdk._send_batch import COLUMN_BYTES, SendBatch
+from ariane_sdk._send_batch import SendBatch
 from ariane_sdk._send_buffer import SendBuffer
 from ariane_sdk._sending import Sending
 from ariane_sdk._settings import ProducerSettings
@@ -125,12 +125,22 @@ class Intake:
         self._plain = PlainIntake(
             sending, buffer, settings=settings, clock=clock, new_unique_ids=unique_ids.next_id_run
         )
-        self._batch_bytes_max = settings.batch_bytes_max
         # Whatever fits into a batch can be encoded, however small a single body has to be.
         self._encoded_bytes_max = max(settings.body_bytes_max, settings.batch_bytes_max)
-        self._plain_bytes_max = min(settings.body_bytes_max, self._packing.size_bytes_min - 1)
+        plain_bytes_max = min(settings.body_bytes_max, self._packing.size_bytes_min - 1)
+        self._plain_bytes_max = plain_bytes_max
         self._loop = asyncio.get_running_loop()
         self._lanes: dict[str, TopicLane] = {}
+        self._singles = PlainSingles(
+            self._lanes,
+            sending,
+            buffer,
+            clock=clock,
+            body_bytes_max=plain_bytes_max,
+            batch_bytes_max=settings.batch_bytes_max,
+            begin_batch=self._begin_batch,
+            open_batch=self._open_unpinned,
+        )
         self._tags_seen: set[str] = set()
         self._route_wait = RouteWait(
             routes, buffer, clock=clock, timeout_s=settings.send_timeout_s, place=self._place
@@ -147,7 +157,7 @@ class Intake:
             TopicRefused: No broker takes messages for the topic.
         """
         future: asyncio.Future[SendResult] = self._loop.create_future()
-        if wish is not NO_WISH or not self._take_plain(message, future):
+        if wish is not NO_WISH or not self._singles.take(message, future):
             self._place_or_park(message, wish, future)
         return future
 
@@ -225,61 +235,6 @@ class Intake:
     async def wait_for_routes(self) -> None:
         """Wait until no message waits for a route any longer."""
         await self._route_wait.wait_for_all(self._lanes.values())
-
-    def _take_plain(self, message: Message, future: asyncio.Future[SendResult]) -> bool:
-        """Take a message that has a body, perhaps a tag, and nothing else: most are so.
-
-        Returns:
-            Whether it was; whatever may be wrong with another is not judged here.
-        """
-        try:
-            lane = self._lanes.get(message.topic)
-            if lane is None or lane.route is None:
-                return False
-            body = message.body
-            shape = lane.plain.shapes.get(message.tag) or self._new_shape(lane, message.tag)
-            if (
-                shape is None
-                or type(body) is not bytes
-                or len(body) > self._plain_bytes_max
-                or message.keys != ()
-                or message.message_group != ""
-                or message.properties
-                or message.flag != 0
-                or message.deliver_at is not None
-                or message.delay is not None
-                or message.delay_level != AT_ONCE
-            ):
-                return False
-        except TYPE_ERRORS:
-            return False
-        batch = lane.open_unpinned
-        run = None if batch is None else batch.run
-        if batch is None or not batch.open:
-            batch = self._new_batch(lane, None, AT_ONCE)
-        elif run is None:
-            batch = self._open_batch(lane, None, len(body), AT_ONCE, grouped=False)
-            if batch.run is None:
-                return False
-        elif len(run.bodies) >= batch.cut_count:
-            batch = self._new_batch(lane, None, AT_ONCE)
-            # Two calls share what comes in a turn; more batches would be in each other's way.
-            batch.cut_count = NEVER_CUT
-        elif run.bodies and (
-            run.size_bytes + COLUMN_BYTES * len(run.bodies) + len(body) > self._batch_bytes_max
-        ):
-            batch = self._new_batch(lane, None, AT_ONCE)
-        self._buffer.size_bytes += batch.add_plain(body, shape, self._clock.now_ms(), future)
-        if batch.count == 1:
-            self._sending.add(batch)
-        return True
-
-    def _new_shape(self, lane: TopicLane, tag: str) -> TagShape | None:
-        """The shape of messages of a tag that was not seen before, if it is legal."""
-        try:
-            return lane.plain.shape_of(checked_tag(tag))
-        except MessageIllegal:
-            return None
 
     def _place_or_park(
         self, message: Message, wish: QueueWish, future: asyncio.Future[SendResult] | None
@@ -406,6 +361,10 @@ class Intake:
             return self._new_grouped_batch(lane, queue, kind)
         return self._new_batch(lane, queue, kind)
 
+    def _open_unpinned(self, lane: TopicLane, body_bytes: int) -> SinglesBatch:
+        """The batch of messages for no particular queue that takes one of this size."""
+        return self._open_batch(lane, None, body_bytes, AT_ONCE, grouped=False)
+
     def _new_grouped_batch(self, lane: TopicLane, queue: MessageQueue, kind: int) -> GroupedBatch:
         batch = GroupedBatch(
             queue,
@@ -423,6 +382,12 @@ class Intake:
 
     def _new_batch(self, lane: TopicLane, queue: MessageQueue | None, kind: int) -> SinglesBatch:
         goes_to = queue or lane.next_queue(self._sending.is_welcome)
+        return self._begin_batch(lane, queue, goes_to, kind)
+
+    def _begin_batch(
+        self, lane: TopicLane, queue: MessageQueue | None, goes_to: MessageQueue, kind: int
+    ) -> SinglesBatch:
+        """A new batch for this queue, or for any and this one at first."""
         can_overlap = queue is None and lane.has_several_queues
         batch = SinglesBatch(
             goes_to,

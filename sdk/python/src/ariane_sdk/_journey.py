@@ -36,3 +36,19 @@ class Journey:
     in_flight: bool = False
     maybe_stored: bool = False
     sequence: ProducerSequence | None = None
+
+    def wait_a_round(self, now_s: float, delay_s: float, broker_name: str) -> None:
+        """Wait before the next round.
+
+        Args:
+            now_s: The time, by the monotonic clock.
+            delay_s: How long to wait at least.
+            broker_name: Where it begins.
+        """
+        refused_s = self.refused_until_s
+        self.not_before_s = max(now_s + delay_s, refused_s.get(broker_name, 0.0))
+        self.failed_rounds += 1
+        # Who does not want to see it by then has refused the next round as well.
+        self.refused_until_s = {
+            name: until_s for name, until_s in refused_s.items() if until_s > self.not_before_s
+        }

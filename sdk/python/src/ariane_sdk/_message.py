@@ -147,7 +147,7 @@ _new_send_result = partial(tuple.__new__, SendResult)
 
 
 def send_results(
-    queue: MessageQueue,
+    queues: Iterable[MessageQueue],
     queue_offsets: Iterable[int],
     commit_log_offsets: Iterable[int],
     unique_ids: Iterable[str],
@@ -158,9 +158,9 @@ def send_results(
     duplicate: bool,
     recall_handles: Iterable[str] | None = None,
 ) -> list[SendResult]:
-    """The results of all messages of one stored batch, in their order."""
+    """The results of messages that were stored together, in their order."""
     columns = zip(
-        repeat(queue),
+        queues,
         queue_offsets,
         commit_log_offsets,
         unique_ids,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 from ariane_record.message_id import UniqueIdGenerator
+from ariane_sdk._bundle import BundleSettings
 from ariane_sdk._client_id import new_client_id
 from ariane_sdk._clock import Clock
 from ariane_sdk._intake import Intake
@@ -73,6 +74,12 @@ class ProducerParts:
         """
         connections, routes = session.connections, session.routes
         latencies = _latencies(settings, clock)
+        unique_ids = UniqueIdGenerator(
+            clock.now_ms,
+            ip=own_ip,
+            pid=os.getpid(),
+            origin=random.getrandbits(32),
+        )
         sending = Sending(
             connections,
             routes,
@@ -80,14 +87,13 @@ class ProducerParts:
             settings=settings,
             clock=clock,
             random=random,
+            bundle_settings=BundleSettings(
+                unique_ids=unique_ids,
+                sequenced=settings.idempotent,
+                body_bytes_max=settings.body_bytes_max,
+            ),
             settled=buffer.release,
             latencies=latencies,
-        )
-        unique_ids = UniqueIdGenerator(
-            clock.now_ms,
-            ip=own_ip,
-            pid=os.getpid(),
-            origin=random.getrandbits(32),
         )
         intake = Intake(
             routes,

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from itertools import accumulate
+from itertools import accumulate, repeat
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ariane.broker.v1.send_service_pb2 import AppendBatch, AppendResult
 from ariane_record import BlockEncoder, ProducerSequence, RecordBlock
@@ -19,7 +17,7 @@ from ariane_record.loose_block import LooseBlock
 from ariane_record.producer_sequence import stored_sequence, with_sequence
 from ariane_record.recall_handle import RecallHandle
 from ariane_record.withdrawal import take_back
-from ariane_sdk._append_wire import EncodedBatch
+from ariane_sdk._append_wire import EncodedBatch, on_wire
 from ariane_sdk._delay import AT_ONCE, AT_TIMES, delivery_time_ms
 from ariane_sdk._journey import Journey
 from ariane_sdk._message import (
@@ -44,7 +42,8 @@ _NONE: Final[list[Any]] = []
 """Nobody adds to it: a list for each of many tiny batches is one more object to make, and for the
 garbage collector to look at."""
 
-_LEVELS: Final = {level.value: level for level in AcknowledgedLevel}
+LEVELS: Final = {level.value: level for level in AcknowledgedLevel}
+"""By what the contract calls them."""
 
 
 class SendBatch:
@@ -256,17 +255,17 @@ class SendBatch:
         wire = AppendBatch(
             topic=self.topic,
             queue_id=self.queue.queue_id,
-            record_sizes=_on_wire(block.sizes),
-            tag_codes=_on_wire(block.tag_codes),
+            record_sizes=on_wire(block.sizes),
+            tag_codes=on_wire(block.tag_codes),
             key_counts=block.key_counts.tobytes(),
-            key_hashes=_on_wire(block.key_hashes),
+            key_hashes=on_wire(block.key_hashes),
             records_crc32=block.crc32,
         )
         if self.journey.sequence is not None:
             stream = wire.sequence
             stream.producer_id, stream.producer_epoch, stream.first_sequence = self.journey.sequence
         if block.record_crcs is not None:
-            wire.record_crc32s = _on_wire(block.record_crcs)
+            wire.record_crc32s = on_wire(block.record_crcs)
         if self._delay_kind > AT_ONCE:
             wire.delay_level = self._delay_kind
         elif self._delay_kind == AT_TIMES:
@@ -339,11 +338,11 @@ class SendBatch:
             block.sizes.tolist(), initial=result.first_commit_log_offset
         )
         return send_results(
-            self.queue,
+            repeat(self.queue),
             range(first, first + self.count),
             commit_log_offsets,
             self._unique_ids,
-            acknowledged_level=_LEVELS[result.acknowledged_level],
+            acknowledged_level=LEVELS[result.acknowledged_level],
             store_timestamp_ms=timestamp_ms(result.store_time),
             broker_address=broker_address,
             duplicate=result.duplicate,
@@ -409,8 +408,3 @@ class SendBatch:
         self._block = None
         if self._done is not None and not self._done.done():
             self._done.set_result(None)
-
-
-def _on_wire(column: NDArray[np.int32] | NDArray[np.uint32]) -> bytes:
-    """A column of packed numbers, little-endian."""
-    return (column.byteswap() if sys.byteorder == "big" else column).tobytes()

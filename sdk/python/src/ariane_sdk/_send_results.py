@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from typing import NamedTuple, overload
 
 import numpy as np
@@ -72,7 +73,7 @@ class SendResults(Sequence[SendResult]):
         width = digits.shape[1]
         first = batch.first_queue_offset
         results = send_results(
-            batch.message_queue,
+            repeat(batch.message_queue),
             range(first + places.start, first + places.stop, places.step),
             batch.commit_log_offsets[chosen].tolist(),
             digits.view(f"S{width}").ravel().astype(f"U{width}").tolist(),

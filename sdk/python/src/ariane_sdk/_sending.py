@@ -27,37 +27,25 @@ from typing import Any, Final, NamedTuple
 
 from ariane.broker.v1.send_service_pb2 import AppendResult
 from ariane.common.v1.message_pb2 import ACKNOWLEDGED_LEVEL_MEMORY
-from ariane_sdk._append_calls import AppendCalls
+from ariane_record.layout import ByteBuffer
+from ariane_sdk._append_calls import Answered, AppendCalls
 from ariane_sdk._append_wire import request_parts
-from ariane_sdk._broker_sender import NEVER_CUT, BrokerSender
+from ariane_sdk._broker_sender import NEVER_CUT, BrokerSender, Cargo
+from ariane_sdk._bundle import Bundle, BundleSettings
 from ariane_sdk._clock import Clock
 from ariane_sdk._connections import Connections
-from ariane_sdk._grouped_batch import GroupedBatch
 from ariane_sdk._latency import BrokerLatencies
 from ariane_sdk._log import logger
 from ariane_sdk._message import SendResult
 from ariane_sdk._queue_streams import QueueStreams
+from ariane_sdk._repeat_rules import GONE_REASONS, SEQUENCE_GAP, RepeatRules
 from ariane_sdk._routes import Routes
 from ariane_sdk._send_batch import SendBatch
 from ariane_sdk._settings import ProducerSettings
-from ariane_sdk._singles_batch import encode_together
+from ariane_sdk._singles_batch import SinglesBatch, encode_together
 from ariane_sdk._status import ROUTING_REASONS, error_from_status
 from ariane_sdk._tasks import start_task
 from ariane_sdk.errors import ArianeError, CallError, DeadlinePassed, ServiceUnavailable
-
-REPEATED_REASONS: Final = ROUTING_REASONS | {"DEADLINE_PASSED"}
-"""Nothing was stored, and another broker, or the same with a fresh route, may do better."""
-
-COUNTED_REASONS: Final = ROUTING_REASONS - {"BROKER_NOT_PRIMARY"} | {"SEQUENCE_GAP"}
-"""Repeats after these are few: if one changes nothing, many will not."""
-
-GONE_REASONS: Final = frozenset({"QUEUE_NOT_FOUND", "TOPIC_NOT_WRITABLE"})
-"""Nobody can write to the queue any more."""
-
-UNCONFIRMED_REASONS: Final = frozenset({"FLUSH_UNCONFIRMED", "REPLICATION_UNCONFIRMED"})
-"""It is stored, and a repeat under the same numbers tells how safely."""
-
-SEQUENCE_GAP: Final = "SEQUENCE_GAP"
 
 PRODUCER_ID_MAX: Final = (1 << 63) - 1
 
@@ -99,6 +87,7 @@ class Sending:
         settings: ProducerSettings,
         clock: Clock,
         random: Random,
+        bundle_settings: BundleSettings,
         settled: Callable[[int], None],
         latencies: BrokerLatencies | None = None,
     ) -> None:
@@ -111,6 +100,7 @@ class Sending:
             settings: How the producer behaves.
             clock: Tells when time is up.
             random: Spreads repeats, so that refused batches do not come back all at once.
+            bundle_settings: How bundles are made.
             settled: Told the bytes of a batch that is done.
             latencies: Told how long calls took, if slow brokers are to be passed over.
         """
@@ -120,6 +110,7 @@ class Sending:
         self._settings = settings
         self._clock = clock
         self._random = random
+        self._bundle_settings = bundle_settings
         self._settled = settled
         self._latencies = latencies
         self._senders: dict[str, BrokerSender] = {}
@@ -128,12 +119,15 @@ class Sending:
         self._streams: QueueStreams | None = None
         if settings.idempotent:
             self._streams = QueueStreams(random.randint(1, PRODUCER_ID_MAX))
+        self._rules = RepeatRules(
+            routes, repeats_max=settings.repeats_max, sequenced=settings.idempotent
+        )
         self._take_over: Callable[[SendBatch], bool] | None = None
         self._landings: dict[str, Callable[[], None]] = {}
         # Refused batches that wait to be taken out.
         self._held: set[SendBatch] = set()
         # In the order in which they were opened.
-        self._unsettled: dict[SendBatch, None] = {}
+        self._unsettled: dict[SendBatch | Bundle, None] = {}
 
     def is_welcome(self, broker_name: str) -> bool:
         """Whether a batch would leave for this broker at once, with some hope."""
@@ -151,6 +145,24 @@ class Sending:
         self._unsettled[batch] = None
         self._sender(batch.queue.broker_name).add(batch)
 
+    def bundle_for(self, broker_name: str, size_bytes_max: int) -> Bundle | None:
+        """A bundle that takes plain messages of another topic; None if they should not come so.
+
+        Args:
+            broker_name: Where they go.
+            size_bytes_max: Bytes that it has at most.
+        """
+        sender = self._senders.get(broker_name)
+        if sender is None or not sender.bundling:
+            return None
+        bundle = sender.joinable(size_bytes_max)
+        if bundle is None:
+            bundle = Bundle(self._bundle_settings)
+            bundle.deadline_s = self._clock.monotonic_s() + self._settings.send_timeout_s
+            self._unsettled[bundle] = None
+            sender.add_bundle(bundle)
+        return bundle
+
     def on_gone(self, take_over: Callable[[SendBatch], bool]) -> None:
         """Have somebody asked about batches that were refused because their queues are gone.
 
@@ -162,7 +174,7 @@ class Sending:
 
     def unsettled_of(self, topic: str) -> list[SendBatch]:
         """The batches of a topic on their way, in the order in which they were opened."""
-        return [batch for batch in self._unsettled if batch.topic == topic]
+        return [batch for batch in self._unsettled_batches() if batch.topic == topic]
 
     def await_landing(self, topic: str, landed: Callable[[], None] | None) -> None:
         """Have somebody told each time when batches of a topic are in flight no longer.
@@ -211,7 +223,7 @@ class Sending:
             size_bytes = batch.withdraw(future)
             if size_bytes:
                 self._settled(size_bytes)
-                if not batch.count:
+                if isinstance(batch, SendBatch) and not batch.count:
                     self._fail(batch, CallError("all its messages were withdrawn"))
                 return True
         return False
@@ -230,11 +242,16 @@ class Sending:
         for task in self._finishing:
             task.cancel()
         await asyncio.gather(*self._finishing, return_exceptions=True)
-        for batch in list(self._unsettled):
+        for bundle in [each for each in self._unsettled if isinstance(each, Bundle)]:
+            self._take_apart(bundle)
+        for batch in self._unsettled_batches():
             refusal = batch.journey.last_refusal
             before = "" if refusal is None else f" before another try, after: {refusal}"
             text = f"the producer was closed{before}"
             self._fail(batch, CallError(text, outcome_unknown=batch.journey.in_flight))
+
+    def _unsettled_batches(self) -> list[SendBatch]:
+        return [each for each in self._unsettled if isinstance(each, SendBatch)]
 
     def _sender(self, broker_name: str) -> BrokerSender:
         sender = self._senders.get(broker_name)
@@ -242,6 +259,7 @@ class Sending:
             sender = self._senders[broker_name] = BrokerSender(
                 broker_name,
                 self._transmit,
+                take_apart=self._take_apart,
                 clock=self._clock,
                 calls_in_flight_max=self._settings.calls_in_flight_max,
                 large_calls_in_flight_max=self._settings.large_calls_in_flight_max,
@@ -250,15 +268,59 @@ class Sending:
             )
         return sender
 
-    def _transmit(
-        self, broker_name: str, batches: Sequence[SendBatch], over: Callable[[], None]
-    ) -> None:
+    def _transmit(self, broker_name: str, cargo: Cargo, over: Callable[[], None]) -> None:
         """Make one call, and see what became of each batch; whatever happens, all are told."""
         try:
-            self._begin_call(broker_name, batches, over)
+            if isinstance(cargo, Bundle):
+                self._begin_bundle(broker_name, cargo, over)
+            else:
+                self._begin_call(broker_name, cargo, over)
         except Exception as error:  # noqa: BLE001 - who waits must be told, whatever it is.
+            batches = self._take_apart(cargo) if isinstance(cargo, Bundle) else cargo
             self._lose(broker_name, batches, error)
             over()
+
+    def _begin_bundle(self, broker_name: str, bundle: Bundle, over: Callable[[], None]) -> None:
+        """Have a bundle travel; what cannot leave as one goes on as single batches."""
+        now_s = self._clock.monotonic_s()
+        address = self._address(broker_name, (queue.topic for queue in bundle.queues))
+        if not bundle.count or not address or bundle.deadline_s <= now_s:
+            batches = self._take_apart(bundle)
+            if batches:
+                self._begin_call(broker_name, batches, over)
+            else:
+                over()
+            return
+        parts = bundle.to_wire(self._group, self._streams)
+        call = _Call(broker_name, address, f"broker {broker_name} at {address}", (), now_s, over)
+        self._send(call, parts, bundle.deadline_s, partial(self._bundle_answered, bundle, call))
+
+    def _bundle_answered(
+        self, bundle: Bundle, call: _Call, answer: Sequence[AppendResult] | CallError
+    ) -> None:
+        """A call with a bundle is over: if not all is well, it is as if single batches had it."""
+        try:
+            settled = not isinstance(answer, CallError) and bundle.settle(answer, call.address)
+        except Exception as error:  # noqa: BLE001 - as above.
+            self._lose(call.broker_name, self._take_apart(bundle), error)
+            call.over()
+            return
+        if isinstance(answer, CallError) or not settled:
+            self._answered(call._replace(batches=self._take_apart(bundle)), answer)
+            return
+        del self._unsettled[bundle]
+        self._settled(bundle.size_bytes)
+        self._heard(call, answer)
+        call.over()
+
+    def _take_apart(self, bundle: Bundle) -> list[SinglesBatch]:
+        """Have the batches of a bundle be on their way by themselves."""
+        del self._unsettled[bundle]
+        batches = bundle.take_apart()
+        self._unsettled.update(dict.fromkeys(batches))
+        # Rows whose messages were all withdrawn took some, too.
+        self._settled(bundle.size_bytes - sum(batch.size_bytes for batch in batches))
+        return batches
 
     def _begin_call(
         self, broker_name: str, batches: Sequence[SendBatch], over: Callable[[], None]
@@ -271,7 +333,7 @@ class Sending:
                 over()
                 return
             deadline_s = _earliest_deadline_s(batches)
-        address = self._address(broker_name, batches)
+        address = self._address(broker_name, [batch.topic for batch in batches])
         peer = f"broker {broker_name} at {address}"
         call = _Call(broker_name, address, peer, batches, now_s, over)
         if not address:
@@ -284,10 +346,17 @@ class Sending:
                 journey.sequence = self._streams.take(batch.queue, batch.count)
             journey.in_flight = True
         encode_together(batches)
-        timeout_s = max(CALL_TIMEOUT_S_MIN, min(deadline_s - now_s, self._settings.call_timeout_s))
         parts = request_parts(self._group, (batch.to_wire() for batch in batches))
-        answered = partial(self._answered, call)
-        self._calls.begin(address, parts, peer=peer, timeout_s=timeout_s, answered=answered)
+        self._send(call, parts, deadline_s, partial(self._answered, call))
+
+    def _send(
+        self, call: _Call, parts: Sequence[ByteBuffer], deadline_s: float, answered: Answered
+    ) -> None:
+        left_s = min(deadline_s - call.begun_s, self._settings.call_timeout_s)
+        timeout_s = max(CALL_TIMEOUT_S_MIN, left_s)
+        self._calls.begin(
+            call.address, parts, peer=call.peer, timeout_s=timeout_s, answered=answered
+        )
 
     def _in_time(self, batches: Sequence[SendBatch], now_s: float) -> list[SendBatch]:
         """The batches whose time is not up; the others fail."""
@@ -321,9 +390,6 @@ class Sending:
         broker_name = call.broker_name
         if isinstance(answer, CallError):
             return self._failed_whole(broker_name, call.batches, answer)
-        self._avoided_until_s.pop(broker_name, None)
-        if self._latencies is not None:
-            self._latencies.answered(broker_name, self._clock.monotonic_s() - call.begun_s)
         failed: list[tuple[SendBatch, CallError]] = []
         for batch, result in zip(call.batches, answer, strict=True):
             if result.HasField("error"):
@@ -332,9 +398,17 @@ class Sending:
                 size_bytes = batch.size_bytes
                 batch.settle(result, call.address)
                 self._forget(batch, size_bytes)
-        level = answer[-1].acknowledged_level
-        self._sender(broker_name).answers_late = level > ACKNOWLEDGED_LEVEL_MEMORY
+        self._heard(call, answer)
         return self._after_failure(broker_name, failed) if failed else None
+
+    def _heard(self, call: _Call, answer: Sequence[AppendResult]) -> None:
+        """A broker has answered a call."""
+        self._avoided_until_s.pop(call.broker_name, None)
+        if self._latencies is not None:
+            took_s = self._clock.monotonic_s() - call.begun_s
+            self._latencies.answered(call.broker_name, took_s)
+        level = answer[-1].acknowledged_level
+        self._sender(call.broker_name).answers_late = level > ACKNOWLEDGED_LEVEL_MEMORY
 
     async def _finish(self, call: _Call, work: Coroutine[Any, Any, None]) -> None:
         try:
@@ -384,10 +458,10 @@ class Sending:
             journey = batch.journey
             if self._is_taken_over(batch, error):
                 continue
-            if not self._may_repeat(batch, error):
+            if not self._rules.may_repeat(batch, error):
                 self._fail(batch, error)
                 continue
-            journey.repeat_count += self._is_counted(batch, error)
+            journey.repeat_count += self._rules.is_counted(batch, error)
             until_s = self._clock.monotonic_s() + error.retry_after_s
             journey.refused_until_s[broker_name] = until_s
             # A stream that was forgotten begins anew where it was; others may be forgotten, too.
@@ -439,25 +513,6 @@ class Sending:
             self._streams.give_back(batch.queue, journey.sequence)
         journey.sequence = None
 
-    def _may_repeat(self, batch: SendBatch, error: CallError) -> bool:
-        journey = batch.journey
-        may = error.retriable or error.reason in REPEATED_REASONS
-        if self._streams is not None:
-            may |= error.reason in UNCONFIRMED_REASONS
-            may |= error.reason == SEQUENCE_GAP and not journey.maybe_stored
-        return may and (
-            not self._is_counted(batch, error) or journey.repeat_count < self._settings.repeats_max
-        )
-
-    def _is_counted(self, batch: SendBatch, error: CallError) -> bool:
-        """Whether repeats after this error are few: they store twice, or they change nothing."""
-        if error.reason in GONE_REASONS and (batch.movable or isinstance(batch, GroupedBatch)):
-            route = self._routes.cached(batch.topic)
-            if route is not None and batch.queue in route.write_queues:
-                return False  # The route will change, and the batch go where that says.
-        stores_twice = error.outcome_unknown and self._streams is None
-        return stores_twice or error.reason in COUNTED_REASONS
-
     def _redirect(self, batch: SendBatch, error: CallError) -> None:
         """Have a refused batch travel on: at once while somebody has not refused it yet."""
         refused_s = batch.journey.refused_until_s
@@ -488,15 +543,7 @@ class Sending:
             self._settings.repeat_delay_s_max,
         )
         delay_s = bound_s * self._random.uniform(0.5, 1.0)
-        refused_s = journey.refused_until_s
-        journey.not_before_s = max(
-            self._clock.monotonic_s() + delay_s, refused_s.get(batch.queue.broker_name, 0.0)
-        )
-        journey.failed_rounds += 1
-        # Who does not want to see it by then has refused the next round as well.
-        journey.refused_until_s = {
-            name: until_s for name, until_s in refused_s.items() if until_s > journey.not_before_s
-        }
+        journey.wait_a_round(self._clock.monotonic_s(), delay_s, batch.queue.broker_name)
         if journey.not_before_s < journey.deadline_s:
             return True
         self._fail(batch, error)
@@ -517,10 +564,10 @@ class Sending:
         until_s = self._avoided_until_s.get(broker_name)
         return until_s is not None and self._clock.monotonic_s() < until_s
 
-    def _address(self, broker_name: str, batches: Sequence[SendBatch]) -> str:
-        """Where a broker is, as the route of any of these batches says; nothing if none does."""
-        for batch in batches:
-            route = self._routes.cached(batch.topic)
+    def _address(self, broker_name: str, topics: Iterable[str]) -> str:
+        """Where a broker is, as the route of any of these topics says; nothing if none does."""
+        for topic in topics:
+            route = self._routes.cached(topic)
             broker = route.broker(broker_name) if route is not None else None
             if broker is not None and broker.primary_address:
                 return broker.primary_address

@@ -8,20 +8,15 @@ batch.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, chain
 from typing import Final
 
 from ariane_record import RecordBlock
 from ariane_record.layout import ByteBuffer
 from ariane_record.message_id import UniqueIdGenerator
-from ariane_record.plain_blocks import (
-    PlainRun,
-    PlainTopic,
-    TagShape,
-    encode_plain_run,
-    encode_plain_runs,
-)
+from ariane_record.plain_blocks import PlainRun, encode_plain_run, encode_plain_runs
+from ariane_record.plain_topic import PlainTopic, TagShape
 from ariane_sdk._delay import AT_ONCE
 from ariane_sdk._message import Message, MessageQueue, SendResult
 from ariane_sdk._send_batch import COLUMN_BYTES, SendBatch
@@ -158,6 +153,10 @@ class SinglesBatch(SendBatch):
         self._block = block
         self._block_sequence = self.journey.sequence
         self._unique_ids = unique_ids
+
+    def wait_for(self, futures: Iterable[asyncio.Future[SendResult]]) -> None:
+        """Take over who waits for its messages, as long as it knows of nobody."""
+        self._futures = list(futures)
 
     def _take_back(self, position: int) -> bool:
         if self.run is None:

@@ -97,10 +97,8 @@ class StaggeredCalls:
         Args:
             waiting_count: The batches that wait.
         """
-        # Of what becomes less, a quarter each time would never be all.
-        turn_size = max(-(-waiting_count // TURNS), self._turn_size * 7 // 8)
-        self._turn_size = turn_size
-        return CallShare(CALL_COUNT_MIN, turn_size)
+        self._turn_size = turn_size(waiting_count, self._turn_size)
+        return CallShare(CALL_COUNT_MIN, self._turn_size)
 
     def left(self, batch_count: int, count: int, size_bytes: int) -> None:
         """See from what leaves whether batches are still tiny.
@@ -112,6 +110,17 @@ class StaggeredCalls:
         """
         if self.active and batch_count:
             self.active = _are_tiny(batch_count, count, size_bytes)
+
+
+def turn_size(waiting_count: int, last_size: int) -> int:
+    """Batches that leave in a turn.
+
+    Args:
+        waiting_count: The batches that wait.
+        last_size: How many left in the last one.
+    """
+    # Of what becomes less, a quarter each time would never be all.
+    return max(-(-waiting_count // TURNS), last_size * 7 // 8)
 
 
 def _are_tiny(batch_count: int, count: int, size_bytes: int) -> bool:

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
-from ariane_record.plain_blocks import PlainTopic
+from ariane_record.plain_topic import PlainTopic
+from ariane_sdk._bundle import Bundle
 from ariane_sdk._latency import BrokerLatencies, LeastLatency
 from ariane_sdk._message import Message, MessageQueue, SendResult
 from ariane_sdk._queue_choice import GroupQueues, StickyRoundRobin
@@ -55,6 +56,8 @@ class TopicLane:
         topic: The topic.
         choose_queue: ``next_queue``, as one object for all batches.
         plain: What its plain messages have in common.
+        bundle: The bundle that takes its plain messages, if it is still open; or nothing.
+        row: Its row there.
         route: Where its queues are; nothing until a name server has told.
         open_unpinned: The batch of the messages for no particular queue.
         open_pinned: The batches of those for a particular queue.
@@ -75,6 +78,7 @@ class TopicLane:
         "_latencies",
         "_sticky",
         "_sticky_first",
+        "bundle",
         "choose_queue",
         "groups_held",
         "open_delayed",
@@ -87,6 +91,7 @@ class TopicLane:
         "refusal",
         "route",
         "route_task",
+        "row",
         "topic",
         "turn",
     )
@@ -110,6 +115,8 @@ class TopicLane:
         self.topic = topic
         self.choose_queue = self.next_queue
         self.plain = PlainTopic(topic, id_bytes=id_digits)
+        self.bundle: Bundle | None = None
+        self.row = 0
         self.route: Route | None = None
         self.open_unpinned: SinglesBatch | None = None
         self.open_pinned: dict[MessageQueue, SinglesBatch] = {}

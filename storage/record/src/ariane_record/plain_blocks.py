@@ -20,39 +20,20 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_record.block import (
-    EMPTY_CRC_PROPERTY,
-    RecordBlock,
-    pack_unowned_header,
-    record_crcs_of,
-)
+from ariane_record.block import RecordBlock, pack_unowned_header, record_crcs_of
 from ariane_record.checksum import crc32 as crc32_of
-from ariane_record.java_hash import index_hash, java_string_hash, tag_code
-from ariane_record.layout import (
-    CRC_MASK,
-    HEADER,
-    HEADER_BYTES,
-    MAGIC_V1,
-    PROPERTY_NAME_END,
-    PROPERTY_VALUE_END,
-    TOPIC_V1_BYTES_MAX,
-    PropertyName,
-)
+from ariane_record.java_hash import index_hash, java_string_hash
+from ariane_record.layout import CRC_MASK, HEADER, HEADER_BYTES, MAGIC_V1
 from ariane_record.message_id import UniqueIds
-from ariane_record.producer_sequence import SEQUENCE_BYTES, ProducerSequence, encode_sequence
+from ariane_record.plain_topic import PLAIN_RECORD_END, PlainTopic, TagShape
+from ariane_record.producer_sequence import (
+    SEQUENCE_BYTES,
+    ProducerSequence,
+    encode_sequence,
+    encode_sequences,
+)
 
-TAG_BYTES_MAX: Final = 256
-"""Messages with a longer tag are not plain."""
-
-TAGS_KEPT_MAX: Final = 4096
-"""Tags of a topic whose shape is kept."""
-
-_HASH_FACTOR: Final = 31
-_WORD: Final = 1 << 32
 _SIGN_BIT: Final = np.int32(np.iinfo(np.int32).min)
-_LENGTH_BYTES: Final = 2
-_ID_NAME: Final = PropertyName.UNIQUE_ID.encode() + PROPERTY_NAME_END
-_RECORD_END: Final = PROPERTY_VALUE_END + EMPTY_CRC_PROPERTY
 _PIECES: Final = 5
 
 _before_of = attrgetter("before_id")
@@ -60,90 +41,6 @@ _overhead_of = attrgetter("overhead_bytes")
 _code_of = attrgetter("code")
 
 Item = TypeVar("Item")
-
-
-class TagShape(NamedTuple):
-    """What plain messages of one topic and tag have beside their bodies.
-
-    Attributes:
-        before_id: What stands between body and id, a sequence left out.
-        before_sequence: With a sequence: what stands between body and that.
-        behind_sequence: With a sequence: what stands between that and the id.
-        overhead_bytes: Bytes of a record beside its body, a sequence left out.
-        code: Hash of the tag.
-        tag: The tag, or nothing.
-    """
-
-    before_id: bytes
-    before_sequence: bytes
-    behind_sequence: bytes
-    overhead_bytes: int
-    code: int
-    tag: str
-
-
-class PlainTopic:
-    """What plain messages of one topic have in common.
-
-    Attributes:
-        name: The topic.
-        hash_before_id: What its name adds to the hash of an id of its messages: a word.
-        shapes: By tag; only of tags that were asked for.
-    """
-
-    __slots__ = ("_id_bytes", "_topic_part", "hash_before_id", "name", "shapes")
-
-    def __init__(self, name: str, *, id_bytes: int) -> None:
-        """Know no tags.
-
-        Args:
-            name: The topic.
-            id_bytes: Length of unique ids.
-        """
-        encoded = name.encode()
-        self.name = name
-        self.shapes: dict[str, TagShape] = {}
-        shift = pow(_HASH_FACTOR, id_bytes, _WORD)
-        self.hash_before_id = java_string_hash(name + "#") * shift % _WORD
-        self._id_bytes = id_bytes
-        self._topic_part = b""
-        if len(encoded) <= TOPIC_V1_BYTES_MAX:
-            self._topic_part = len(encoded).to_bytes(1) + encoded
-
-    def shape_of(self, tag: str) -> TagShape | None:
-        """The shape of messages of a tag; None if they are not plain, or the topic is too long.
-
-        Args:
-            tag: The tag, or nothing; without 0x01 and 0x02.
-        """
-        if not self._topic_part:
-            return None
-        try:
-            # Added, not formatted: a member of an Enum may be formatted as another text than it is.
-            tag = tag + ""
-            pair = (PropertyName.TAGS + "\x01" + tag + "\x02").encode() if tag else b""
-        except UnicodeEncodeError:
-            return None
-        if len(pair) > TAG_BYTES_MAX:
-            return None
-        if len(self.shapes) >= TAGS_KEPT_MAX:
-            self.shapes.clear()
-        behind = pair + _ID_NAME
-        length = len(behind) + self._id_bytes + len(_RECORD_END)
-        before_id = self._before_pairs(length) + behind
-        shape = self.shapes[tag] = TagShape(
-            before_id=before_id,
-            before_sequence=self._before_pairs(SEQUENCE_BYTES + length),
-            behind_sequence=behind,
-            overhead_bytes=HEADER_BYTES + len(before_id) + self._id_bytes + len(_RECORD_END),
-            code=tag_code(tag),
-            tag=tag,
-        )
-        return shape
-
-    def _before_pairs(self, length: int) -> bytes:
-        """What stands between body and properties that have this length."""
-        return self._topic_part + length.to_bytes(_LENGTH_BYTES)
 
 
 class PlainRun:
@@ -215,58 +112,149 @@ class PlainRun:
         return size
 
 
+class PlainColumns(NamedTuple):
+    """The plain messages of some blocks, block after block, not encoded yet.
+
+    Attributes:
+        topics: The topic of each block.
+        counts: How many messages each has, 1 or more.
+        bodies: The body of each message.
+        shapes: What each has beside it.
+        born_timestamps_ms: When each was made, milliseconds since the epoch.
+        sequences: Where each block stands in the stream of its producer; nothing if they are not
+            sequenced.
+    """
+
+    topics: Sequence[PlainTopic]
+    counts: Sequence[int]
+    bodies: Sequence[bytes]
+    shapes: Sequence[TagShape]
+    born_timestamps_ms: Sequence[int]
+    sequences: Sequence[ProducerSequence]
+
+
+class PlainBlocks(NamedTuple):
+    """Blocks side by side, encoded.
+
+    Attributes:
+        counts: How many records each block has.
+        records: The records of each block.
+        sizes: Bytes of each record, block after block: int32[records].
+        tag_codes: Hash of the tag of each: int32[records].
+        key_hashes: Hash of the id of each, their only key: int32[records].
+    """
+
+    counts: Sequence[int]
+    records: Sequence[bytes]
+    sizes: NDArray[np.int32]
+    tag_codes: NDArray[np.int32]
+    key_hashes: NDArray[np.int32]
+
+
+def encode_plain_columns(plain: PlainColumns, unique_ids: UniqueIds) -> PlainBlocks:
+    """Encode the plain messages of some blocks together.
+
+    Args:
+        plain: The messages; of one block at least.
+        unique_ids: The ids of all messages.
+    """
+    digits = unique_ids.digits
+    count = len(digits)
+    bodies, shapes = plain.bodies, plain.shapes
+    befores = list(map(_before_of, shapes))
+    body_lengths = np.fromiter(map(len, bodies), np.int32, count)
+    sizes = body_lengths + np.fromiter(map(_overhead_of, shapes), np.int32, count)
+    if plain.sequences:
+        _put_sequences(plain, befores, sizes)
+    headers = _headers(bodies, body_lengths, sizes, plain.born_timestamps_ms)
+    ids = digits.view(f"S{digits.shape[1]}").ravel().tolist()
+    # Not as a list: the garbage collector would look at each of them.
+    pieces = chain.from_iterable(
+        zip(headers, bodies, befores, ids, repeat(PLAIN_RECORD_END, count), strict=True)
+    )
+    hashes_before_ids = np.array([topic.hash_before_id for topic in plain.topics], np.uint32)
+    return PlainBlocks(
+        counts=plain.counts,
+        records=[b"".join(islice(pieces, each * _PIECES)) for each in plain.counts],
+        sizes=sizes,
+        tag_codes=np.fromiter(map(_code_of, shapes), np.int32, count),
+        key_hashes=_made_positive(
+            unique_ids.hash_words + np.repeat(hashes_before_ids, plain.counts)
+        ),
+    )
+
+
+def _put_sequences(plain: PlainColumns, befores: list[bytes], sizes: NDArray[np.int32]) -> None:
+    """Have the first record of each block say its sequence.
+
+    Args:
+        plain: The messages.
+        befores: What stands between the body and the id of each.
+        sizes: Bytes of each record.
+    """
+    counts = np.array(plain.counts)
+    firsts = np.cumsum(counts) - counts
+    sizes[firsts] += SEQUENCE_BYTES
+    block_sizes = np.add.reduceat(sizes, firsts, dtype=np.int64)
+    encoded = encode_sequences(plain.sequences, counts, block_sizes)
+    cuts = range(0, len(encoded), SEQUENCE_BYTES)
+    for first, cut in zip(firsts.tolist(), cuts, strict=True):
+        shape = plain.shapes[first]
+        said = encoded[cut : cut + SEQUENCE_BYTES]
+        befores[first] = shape.before_sequence + said + shape.behind_sequence
+
+
 def encode_plain_runs(
     runs: Sequence[PlainRun],
-    sequences: Iterable[ProducerSequence | None],
+    sequences: Sequence[ProducerSequence | None],
     unique_ids: UniqueIds,
 ) -> Iterator[RecordBlock]:
     """A block of each run.
 
     Args:
-        runs: At least one message each.
-        sequences: Where each block stands in the stream of its producer, if it is sequenced.
+        runs: At least one message each; all sequenced or none.
+        sequences: Where each block stands in the stream of its producer, if they are sequenced.
         unique_ids: The ids of all messages.
     """
+    topics = [run.topic for run in runs]
     counts = [len(run.bodies) for run in runs]
-    digits = unique_ids.digits
-    count = len(digits)
-    ends = list(accumulate(counts))
-    bodies = _chained([run.bodies for run in runs])
-    shapes = _chained([run.shapes for run in runs])
-    befores = list(map(_before_of, shapes))
-    body_lengths = np.fromiter(map(len, bodies), np.int32, count)
-    sizes = body_lengths + np.fromiter(map(_overhead_of, shapes), np.int32, count)
-    for run, sequence, first in zip(runs, sequences, chain((0,), ends), strict=False):
-        if sequence is not None:
-            shape = shapes[first]
-            encoded = encode_sequence(sequence, len(run.bodies), run.size_bytes)
-            befores[first] = shape.before_sequence + encoded + shape.behind_sequence
-            sizes[first] += SEQUENCE_BYTES
-    born = _chained([run.born_timestamps_ms for run in runs])
-    headers = _headers(bodies, body_lengths, sizes, born)
-    ids = digits.view(f"S{digits.shape[1]}").ravel().tolist()
-    # Not as a list: the garbage collector would look at each of them.
-    pieces = chain.from_iterable(
-        zip(headers, bodies, befores, ids, repeat(_RECORD_END, count), strict=True)
+    blocks = encode_plain_columns(
+        PlainColumns(
+            topics=topics,
+            counts=counts,
+            bodies=_chained([run.bodies for run in runs]),
+            shapes=_chained([run.shapes for run in runs]),
+            born_timestamps_ms=_chained([run.born_timestamps_ms for run in runs]),
+            sequences=[sequence for sequence in sequences if sequence is not None],
+        ),
+        unique_ids,
     )
-    codes = np.fromiter(map(_code_of, shapes), np.int32, count)
-    key_counts = np.ones(max(counts), np.uint8)
-    before_ids = np.array([run.topic.hash_before_id for run in runs], np.uint32)
-    hashes = _made_positive(unique_ids.hash_words + np.repeat(before_ids, counts))
-    topics = [run.topic.name for run in runs]
     del runs  # For who has them to let go of each when its block is there.
-    for topic, begin, end in zip(topics, chain((0,), ends), ends, strict=False):
-        records = b"".join(islice(pieces, (end - begin) * _PIECES))
-        own_sizes = sizes[begin:end]
+    yield from record_blocks(topics, blocks)
+
+
+def record_blocks(topics: Iterable[PlainTopic], blocks: PlainBlocks) -> Iterator[RecordBlock]:
+    """Blocks by themselves.
+
+    Args:
+        topics: The topic of each.
+        blocks: The blocks.
+    """
+    key_counts = np.ones(max(blocks.counts), np.uint8)
+    ends = list(accumulate(blocks.counts))
+    for topic, records, begin, end in zip(
+        topics, blocks.records, chain((0,), ends), ends, strict=False
+    ):
+        sizes = blocks.sizes[begin:end]
         yield RecordBlock(
-            topic=topic,
+            topic=topic.name,
             records=records,
-            sizes=own_sizes,
-            tag_codes=codes[begin:end],
+            sizes=sizes,
+            tag_codes=blocks.tag_codes[begin:end],
             key_counts=key_counts[: end - begin],
-            key_hashes=hashes[begin:end],
+            key_hashes=blocks.key_hashes[begin:end],
             crc32=crc32_of(records),
-            record_crcs=record_crcs_of(records, own_sizes),
+            record_crcs=record_crcs_of(records, sizes),
         )
 
 
@@ -295,7 +283,7 @@ def encode_plain_run(
             before_id = shape.before_sequence + encoded + shape.behind_sequence
         body_crc = crc32_of(body) & CRC_MASK
         header = pack_unowned_header(size, MAGIC_V1, body_crc, 0, 0, born_ms, len(body))
-        pieces += (header, body, before_id, unique_id.encode(), _RECORD_END)
+        pieces += (header, body, before_id, unique_id.encode(), PLAIN_RECORD_END)
         sizes.append(size)
         hashes.append(index_hash(hash_before_id + java_string_hash(unique_id)))
     records = b"".join(pieces)
@@ -313,10 +301,10 @@ def encode_plain_run(
 
 
 def _headers(
-    bodies: list[bytes],
+    bodies: Sequence[bytes],
     body_lengths: NDArray[np.int32],
     sizes: NDArray[np.int32],
-    born: list[int],
+    born: Sequence[int],
 ) -> list[bytes]:
     """The fixed part of each record, zeros in the fields that the broker owns."""
     count = len(bodies)

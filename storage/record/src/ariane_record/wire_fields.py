@@ -84,6 +84,11 @@ def number_tag(number: int) -> int:
     return number << 3 | _VARINT
 
 
+def fixed32_tag(number: int) -> int:
+    """The tag of a field of 4 bytes."""
+    return number << 3 | _FIXED32
+
+
 def number_field(number: int, value: int) -> bytes:
     """A field with a number of 0 or more, whole."""
     return varint(number << 3 | _VARINT) + varint(value)

@@ -1,0 +1,81 @@
+"""The bundles that wait for one broker: who comes first, and when another begins.
+
+They leave by turns, as all very many tiny batches do (``_staggered_calls``)::
+
+    waiting    [ 64 topics ][ 64 topics ][ 64 topics ][ 40 topics .. ]    all still take messages
+                    |                                       |
+    in flight  [ 64 topics ][ 64 topics ]              and topics that have no bundle here
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Set as AbstractSet
+from typing import Final
+
+from ariane_sdk._bundle import Bundle
+from ariane_sdk._message import MessageQueue
+from ariane_sdk._staggered_calls import turn_size
+
+ROWS_AT_FIRST: Final = 64
+"""Topics of a bundle before it is known how many there are."""
+
+
+class WaitingBundles:
+    """First come, first served."""
+
+    __slots__ = ("_line", "_rows_max")
+
+    def __init__(self) -> None:
+        """Have none."""
+        self._line: deque[Bundle] = deque()
+        self._rows_max = ROWS_AT_FIRST
+
+    def __len__(self) -> int:
+        """Bundles that wait."""
+        return len(self._line)
+
+    @property
+    def count(self) -> int:
+        """Messages that wait."""
+        return sum([bundle.count for bundle in self._line])
+
+    @property
+    def row_count(self) -> int:
+        """Batches that they will be."""
+        return sum([len(bundle.queues) for bundle in self._line])
+
+    @property
+    def first(self) -> Bundle:
+        """The one that has waited longest; there is one."""
+        return self._line[0]
+
+    @property
+    def is_first_full(self) -> bool:
+        """Whether no other topic comes to the first one any more."""
+        return len(self._line) > 1 or len(self.first.queues) >= self._rows_max
+
+    def joinable(self, size_bytes_max: int) -> Bundle | None:
+        """The one that takes another topic, if it has no more bytes than these."""
+        if not self._line:
+            return None
+        last = self._line[-1]
+        has_room = len(last.queues) < self._rows_max and last.size_bytes <= size_bytes_max
+        return last if has_room else None
+
+    def add(self, bundle: Bundle) -> None:
+        """Have a bundle wait behind all others."""
+        self._line.append(bundle)
+
+    def take_first(self, held_queues: AbstractSet[MessageQueue]) -> Bundle | None:
+        """The first one, which leaves now; None while one of its queues is held."""
+        if not held_queues.isdisjoint(self.first.queues):
+            return None
+        self._rows_max = turn_size(self.row_count, self._rows_max)
+        return self._line.popleft()
+
+    def give_up(self) -> list[Bundle]:
+        """Take all away."""
+        bundles = list(self._line)
+        self._line.clear()
+        return bundles
