@@ -12,7 +12,7 @@ from ariane_record.names import DELAY_TOPIC, TIMER_TOPIC
 from ariane_storage.append import Appended, AppendedTable, OwnedFields, PackedRecords
 from ariane_storage.block_check import BlockLimits, check_block
 from ariane_storage.block_table import BlockTable
-from ariane_storage.consume_queue import ConsumeQueue
+from ariane_storage.consume_queue import ConsumeQueue, end_offsets
 from ariane_storage.consume_queue_entry import ENTRY_BYTES, encoded_entries
 from ariane_storage.dispatch import delay_of
 from ariane_storage.draft_memory import DraftMemory
@@ -77,7 +77,7 @@ class Appender:
         if joined is None:
             return None
         self._make_room_for_keys()
-        queues = list(map(parts.queues.find_or_make, table.topics, table.queue_ids))
+        queues = parts.queues.find_or_make_all(table.topics, table.queue_ids)
         firsts = _first_queue_offsets(queues, table.counts)
         size = joined.size_bytes
         segment, position = parts.guard.watch(lambda: parts.log.reserve(size))
@@ -89,14 +89,11 @@ class Appender:
         joined.place(draft, sector_place, owned.at(0, begin), queue_offsets)
         parts.guard.watch(lambda: segment.write(position, draft[sector_place:]))
         offsets = joined.starts + begin
-        commit_log_edges = np.append(offsets[table.firsts], begin + size)
+        commit_log_edges = joined.edges[table.edges] + begin
         entries = encoded_entries(offsets, table.sizes, table.tag_codes)
-        edges = (np.append(table.firsts, len(offsets)) * ENTRY_BYTES).tolist()
-        of_each = map(entries.__getitem__, map(slice, edges, edges[1:]))
-        ends = commit_log_edges[1:].tolist()
-        with parts.queues.lock:
-            for queue, entries_of_it, end in zip(queues, of_each, ends, strict=True):
-                queue.add(entries_of_it, end)
+        edges = (table.edges * ENTRY_BYTES).tolist()
+        of_each = list(map(entries.__getitem__, map(slice, edges, edges[1:])))
+        parts.queues.append_all(queues, of_each, commit_log_edges[1:].tolist())
         self._add_keys(table.key_hashes, table.key_counts, offsets, stamp)
         parts.store_timestamp_ms = stamp
         parts.log.advance(begin + size)
@@ -169,11 +166,12 @@ class Appender:
 
 def _first_queue_offsets(queues: list[ConsumeQueue], counts: Int64s) -> Int64s:
     """Queue offset of the first record of each block; some may be for the same queue."""
-    ends = {queue: queue.end_offset for queue in queues}
-    if len(ends) == len(queues):
-        return np.fromiter(ends.values(), np.int64, len(ends))
+    ends = end_offsets(queues)
+    if len(set(queues)) == len(queues):
+        return np.array(ends, np.int64)
     firsts = []
+    next_offsets = dict(zip(queues, ends, strict=True))
     for queue, count in zip(queues, counts.tolist(), strict=True):
-        firsts.append(ends[queue])
-        ends[queue] += count
+        firsts.append(next_offsets[queue])
+        next_offsets[queue] += count
     return np.array(firsts, np.int64)

@@ -114,9 +114,16 @@ class BlockTable:
         return len(self.topics)
 
     @cached_property
+    def edges(self) -> Int64s:
+        """Row of the first record of each block, and the number of all: int64[blocks + 1]."""
+        edges = np.zeros(len(self.counts) + 1, np.int64)
+        self.counts.cumsum(out=edges[1:])
+        return edges
+
+    @property
     def firsts(self) -> Int64s:
         """Row of the first record of each block."""
-        return np.cumsum(self.counts) - self.counts
+        return self.edges[:-1]
 
     @cached_property
     def block_sizes(self) -> list[int]:

@@ -19,6 +19,7 @@ One thread appends and reads; another may write out. Entries that are there neve
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -283,3 +284,17 @@ class ConsumeQueue:
         """Delete the files of the queue."""
         self.is_on_disk = False
         self._files.remove_all()
+
+
+def add_all(queues: Iterable[ConsumeQueue], entries: Iterable[bytes], ends: Iterable[int]) -> None:
+    """``add`` to queues side by side: a step less for each of many."""
+    for queue, encoded, last_record_end in zip(queues, entries, ends, strict=True):
+        queue.last_record_end = last_record_end
+        queue._tail.encoded += encoded  # noqa: SLF001 - of the same module.
+
+
+def end_offsets(queues: Iterable[ConsumeQueue]) -> list[int]:
+    """``end_offset`` of queues side by side."""
+    # Each tail is taken once: it may be exchanged beside.
+    tails = [queue._tail for queue in queues]  # noqa: SLF001 - of the same module.
+    return [tail.start + len(tail.encoded) // ENTRY_BYTES for tail in tails]

@@ -37,7 +37,7 @@ class HeaderBits:
         Args:
             headers: ``layout.HEADER``, contiguous.
         """
-        words = headers.view(np.uint64).reshape(-1, _WORDS)
+        words = _words_of(headers)
         in_all = _unpack(_reduced(np.bitwise_and, words).tobytes())
         in_any = _unpack(_reduced(np.bitwise_or, words).tobytes())
         return cls(dict(zip(_NAMES, in_all, strict=True)), dict(zip(_NAMES, in_any, strict=True)))
@@ -45,6 +45,16 @@ class HeaderBits:
     def is_everywhere(self, name: str, value: int) -> bool:
         """Whether a field has one value in all records."""
         return self.in_all[name] == self.in_any[name] == value
+
+
+def bits_in_any(headers: NDArray[np.void]) -> dict[str, int]:
+    """``HeaderBits.in_any`` of records, at least one, for who asks for nothing else."""
+    in_any = _unpack(_reduced(np.bitwise_or, _words_of(headers)).tobytes())
+    return dict(zip(_NAMES, in_any, strict=True))
+
+
+def _words_of(headers: NDArray[np.void]) -> NDArray[np.uint64]:
+    return headers.view(np.uint64).reshape(-1, _WORDS)
 
 
 def _reduced(step: np.ufunc, words: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -55,6 +65,7 @@ def _reduced(step: np.ufunc, words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     even = len(words) - len(words) % _ROWS
     if even > _ROWS:
         wide = step.reduce(words[:even].reshape(-1, _ROWS * _WORDS), axis=0)
-        words = np.concatenate((wide.reshape(_ROWS, _WORDS), words[even:]))
+        wide = wide.reshape(_ROWS, _WORDS)
+        words = np.concatenate((wide, words[even:])) if even < len(words) else wide
     reduced: NDArray[np.uint64] = step.reduce(words, axis=0)
     return reduced

@@ -41,7 +41,7 @@ from ariane_storage.block_check import (
 )
 from ariane_storage.block_table import BlockTable
 from ariane_storage.fields import FieldColumn, Int64s
-from ariane_storage.header_bits import HeaderBits
+from ariane_storage.header_bits import bits_in_any
 
 _RAW_HEADER: Final = np.dtype((np.void, HEADER_BYTES))
 _LATER_SEQUENCE: Final = PROPERTY_VALUE_END + SEQUENCE_PREFIX
@@ -55,15 +55,13 @@ class JoinedBlocks:
     Attributes:
         table: The blocks.
         records: The records of all of them.
-        starts: Byte position of each record.
-        ends: Where each ends.
+        edges: Byte position of each record, and where the last one ends.
         headers: ``layout.HEADER`` of each: a copy that is filled in.
     """
 
     table: BlockTable
     records: bytes
-    starts: Int64s
-    ends: Int64s
+    edges: Int64s
     headers: NDArray[np.void]
 
     @classmethod
@@ -73,14 +71,25 @@ class JoinedBlocks:
         if not _are_columns_sound(table, limits):
             return None
         records = b"".join(table.records)
-        ends = np.cumsum(sizes, dtype=np.int64)
-        starts = ends - sizes
+        edges = np.zeros(len(sizes) + 1, np.int64)
+        sizes.cumsum(dtype=np.int64, out=edges[1:])
+        starts = edges[:-1]
         headers = gather_headers(records, starts)
         if not _are_headers_sound(headers, sizes):
             return None
-        joined = cls(table, records, starts, ends, headers)
+        joined = cls(table, records, edges, headers)
         body_ends = starts + HEADER_BYTES + headers["body_length"].astype(np.int64)
         return joined if joined._are_records_sound(body_ends) else None
+
+    @property
+    def starts(self) -> Int64s:
+        """Byte position of each record."""
+        return self.edges[:-1]
+
+    @property
+    def ends(self) -> Int64s:
+        """Where each ends."""
+        return self.edges[1:]
 
     @property
     def size_bytes(self) -> int:
@@ -145,12 +154,13 @@ class JoinedBlocks:
             return False
         if not sequences:
             return True
-        rows = np.flatnonzero([sequence is not None for sequence in table.sequences])
-        firsts = firsts[rows]
+        counts, sizes = table.counts, np.array(table.block_sizes)
+        if len(sequences) < len(table):
+            rows = np.flatnonzero([sequence is not None for sequence in table.sequences])
+            firsts, counts, sizes = firsts[rows], counts[rows], sizes[rows]
         if int((self.ends[firsts] - starts[firsts]).min()) < SEQUENCE_BYTES:
             return False
-        sizes = np.array(table.block_sizes)[rows]
-        expected = encode_sequences(sequences, table.counts[rows], sizes)
+        expected = encode_sequences(sequences, counts, sizes)
         said = FieldColumn(self.records, f"V{SEQUENCE_BYTES}", starts[firsts], 0).get()
         return said.tobytes() == expected
 
@@ -207,14 +217,14 @@ def _are_columns_sound(table: BlockTable, limits: BlockLimits) -> bool:
 
 
 def _are_headers_sound(headers: NDArray[np.void], sizes: NDArray[np.int32]) -> bool:
-    bits = HeaderBits.of(headers)
+    in_any = bits_in_any(headers)
     return (
-        bits.is_everywhere("magic", MAGIC_V1)
-        and not bits.in_any["system_flag"] & ~ALLOWED_FLAGS
-        and bits.in_any["born_timestamp"] >= 0
-        and bits.in_any["body_length"] >= 0
-        and not bits.in_any["attempts"]
-        and not bits.in_any["half_offset"]
+        not in_any["system_flag"] & ~ALLOWED_FLAGS
+        and in_any["born_timestamp"] >= 0
+        and in_any["body_length"] >= 0
+        and not in_any["attempts"]
+        and not in_any["half_offset"]
+        and bool((headers["magic"] == MAGIC_V1).all())
         and bool((headers["size"] == sizes).all())
     )
 

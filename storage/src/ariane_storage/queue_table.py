@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ariane_storage.consume_queue import ConsumeQueue
+from ariane_storage.consume_queue import ConsumeQueue, add_all
 from ariane_storage.consume_queue_entry import Entries
 from ariane_storage.disk import Disk
 from ariane_storage.entry_files import QueueFiles, Unsynced
@@ -85,10 +85,27 @@ class QueueTable:
             self._queues[topic, queue_id] = queue
         return queue
 
+    def find_or_make_all(
+        self, topics: Sequence[str], queue_ids: Sequence[int]
+    ) -> list[ConsumeQueue]:
+        """Queues side by side; see ``find_or_make``."""
+        found = list(map(self._queues.get, zip(topics, queue_ids, strict=True)))
+        known = [queue for queue in found if queue is not None]
+        if len(known) < len(found):
+            return list(map(self.find_or_make, topics, queue_ids))
+        return known
+
     def append(self, queue: ConsumeQueue, entries: Entries, last_record_end: int) -> None:
         """Append entries to a queue."""
         with self.lock:
             queue.add(entries.tobytes(), last_record_end)
+
+    def append_all(
+        self, queues: Sequence[ConsumeQueue], entries: Sequence[bytes], ends: Sequence[int]
+    ) -> None:
+        """Append entries, encoded, to queues side by side; the last record of each ends there."""
+        with self.lock:
+            add_all(queues, entries, ends)
 
     def load(self, commit_log_end: int, *, keep_rest: bool = False) -> None:
         """Take over the files of all queues, up to a commit-log offset known to be durable.

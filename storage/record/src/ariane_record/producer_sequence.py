@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ariane_record.block import RecordBlock
 
 _NUMBERS: Final = Struct(">qiqii")
-_NUMBER_ROW: Final = np.dtype(">i8, >i4, >i8, >i4, >i4, V2")
+_NUMBER_ROW: Final = Struct(">qiqii2x")
 """``_NUMBERS``, and what makes a multiple of three bytes of it, which base64 leaves for itself."""
 _PADDING: Final = b"=="
 _VALUE_BYTES: Final = 38
@@ -98,11 +98,9 @@ def encode_sequences(
     sizes_bytes: NDArray[np.int64],
 ) -> bytes:
     """``encode_sequence`` of many batches, of one at least, back to back."""
-    numbers: NDArray[np.void] = np.zeros(len(sequences), _NUMBER_ROW)
-    columns = (*zip(*sequences, strict=True), record_counts, sizes_bytes)
-    for name, column in zip(_NUMBER_ROW.names or (), columns, strict=False):
-        numbers[name] = column
-    values = np.frombuffer(b2a_base64(numbers.tobytes(), newline=False), np.uint8)
+    columns = (*zip(*sequences, strict=True), record_counts.tolist(), sizes_bytes.tolist())
+    numbers = b"".join(map(_NUMBER_ROW.pack, *columns))
+    values = np.frombuffer(b2a_base64(numbers, newline=False), np.uint8)
     rows = np.empty((len(sequences), SEQUENCE_BYTES), np.uint8)
     rows[:] = np.frombuffer(EMPTY_SEQUENCE, np.uint8)
     begin = len(SEQUENCE_PREFIX)
