@@ -254,6 +254,32 @@ async def side():
     return made
 
 
+@given(
+    st.lists(
+        st.none() | st.builds(ProducerSequence, *map(st.integers, (0, 0, 0), (2, 1, 1))),
+        min_size=2,
+        max_size=5,
+    )
+)
+def test_each_batch_keeps_its_sequence_or_has_none(said):
+    wire_sequences = [
+        sequence
+        and send_pb.ProducerSequence(
+            producer_id=sequence.producer_id,
+            producer_epoch=sequence.epoch,
+            first_sequence=sequence.first_sequence,
+        )
+        for sequence in said
+    ]
+    batches = [wire("a", 0, [b"x"], sequence=None) for _ in said]
+    for batch, sequence in zip(batches, wire_sequences, strict=True):
+        if sequence is not None:
+            batch.sequence.CopyFrom(sequence)
+    small = parsed(batches, joined=True)
+    assert list(small.table.sequences) == said
+    assert [batch.sequence for batch in small.each()] == said
+
+
 def test_usual_requests_are_taken_at_once(side):
     assert was_at_once(side, GOOD)
     assert was_at_once(side, NEXT)

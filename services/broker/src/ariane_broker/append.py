@@ -39,6 +39,8 @@ BATCHES_MAX: Final = 4096
 
 _SEQUENCE_MAX: Final = 1 << 62
 
+_as_queue: Final[Callable[[tuple[str, int]], QueueKey]] = partial(tuple.__new__, QueueKey)
+
 
 class AppendLog(TableLog, Protocol):
     """What is asked of the store."""
@@ -192,7 +194,7 @@ class AppendRecords:
         """Append all batches at once; None when nothing was done."""
         table = batches.table
         begin = self._watch.monotonic()
-        queues = list(map(QueueKey, table.topics, table.queue_ids))
+        queues = list(map(_as_queue, zip(table.topics, table.queue_ids, strict=True)))
         appended = self._small.append(table, queues, born_host)
         if appended is None:
             return None

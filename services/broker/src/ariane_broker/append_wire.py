@@ -7,8 +7,9 @@ sees only what is left. They are copied once, by the store into its log.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from operator import attrgetter
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -70,6 +71,14 @@ _fields_of_batch = attrgetter(
     *("topic", "queue_id", "records", "record_sizes", "tag_codes", "key_counts", "key_hashes"),
     *("records_crc32", "delay_level", "delivery_times_ms", "record_crc32s"),
 )
+_wire_sequence_of: Final[Callable[[AppendBatch], WireSequence]] = attrgetter("sequence")
+_numbers_of: Final[Callable[[WireSequence], tuple[int, int, int]]] = attrgetter(
+    "producer_id", "producer_epoch", "first_sequence"
+)
+_producer_of: Final[Callable[[tuple[int, int, int]], int]] = itemgetter(0)
+_as_sequence: Final[Callable[[tuple[int, int, int]], ProducerSequence]] = partial(
+    tuple.__new__, ProducerSequence
+)
 
 
 class AppendRequest(NamedTuple):
@@ -124,10 +133,18 @@ def _table_of(batches: Sequence[AppendBatch]) -> BlockTable | None:
     )
     if any(delay_levels) or any(delivery_times_ms) or any(record_crc32s):
         return None
-    sequences = [
+    return BlockTable.of(PackedColumns._make((*columns, _sequences_of(batches))))
+
+
+def _sequences_of(batches: Sequence[AppendBatch]) -> Sequence[ProducerSequence | None]:
+    """Where some batches stand in the streams of their producers."""
+    numbers = list(map(_numbers_of, map(_wire_sequence_of, batches)))
+    if all(map(_producer_of, numbers)):
+        return list(map(_as_sequence, numbers))
+    # Nobody is producer 0: some batches have no sequence, or one that nobody can have.
+    return [
         sequence_of(batch.sequence) if batch.HasField("sequence") else None for batch in batches
     ]
-    return BlockTable.of(PackedColumns._make((*columns, sequences)))
 
 
 def _cut_blocks(raw: bytes) -> tuple[bytes, list[ByteBuffer]]:
@@ -228,9 +245,7 @@ def _small_results(outcomes: SmallOutcomes) -> bytes:
         acknowledged_level=LEVELS[outcomes.level],
         store_time=time_of(appended.store_timestamp_ms),
     )
-    return message_fields(
-        _RESULTS, _RESULT_NUMBERS, np.stack(columns, axis=1), same.SerializeToString()
-    )
+    return message_fields(_RESULTS, _RESULT_NUMBERS, np.array(columns).T, same.SerializeToString())
 
 
 def _tell(outcome: BatchOutcome, result: AppendResult) -> None:

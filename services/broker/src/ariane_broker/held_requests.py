@@ -138,8 +138,9 @@ class HeldRequests:
 
     def wake_all(self, queues: Iterable[QueueKey]) -> None:
         """Something arrived in each of the queues."""
-        for queue in self._watches.keys() & queues:
-            self.wake(queue)
+        if self._watches:
+            for queue in self._watches.keys() & queues:
+                self.wake(queue)
 
     def close(self) -> None:
         """End all waits, and let nobody wait any more."""
