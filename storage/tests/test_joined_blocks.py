@@ -18,6 +18,7 @@ from ariane_record.producer_sequence import SEQUENCE_BYTES
 from ariane_storage import BlockRejected, IllegalQueue, Store, StoreFull
 from ariane_storage.block_check import BlockLimits, check_block
 from ariane_storage.block_table import BlockTable, PackedColumns
+from ariane_storage.draft_memory import DraftMemory
 from ariane_storage.joined_blocks import JoinedBlocks
 from ariane_storage.testing import FaultyDisk, FixedClock, block_of, small_config
 
@@ -68,6 +69,10 @@ def table_of(*rows):
 
 def packed_table(rows):
     return BlockTable.of(PackedColumns(*zip(*rows, strict=True)))
+
+
+def joined_of(table):
+    return JoinedBlocks.of(table, BlockLimits(**LIMITS), DraftMemory())
 
 
 def store_with_log():
@@ -131,7 +136,7 @@ def test_what_is_accepted_at_once_is_accepted_one_by_one(rows, data):
     sizes[0] += data.draw(st.sampled_from([0, 0, 0, 0, 1, -5000, 1 << 30]))
     block = replace(block, records=bytes(records), sizes=sizes, crc32=crc32(bytes(records)))
     rows[victim] = block, queue_id, sequence
-    if JoinedBlocks.of(table_of(*rows), BlockLimits(**LIMITS)) is not None:
+    if joined_of(table_of(*rows)) is not None:
         for changed, _, _ in rows:
             check_block(changed, **LIMITS)
 
@@ -180,30 +185,28 @@ def test_texts_behind_bodies_are_judged_as_one_by_one(rows, data):
     place = data.draw(st.sampled_from([topic - 1, topic]) | st.integers(start, end - len(put)))
     block = with_bytes(block, place, put)
     rows[victim] = block, queue_id, sequence
-    joined = JoinedBlocks.of(table_of(*rows), BlockLimits(**LIMITS))
+    joined = joined_of(table_of(*rows))
     assert (joined is not None) == is_accepted(block)
 
 
 @pytest.mark.parametrize("topics", [("a", "a"), ("a", "bb", "c" * 127), ("c" * 127, "bb", "a")])
 def test_every_letter_of_every_topic_is_looked_at(topics):
     rows = [(block_of(topic, [b"x", b"yy"]), 0) for topic in topics]
-    limits = BlockLimits(**LIMITS)
-    assert JoinedBlocks.of(table_of(*rows), limits) is not None
+    assert joined_of(table_of(*rows)) is not None
     for victim, (block, _) in enumerate(rows):
         columns = decode_columns(block.records, block.sizes)
         for start in columns.topic_start.tolist():
             for place in range(start - 1, start + len(block.topic)):
                 spoilt = list(rows)
                 spoilt[victim] = with_bytes(block, place, b"z"), 0
-                assert JoinedBlocks.of(table_of(*spoilt), limits) is None
+                assert joined_of(table_of(*spoilt)) is None
 
 
 def test_a_sequence_that_another_block_does_not_say_is_not_taken_for_its_own():
     first, _, sequence = SEQUENCED
     silent = GOOD[0]
-    limits = BlockLimits(**LIMITS)
-    assert JoinedBlocks.of(table_of((first, 0, sequence), (silent, 0)), limits) is not None
-    assert JoinedBlocks.of(table_of((first, 0), (silent, 0, sequence)), limits) is None
+    assert joined_of(table_of((first, 0, sequence), (silent, 0))) is not None
+    assert joined_of(table_of((first, 0), (silent, 0, sequence))) is None
 
 
 GOOD = encoded("a", 0, [(b"x", "", ()), (b"y", "t", ("k",))])

@@ -73,7 +73,7 @@ class Appender:
         if owned.has_ipv6_host:
             return None
         limits = BlockLimits(parts.config.record_bytes_max, parts.log.room, parts.config.checksum)
-        joined = JoinedBlocks.of(table, limits)
+        joined = JoinedBlocks.of(table, limits, self._drafts)
         if joined is None:
             return None
         self._make_room_for_keys()
@@ -83,11 +83,9 @@ class Appender:
         segment, position = parts.guard.watch(lambda: parts.log.reserve(size))
         begin = segment.start + position
         rows = np.arange(len(table.sizes))
-        queue_offsets = rows + np.repeat(firsts - table.firsts, table.counts)
-        sector_place = position % DISK_SECTOR_BYTES
-        draft = self._drafts.of(sector_place + size)
-        joined.place(draft, sector_place, owned.at(0, begin), queue_offsets)
-        parts.guard.watch(lambda: segment.write(position, draft[sector_place:]))
+        queue_offsets = rows + (firsts - table.firsts).repeat(table.counts)
+        joined.fill_in(owned.at(0, begin), queue_offsets)
+        parts.guard.watch(lambda: segment.write(position, joined.records))
         offsets = joined.starts + begin
         commit_log_edges = joined.edges[table.edges] + begin
         entries = encoded_entries(offsets, table.sizes, table.tag_codes)

@@ -40,7 +40,8 @@ from ariane_storage.block_check import (
     says_later_sequence,
 )
 from ariane_storage.block_table import BlockTable
-from ariane_storage.fields import FieldColumn, Int64s
+from ariane_storage.draft_memory import DraftMemory
+from ariane_storage.fields import ByteBuffer, FieldColumn, Int64s
 from ariane_storage.header_bits import bits_in_any
 
 _RAW_HEADER: Final = np.dtype((np.void, HEADER_BYTES))
@@ -54,23 +55,28 @@ class JoinedBlocks:
 
     Attributes:
         table: The blocks.
-        records: The records of all of them.
+        records: The records of all of them, put together in memory that is not theirs to keep.
         edges: Byte position of each record, and where the last one ends.
         headers: ``layout.HEADER`` of each: a copy that is filled in.
     """
 
     table: BlockTable
-    records: bytes
+    records: memoryview
     edges: Int64s
     headers: NDArray[np.void]
 
     @classmethod
-    def of(cls, table: BlockTable, limits: BlockLimits) -> Self | None:
+    def of(cls, table: BlockTable, limits: BlockLimits, drafts: DraftMemory) -> Self | None:
         """Some blocks, or None if they are not all sound and of the usual kind."""
         sizes = table.sizes
         if not _are_columns_sound(table, limits):
             return None
-        records = b"".join(table.records)
+        records = drafts.of(sum(table.block_sizes))
+        begin = 0
+        for block in table.records:
+            end = begin + len(block)
+            records[begin:end] = block
+            begin = end
         edges = np.zeros(len(sizes) + 1, np.int64)
         sizes.cumsum(dtype=np.int64, out=edges[1:])
         starts = edges[:-1]
@@ -128,7 +134,7 @@ class JoinedBlocks:
 
     def _are_bodies_sound(self, body_ends: Int64s) -> bool:
         """Whether bodies are those of their checksums."""
-        sums = range_crcs(memoryview(self.records), self.starts + HEADER_BYTES, body_ends)
+        sums = range_crcs(self.records, self.starts + HEADER_BYTES, body_ends)
         return bool((sums & np.uint32(CRC_MASK) == self.headers["body_crc"]).all())
 
     def _are_properties_sound(self, starts: Int64s) -> bool:
@@ -173,26 +179,20 @@ class JoinedBlocks:
         edges = map(slice, starts.tolist(), ends.tolist())
         return b"".join(map(self.records.__getitem__, edges))
 
-    def place(
-        self, view: memoryview, position: int, owned: OwnedFields, queue_offsets: Int64s
-    ) -> None:
-        """Put together the records and their owned fields.
+    def fill_in(self, owned: OwnedFields, queue_offsets: Int64s) -> None:
+        """Fill in what the broker owns: in the headers, and the checksums.
 
         Args:
-            view: Where to.
-            position: Where in it the records start; there is room for all of them.
             owned: What to fill in; of the queue it says nothing.
             queue_offsets: Queue offset of each record.
         """
-        headers, starts = self.headers, self.starts
-        view[position : position + len(self.records)] = self.records
+        headers, starts, ends = self.headers, self.starts, self.ends
         offsets = starts + owned.first_commit_log_offset
         fill_ipv4_headers(headers, owned, queue_offsets, offsets)
-        headers["queue_id"] = np.repeat(self.table.queue_ids, self.table.counts)
-        FieldColumn(view, _RAW_HEADER, starts + position, 0).set(headers.view(_RAW_HEADER))
-        ends = self.ends + position
-        sums = range_crcs(view, starts + position, ends - CRC_PROPERTY_BYTES)
-        write_checksums(view, ends, 0, sums)
+        headers["queue_id"] = np.array(self.table.queue_ids).repeat(self.table.counts)
+        FieldColumn(self.records, _RAW_HEADER, starts, 0).set(headers.view(_RAW_HEADER))
+        sums = range_crcs(self.records, starts, ends - CRC_PROPERTY_BYTES)
+        write_checksums(self.records, ends, 0, sums)
 
 
 def _are_columns_sound(table: BlockTable, limits: BlockLimits) -> bool:
@@ -229,12 +229,12 @@ def _are_headers_sound(headers: NDArray[np.void], sizes: NDArray[np.int32]) -> b
     )
 
 
-def _text_rows(records: bytes, places: Int64s, width: int) -> NDArray[np.uint8]:
+def _text_rows(records: ByteBuffer, places: Int64s, width: int) -> NDArray[np.uint8]:
     """So many bytes from each of some places on, ascending: uint8[places, width].
 
     Behind the end there are zeros.
     """
     if int(places[-1]) + width > len(records):
-        records += bytes(width)
+        records = bytes(records) + bytes(width)
     texts = FieldColumn(records, f"V{width}", places, 0).get()
     return texts.view(np.uint8).reshape(-1, width)
