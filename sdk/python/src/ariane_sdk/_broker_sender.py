@@ -141,8 +141,8 @@ class BrokerSender:
 
     @property
     def bundling(self) -> bool:
-        """Whether plain messages should come in bundles: there are very many tiny batches."""
-        return self._staggered.active
+        """Whether plain messages should come in bundles."""
+        return self._bundles.wanted
 
     def joinable(self, size_bytes_max: int) -> Bundle | None:
         """A bundle that takes another topic, if there is one of no more bytes than these."""
@@ -232,7 +232,7 @@ class BrokerSender:
             return False
         # Behind a batch that is repeated under its numbers nothing else may leave for its queue.
         held = {each.queue for each in self._waiting if each.journey.sequence is not None}
-        bundle = bundles.take_first(self._queues_in_flight)
+        bundle = bundles.take_first(self._queues_in_flight, len(self._waiting))
         if bundle is None:
             return False
         if not held.isdisjoint(bundle.queues):
@@ -289,6 +289,8 @@ class BrokerSender:
         else:
             others = self._batches_in_flight + bundles.row_count
             self._staggered.plan(self._waiting, others, outstanding)
+        batch_count = len(self._waiting) + self._batches_in_flight + bundles.row_count
+        bundles.plan(batch_count, tiny=self._staggered.active)
         # Those who have just got an answer, and have not sent again yet, are not seen.
         self._outstanding = max(outstanding, self._outstanding - self._outstanding // 8)
         half = (self._outstanding + 1) // 2

@@ -17,17 +17,32 @@ from ariane_sdk._bundle import Bundle
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._staggered_calls import turn_size
 
+BATCHES_MIN: Final = 64
+"""Fewer batches on their way have no need of bundles."""
+
+BATCHES_LEFT_MIN: Final = 40
+"""But as long as there are so many, what has come in bundles goes on to do so: to change from one
+to the other means more and smaller calls for a while."""
+
+ROWS_MIN: Final = 16
+"""Topics that a bundle takes at least."""
+
 ROWS_AT_FIRST: Final = 64
-"""Topics of a bundle before it is known how many there are."""
+"""Topics that it takes before it is known how many there are."""
 
 
 class WaitingBundles:
-    """First come, first served."""
+    """First come, first served.
 
-    __slots__ = ("_line", "_rows_max")
+    Attributes:
+        wanted: Whether plain messages should come in bundles.
+    """
+
+    __slots__ = ("_line", "_rows_max", "wanted")
 
     def __init__(self) -> None:
         """Have none."""
+        self.wanted = False
         self._line: deque[Bundle] = deque()
         self._rows_max = ROWS_AT_FIRST
 
@@ -55,6 +70,16 @@ class WaitingBundles:
         """Whether no other topic comes to the first one any more."""
         return len(self._line) > 1 or len(self.first.queues) >= self._rows_max
 
+    def plan(self, batch_count: int, *, tiny: bool) -> None:
+        """See what there is before anything leaves.
+
+        Args:
+            batch_count: The batches that wait or travel, in bundles or by themselves.
+            tiny: Whether there are so many tiny ones that they leave by turns.
+        """
+        enough = BATCHES_LEFT_MIN if self.wanted else BATCHES_MIN
+        self.wanted = tiny and batch_count >= enough
+
     def joinable(self, size_bytes_max: int) -> Bundle | None:
         """The one that takes another topic, if it has no more bytes than these."""
         if not self._line:
@@ -67,11 +92,17 @@ class WaitingBundles:
         """Have a bundle wait behind all others."""
         self._line.append(bundle)
 
-    def take_first(self, held_queues: AbstractSet[MessageQueue]) -> Bundle | None:
-        """The first one, which leaves now; None while one of its queues is held."""
+    def take_first(self, held_queues: AbstractSet[MessageQueue], batch_count: int) -> Bundle | None:
+        """The first one, which leaves now; None while one of its queues is held.
+
+        Args:
+            held_queues: To which nothing may leave.
+            batch_count: The batches that wait by themselves.
+        """
         if not held_queues.isdisjoint(self.first.queues):
             return None
-        self._rows_max = turn_size(self.row_count, self._rows_max)
+        turn = turn_size(self.row_count + batch_count, self._rows_max)
+        self._rows_max = max(ROWS_MIN, turn)
         return self._line.popleft()
 
     def give_up(self) -> list[Bundle]:
