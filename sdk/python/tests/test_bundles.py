@@ -47,19 +47,20 @@ class Senders:
         self.producer = producer
         self.message_count = message_count
         self.sent_count = self.waiting_count = 0
-        self.topics = cycle(topics)
+        self.topics = topics
+        self.next_topic = cycle(topics)
         self.results = {}
         self.errors = {}
 
     async def run(self, sender_count=SENDERS):
-        for topic in set(TOPICS):
+        for topic in self.topics:
             await self.producer.route(topic)
         await asyncio.gather(*(self._send_on() for _ in range(sender_count)))
 
     async def _send_on(self):
         while self.sent_count < self.message_count:
             number, self.sent_count = self.sent_count, self.sent_count + 1
-            topic = next(self.topics)
+            topic = next(self.next_topic)
             self.waiting_count += 1
             try:
                 result = await self.producer.send(Message(topic, b"%d" % number, tag="t"))
@@ -200,11 +201,12 @@ async def test_a_topic_that_nobody_takes_keeps_no_other_waiting(many, travelled,
 
 async def test_where_a_broker_is_gone_those_that_wait_for_it_go_elsewhere(two_brokers, travelled):
     a, b = two_brokers.brokers["broker-a"], two_brokers.brokers["broker-b"]
-    for topic in TOPICS:
+    topics = [f"topic-{number}" for number in range(2 * len(TOPICS))]
+    for topic in topics:
         two_brokers.name_server.set_route(topic, {"broker-a": a.address, "broker-b": b.address})
     settings = replace(QUICK, send_timeout_s=1.0)
     async with Producer(two_brokers.name_servers, settings=settings) as producer:
-        senders = Senders(producer, 6000)
+        senders = Senders(producer, 6000, topics=topics)
         a.script.extend(["store"] * 5 + [grpc.StatusCode.UNAVAILABLE] * 1000)
         await senders.run(2 * SENDERS)
     assert {*senders.results, *senders.errors} == set(range(6000))
