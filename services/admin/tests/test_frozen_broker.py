@@ -32,6 +32,7 @@ COMMANDS = {
     "found": "message query orders --key o-1",
     "no message": "message show 0123456789ABCDEF0123456789ABCDEF --topic orders",
     "dead letters": "dead-letter list shipping",
+    "brokers": "broker list",
     "no dead letters": "dead-letter list nobody",
     "exported": "dead-letter export shipping",
     "stored": "consume orders --from earliest --no-follow",
@@ -176,6 +177,33 @@ def test_what_the_others_have_is_written(frozen):
     assert (letter["place"], letter["body"]) == ("broker-a/0/0", "on broker-a")
     assert json.loads(frozen["exported", "table"].stdout) == letter
     assert "1 dead letter written" in frozen["exported", "table"].stderr
+
+
+def test_a_broker_that_is_frozen_is_listed_as_name_servers_know_it(frozen):
+    well, silent = told(frozen, "brokers")
+    assert (well["broker"], well["writable"], well["error"]) == ("broker-a", True, None)
+    assert (silent["broker"], silent["writable"], silent["wiped"]) == ("broker-b", None, False)
+    assert "broker broker-b at 127.0.0.1" in silent["error"]
+
+
+def test_what_became_of_a_drain_of_a_frozen_broker_is_told(two):
+    try:
+        freeze(two)
+        try:
+            drained = run(two, "broker drain broker-b --yes")
+            restored = run(two, "broker restore broker-b")
+        finally:
+            thaw(two)
+        wiped = {
+            row["broker"]: row["wiped"]
+            for row in json.loads(run(two, "broker list -o json").stdout)
+        }
+    finally:
+        assert run(two, "broker restore broker-b").returncode == ExitStatus.DONE
+    assert drained.returncode == restored.returncode == ExitStatus.OUTCOME_UNKNOWN
+    assert "1 of 1 name servers lead producers away from it" in drained.stderr
+    assert "name servers were not told" in restored.stderr
+    assert wiped == {"broker-a": False, "broker-b": True}
 
 
 def test_a_dead_letter_at_its_place_needs_no_other_broker(two):

@@ -56,7 +56,16 @@ async def drain(doors: ClusterDoors, broker: LiveBroker) -> MaintenanceOutcome:
         return (await answer_of(call, f"name server {address}")).topic_count
 
     count, not_told = await _tell_name_servers(doors, wipe)
-    return MaintenanceOutcome(await _set_draining(doors, broker, draining=True), count, not_told)
+    try:
+        writable = await _set_draining(doors, broker, draining=True)
+    except CallError as error:
+        told = len(doors.name_servers) - len(not_told)
+        error.add_note(
+            f"{told} of {len(doors.name_servers)} name servers lead producers away from it all the"
+            " same; ariane broker restore undoes that"
+        )
+        raise
+    return MaintenanceOutcome(writable, count, not_told)
 
 
 async def restore(doors: ClusterDoors, broker: LiveBroker) -> MaintenanceOutcome:
@@ -65,7 +74,11 @@ async def restore(doors: ClusterDoors, broker: LiveBroker) -> MaintenanceOutcome
     Raises:
         CallError: The broker itself did not do it.
     """
-    writable = await _set_draining(doors, broker, draining=False)
+    try:
+        writable = await _set_draining(doors, broker, draining=False)
+    except CallError as error:
+        error.add_note("name servers were not told, and go on as before")
+        raise
     request = RestoreWritePermissionRequest(broker_name=broker.broker_name)
 
     async def give_back(address: str) -> int:

@@ -12,6 +12,7 @@ from ariane.namesrv.v1.route_pb2 import BrokerLiveness
 from ariane.namesrv.v1.route_service_pb2 import ListBrokersRequest
 from ariane_admin import broker_maintenance
 from ariane_admin.broker_maintenance import MaintenanceOutcome
+from ariane_admin.client_warnings import say_warning
 from ariane_admin.cluster_doors import (
     CALL_SECONDS_MAX,
     PAGE_SIZE,
@@ -39,8 +40,12 @@ def broker() -> None:
 @broker.command("list")
 @name_servers_option
 @output_option
-def list_brokers(*, name_servers: str, output: Output) -> None:
+def list_brokers(*, name_servers: str, output: Output) -> int:
     """List the brokers that live, and how each says it is.
+
+    Writable is what a broker says itself; wiped are those that name servers lead producers away
+    from (ariane broker drain). Brokers that do not answer are named, and shown as the name servers
+    know them; exit status 3.
 
     \b
     Example:
@@ -57,10 +62,15 @@ def list_brokers(*, name_servers: str, output: Output) -> None:
                 )
             )
 
+    rows = run_async(ask())
+    silent = [row["error"] for row in rows if row["error"] is not None]
+    for error in silent:
+        say_warning(f"shown without a broker that does not answer: {error}")
     output.rows(
         ["cluster", "broker", "id", "address", "version", "writable", "wiped", "disk", "messages"],
-        run_async(ask()),
+        rows,
     )
+    return ExitStatus.UNREACHABLE if silent else ExitStatus.DONE
 
 
 @broker.command("show")
