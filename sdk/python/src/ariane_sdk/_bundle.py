@@ -275,7 +275,7 @@ class Bundle:
 
         Returns:
             A batch for each row that has messages. If the bundle has travelled, each is encoded,
-            and in flight.
+            and in flight; otherwise its messages can still be withdrawn.
         """
         if self.open:
             self._close()
@@ -331,7 +331,8 @@ class Bundle:
             unique_ids=settings.unique_ids,
             cut_count=sys.maxsize,
         )
-        batch.open = False
+        # Nobody knows it who would add to it; but as long as it has not left, messages are withdrawn.
+        batch.open = self._sent is None
         batch.journey.deadline_s = self.deadline_s
         return batch
 

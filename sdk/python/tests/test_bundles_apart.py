@@ -1,0 +1,78 @@
+"""Bundles that were taken apart, or that were answered strangely: nobody is told what is not so."""
+
+import asyncio
+from itertools import cycle
+
+import grpc
+import pytest
+
+from ariane_sdk import Message, Producer, ProducerSettings, errors
+from ariane_sdk._bundle import Bundle
+
+TOPICS = [f"topic-{number}" for number in range(80)]
+SENDERS = 640
+
+
+@pytest.fixture
+def many(world):
+    for topic in TOPICS:
+        world.name_server.set_route(topic, {"broker-a": world.brokers["broker-a"].address})
+    return world
+
+
+@pytest.fixture
+def kept(monkeypatch):
+    """How many bundles were taken apart before they left."""
+    seen = []
+    take_apart = Bundle.take_apart
+
+    def take_apart_seen(bundle):
+        if bundle.open:
+            seen.append(bundle.count)
+        return take_apart(bundle)
+
+    monkeypatch.setattr(Bundle, "take_apart", take_apart_seen)
+    return seen
+
+
+def arrived(broker):
+    """The records that a broker was sent, stored or not."""
+    return b"".join(batch.records for call in broker.calls for batch in call.batches)
+
+
+async def test_what_waits_apart_is_taken_back_as_well(many, kept, make_status):
+    broker = many.brokers["broker-a"]
+    busy = make_status(grpc.StatusCode.UNAVAILABLE, "SERVICE_BUSY")
+    settings = ProducerSettings(call_timeout_s=60.0, send_timeout_s=60.0)
+    async with Producer(many.name_servers, settings=settings) as producer:
+        for topic in TOPICS:
+            await producer.route(topic)
+        numbers, topics = iter(range(1 << 30)), cycle(TOPICS)
+        late = {}
+        answer = asyncio.Event()
+
+        async def send_on():
+            for number in numbers:
+                try:
+                    body = b"<%d>" % number
+                    await producer.send(Message(next(topics), body), timeout_s=0.8)
+                except errors.SendError as error:
+                    late[number] = error
+                    return
+
+        senders = [asyncio.create_task(send_on()) for _ in range(SENDERS)]
+        await broker.wait_called(40)
+        broker.script.extend([answer, busy, *[answer] * 10])
+        await asyncio.wait(senders)
+        seen = arrived(broker)
+        answer.set()
+        await producer.flush()
+        assert producer._buffer.size_bytes == 0
+        assert not producer._sending._unsettled
+    assert sum(kept) > 10
+    ever_seen = arrived(broker)
+    for number, error in late.items():
+        body = b"<%d>" % number
+        assert error.outcome_unknown == (body in seen)
+        assert error.outcome_unknown or body not in ever_seen
+    assert 0 < sum(error.outcome_unknown for error in late.values()) < SENDERS == len(late)
