@@ -1,6 +1,7 @@
 """A bundle says and is told what single batches would: on the wire, when it is settled, apart."""
 
 import asyncio
+import weakref
 
 import pytest
 from hypothesis import given, settings
@@ -201,6 +202,46 @@ async def test_what_is_not_the_same_for_all_is_for_single_batches(change, sequen
     await asyncio.wait_for(waiting, 1)
     for future, own in zip(side.futures, side.own_futures, strict=True):
         assert future.result() == own.result()
+
+
+@pytest.mark.parametrize("answered", [0, 1, 3, 5])
+async def test_an_answer_for_other_batches_tells_nobody_anything(answered):
+    side = Side([(number % 4, b"%d" % number, "") for number in range(20)])
+    results = results_for(side.bundle_request())
+    assert not side.bundle.settle((2 * results)[:answered], ADDRESS)
+    assert not any(future.done() for future in side.futures)
+    assert len(side.bundle.take_apart()) == 4
+
+
+async def test_for_one_batch_there_is_one_result():
+    side = Side([(0, b"one", "")])
+    results = results_for(side.bundle_request())
+    assert not side.bundle.settle(2 * results, ADDRESS)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+async def test_nothing_is_kept_of_what_was_sent(apart):
+    """The lane of a topic that has gone quiet still knows its last bundle."""
+    side = Side([(number % 4, b"%d" % number, "") for number in range(20)])
+    results = results_for(side.bundle_request())
+    blocks = weakref.ref(side.bundle._sent.blocks.sizes)
+    assert blocks() is not None
+    if apart:
+        for batch, result in zip(side.bundle.take_apart(), results, strict=True):
+            batch.settle(result, ADDRESS)
+    else:
+        assert side.bundle.settle(results, ADDRESS)
+    assert blocks() is None
+    assert not any(side.bundle._columns())
+    await asyncio.wait_for(side.bundle.wait_settled(), 1)
+
+
+async def test_nothing_is_kept_of_what_goes_on_before_it_was_sent():
+    side = Side([(number % 4, b"%d" % number, "") for number in range(20)])
+    batches = side.bundle.take_apart()
+    assert [batch.count for batch in batches] == [5] * 4
+    assert not any(side.bundle._columns())
+    assert side.bundle.take_apart() is batches
 
 
 @settings(deadline=None)

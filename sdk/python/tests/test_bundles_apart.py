@@ -35,6 +35,20 @@ def kept(monkeypatch):
     return seen
 
 
+@pytest.fixture
+def travelled(monkeypatch):
+    """The bundles that have travelled."""
+    seen = []
+    to_wire = Bundle.to_wire
+
+    def to_wire_seen(bundle, *rest):
+        seen.append(bundle)
+        return to_wire(bundle, *rest)
+
+    monkeypatch.setattr(Bundle, "to_wire", to_wire_seen)
+    return seen
+
+
 def arrived(broker):
     """The records that a broker was sent, stored or not."""
     return b"".join(batch.records for call in broker.calls for batch in call.batches)
@@ -76,3 +90,31 @@ async def test_what_waits_apart_is_taken_back_as_well(many, kept, make_status):
         assert error.outcome_unknown == (body in seen)
         assert error.outcome_unknown or body not in ever_seen
     assert 0 < sum(error.outcome_unknown for error in late.values()) < SENDERS == len(late)
+
+
+async def test_of_an_answer_with_too_few_results_nobody_knows_more(many, travelled, monkeypatch):
+    broker = many.brokers["broker-a"]
+    results_of, cut = broker._results, []
+
+    async def results_with_some_missing(request, step, context):
+        results = await results_of(request, step, context)
+        if len(travelled) >= 10 and len(results) > 1 and not cut:
+            cut.append(results[1:])
+            return results[:1]
+        return results
+
+    monkeypatch.setattr(broker, "_results", results_with_some_missing)
+    async with Producer(many.name_servers) as producer:
+        for topic in TOPICS:
+            await producer.route(topic)
+        sends = []
+        while not cut:
+            sends += [producer.send_nowait(Message(topic, b"%d" % len(sends))) for topic in TOPICS]
+            await asyncio.sleep(0.001)
+        outcomes = await asyncio.gather(*sends, return_exceptions=True)
+        assert (await producer.send(Message(TOPICS[0], b"one more"))).unique_id
+        assert producer._buffer.size_bytes == 0
+        assert not producer._sending._unsettled
+    failed = [each for each in outcomes if isinstance(each, errors.SendError)]
+    assert all(error.outcome_unknown for error in failed)
+    assert len(failed) == sum(result.record_count for [*missing] in cut for result in missing)

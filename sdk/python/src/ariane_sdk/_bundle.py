@@ -242,14 +242,15 @@ class Bundle:
         Returns:
             Whether that was all that is to be said; otherwise nobody was told anything.
         """
-        if self._sent is None or any(map(_is_error, results)):
+        sent = self._sent
+        if sent is None or len(results) != len(self._counts) or any(map(_is_error, results)):
             return False
         firsts, log_firsts, *same = zip(*map(_places_of, results), strict=True)
         levels, duplicates, seconds, nanos = map(set, same)
         if any(duplicates) or any(len(each) > 1 for each in (levels, seconds, nanos)):
             return False
         counts = np.array(self._counts)
-        sizes = self._sent.blocks.sizes
+        sizes = sent.blocks.sizes
         starts = np.cumsum(sizes, dtype=np.int64) - sizes
         first_rows = np.cumsum(counts) - counts
         offsets = np.arange(len(sizes)) + np.repeat(np.array(firsts) - first_rows, counts)
@@ -258,7 +259,7 @@ class Bundle:
             chain.from_iterable(map(repeat, self.queues, self._counts)),
             offsets.tolist(),
             places.tolist(),
-            self._sent.unique_ids,
+            sent.unique_ids,
             acknowledged_level=LEVELS[results[0].acknowledged_level],
             store_timestamp_ms=timestamp_ms(results[0].store_time),
             broker_address=broker_address,
@@ -271,12 +272,14 @@ class Bundle:
         return True
 
     def take_apart(self) -> list[SinglesBatch]:
-        """Have each row go on as a batch by itself; only once.
+        """Have each row go on as a batch by itself.
 
         Returns:
             A batch for each row that has messages. If the bundle has travelled, each is encoded,
-            and in flight; otherwise its messages can still be withdrawn.
+            and in flight; otherwise its messages can still be withdrawn. Asked again, the same.
         """
+        if self._apart is not None:
+            return self._apart
         if self.open:
             self._close()
         batches = list(map(self._new_batch, self.queues, self._topics, self._choosers))
@@ -331,7 +334,7 @@ class Bundle:
             unique_ids=settings.unique_ids,
             cut_count=sys.maxsize,
         )
-        # Nobody knows it who would add to it; but as long as it has not left, messages are withdrawn.
+        # Nobody adds to it; but messages are withdrawn as long as it has not left.
         batch.open = self._sent is None
         batch.journey.deadline_s = self.deadline_s
         return batch
@@ -357,6 +360,9 @@ class Bundle:
 
     def _end(self, batches: list[SinglesBatch]) -> None:
         self._apart = batches
-        self._futures = []
+        # A topic that nothing more is sent to knows its last bundle for ever.
+        for column in (*self._columns(), self._topics, self._choosers):
+            column.clear()
+        self._sent = None
         if self._done is not None:
             self._done.set_result(None)

@@ -314,9 +314,11 @@ class Sending:
         call.over()
 
     def _take_apart(self, bundle: Bundle) -> list[SinglesBatch]:
-        """Have the batches of a bundle be on their way by themselves."""
-        del self._unsettled[bundle]
+        """Have the batches of a bundle be on their way by themselves, if they are not yet."""
         batches = bundle.take_apart()
+        if bundle not in self._unsettled:
+            return batches
+        del self._unsettled[bundle]
         self._unsettled.update(dict.fromkeys(batches))
         # Rows whose messages were all withdrawn took some, too.
         self._settled(bundle.size_bytes - sum(batch.size_bytes for batch in batches))
