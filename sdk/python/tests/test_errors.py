@@ -127,6 +127,7 @@ def test_broken_details_fall_back_to_the_code():
             errors.ServiceUnavailable,
         ),
         (StatusCode.DEADLINE_EXCEEDED, "", True, errors.DeadlinePassed),
+        (StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded", True, errors.DeadlinePassed),
         (StatusCode.CANCELLED, "", True, errors.CallError),
         (StatusCode.UNKNOWN, "", True, errors.CallError),
         (StatusCode.INVALID_ARGUMENT, "", False, errors.CallError),
@@ -141,6 +142,8 @@ def test_without_details_the_outcome_is_known_only_where_nothing_was_sent(
 
     assert type(error) is kind
     assert error.outcome_unknown is unknown
+    if kind is errors.DeadlinePassed:
+        assert str(error) == "broker-a: no answer in time"
 
 
 def test_the_tree_in_the_docstring_is_the_tree():

@@ -110,6 +110,7 @@ def test_a_time_to_begin_needs_a_zone(ariane):
     for wrong in ("yesterday", "2026-01-31T10:00:00"):
         err = ariane("consume", "work", "--from", wrong, status=ExitStatus.USAGE)
         assert wrong in err
+        assert "2026-01-31T10:00:00Z" in err
 
 
 def test_reading_from_a_time(ariane, lines):

@@ -42,7 +42,8 @@ def test_what_waits_is_recalled_by_its_handle(later, ariane_json, lines, tmp_pat
     later("consume", "later", "--from", "earliest", "--count", "1")
     err = later("message", "recall", file.read_text().strip(), status=ExitStatus.REFUSED)
     assert "delivered" in err
-    later("message", "recall", "nonsense", status=ExitStatus.USAGE)
+    err = later("message", "recall", "nonsense", status=ExitStatus.USAGE)
+    assert "'nonsense': no recall handle" in err
 
 
 def test_handles_that_cannot_be_kept_are_told_before_anything_is_sent(later, lines, ariane_json):

@@ -161,6 +161,7 @@ def test_an_order_changes_only_when_somebody_says_so(ariane, ariane_json):
     cleared = ariane_json("topic", "order", "grown", "--clear", "--yes")
     assert cleared["queue_order"] == ""
     assert [row["queues"] for row in cleared["brokers"]] == [0, 0]
+    assert "none: groups move" in ariane("topic", "order", "grown")
     assert "order place" not in ariane("topic", "show", "grown")
 
 

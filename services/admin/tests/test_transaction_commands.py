@@ -112,3 +112,4 @@ def test_a_question_without_an_answer_is_no_unknown_outcome(ariane, monkeypatch)
 def test_a_checker_that_is_not_there(ariane):
     told = ariane("transaction", "list", "--checker", "127.0.0.1:1", status=ExitStatus.UNREACHABLE)
     assert "transaction checker at 127.0.0.1:1" in told
+    assert "say where it is by --checker or ARIANE_TXN_CHECKER" in told

@@ -58,6 +58,9 @@ _NEVER_SENT_TEXTS: Final = (
 _REQUEST_LIMIT: Final = re.compile(
     r"SERVER: Received message larger than max \((?P<size_bytes>\d+) vs\. (?P<limit_bytes>\d+)\)"
 )
+_GRPC_GAVE_UP: Final = "Deadline Exceeded"
+"""What gRPC says itself of a call that took too long."""
+
 _METADATA_LIMIT_TEXT: Final = "received metadata size exceeds"
 
 
@@ -249,6 +252,8 @@ def _error_from_code(
     code: StatusCode, details: str, peer: str, *, never_sent: bool = False
 ) -> CallError:
     row = _CODE_ROWS.get(code, ReasonRow(CallError))
+    if code is StatusCode.DEADLINE_EXCEEDED and details in ("", _GRPC_GAVE_UP):
+        details = "no answer in time"
     return row.error(
         f"{peer}: {details or code.name}",
         reason=row.error.reason if row.error is not CallError else f"GRPC_{code.name}",

@@ -10,12 +10,13 @@ from typing import Any
 
 import click
 
+from ariane_admin.connection import NAME_SERVERS_VARIABLE
 from ariane_admin.error_statuses import exit_status_of
 from ariane_admin.errors import CommandFailed, say_error
 from ariane_admin.exits import ExitStatus
 from ariane_admin.rooms import House
 from ariane_admin.standard_streams import drop_output, settle
-from ariane_sdk.errors import ArianeError
+from ariane_sdk.errors import ArianeError, BatchSendError, NameServersUnreachable, SendError
 
 _EXAMPLES = """\b
 Examples:
@@ -52,7 +53,16 @@ class _Root(House):
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         """Read the command line; ``--help`` is written here."""
         with _broken_pipes_are_ours():
-            return super().make_context(*args, **kwargs)
+            try:
+                return super().make_context(*args, **kwargs)
+            except click.NoSuchOption as error:
+                raise click.NoSuchOption(
+                    error.option_name,
+                    f"{error.message} Options of a command stand behind it:"
+                    " ariane topic list -o json.",
+                    error.possibilities,
+                    error.ctx,
+                ) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
@@ -100,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _reader_left()
         if isinstance(error, ArianeError):
             notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
-            say_error(f"{error}{notes}")
+            say_error(f"{error}{notes}{_advice(error)}")
             return exit_status_of(error)
         say_error(f"{_in_words(error)} (ariane --trace shows where)")
         return ExitStatus.FAILED
@@ -120,6 +130,15 @@ def _reader_left() -> int:
     # The interpreter flushes standard output once more when it ends.
     drop_output()
     return ExitStatus.DONE
+
+
+def _advice(error: ArianeError) -> str:
+    """What to do about an error whose text does not say it: it is the same for all commands."""
+    if isinstance(error, NameServersUnreachable):
+        return f"; say where they are by --name-servers or {NAME_SERVERS_VARIABLE}"
+    if error.outcome_unknown and not isinstance(error, SendError | BatchSendError):
+        return "; it may have been done: look before you say it again"
+    return ""
 
 
 def _in_words(error: Exception) -> str:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import click
+
+_EXAMPLE: Final = "2026-01-31T10:00:00Z"
+_LIKE: Final = f"time like {_EXAMPLE}"
 
 StartPosition: TypeAlias = Literal["earliest", "latest"] | datetime
 
@@ -27,7 +30,7 @@ class StartPositionType(click.ParamType[StartPosition]):
             return "earliest"
         if word == "latest":
             return "latest"
-        return _moment(self, value, "neither earliest, latest nor a time", param, ctx)
+        return _moment(self, value, f"neither earliest, latest nor a {_LIKE}", param, ctx)
 
 
 class MomentType(click.ParamType[datetime]):
@@ -39,7 +42,11 @@ class MomentType(click.ParamType[datetime]):
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> datetime:
         """Read the option."""
-        return value if isinstance(value, datetime) else _moment(self, value, "no time", param, ctx)
+        return (
+            value
+            if isinstance(value, datetime)
+            else _moment(self, value, f"no {_LIKE}", param, ctx)
+        )
 
 
 def _moment(
@@ -54,7 +61,7 @@ def _moment(
     except ValueError:
         kind.fail(f"{value!r} is {wrong}", param, ctx)
     if moment.tzinfo is None:
-        kind.fail(f"{value!r} has no zone: say 2026-01-31T10:00:00Z", param, ctx)
+        kind.fail(f"{value!r} has no zone: say {_EXAMPLE}", param, ctx)
     try:
         moment.astimezone(UTC)
     except OverflowError:

@@ -52,7 +52,6 @@ def _tell(facts: ClusterFacts, findings: Sequence[Finding]) -> None:
     for one in findings:
         click.echo(f"{one.severity.value}: {one.subject}: {one.finding}; {one.advice}")
     if not findings:
-        click.echo(
-            f"All is well: {len(facts.name_servers)} name servers and {len(facts.brokers)} brokers "
-            "answer at their addresses."
-        )
+        counted = (("name server", len(facts.name_servers)), ("broker", len(facts.brokers)))
+        named = " and ".join(f"{count} {what}{'s' * (count != 1)}" for what, count in counted)
+        click.echo(f"All is well: {named} answer at their addresses.")

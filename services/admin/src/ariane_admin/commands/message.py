@@ -25,6 +25,7 @@ from ariane_admin.roll_call import RollCall
 from ariane_admin.start_position import MomentType
 from ariane_admin.stored_messages import BodyForm, message_row, shortened
 from ariane_admin.times import timestamp_of
+from ariane_record.errors import RecallHandleIllegal
 from ariane_record.recall_handle import decode_recall_handle
 from ariane_sdk import LiveBroker, Producer
 from ariane_sdk.errors import CallError, TopicNotFound
@@ -185,6 +186,10 @@ def recall(*, handle: str, name_servers: str, output: Output) -> None:
       ariane message recall djEgb3JkZXJzIGJyb2tlci1hIDE3OTYxMDk2MDAwMDAgMEExQjJD
       xargs -n 1 ariane message recall < handles.txt
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    try:
+        named = decode_recall_handle(handle)
+    except RecallHandleIllegal as error:
+        raise click.UsageError(f"{handle!r:.100}: {error}; a send tells its own") from None
 
     async def ask() -> bool:
         async with Producer(name_servers) as producer:
@@ -192,7 +197,6 @@ def recall(*, handle: str, name_servers: str, output: Output) -> None:
 
     if not run_async(ask()):
         raise CommandFailed("it was delivered before", ExitStatus.REFUSED)
-    named = decode_recall_handle(handle)
     output.done(
         f"Message {named.unique_id} of {named.topic} will not be delivered.",
         {"topic": named.topic, "unique_id": named.unique_id, "broker": named.broker_name},

@@ -43,8 +43,13 @@ def order(
         confirm(f"Change the order of topic {name}, {route.queue_order}? Groups move.", yes=yes)
     if fix or clear:
         route = run_async(_changed(name_servers, name, clear=clear))
+    none = (
+        ""
+        if output.for_programs
+        else "none: groups move when queues come or go, and type fifo takes none"
+    )
     output.record(
-        {"topic": name, "queue_order": route.queue_order},
+        {"topic": name, "queue_order": route.queue_order or none},
         {"brokers": (_COLUMNS, _by_broker(route))},
     )
 

@@ -32,9 +32,10 @@ from ariane.transaction.v1.checked_transaction_service_pb2_grpc import (
 )
 from ariane_admin.cluster_doors import CALL_SECONDS_MAX, PAGE_SIZE, answer_of, answer_to_question
 from ariane_admin.confirmation import confirm, yes_option
-from ariane_admin.connection import checker_option, run_async
+from ariane_admin.connection import CHECKER_VARIABLE, checker_option, run_async
 from ariane_admin.output import Output, Row, output_option
 from ariane_admin.times import moment_text
+from ariane_sdk.errors import ServiceUnavailable
 
 if TYPE_CHECKING:
     from ariane.transaction.v1.checked_transaction_service_pb2_grpc import (
@@ -215,7 +216,11 @@ def resume(*, transaction_id: str, checker: str, output: Output) -> None:
 @asynccontextmanager
 async def _checker(address: str) -> AsyncIterator[CheckedTransactionServiceAsyncStub]:
     async with insecure_channel(address) as channel:
-        yield CheckedTransactionServiceStub(channel)
+        try:
+            yield CheckedTransactionServiceStub(channel)
+        except ServiceUnavailable as error:
+            error.add_note(f"say where it is by --checker or {CHECKER_VARIABLE}")
+            raise
 
 
 def _peer(address: str) -> str:
