@@ -1,9 +1,10 @@
 """What idempotent producers have stored: every message once, in order, whatever is repeated."""
 
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -137,6 +138,44 @@ def test_other_documents_are_refused(change):
     broker = Broker()
     with pytest.raises(ValueError, match=r"version|batches"):
         broker.sequences.load(broker.sequences.document(0) | change)
+
+
+sequences = st.builds(
+    ProducerSequence,
+    st.sampled_from([1, 1, 1, 2, 0]),
+    st.sampled_from([0, 0, 0, 0, 1, -1]),
+    st.integers(0, 4),
+)
+batches = st.tuples(
+    st.builds(QueueKey, st.sampled_from(["a", "b"]), st.integers(0, 1)),
+    st.none() | sequences,
+    st.integers(1, 2),
+)
+
+
+@given(st.lists(st.tuples(st.lists(batches, min_size=1, max_size=4), st.integers(0, 700))))
+@settings(max_examples=200, deadline=None)
+def test_what_is_remembered_at_once_is_remembered_as_one_by_one(requests):
+    at_once, one_by_one = Broker(), Broker()
+    for request, passed_ms in requests:
+        queues, said, counts = map(list, zip(*request, strict=True))
+        found = at_once.sequences.find_next(queues, said)
+        if found is None:
+            continue
+        stamps = [at_once.now_ms] * len(counts)
+        sizes = [count * RECORD_BYTES for count in counts]
+        ends = [one_by_one.end + size for size in accumulate(sizes)]
+        begins = [end - size for end, size in zip(ends, sizes, strict=True)]
+        at_once.sequences.remember_all(found, (counts, [0] * len(counts), begins, ends, stamps))
+        for queue, sequence, count in request:
+            if sequence is None:
+                one_by_one.end += count * RECORD_BYTES
+            else:
+                _, was_stored_before = one_by_one.append(sequence, count, queue)
+                assert not was_stored_before
+        assert at_once.sequences.document(0) == one_by_one.sequences.document(0)
+        assert at_once.sequences.change_count == one_by_one.sequences.change_count
+        at_once.now_ms = one_by_one.now_ms = at_once.now_ms + passed_ms
 
 
 @dataclass

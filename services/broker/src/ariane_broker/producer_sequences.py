@@ -16,8 +16,12 @@ this is rebuilt from the log (``log_states``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import compress
+from operator import itemgetter
+from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.errors import producer_fenced, sequence_gap, sequence_passed
@@ -71,11 +75,36 @@ class Stream(NamedTuple):
     """
 
     epoch: int
-    batches: list[StoredBatch]
+    batches: deque[StoredBatch]
+
+    @classmethod
+    def of(cls, epoch: int, batches: Iterable[StoredBatch] = ()) -> Self:
+        """A stream with the last of some batches."""
+        return cls(epoch, deque(batches, BATCHES_KEPT))
 
 
 StreamKey: TypeAlias = tuple[int, str, int]
 """Producer id, topic, queue id."""
+
+_stored_batch: Final[Callable[[tuple[int, ...]], StoredBatch]] = partial(tuple.__new__, StoredBatch)
+_producer_of: Final[Callable[[ProducerSequence], int]] = itemgetter(0)
+_first_of: Final[Callable[[ProducerSequence], int]] = itemgetter(2)
+
+
+class NextBatches(NamedTuple):
+    """Batches that are the next of as many streams, side by side; good until anything changes.
+
+    Attributes:
+        is_sequenced: For each batch whether it has a sequence; what follows is of those that have.
+        sequences: Where each stands.
+        keys: The stream of each.
+        streams: What is known of it; nothing of one that begins.
+    """
+
+    is_sequenced: list[bool]
+    sequences: list[ProducerSequence]
+    keys: list[StreamKey]
+    streams: list[Stream]
 
 
 class ProducerSequences:
@@ -144,50 +173,68 @@ class ProducerSequences:
                 return batch
         raise sequence_passed(*queue, expected, first, record_count)
 
-    def are_next(
+    def find_next(
         self, queues: Sequence[QueueKey], sequences: Sequence[ProducerSequence | None]
-    ) -> bool:
-        """Whether batches are the next of as many streams; those without a sequence are.
+    ) -> NextBatches | None:
+        """Batches that are the next of as many streams, or have no sequence; None if one is not.
 
         Of others ``duplicate_of`` says what they are, each in its turn.
         """
-        streams = self._streams
+        is_sequenced = [sequence is not None for sequence in sequences]
+        chosen = [sequence for sequence in sequences if sequence is not None]
+        if len(chosen) < len(sequences):
+            queues = list(compress(queues, is_sequenced))
+        keys: list[StreamKey] = list(
+            zip(map(_producer_of, chosen), *zip(*queues, strict=True), strict=True)
+        )
+        if len(set(keys)) < len(keys):
+            return None
         since_ms = self.matters_since_ms
-        seen = set()
-        for queue, sequence in zip(queues, sequences, strict=True):
-            if sequence is None:
-                continue
+        streams = []
+        for sequence, stream in zip(chosen, map(self._streams.get, keys), strict=True):
             producer_id, epoch, first = sequence
-            key = (producer_id, *queue)
-            stream = streams.get(key)
             if stream is None:
                 if first or producer_id < 1 or epoch < 0:
-                    return False
-            else:
-                last = stream.batches[-1]
-                if (
-                    epoch != stream.epoch
-                    or first != last.first_sequence + last.record_count
-                    or last.store_timestamp_ms < since_ms
-                ):
-                    return False
-            seen.add(key)
-        return len(seen) == len(sequences) - sequences.count(None)
+                    return None
+                streams.append(Stream.of(epoch))
+                continue
+            last_epoch, batches = stream
+            last_first, count, _, _, _, stamp = batches[-1]
+            if epoch != last_epoch or first != last_first + count or stamp < since_ms:
+                return None
+            streams.append(stream)
+        return NextBatches(is_sequenced, chosen, keys, streams)
 
     def remember(self, queue: QueueKey, sequence: ProducerSequence, batch: StoredBatch) -> None:
         """A batch was stored; ``duplicate_of`` has found nothing against it."""
         key = (sequence.producer_id, *queue)
         stream = self._streams.pop(key, None)
         if stream is None or stream.epoch != sequence.epoch:
-            stream = Stream(sequence.epoch, [])
-        batches = stream.batches
-        batches.append(batch)
-        if len(batches) > BATCHES_KEPT:
-            del batches[0]
+            stream = Stream.of(sequence.epoch)
+        stream.batches.append(batch)
         self._streams[key] = stream
         self.change_count += 1
         if len(self._streams) > self._stream_count_max:
             del self._streams[next(iter(self._streams))]
+
+    def remember_all(self, batches: NextBatches, columns: Sequence[Sequence[int]]) -> None:
+        """Batches that were just found to be the next ones were stored.
+
+        Args:
+            batches: All of them.
+            columns: The numbers of ``StoredBatch`` behind the first one, each for all batches.
+        """
+        if not all(batches.is_sequenced):
+            columns = [list(compress(column, batches.is_sequenced)) for column in columns]
+        rows = map(_stored_batch, zip(map(_first_of, batches.sequences), *columns, strict=True))
+        streams, pop = self._streams, self._streams.pop
+        for key, stream, row in zip(batches.keys, batches.streams, rows, strict=True):
+            pop(key, None)
+            stream[1].append(row)
+            streams[key] = stream
+        self.change_count += len(batches.keys)
+        while len(streams) > self._stream_count_max:
+            del streams[next(iter(streams))]
 
     def replay(self, stretch: Stretch) -> None:
         """Take over the batches of a stretch of the log."""
@@ -257,10 +304,10 @@ class ProducerSequences:
             raise ValueError(f"version {document['version']} is not known here")
         streams: dict[StreamKey, Stream] = {}
         for producer_id, topic, queue_id, epoch, rows in document["streams"]:
-            batches = [StoredBatch(*map(int, row)) for row in rows]
-            if not batches:
+            stream = Stream.of(int(epoch), [StoredBatch(*map(int, row)) for row in rows])
+            if not stream.batches:
                 raise ValueError("a stream without batches")
-            streams[int(producer_id), str(topic), int(queue_id)] = Stream(int(epoch), batches)
+            streams[int(producer_id), str(topic), int(queue_id)] = stream
         self._streams = streams
         return int(document["commitLogOffset"])
 

@@ -7,7 +7,6 @@ is refused, or was stored before, takes no other with it, and is told what it wo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import repeat
 from typing import Protocol
 
 import numpy as np
@@ -73,7 +72,10 @@ class SmallAppend:
         if int(table.sizes.max()) > self._record_bytes_max:
             return None
         typed = self._typed(queues)
-        if typed is None or not self._sequences.are_next(queues, table.sequences):
+        if typed is None:
+            return None
+        next_batches = self._sequences.find_next(queues, table.sequences)
+        if next_batches is None:
             return None
         if not all(_are_of_type(table, *each) for each in typed.items()):
             return None
@@ -82,7 +84,7 @@ class SmallAppend:
         except StorageError:
             return None  # The first one by one is told the same.
         if appended is not None:
-            self._remember(queues, table.sequences, appended)
+            self._sequences.remember_all(next_batches, _columns_of(appended))
         return appended
 
     def _typed(self, queues: Sequence[QueueKey]) -> dict[TopicMessageType, list[int]] | None:
@@ -97,25 +99,13 @@ class SmallAppend:
                 typed.setdefault(config.record_type, []).append(position)
         return typed
 
-    def _remember(
-        self,
-        queues: Sequence[QueueKey],
-        sequences: Sequence[ProducerSequence | None],
-        appended: AppendedTable,
-    ) -> None:
-        begins = appended.commit_log_edges.tolist()
-        places = zip(
-            appended.counts.tolist(),
-            appended.first_queue_offsets.tolist(),
-            begins,
-            begins[1:],
-            repeat(appended.store_timestamp_ms),
-            strict=False,
-        )
-        remember = self._sequences.remember
-        for queue, sequence, place in zip(queues, sequences, places, strict=True):
-            if sequence is not None:
-                remember(queue, sequence, StoredBatch(sequence.first_sequence, *place))
+
+def _columns_of(appended: AppendedTable) -> Sequence[Sequence[int]]:
+    """The numbers of a ``StoredBatch`` behind the first one, each for all batches."""
+    edges = appended.commit_log_edges.tolist()
+    counts = appended.counts.tolist()
+    stamps = [appended.store_timestamp_ms] * len(counts)
+    return counts, appended.first_queue_offsets.tolist(), edges[:-1], edges[1:], stamps
 
 
 def _are_of_type(table: BlockTable, message_type: TopicMessageType, positions: list[int]) -> bool:
