@@ -65,6 +65,7 @@ async def test_a_killed_process_comes_back_on_its_port(tmp_path):
         address, pid = process.address, process.pid
         process.kill()
         assert await process.wait() == -signal.SIGKILL
+        assert process.ending == "was ended by SIGKILL"
         assert not process.running
         process.terminate()
         await process.restart()

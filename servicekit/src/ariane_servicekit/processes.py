@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import string
 import sys
 import threading
@@ -96,6 +97,17 @@ class ServiceProcess:
     def exit_status(self) -> int | None:
         """How the process ended; negative for the signal that ended it. None while it runs."""
         return self._child.returncode
+
+    @property
+    def ending(self) -> str:
+        """How the process ended, in words: ``ended with status 2``, ``was ended by SIGKILL``."""
+        status = self.exit_status
+        if status is None or status >= 0:
+            return f"ended with status {status}"
+        try:
+            return f"was ended by {signal.Signals(-status).name}"
+        except ValueError:
+            return f"was ended by signal {-status}"
 
     async def start(self) -> None:
         """Start the process and wait until it is ready.
@@ -179,7 +191,7 @@ class ServiceProcess:
             except (ValueError, KeyError, TypeError):
                 continue
         await process.wait()
-        raise self._failure(f"ended with status {process.returncode}")
+        raise self._failure(self.ending)
 
     async def _end(self) -> None:
         self.kill()

@@ -195,7 +195,7 @@ def test_dev_says_why_a_process_ended_although_its_log_goes_with_the_store(tmp_p
     _, err = process.communicate(timeout=60)
     assert process.returncode == ExitStatus.FAILED
     [line] = err.splitlines()
-    assert line.startswith("ariane: broker-a ended with status -9; the end of ")
+    assert line.startswith("ariane: broker-a was ended by SIGKILL; the end of ")
     assert line.endswith("}")
     assert not Path(ready["store_path"]).exists()
 

@@ -151,7 +151,7 @@ async def _watch(cluster: LocalCluster) -> None:
     log = ended.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
     raise CommandFailed(
         _without_middle(
-            f"{ended.name} ended with status {ended.exit_status}; the end of {ended.log_path}: "
+            f"{ended.name} {ended.ending}; the end of {ended.log_path}: "
             + " ".join(log[-_LOG_LINES_SHOWN:])
         )
     )
