@@ -287,9 +287,25 @@ async def test_what_waits_too_long_is_given_up(many, held, leaping_clock):
     check_stored(many.brokers["broker-a"], senders)
 
 
-async def test_large_bodies_fill_a_bundle(many, travelled):
+@pytest.mark.parametrize("limit", ["batch_bytes_max", "request_bytes_max"])
+async def test_large_bodies_fill_a_bundle(many, travelled, limit):
     broker = many.brokers["broker-a"]
-    settings = ProducerSettings(batch_bytes_max=100_000)
+    settings = ProducerSettings(**{limit: 100_000})
+    await send_large_bodies(many, settings)
+    assert travelled
+    for call in broker.calls:
+        sizes = [len(batch.records) for batch in call.batches]
+        assert (sum(sizes) if limit == "request_bytes_max" else max(sizes)) <= 101_000
+
+
+async def test_there_are_no_bundles_of_few_bytes(many, travelled):
+    await send_large_bodies(many, ProducerSettings(batch_bytes_max=20_000))
+    assert not travelled
+    calls = many.brokers["broker-a"].calls
+    assert max(sum(len(batch.records) for batch in call.batches) for call in calls) > 40_000
+
+
+async def send_large_bodies(many, settings):
     async with Producer(many.name_servers, settings=settings) as producer:
         for topic in TOPICS:
             await producer.route(topic)
@@ -300,8 +316,5 @@ async def test_large_bodies_fill_a_bundle(many, travelled):
                 await producer.send(Message(TOPICS[number % len(TOPICS)], b"%d" % number * 700))
 
         await asyncio.gather(*(send_on() for _ in range(800)))
-    assert len(broker.bodies) == len(set(broker.bodies)) == 3000
-    assert travelled
-    for call in broker.calls:
-        for batch in call.batches:
-            assert len(batch.records) <= 100_000
+    bodies = many.brokers["broker-a"].bodies
+    assert len(bodies) == len(set(bodies)) == 3000

@@ -6,6 +6,7 @@ from ariane_record.message_id import UniqueIdGenerator
 from ariane_record.plain_topic import PlainTopic
 from ariane_sdk._bundle import Bundle, BundleSettings
 from ariane_sdk._message import MessageQueue
+from ariane_sdk._staggered_calls import BATCHES_PER_CALL_MAX, TURNS
 from ariane_sdk._waiting_bundles import (
     BATCHES_LEFT_MIN,
     BATCHES_MIN,
@@ -79,4 +80,14 @@ def test_a_bundle_takes_a_quarter_of_what_waits(waiting, by_themselves, expected
     last = bundles.first
     assert bundles.joinable(1 << 30) is last
     last.join(MessageQueue("late", "broker-a", 0), PlainTopic("late", id_bytes=32), lambda _: None)
+    assert bundles.joinable(1 << 30) is None
+
+
+def test_no_bundle_has_more_batches_than_a_call_takes():
+    bundles = WaitingBundles()
+    for _ in range(TURNS):
+        bundles.add(bundle_of(2 * BATCHES_PER_CALL_MAX))
+    assert bundles.take_first(set(), 0)
+    assert bundles.give_up()
+    bundles.add(bundle_of(BATCHES_PER_CALL_MAX))
     assert bundles.joinable(1 << 30) is None

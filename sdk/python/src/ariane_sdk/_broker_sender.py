@@ -31,11 +31,13 @@ from ariane_sdk._bundle import Bundle
 from ariane_sdk._clock import Clock
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._send_batch import SendBatch
-from ariane_sdk._staggered_calls import STAGGERED_CALLS_MAX, CallShare, StaggeredCalls
+from ariane_sdk._staggered_calls import (
+    BATCHES_PER_CALL_MAX,
+    STAGGERED_CALLS_MAX,
+    CallShare,
+    StaggeredCalls,
+)
 from ariane_sdk._waiting_bundles import WaitingBundles
-
-BATCHES_PER_CALL_MAX: Final = 4096
-"""Brokers take no more in one call."""
 
 LARGE_CALL_BYTES: Final = 256 << 10
 """What a call of so many bytes costs by itself does not count beside what its records cost."""

@@ -90,6 +90,7 @@ class Bundle:
 
     Attributes:
         open: Whether it still takes messages.
+        full: Whether no other topic is to come to it: it had no room for a message.
         deadline_s: When it is given up, by the monotonic clock.
         queues: Where each row goes.
         size_bytes: Bytes of all records.
@@ -110,6 +111,7 @@ class Bundle:
         "_shapes",
         "_topics",
         "deadline_s",
+        "full",
         "open",
         "queues",
         "size_bytes",
@@ -122,6 +124,7 @@ class Bundle:
             settings: What it has in common with others.
         """
         self.open = True
+        self.full = False
         self.deadline_s = 0.0
         self.queues: list[MessageQueue] = []
         self.size_bytes = 0

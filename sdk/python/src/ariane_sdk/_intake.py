@@ -138,6 +138,7 @@ class Intake:
             clock=clock,
             body_bytes_max=plain_bytes_max,
             batch_bytes_max=settings.batch_bytes_max,
+            bundle_bytes_max=min(settings.batch_bytes_max, settings.request_bytes_max),
             begin_batch=self._begin_batch,
             open_batch=self._open_unpinned,
         )

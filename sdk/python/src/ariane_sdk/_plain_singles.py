@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from ariane_record.plain_topic import TagShape
 from ariane_sdk._broker_sender import NEVER_CUT
@@ -23,6 +23,9 @@ from ariane_sdk._sending import Sending
 from ariane_sdk._singles_batch import SinglesBatch
 from ariane_sdk._topic_lane import TopicLane
 from ariane_sdk.errors import MessageIllegal
+
+BUNDLE_BYTES_MIN: Final = 64 << 10
+"""Where bundles had fewer bytes, single batches travel in fewer calls."""
 
 BeginBatch: TypeAlias = Callable[[TopicLane, None, MessageQueue, int], SinglesBatch]
 """Makes a new batch for a lane that goes to this queue at first."""
@@ -43,6 +46,7 @@ class PlainSingles:
         clock: Clock,
         body_bytes_max: int,
         batch_bytes_max: int,
+        bundle_bytes_max: int,
         begin_batch: BeginBatch,
         open_batch: OpenBatch,
     ) -> None:
@@ -54,7 +58,8 @@ class PlainSingles:
             buffer: How much may wait.
             clock: Stamps messages.
             body_bytes_max: Bodies of more bytes are not plain.
-            batch_bytes_max: Bytes after which a batch, or bundle, takes no more.
+            batch_bytes_max: Bytes after which a batch takes no more.
+            bundle_bytes_max: The same of a bundle, which travels in a call of its own.
             begin_batch: Makes a batch.
             open_batch: Finds one, or makes it.
         """
@@ -64,6 +69,7 @@ class PlainSingles:
         self._clock = clock
         self._body_bytes_max = body_bytes_max
         self._batch_bytes_max = batch_bytes_max
+        self._bundle_bytes_max = bundle_bytes_max
         self._begin_batch = begin_batch
         self._open_batch = open_batch
 
@@ -105,7 +111,7 @@ class PlainSingles:
         if (
             bundle is not None
             and bundle.open
-            and bundle.size_bytes + len(body) <= self._batch_bytes_max
+            and bundle.size_bytes + len(body) <= self._bundle_bytes_max
         ):
             before = bundle.size_bytes
             bundle.add(lane.row, body, shape, self._clock.now_ms(), future)
@@ -161,7 +167,13 @@ class PlainSingles:
         future: asyncio.Future[SendResult],
     ) -> bool:
         """Begin a row of a bundle, if plain messages come in bundles now."""
-        bundle = self._sending.bundle_for(queue.broker_name, self._batch_bytes_max - len(body))
+        if self._bundle_bytes_max < BUNDLE_BYTES_MIN:
+            return False
+        if lane.bundle is not None:
+            # If it is still open, it had no room: should the topic come back to it, with a message
+            # that fits, two batches of the bundle would be for the same queue.
+            lane.bundle.full = True
+        bundle = self._sending.bundle_for(queue.broker_name, self._bundle_bytes_max - len(body))
         if bundle is None:
             return False
         before = bundle.size_bytes

@@ -20,6 +20,9 @@ from typing import Final, NamedTuple
 
 from ariane_sdk._send_batch import SendBatch
 
+BATCHES_PER_CALL_MAX: Final = 4096
+"""Brokers take no more in one call."""
+
 STAGGERED_BATCHES_MIN: Final = 24
 """Fewer batches leave together: they are not enough for several calls."""
 
@@ -120,7 +123,7 @@ def turn_size(waiting_count: int, last_size: int) -> int:
         last_size: How many left in the last one.
     """
     # Of what becomes less, a quarter each time would never be all.
-    return max(-(-waiting_count // TURNS), last_size * 7 // 8)
+    return min(BATCHES_PER_CALL_MAX, max(-(-waiting_count // TURNS), last_size * 7 // 8))
 
 
 def _are_tiny(batch_count: int, count: int, size_bytes: int) -> bool:

@@ -68,7 +68,8 @@ class WaitingBundles:
     @property
     def is_first_full(self) -> bool:
         """Whether no other topic comes to the first one any more."""
-        return len(self._line) > 1 or len(self.first.queues) >= self._rows_max
+        first = self.first
+        return len(self._line) > 1 or first.full or len(first.queues) >= self._rows_max
 
     def plan(self, batch_count: int, *, tiny: bool) -> None:
         """See what there is before anything leaves.
@@ -85,8 +86,8 @@ class WaitingBundles:
         if not self._line:
             return None
         last = self._line[-1]
-        has_room = len(last.queues) < self._rows_max and last.size_bytes <= size_bytes_max
-        return last if has_room else None
+        takes_more = not last.full and len(last.queues) < self._rows_max
+        return last if takes_more and last.size_bytes <= size_bytes_max else None
 
     def add(self, bundle: Bundle) -> None:
         """Have a bundle wait behind all others."""
