@@ -53,6 +53,18 @@ async def test_groups_wait_for_their_broker(tmp_path):
         )
 
 
+async def test_an_order_that_outlived_its_topic_is_forgotten_when_that_is_deleted_again(cluster):
+    async with ClusterClient(cluster.name_servers) as client:
+        await client._queue_orders().put("left-behind", {"broker-a": 1})
+        with pytest.raises(errors.RouteNotFound) as unknown:
+            await client.route("left-behind")
+        assert unknown.value.metadata["queue_order"] == "broker-a:1"
+        await client.delete_topic("left-behind", missing_ok=True)
+        with pytest.raises(errors.RouteNotFound) as unknown:
+            await client.route("left-behind")
+        assert "queue_order" not in unknown.value.metadata
+
+
 def messages():
     return [Message("trades", b"x", message_group=f"g{number}") for number in range(12)]
 

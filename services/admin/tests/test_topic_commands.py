@@ -1,5 +1,8 @@
 """``ariane topic`` against a real cluster."""
 
+import os
+import signal
+
 from ariane_admin.cli import main
 from ariane_admin.exits import ExitStatus
 
@@ -163,6 +166,38 @@ def test_an_order_changes_only_when_somebody_says_so(ariane, ariane_json):
     assert [row["queues"] for row in cleared["brokers"]] == [0, 0]
     assert "none: groups move" in ariane("topic", "order", "grown")
     assert "order place" not in ariane("topic", "show", "grown")
+
+
+def test_the_order_of_a_topic_goes_with_its_last_broker(ariane, ariane_json):
+    ariane("topic", "create", "anew", "--queues", "1", "--type", "fifo")
+    ariane("topic", "delete", "anew", "--broker", "broker-a", "--yes")
+    assert ariane_json("topic", "order", "anew")["queue_order"] == "broker-a:1;broker-b:1"
+    ariane("topic", "delete", "anew", "--broker", "broker-b", "--yes")
+    ariane("topic", "create", "anew", "--queues", "2", "--type", "fifo", "--broker", "broker-b")
+    assert ariane_json("topic", "order", "anew")["queue_order"] == "broker-b:2"
+    ariane("topic", "delete", "anew", "--yes")
+    ariane("topic", "create", "anew", "--queues", "3")
+    assert ariane_json("topic", "order", "anew")["queue_order"] == ""
+
+
+def test_name_servers_that_do_not_keep_an_order_are_told_again(ariane, ariane_json, cluster):
+    def frozen(*arguments):
+        os.kill(cluster.name_server_processes[0].pid, signal.SIGSTOP)
+        try:
+            return ariane(*arguments, status=ExitStatus.UNREACHABLE)
+        finally:
+            os.kill(cluster.name_server_processes[0].pid, signal.SIGCONT)
+
+    told = frozen("topic", "create", "half-known", "--queues", "1", "--type", "fifo")
+    assert "1 of 2 name servers did it" in told
+    assert "say ariane topic order half-known --set when they answer" in told
+    ariane("topic", "order", "half-known", "--set", "--yes")
+    told = frozen("topic", "delete", "half-known", "--yes")
+    assert "say it again when they answer" in told
+    ariane("topic", "delete", "half-known", "--missing-ok", "--yes")
+    ariane("topic", "create", "half-known", "--queues", "1")
+    for _ in cluster.name_server_processes * 4:
+        assert ariane_json("topic", "order", "half-known")["queue_order"] == ""
 
 
 def test_orders_that_make_no_sense(ariane):

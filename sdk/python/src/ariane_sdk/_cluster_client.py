@@ -133,8 +133,9 @@ class ClusterClient(StatelessClient):
         request = DeleteTopicRequest(topic=topic)
         try:
             order = (await self.route(topic)).queue_order
-        except RouteNotFound:
-            order = ""
+        except RouteNotFound as unknown:
+            # What somebody left behind who deleted the topic otherwise.
+            order = unknown.metadata.get("queue_order", "")
         topics = self._session.connections.topics
         deleted_count = 0
 
@@ -350,7 +351,7 @@ class ClusterClient(StatelessClient):
         # What went wrong tells more than that something stood there already.
         errors.sort(key=lambda error: isinstance(error, TopicExists))
         if errors:
-            if isinstance(errors[0], CallError):
+            if isinstance(errors[0], CallError) and len(brokers) > 1:
                 done = len(brokers) - len(errors)
                 errors[0].add_note(f"{done} of {len(brokers)} brokers did it")
             raise errors[0]

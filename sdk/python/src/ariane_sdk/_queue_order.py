@@ -9,7 +9,7 @@ name servers keep a list that does not change by itself, under RocketMQ's key
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from ariane.namesrv.v1.maintenance_service_pb2 import DeleteKeyValueRequest, PutKeyValueRequest
@@ -55,7 +55,7 @@ class QueueOrders:
             call = stub.PutKeyValue(request, timeout=self._timeout_s)
             await answer_of(call, f"name server {address}")
 
-        await asyncio.gather(*map(put_at, self._name_servers))
+        await self._at_each(put_at)
 
     async def delete(self, topic: str) -> None:
         """Forget the order; harmless when there is none.
@@ -70,4 +70,15 @@ class QueueOrders:
             call = stub.DeleteKeyValue(request, timeout=self._timeout_s)
             await answer_of(call, f"name server {address}")
 
-        await asyncio.gather(*map(delete_at, self._name_servers))
+        await self._at_each(delete_at)
+
+    async def _at_each(self, act: Callable[[str], Awaitable[None]]) -> None:
+        """Do something at every name server, to its end; the first error is raised last."""
+        outcomes = await asyncio.gather(*map(act, self._name_servers), return_exceptions=True)
+        errors = [outcome for outcome in outcomes if outcome is not None]
+        if not errors:
+            return
+        if len(outcomes) > 1:
+            done = len(outcomes) - len(errors)
+            errors[0].add_note(f"{done} of {len(outcomes)} name servers did it")
+        raise errors[0]

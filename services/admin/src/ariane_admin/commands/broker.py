@@ -171,7 +171,8 @@ def _tell(output: Output, name: str, outcome: MaintenanceOutcome, sentence: str)
     )
     if outcome.not_told:
         raise CommandFailed(
-            f"{len(outcome.not_told)} name servers were not told; repeat it when they answer",
+            f"{len(outcome.not_told)} of the name servers could not be told; say it again when"
+            " they answer",
             ExitStatus.UNREACHABLE,
         )
 

@@ -45,7 +45,7 @@ from ariane_admin.topic_words import (
     permission_word,
 )
 from ariane_sdk import LiveBroker, MessageQueue, QueueReader
-from ariane_sdk.errors import TopicExists, TopicNotFound
+from ariane_sdk.errors import CallError, RouteNotFound, TopicExists, TopicNotFound
 
 if TYPE_CHECKING:
     from ariane.common.v1 import message_pb2
@@ -138,7 +138,14 @@ def create(
                 message_type == MESSAGE_TYPE_FIFO
                 and not (await doors.client.route(name)).queue_order
             ):
-                await doors.client.keep_queue_order(name)
+                try:
+                    await doors.client.keep_queue_order(name)
+                except CallError as error:
+                    error.add_note(
+                        "the topic is there, but not every name server keeps the order of its"
+                        f" queues: say ariane topic order {name} --set when they answer"
+                    )
+                    raise
 
     run_async(ask())
     output.done(f"Topic {name} is there.", {"topic": name})
@@ -266,6 +273,8 @@ def delete(
 ) -> None:
     """Delete topic NAME with its messages and the offsets of its groups.
 
+    Where no broker has it any more, name servers forget the order of its queues, too.
+
     \b
     Example:
       ariane topic delete orders --yes
@@ -285,7 +294,11 @@ def delete(
                     return False
                 return True
 
-            return await ask_each(await doors.primaries(broker_names), at)
+            carriers, order = await _carriers_and_order(doors, name)
+            outcomes = await ask_each(await doors.primaries(broker_names), at)
+            if not carriers - set(broker_names or carriers):
+                await _forget_order(doors, name, order)
+            return outcomes
 
     deleted = sum(run_async(ask()))
     if not deleted and not missing_ok:
@@ -294,6 +307,35 @@ def delete(
         f"Topic {name} is gone from {deleted} {'broker' if deleted == 1 else 'brokers'}.",
         {"topic": name, "brokers": deleted},
     )
+
+
+async def _carriers_and_order(doors: ClusterDoors, name: str) -> tuple[set[str], str]:
+    """The brokers that have a topic, and the order of its queues, which may outlive it."""
+    try:
+        route = await doors.client.route(name)
+    except RouteNotFound as unknown:
+        return set(), unknown.metadata.get("queue_order", "")
+    return {broker.broker_name for broker in route.brokers}, route.queue_order
+
+
+async def _forget_order(doors: ClusterDoors, name: str, order: str) -> None:
+    """Have name servers forget the order of a topic that nobody has any more.
+
+    Args:
+        doors: The cluster.
+        name: The topic.
+        order: As one of them knows it, or nothing: another may know it all the same.
+    """
+    try:
+        await doors.client.forget_queue_order(name)
+    except CallError as error:
+        if order:
+            error.add_note(
+                "its brokers have deleted the topic, but not every name server has forgotten the"
+                " order of its queues: say it again when they answer"
+            )
+            raise
+        say_warning(f"should it know an order of queues of topic {name}, it keeps that: {error}")
 
 
 async def _queues(name_servers: str, name: str) -> tuple[RollCall, list[Row]]:
