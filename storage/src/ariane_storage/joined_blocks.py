@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_record.block import EMPTY_CRC_PROPERTY
-from ariane_record.checksum import crc32, range_crcs
+from ariane_record.checksum import crc32, uneven_crcs
 from ariane_record.columns import gather_headers
 from ariane_record.counted_topic import counted_topic
 from ariane_record.layout import (
@@ -127,14 +127,15 @@ class JoinedBlocks:
         texts = _text_rows(self.records, places, width)
         expected = np.array(topics, f"S{width}").view(np.uint8).reshape(-1, width)
         counts = self.table.counts
-        same = texts == expected.repeat(counts, axis=0)
+        different = texts != expected.repeat(counts, axis=0)
         if width > int(widths.min()):
-            same |= np.arange(width) >= widths.repeat(counts)[:, None]
-        return bool(same.all())
+            # Behind a topic there may be anything.
+            different &= (np.arange(width) < widths[:, None]).repeat(counts, axis=0)
+        return not different.any()
 
     def _are_bodies_sound(self, body_ends: Int64s) -> bool:
         """Whether bodies are those of their checksums."""
-        sums = range_crcs(self.records, self.starts + HEADER_BYTES, body_ends)
+        sums = uneven_crcs(self.records, self.starts + HEADER_BYTES, body_ends)
         return bool((sums & np.uint32(CRC_MASK) == self.headers["body_crc"]).all())
 
     def _are_properties_sound(self, starts: Int64s) -> bool:
@@ -191,7 +192,7 @@ class JoinedBlocks:
         fill_ipv4_headers(headers, owned, queue_offsets, offsets)
         headers["queue_id"] = np.array(self.table.queue_ids).repeat(self.table.counts)
         FieldColumn(self.records, _RAW_HEADER, starts, 0).set(headers.view(_RAW_HEADER))
-        sums = range_crcs(self.records, starts, ends - CRC_PROPERTY_BYTES)
+        sums = uneven_crcs(self.records, starts, ends - CRC_PROPERTY_BYTES)
         write_checksums(self.records, ends, 0, sums)
 
 

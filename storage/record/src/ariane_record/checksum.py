@@ -49,5 +49,12 @@ def range_crcs(
             # Ranges of one shape: numpy cuts them out in C, for less than slices and views.
             ranges = np.ndarray((count,), f"V{length}", view, int(begins[0]), (stride,)).tolist()
             return np.fromiter(map(crc32, ranges), np.uint32, count)
+    return uneven_crcs(view, begins, ends)
+
+
+def uneven_crcs(
+    view: memoryview, begins: NDArray[np.int64], ends: NDArray[np.int64]
+) -> NDArray[np.uint32]:
+    """``range_crcs`` of ranges that are known not to follow each other evenly."""
     edges = zip(begins.tolist(), ends.tolist(), strict=True)
-    return np.fromiter([crc32(view[begin:end]) for begin, end in edges], np.uint32, count)
+    return np.array([crc32(view[begin:end]) for begin, end in edges], np.uint32)
