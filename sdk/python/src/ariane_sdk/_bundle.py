@@ -50,12 +50,7 @@ ChooseQueue: TypeAlias = Callable[[Callable[[str], bool]], MessageQueue]
 
 _is_error = methodcaller("HasField", "error")
 _places_of = attrgetter(
-    "first_queue_offset",
-    "first_commit_log_offset",
-    "acknowledged_level",
-    "duplicate",
-    "store_time.seconds",
-    "store_time.nanos",
+    "first_queue_offset", "first_commit_log_offset", "acknowledged_level", "duplicate"
 )
 
 
@@ -245,12 +240,13 @@ class Bundle:
         Returns:
             Whether that was all that is to be said; otherwise nobody was told anything.
         """
-        sent = self._sent
+        sent, results = self._sent, list(results)  # Each is looked at twice.
         if sent is None or len(results) != len(self._counts) or any(map(_is_error, results)):
             return False
-        firsts, log_firsts, *same = zip(*map(_places_of, results), strict=True)
-        levels, duplicates, seconds, nanos = map(set, same)
-        if any(duplicates) or any(len(each) > 1 for each in (levels, seconds, nanos)):
+        firsts, log_firsts, levels, duplicates = zip(*map(_places_of, results), strict=True)
+        store_time = results[0].store_time
+        # Which never goes back from one batch to the next.
+        if any(duplicates) or len(set(levels)) > 1 or results[-1].store_time != store_time:
             return False
         counts = np.array(self._counts)
         sizes = sent.blocks.sizes
@@ -263,8 +259,8 @@ class Bundle:
             offsets.tolist(),
             places.tolist(),
             sent.unique_ids,
-            acknowledged_level=LEVELS[results[0].acknowledged_level],
-            store_timestamp_ms=timestamp_ms(results[0].store_time),
+            acknowledged_level=LEVELS[levels[0]],
+            store_timestamp_ms=timestamp_ms(store_time),
             broker_address=broker_address,
             duplicate=False,
         )
