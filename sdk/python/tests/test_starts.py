@@ -6,6 +6,7 @@ import itertools
 import os
 import signal
 import threading
+import time
 
 import pytest
 from sqlalchemy import create_engine
@@ -276,15 +277,23 @@ def test_a_blocking_start_that_is_interrupted_is_cleared_away(fragile_blocking, 
         cluster.name_servers, group="starts", subscriptions={"starts": "*"}
     )
     main = threading.main_thread().ident
+
+    def interrupt(consumer):
+        # Trying to connect to what is frozen takes longer than this.
+        while consumer._loop_thread is None:
+            time.sleep(0.01)
+        time.sleep(0.2)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    interrupting = threading.Thread(target=interrupt, args=(consumer,))
     os.kill(cluster.brokers[0].pid, signal.SIGSTOP)
     try:
-        interrupt = threading.Timer(0.5, signal.pthread_kill, (main, signal.SIGINT))
-        interrupt.start()
+        interrupting.start()
         with pytest.raises(KeyboardInterrupt):
             consumer.start()
     finally:
         os.kill(cluster.brokers[0].pid, signal.SIGCONT)
-    interrupt.join()
+    interrupting.join()
     consumer.close()
     del consumer
     gc.collect()

@@ -105,7 +105,8 @@ def _unreachable_brokers(facts: ClusterFacts) -> Iterator[Finding]:
                 Severity.ERROR,
                 _subject(broker.identity),
                 f"does not answer here at the address in routes: {broker.error}",
-                "if it runs, set its --advertised-address to one that clients can reach",
+                "see on its machine whether it runs, and what its log says last; if it does run,"
+                " and is not frozen, set its --advertised-address to one that clients can reach",
             )
 
 
