@@ -160,20 +160,21 @@ def test_it_tells_everybody_what_batches_would(messages):
     asyncio.run(check())
 
 
-def failed(result):
-    result.error.code = 14
+def failed(results):
+    results[2].error.code = 14
 
 
-def stored_before(result):
-    result.duplicate = True
+def stored_before(results):
+    results[2].duplicate = True
 
 
-def flushed(result):
-    result.acknowledged_level = 2
+def flushed(results):
+    results[2].acknowledged_level = 2
 
 
-def stored_later(result):
-    result.store_time.FromMilliseconds(NOW_MS + 6)
+def stored_later(results):
+    for result in results[2:]:
+        result.store_time.FromMilliseconds(NOW_MS + 6)
 
 
 @pytest.mark.parametrize("change", [failed, stored_before, flushed, stored_later])
@@ -182,7 +183,7 @@ async def test_what_is_not_the_same_for_all_is_for_single_batches(change, sequen
     side = Side([(number % 4, b"%d" % number, "") for number in range(20)], sequenced=sequenced)
     request = side.bundle_request()
     results = results_for(request)
-    change(results[2])
+    change(results)
     assert not side.bundle.settle(results, ADDRESS)
     assert not any(future.done() for future in side.futures)
 
@@ -192,7 +193,7 @@ async def test_what_is_not_the_same_for_all_is_for_single_batches(change, sequen
     assert all(batch.journey.in_flight and not batch.open for batch in batches)
     assert {batch.journey.deadline_s for batch in batches} == {42.5}
     assert request_of(request_parts("group", [batch.to_wire() for batch in batches])) == request
-    results[2] = results_for(request)[2]
+    results = results_for(request)
     side.batches_request()
     for batch, own, result in zip(batches, side.batches.values(), results, strict=True):
         assert not waiting.done()
