@@ -6,7 +6,7 @@ from ariane_record.message_id import UniqueIdGenerator
 from ariane_record.plain_topic import PlainTopic
 from ariane_sdk._bundle import Bundle, BundleSettings
 from ariane_sdk._message import MessageQueue
-from ariane_sdk._staggered_calls import BATCHES_PER_CALL_MAX, TURNS
+from ariane_sdk._staggered_calls import BATCHES_PER_CALL_MAX, TURNS, turn_size
 from ariane_sdk._waiting_bundles import (
     BATCHES_LEFT_MIN,
     BATCHES_MIN,
@@ -84,10 +84,5 @@ def test_a_bundle_takes_a_quarter_of_what_waits(waiting, by_themselves, expected
 
 
 def test_no_bundle_has_more_batches_than_a_call_takes():
-    bundles = WaitingBundles()
-    for _ in range(TURNS):
-        bundles.add(bundle_of(2 * BATCHES_PER_CALL_MAX))
-    assert bundles.take_first(set(), 0)
-    assert bundles.give_up()
-    bundles.add(bundle_of(BATCHES_PER_CALL_MAX))
-    assert bundles.joinable(1 << 30) is None
+    assert turn_size(TURNS * BATCHES_PER_CALL_MAX, 0) == BATCHES_PER_CALL_MAX
+    assert turn_size(TURNS * BATCHES_PER_CALL_MAX + 1, 0) == BATCHES_PER_CALL_MAX

@@ -24,6 +24,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -53,6 +54,8 @@ NEVER_CUT: Final = 1 << 62
 
 EVERYTHING: Final = CallShare(NEVER_CUT, 0)
 """What a call takes that leaves nothing behind, if there is room."""
+
+_NO_QUEUES: Final[AbstractSet[MessageQueue]] = frozenset()
 
 Cargo: TypeAlias = Sequence[SendBatch] | Bundle
 """What travels in a call."""
@@ -210,12 +213,19 @@ class BrokerSender:
 
     def _depart_oldest(self) -> bool:
         """Let leave what has waited longest, or else what may; whether anything did."""
-        waiting, bundles = self._waiting, self._bundles
-        if not bundles:
-            return self._depart_batches()
-        if waiting and waiting[0].journey.deadline_s <= bundles.first.deadline_s:
-            return self._depart_batches() or self._depart_bundle()
-        return self._depart_bundle() or self._depart_batches()
+        if self._bundles and not self._has_older_batch(self._bundles.first):
+            return self._depart_bundle() or self._depart_batches()
+        return self._depart_batches() or self._depart_bundle()
+
+    def _has_older_batch(self, bundle: Bundle) -> bool:
+        """Whether a batch that may leave has waited longer than a bundle."""
+        now_s = self._clock.monotonic_s()
+        return any(
+            batch.journey.deadline_s <= bundle.deadline_s
+            and batch.journey.not_before_s <= now_s
+            and not (self._is_in_order(batch) and batch.queue in self._queues_in_flight)
+            for batch in self._waiting
+        )
 
     def _depart_batches(self) -> bool:
         if not self._waiting or not self._may_depart():
@@ -228,23 +238,26 @@ class BrokerSender:
         return bool(batches)
 
     def _depart_bundle(self) -> bool:
-        bundles = self._bundles
-        calls = self._calls_in_flight
-        if not bundles or (calls and not bundles.is_first_full) or calls >= STAGGERED_CALLS_MAX:
+        if not self._is_bundle_ready() or self._calls_in_flight >= STAGGERED_CALLS_MAX:
             return False
         # Behind a batch that is repeated under its numbers nothing else may leave for its queue.
         held = {each.queue for each in self._waiting if each.journey.sequence is not None}
-        bundle = bundles.take_first(self._queues_in_flight, len(self._waiting))
+        in_flight = self._queues_in_flight if self._sequenced else _NO_QUEUES
+        bundle = self._bundles.take_first(in_flight, len(self._waiting))
         if bundle is None:
             return False
         if not held.isdisjoint(bundle.queues):
-            self._waiting.extend(self._take_apart(bundle))
+            self.add_again(self._take_apart(bundle))
             return True
         queues = set(bundle.queues) if self._sequenced else set()
         count, row_count = bundle.count, len(bundle.queues)
         self._staggered.left(row_count, count, bundle.size_bytes)
         self._leave(bundle, queues, count, row_count)
         return True
+
+    def _is_bundle_ready(self) -> bool:
+        """Whether there is a bundle that gathers no more, once its queues are free."""
+        return bool(self._bundles) and (not self._calls_in_flight or self._bundles.is_first_full)
 
     def _leave(self, cargo: Cargo, queues: set[MessageQueue], count: int, batch_count: int) -> None:
         self._queues_in_flight |= queues
@@ -323,6 +336,7 @@ class BrokerSender:
         """
         now_s = self._clock.monotonic_s()
         held_queues = set(self._queues_in_flight)
+        awaited_queues, awaited_since_s = self._awaited_queues()
         taken: list[SendBatch] = []
         held: list[SendBatch] = []
         size_bytes = count = 0
@@ -336,7 +350,10 @@ class BrokerSender:
             if early:
                 next_s = min(next_s, not_before_s)
             in_order = self._is_in_order(batch)
-            if early or (in_order and batch.queue in held_queues):
+            is_held = in_order and batch.queue in held_queues
+            if batch.queue in awaited_queues and batch.journey.sequence is None:
+                is_held |= batch.journey.deadline_s > awaited_since_s
+            if early or is_held:
                 held.append(batch)
                 # What must stay in its queue keeps its turn there.
                 in_order = not batch.movable
@@ -358,6 +375,15 @@ class BrokerSender:
         self._staggered.left(len(taken), count, size_bytes)
         self._wake_up_at(next_s, now_s)
         return taken
+
+    def _awaited_queues(self) -> tuple[AbstractSet[MessageQueue], float]:
+        """The queues for which the first bundle waits, and its deadline: who came later waits, too.
+
+        Else one batch after the other would take them from it.
+        """
+        if not self._sequenced or not self._is_bundle_ready():
+            return _NO_QUEUES, 0.0
+        return set(self._bundles.first.queues), self._bundles.first.deadline_s
 
     def _wake_up_at(self, next_s: float, now_s: float) -> None:
         if self._wake_up is not None:
