@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.orm import sessionmaker
 
+from ariane_admin.cli import main
 from ariane_admin.exits import ExitStatus
 from ariane_sdk import Message
 from ariane_sdk.sql import METADATA, Outbox, create_tables
@@ -64,7 +65,26 @@ def test_what_is_refused_is_listed_and_sent_again(sessions, ariane, ariane_json,
     assert ariane_json("outbox", "requeue", "shop", number) == {"outbox": "shop", "requeued": 1}
     assert ariane_json("outbox", "list", "shop") == []
     assert "1 are parked" in ariane("outbox", "relay", "shop", "--until-empty")
-    assert "1 messages wait" in ariane("outbox", "requeue", "shop", "--topic", topic, "--yes")
+    assert "1 message waits" in ariane("outbox", "requeue", "shop", "--topic", topic, "--yes")
+
+
+def test_an_outbox_that_the_database_has_nothing_of_is_doubted(sessions, ariane, capfd):
+    shop = Outbox("shop")
+
+    def said(*arguments):
+        assert main(["outbox", *arguments]) == ExitStatus.DONE
+        return capfd.readouterr().err
+
+    assert "nothing of an outbox 'shpo'\n" in said("list", "shpo")
+    with sessions.begin() as session:
+        shop.add(session, Message("nowhere", b"x"))
+    assert said("list", "shop") == ""
+    ariane("outbox", "relay", "mail", "--until-empty")
+    for command in (("list",), ("requeue", "--yes"), ("relay", "--until-empty")):
+        assert "nothing of an outbox 'shpo'; relays have served mail" in said(*command, "shpo")
+        with sessions.begin() as session:
+            partitions = METADATA.tables["ariane_outbox_partition"]
+            session.execute(partitions.delete().where(partitions.c.outbox == "shpo"))
 
 
 def test_what_a_database_refuses_is_one_line(tmp_path, ariane, monkeypatch):

@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import click
-from sqlalchemy import Engine, create_engine, inspect
+from sqlalchemy import Engine, create_engine, inspect, select
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.orm import Session, sessionmaker
 
+from ariane_admin.client_warnings import say_warning
 from ariane_admin.confirmation import confirm, yes_option
 from ariane_admin.connection import name_servers_option, run_async
 from ariane_admin.errors import CommandFailed
@@ -28,6 +29,9 @@ _COLUMNS: Final = (
     *("row_id", "topic", "message_group", "keys", "body_bytes", "attempts", "reason", "parked"),
     "error",
 )
+
+_OUTBOX: Final = METADATA.tables["ariane_outbox"]
+_PARTITIONS: Final = METADATA.tables["ariane_outbox_partition"]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -83,6 +87,7 @@ def relay(
 
     async def run(sessions: sessionmaker[Session]) -> Row:
         with sessions() as session:
+            _doubt(session, name)
             kept = Outbox.as_kept(session, name)
         with progress() as tell:
             async with OutboxRelay(kept, sessions, name_servers, attempts_max=attempts_max):
@@ -132,6 +137,8 @@ def list_parked(*, name: str, topic: str, count: int, database: str, output: Out
                 break
             rows += map(_row, page)
             last_row_id = page[-1].row_id
+        if not rows:
+            _doubt(session, name)
     output.rows(_COLUMNS, rows)
 
 
@@ -160,9 +167,22 @@ def requeue(
         confirm(f"Send all parked messages of outbox {name} again, {what}?", yes=yes)
     with _sessions(database) as sessions, sessions.begin() as session:
         count = Outbox(name).requeue(session, row_ids=row_ids or None, topic=topic)
+        if not count:
+            _doubt(session, name)
     if row_ids and not count:
         raise CommandFailed(f"outbox {name} has none of these parked", ExitStatus.NOT_FOUND)
-    output.done(f"{count:,} messages wait again.", {"outbox": name, "requeued": count})
+    what = "message waits" if count == 1 else "messages wait"
+    output.done(f"{count:,} {what} again.", {"outbox": name, "requeued": count})
+
+
+def _doubt(session: Session, name: str) -> None:
+    """Warn of an outbox that the database has nothing of: its name may be mistyped."""
+    for table in (_OUTBOX, _PARTITIONS):
+        if session.execute(select(table.c.outbox).where(table.c.outbox == name).limit(1)).first():
+            return
+    known = session.scalars(select(_PARTITIONS.c.outbox).distinct().order_by("outbox")).all()
+    others = f"; relays have served {', '.join(known)}" if known else ""
+    say_warning(f"this database has nothing of an outbox {name!r}{others}")
 
 
 @contextmanager
