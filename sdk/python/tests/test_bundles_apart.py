@@ -108,9 +108,14 @@ async def test_of_an_answer_with_too_few_results_nobody_knows_more(many, travell
         for topic in TOPICS:
             await producer.route(topic)
         sends = []
-        while not cut:
-            sends += [producer.send_nowait(Message(topic, b"%d" % len(sends))) for topic in TOPICS]
-            await asyncio.sleep(0.001)
+        topics = cycle(TOPICS)
+
+        async def send_on():
+            while not cut:
+                sends.append(producer.send_nowait(Message(next(topics), b"%d" % len(sends))))
+                await asyncio.wait(sends[-1:])
+
+        await asyncio.gather(*(send_on() for _ in range(SENDERS)))
         outcomes = await asyncio.gather(*sends, return_exceptions=True)
         assert (await producer.send(Message(TOPICS[0], b"one more"))).unique_id
         assert producer._buffer.size_bytes == 0

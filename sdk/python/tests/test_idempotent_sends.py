@@ -18,6 +18,7 @@ from ariane_sdk import (
     QueueReader,
     errors,
 )
+from ariane_sdk._bundle import Bundle
 from ariane_servicekit.processes import LocalCluster
 
 QUICK = ProducerSettings(
@@ -289,14 +290,15 @@ async def lossy(tmp_path):
         await proxy.stop()
 
 
-async def stored(cluster):
+async def stored(cluster, topics=("orders",)):
     """All bodies, queue by queue."""
     found = {}
     async with QueueReader(cluster.name_servers) as reader:
-        for queue, (begin, end) in (await reader.bounds("orders")).items():
-            found[queue] = []
-            async for columns in reader.read_range(queue, begin, end):
-                found[queue] += [columns.message(row).body for row in range(len(columns))]
+        for topic in topics:
+            for queue, (begin, end) in (await reader.bounds(topic)).items():
+                found[queue] = []
+                async for columns in reader.read_range(queue, begin, end):
+                    found[queue] += [columns.message(row).body for row in range(len(columns))]
     return found
 
 
@@ -365,3 +367,56 @@ async def test_a_killed_broker_stores_nothing_twice(lossy):
         await asyncio.gather(*sends)
     proxy.lossy = False
     check_exactly_once(await stored(cluster), 4000, 3)
+
+
+async def test_bundles_whose_answers_are_lost_or_whose_broker_is_killed_are_stored_once(
+    lossy, monkeypatch
+):
+    cluster, proxy = lossy
+    proxy.lossy = False
+    [broker] = cluster.brokers
+    topics = [f"topic-{number}" for number in range(80)]
+    async with ClusterClient(cluster.name_servers) as client:
+        for topic in topics:
+            await client.create_topic(topic)
+    bundled = []
+    to_wire = Bundle.to_wire
+    monkeypatch.setattr(
+        Bundle, "to_wire", lambda each, *rest: bundled.append(each.count) or to_wire(each, *rest)
+    )
+    random = Random(7)
+    results, failures, numbers = {}, {}, iter(range(12_000))
+
+    async def send_on(producer):
+        for number in numbers:
+            message = Message(random.choice(topics), b"%d" % number)
+            timeout_s = 0.02 if random.random() < 0.05 else None
+            try:
+                results[number] = await producer.send(message, timeout_s=timeout_s)
+            except errors.SendError as error:
+                failures[number] = error
+
+    settings = replace(STUBBORN, batch_bytes_max=2 << 20, calls_in_flight_max=1)
+    async with Producer(cluster.name_servers, settings=settings) as producer:
+        for topic in topics:
+            await producer.route(topic)
+        proxy.lossy = True
+        sending = asyncio.gather(*(send_on(producer) for _ in range(700)))
+        await asyncio.sleep(0.5)
+        broker.kill()
+        await broker.wait()
+        await broker.restart()
+        await sending
+        proxy.lossy = False
+        await producer.flush()
+        assert producer._buffer.size_bytes == 0
+    found = await stored(cluster, topics)
+    counts = Counter(body for bodies in found.values() for body in bodies)
+    assert max(counts.values()) == 1
+    for number, result in results.items():
+        assert found[result.message_queue][result.queue_offset] == b"%d" % number
+    for number, error in failures.items():
+        assert error.outcome_unknown or b"%d" % number not in counts
+    assert proxy.lost > 5
+    assert sum(bundled) > 1000
+    assert any(result.duplicate for result in results.values())
