@@ -128,6 +128,12 @@ def test_broken_details_fall_back_to_the_code():
         ),
         (StatusCode.DEADLINE_EXCEEDED, "", True, errors.DeadlinePassed),
         (StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded", True, errors.DeadlinePassed),
+        (
+            StatusCode.DEADLINE_EXCEEDED,
+            "Stream removed (Deadline Exceeded)",
+            True,
+            errors.DeadlinePassed,
+        ),
         (StatusCode.CANCELLED, "", True, errors.CallError),
         (StatusCode.UNKNOWN, "", True, errors.CallError),
         (StatusCode.INVALID_ARGUMENT, "", False, errors.CallError),

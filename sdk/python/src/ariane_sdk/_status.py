@@ -59,7 +59,7 @@ _REQUEST_LIMIT: Final = re.compile(
     r"SERVER: Received message larger than max \((?P<size_bytes>\d+) vs\. (?P<limit_bytes>\d+)\)"
 )
 _GRPC_GAVE_UP: Final = "Deadline Exceeded"
-"""What gRPC says itself of a call that took too long."""
+"""What gRPC says itself of a call that took too long, alone or behind other words."""
 
 _METADATA_LIMIT_TEXT: Final = "received metadata size exceeds"
 
@@ -252,7 +252,7 @@ def _error_from_code(
     code: StatusCode, details: str, peer: str, *, never_sent: bool = False
 ) -> CallError:
     row = _CODE_ROWS.get(code, ReasonRow(CallError))
-    if code is StatusCode.DEADLINE_EXCEEDED and details in ("", _GRPC_GAVE_UP):
+    if code is StatusCode.DEADLINE_EXCEEDED and (not details or _GRPC_GAVE_UP in details):
         details = "no answer in time"
     return row.error(
         f"{peer}: {details or code.name}",

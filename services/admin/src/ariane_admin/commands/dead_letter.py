@@ -14,7 +14,7 @@ from typing import Any, Final, TextIO, TypeVar
 import click
 
 from ariane_admin.client_warnings import say_warning
-from ariane_admin.cluster_doors import ClusterDoors
+from ariane_admin.cluster_doors import ClusterDoors, answer_to_question
 from ariane_admin.confirmation import confirm, yes_option
 from ariane_admin.connection import name_servers_option, run_async
 from ariane_admin.errors import CommandFailed
@@ -115,7 +115,8 @@ def show(*, group: str, place: str, name_servers: str, output: Output) -> None:
     async def ask() -> list[Row]:
         async with ClusterDoors(name_servers) as doors, DeadLetters(name_servers) as letters:
             await doors.primaries([wanted.broker_name])
-            return await _rows(letters, group, wanted, 1)
+            peer = f"broker {wanted.broker_name}"
+            return await answer_to_question(_rows(letters, group, wanted, 1), peer)
 
     rows = run_async(ask())
     if not rows:
