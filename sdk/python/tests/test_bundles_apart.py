@@ -8,6 +8,7 @@ import pytest
 
 from ariane_sdk import Message, Producer, ProducerSettings, errors
 from ariane_sdk._bundle import Bundle
+from ariane_sdk._route import Route
 
 TOPICS = [f"topic-{number}" for number in range(80)]
 SENDERS = 640
@@ -123,3 +124,41 @@ async def test_of_an_answer_with_too_few_results_nobody_knows_more(many, travell
     failed = [each for each in outcomes if isinstance(each, errors.SendError)]
     assert all(error.outcome_unknown for error in failed)
     assert len(failed) == sum(result.record_count for [*missing] in cut for result in missing)
+
+
+async def test_what_waits_keeps_its_order_when_a_call_fails(many, make_status):
+    """Who has waited longest for a broker that was away is the first to go to it again."""
+    broker = many.brokers["broker-a"]
+    busy = make_status(grpc.StatusCode.UNAVAILABLE, "SERVICE_BUSY")
+    again = asyncio.Event()
+    settings = ProducerSettings(calls_in_flight_max=1, large_calls_in_flight_max=1)
+    async with Producer(many.name_servers, settings=settings) as producer:
+        for topic in TOPICS:
+            await producer.route(topic)
+        broker.script.extend([busy, again])
+        sends = [producer.send_nowait(Message("topic-0", b"first"))]
+        await broker.wait_called(1)
+        sends += [producer.send_nowait(Message(topic, b"more")) for topic in TOPICS[1:]]
+        await broker.wait_called(2)
+        again.set()
+        await asyncio.gather(*sends)
+    waited = [batch.topic for call in broker.calls for batch in call.batches]
+    assert [topic for topic in waited if topic != "topic-0"] == TOPICS[1:]
+
+
+async def test_what_was_withdrawn_does_not_count_when_a_call_fails(many):
+    many.brokers["broker-a"].script.append("hang")
+    settings = ProducerSettings(call_timeout_s=0.3, large_calls_in_flight_max=1)
+    async with asyncio.timeout(5), Producer(many.name_servers, settings=settings) as producer:
+        for topic in TOPICS[:3]:
+            await producer.route(topic)
+        sends = [producer.send_nowait(Message("topic-0", b"hangs"))]
+        await asyncio.sleep(0)
+        withdrawn = producer.send(Message("topic-1", b"withdrawn"), timeout_s=0.1)
+        sends.append(producer.send_nowait(Message("topic-2", b"waits")))
+        with pytest.raises(errors.SendError):
+            await withdrawn
+        # Nobody takes the topic any more.
+        producer._intake._lanes["topic-1"].follow(Route("topic-1", ()))
+        await asyncio.gather(*sends)
+    assert sorted(many.brokers["broker-a"].bodies) == [b"hangs", b"waits"]

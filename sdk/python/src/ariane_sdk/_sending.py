@@ -23,7 +23,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ariane.broker.v1.send_service_pb2 import AppendResult
 from ariane.common.v1.message_pb2 import ACKNOWLEDGED_LEVEL_MEMORY
@@ -41,6 +41,7 @@ from ariane_sdk._queue_streams import QueueStreams
 from ariane_sdk._repeat_rules import GONE_REASONS, SEQUENCE_GAP, RepeatRules
 from ariane_sdk._routes import Routes
 from ariane_sdk._send_batch import SendBatch
+from ariane_sdk._send_call import SendCall
 from ariane_sdk._settings import ProducerSettings
 from ariane_sdk._singles_batch import SinglesBatch, encode_together
 from ariane_sdk._status import ROUTING_REASONS, error_from_status
@@ -53,26 +54,6 @@ CALL_TIMEOUT_S_MIN: Final = 0.05
 
 DOUBLINGS_MAX: Final = 30
 """Doublings of a delay beyond which every upper bound is reached; more would overflow."""
-
-
-class _Call(NamedTuple):
-    """One call to a broker.
-
-    Attributes:
-        broker_name: The broker.
-        address: Where it is, or nothing when nobody knows.
-        peer: Both, for the text of errors.
-        batches: What travels.
-        begun_s: When it left, by the monotonic clock.
-        over: Is to be told when nothing is left to be done about it.
-    """
-
-    broker_name: str
-    address: str
-    peer: str
-    batches: Sequence[SendBatch]
-    begun_s: float
-    over: Callable[[], None]
 
 
 class Sending:
@@ -292,11 +273,11 @@ class Sending:
                 over()
             return
         parts = bundle.to_wire(self._group, self._streams)
-        call = _Call(broker_name, address, f"broker {broker_name} at {address}", (), now_s, over)
+        call = SendCall(broker_name, address, f"broker {broker_name} at {address}", (), now_s, over)
         self._send(call, parts, bundle.deadline_s, partial(self._bundle_answered, bundle, call))
 
     def _bundle_answered(
-        self, bundle: Bundle, call: _Call, answer: Sequence[AppendResult] | CallError
+        self, bundle: Bundle, call: SendCall, answer: Sequence[AppendResult] | CallError
     ) -> None:
         """A call with a bundle is over: if not all is well, it is as if single batches had it."""
         try:
@@ -337,7 +318,7 @@ class Sending:
             deadline_s = _earliest_deadline_s(batches)
         address = self._address(broker_name, [batch.topic for batch in batches])
         peer = f"broker {broker_name} at {address}"
-        call = _Call(broker_name, address, peer, batches, now_s, over)
+        call = SendCall(broker_name, address, peer, batches, now_s, over)
         if not address:
             unknown = ServiceUnavailable("nobody knows where it is", reason="BROKER_NOT_PRIMARY")
             self._answered(call, unknown)
@@ -352,7 +333,7 @@ class Sending:
         self._send(call, parts, deadline_s, partial(self._answered, call))
 
     def _send(
-        self, call: _Call, parts: Sequence[ByteBuffer], deadline_s: float, answered: Answered
+        self, call: SendCall, parts: Sequence[ByteBuffer], deadline_s: float, answered: Answered
     ) -> None:
         left_s = min(deadline_s - call.begun_s, self._settings.call_timeout_s)
         timeout_s = max(CALL_TIMEOUT_S_MIN, left_s)
@@ -371,7 +352,7 @@ class Sending:
                 self._fail(batch, batch.journey.last_refusal or late)
         return in_time
 
-    def _answered(self, call: _Call, answer: Sequence[AppendResult] | CallError) -> None:
+    def _answered(self, call: SendCall, answer: Sequence[AppendResult] | CallError) -> None:
         """A call is over: tell who waits, or see in a task what may be repeated."""
         try:
             work = self._after_call(call, answer)
@@ -386,7 +367,7 @@ class Sending:
         task.add_done_callback(self._finishing.discard)
 
     def _after_call(
-        self, call: _Call, answer: Sequence[AppendResult] | CallError
+        self, call: SendCall, answer: Sequence[AppendResult] | CallError
     ) -> Coroutine[Any, Any, None] | None:
         """Settle what was stored; what is to be done about the rest."""
         broker_name = call.broker_name
@@ -403,7 +384,7 @@ class Sending:
         self._heard(call, answer)
         return self._after_failure(broker_name, failed) if failed else None
 
-    def _heard(self, call: _Call, answer: Sequence[AppendResult]) -> None:
+    def _heard(self, call: SendCall, answer: Sequence[AppendResult]) -> None:
         """A broker has answered a call."""
         self._avoided_until_s.pop(call.broker_name, None)
         if self._latencies is not None:
@@ -412,7 +393,7 @@ class Sending:
         level = answer[-1].acknowledged_level
         self._sender(call.broker_name).answers_late = level > ACKNOWLEDGED_LEVEL_MEMORY
 
-    async def _finish(self, call: _Call, work: Coroutine[Any, Any, None]) -> None:
+    async def _finish(self, call: SendCall, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
         except Exception as error:  # noqa: BLE001 - as above.
@@ -436,10 +417,14 @@ class Sending:
             self._avoided_until_s[broker_name] = until_s
             if self._latencies is not None:
                 self._latencies.failed(broker_name)
-            for batch in self._sender(broker_name).give_up_movable():
-                # Who waits for a next round has chosen this broker knowing that it refuses.
-                if batch.journey.failed_rounds or self._choose(batch, self.is_welcome):
-                    self._sender(batch.queue.broker_name).add_again([batch])
+            given_up = self._sender(broker_name).give_up_movable()
+            given_up = [batch for batch in given_up if batch in self._unsettled]
+            # Who waits for a next round has chosen this broker knowing that it refuses.
+            self._add_again(
+                batch
+                for batch in given_up
+                if batch.journey.failed_rounds or self._choose(batch, self.is_welcome)
+            )
         await self._after_failure(broker_name, [(batch, error) for batch in batches])
 
     async def _after_failure(
@@ -467,14 +452,12 @@ class Sending:
             until_s = self._clock.monotonic_s() + error.retry_after_s
             journey.refused_until_s[broker_name] = until_s
             # A stream that was forgotten begins anew where it was; others may be forgotten, too.
-            if batch.movable and error.reason != SEQUENCE_GAP:
-                self._redirect(batch, error)
-            elif self._begin_round(batch, error):
+            goes_anywhere = batch.movable and error.reason != SEQUENCE_GAP
+            travel_on = self._redirect if goes_anywhere else self._begin_round
+            if travel_on(batch, error):
                 again.append(batch)
         # Those that were taken out meanwhile have gone elsewhere.
-        again = [batch for batch in again if batch in self._unsettled]
-        if again:
-            self._sender(broker_name).add_again(again)
+        self._add_again(batch for batch in again if batch in self._unsettled)
         self._tell_landed({batch.topic for batch, _ in failed})
 
     def _is_taken_over(self, batch: SendBatch, error: CallError) -> bool:
@@ -515,8 +498,20 @@ class Sending:
             self._streams.give_back(batch.queue, journey.sequence)
         journey.sequence = None
 
-    def _redirect(self, batch: SendBatch, error: CallError) -> None:
-        """Have a refused batch travel on: at once while somebody has not refused it yet."""
+    def _add_again(self, batches: Iterable[SendBatch]) -> None:
+        """Have batches travel once more, each to its broker, in their order."""
+        of_brokers: dict[str, list[SendBatch]] = {}
+        for batch in batches:
+            of_brokers.setdefault(batch.queue.broker_name, []).append(batch)
+        for broker_name, own in of_brokers.items():
+            self._sender(broker_name).add_again(own)
+
+    def _redirect(self, batch: SendBatch, error: CallError) -> bool:
+        """Have a refused batch travel on, at once while somebody has not refused it yet, or fail.
+
+        Returns:
+            Whether it travels on.
+        """
         refused_s = batch.journey.refused_until_s
 
         def is_fresh(broker_name: str) -> bool:
@@ -526,16 +521,14 @@ class Sending:
             return refused_s.get(broker_name) == min(refused_s.values())
 
         if not self._choose(batch, lambda name: is_fresh(name) and self.is_welcome(name)):
-            return
+            return False
         if not is_fresh(batch.queue.broker_name):
             self._choose(batch, is_fresh)
         if is_fresh(batch.queue.broker_name):
             batch.journey.not_before_s = 0.0
-        else:
-            self._choose(batch, is_soonest)
-            if not self._begin_round(batch, error):
-                return
-        self._sender(batch.queue.broker_name).add_again([batch])
+            return True
+        self._choose(batch, is_soonest)
+        return self._begin_round(batch, error)
 
     def _begin_round(self, batch: SendBatch, error: CallError) -> bool:
         """Have a batch wait before its next round, or fail when its time would be up by then."""
