@@ -22,7 +22,7 @@ A, B, C, D = (MessageQueue(f"topic-{letter}", "broker-a", 0) for letter in "abcd
 class Line:
     """A sender and its calls; whoever comes later has a later deadline."""
 
-    def __init__(self, *, sequenced=True):
+    def __init__(self, *, sequenced=True, **limits):
         self.sequenced = sequenced
         self.calls = []
         self.in_flight = []
@@ -33,8 +33,7 @@ class Line:
             self._transmit,
             take_apart=self._take_apart,
             clock=SystemClock(),
-            calls_in_flight_max=2,
-            large_calls_in_flight_max=2,
+            **{"calls_in_flight_max": 2, "large_calls_in_flight_max": 2, **limits},
             request_bytes_max=1 << 26,
             sequenced=sequenced,
         )
@@ -163,5 +162,21 @@ async def test_without_numbers_no_bundle_waits_for_a_batch_that_must_stay():
         bundle = line.bundle(A, B)
         await asyncio.sleep(0)
         assert line.calls[1:] == [bundle]
+    finally:
+        line.sender.close()
+
+
+async def test_a_bundle_leaves_where_more_calls_than_two_are_in_flight_all_the_time():
+    line = Line(calls_in_flight_max=4)
+    try:
+        for queue in (A, B, C):
+            line.batch(queue)
+            await asyncio.sleep(0)
+        assert len(line.in_flight) == 3
+        bundle = line.bundle(D)
+        for queue in (A, B, C, A, B, C):
+            line.batch(queue)
+            await line.answer()
+        assert bundle in line.calls[:5]
     finally:
         line.sender.close()

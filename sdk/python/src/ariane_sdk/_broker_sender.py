@@ -238,7 +238,11 @@ class BrokerSender:
         return bool(batches)
 
     def _depart_bundle(self) -> bool:
-        if not self._is_bundle_ready() or self._calls_in_flight >= STAGGERED_CALLS_MAX:
+        calls_max = STAGGERED_CALLS_MAX
+        if not self._staggered.active:
+            # As many as others make meanwhile: with fewer it would never be its turn.
+            calls_max = max(calls_max, self._calls_in_flight_max, self._large_calls_in_flight_max)
+        if not self._is_bundle_ready() or self._calls_in_flight >= calls_max:
             return False
         # Behind a batch that is repeated under its numbers nothing else may leave for its queue.
         held = {each.queue for each in self._waiting if each.journey.sequence is not None}
