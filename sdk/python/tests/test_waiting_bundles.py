@@ -60,11 +60,11 @@ def test_the_first_leaves_first_or_waits_for_its_queues():
     first, second = bundle_of(20), bundle_of(20, first_topic=20)
     bundles.add(first)
     bundles.add(second)
-    assert (len(bundles), bundles.row_count, bundles.count) == (2, 40, 0)
+    assert (len(bundles.line), bundles.row_count, bundles.count) == (2, 40, 0)
     assert bundles.take_first({MessageQueue("topic-19", "broker-a", 0)}, 0) is None
     assert bundles.take_first({MessageQueue("topic-20", "broker-a", 0)}, 0) is first
     assert bundles.take_first(set(), 0) is second
-    assert len(bundles) == 0
+    assert len(bundles.line) == 0
 
 
 @pytest.mark.parametrize(

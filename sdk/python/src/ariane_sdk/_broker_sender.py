@@ -208,12 +208,12 @@ class BrokerSender:
     def _depart(self) -> None:
         self._departure = None
         self._plan()
-        while self._depart_oldest():
+        while self._depart_oldest() if self._bundles.line else self._depart_batches():
             pass
 
     def _depart_oldest(self) -> bool:
         """Let leave what has waited longest, or else what may; whether anything did."""
-        if self._bundles and not self._has_older_batch(self._bundles.first):
+        if self._bundles.line and not self._has_older_batch(self._bundles.first):
             return self._depart_bundle() or self._depart_batches()
         return self._depart_batches() or self._depart_bundle()
 
@@ -261,7 +261,9 @@ class BrokerSender:
 
     def _is_bundle_ready(self) -> bool:
         """Whether there is a bundle that gathers no more, once its queues are free."""
-        return bool(self._bundles) and (not self._calls_in_flight or self._bundles.is_first_full)
+        return bool(self._bundles.line) and (
+            not self._calls_in_flight or self._bundles.is_first_full
+        )
 
     def _leave(self, cargo: Cargo, queues: set[MessageQueue], count: int, batch_count: int) -> None:
         self._queues_in_flight |= queues
@@ -301,15 +303,16 @@ class BrokerSender:
         if not self._may_overlap:
             return
         bundles = self._bundles
-        count = sum(batch.count for batch in self._waiting) + bundles.count
-        outstanding = self._messages_in_flight + count
+        outstanding = self._messages_in_flight + sum(batch.count for batch in self._waiting)
+        others = self._batches_in_flight
+        if bundles.line:
+            outstanding += bundles.count
+            others += bundles.row_count
         if self.answers_late:
             self._staggered.stop()
         else:
-            others = self._batches_in_flight + bundles.row_count
             self._staggered.plan(self._waiting, others, outstanding)
-        batch_count = len(self._waiting) + self._batches_in_flight + bundles.row_count
-        bundles.plan(batch_count, tiny=self._staggered.active)
+        bundles.plan(len(self._waiting) + others, tiny=self._staggered.active)
         # Those who have just got an answer, and have not sent again yet, are not seen.
         self._outstanding = max(outstanding, self._outstanding - self._outstanding // 8)
         half = (self._outstanding + 1) // 2
@@ -385,7 +388,7 @@ class BrokerSender:
 
         Else one batch after the other would take them from it.
         """
-        if not self._sequenced or not self._is_bundle_ready():
+        if not self._bundles.line or not self._sequenced or not self._is_bundle_ready():
             return _NO_QUEUES, 0.0
         return set(self._bundles.first.queues), self._bundles.first.deadline_s
 

@@ -35,41 +35,38 @@ class WaitingBundles:
     """First come, first served.
 
     Attributes:
+        line: Those that wait, in their order.
         wanted: Whether plain messages should come in bundles.
     """
 
-    __slots__ = ("_line", "_rows_max", "wanted")
+    __slots__ = ("_rows_max", "line", "wanted")
 
     def __init__(self) -> None:
         """Have none."""
         self.wanted = False
-        self._line: deque[Bundle] = deque()
+        self.line: deque[Bundle] = deque()
         self._rows_max = ROWS_AT_FIRST
-
-    def __len__(self) -> int:
-        """Bundles that wait."""
-        return len(self._line)
 
     @property
     def count(self) -> int:
         """Messages that wait."""
-        return sum([bundle.count for bundle in self._line])
+        return sum([bundle.count for bundle in self.line])
 
     @property
     def row_count(self) -> int:
         """Batches that they will be."""
-        return sum([len(bundle.queues) for bundle in self._line])
+        return sum([len(bundle.queues) for bundle in self.line])
 
     @property
     def first(self) -> Bundle:
         """The one that has waited longest; there is one."""
-        return self._line[0]
+        return self.line[0]
 
     @property
     def is_first_full(self) -> bool:
         """Whether no other topic comes to the first one any more."""
         first = self.first
-        return len(self._line) > 1 or first.full or len(first.queues) >= self._rows_max
+        return len(self.line) > 1 or first.full or len(first.queues) >= self._rows_max
 
     def plan(self, batch_count: int, *, tiny: bool) -> None:
         """See what there is before anything leaves.
@@ -83,15 +80,15 @@ class WaitingBundles:
 
     def joinable(self, size_bytes_max: int) -> Bundle | None:
         """The one that takes another topic, if it has no more bytes than these."""
-        if not self._line:
+        if not self.line:
             return None
-        last = self._line[-1]
+        last = self.line[-1]
         takes_more = not last.full and len(last.queues) < self._rows_max
         return last if takes_more and last.size_bytes <= size_bytes_max else None
 
     def add(self, bundle: Bundle) -> None:
         """Have a bundle wait behind all others."""
-        self._line.append(bundle)
+        self.line.append(bundle)
 
     def take_first(self, held_queues: AbstractSet[MessageQueue], batch_count: int) -> Bundle | None:
         """The first one, which leaves now; None while one of its queues is held.
@@ -104,10 +101,10 @@ class WaitingBundles:
             return None
         turn = turn_size(self.row_count + batch_count, self._rows_max)
         self._rows_max = max(ROWS_MIN, turn)
-        return self._line.popleft()
+        return self.line.popleft()
 
     def give_up(self) -> list[Bundle]:
         """Take all away."""
-        bundles = list(self._line)
-        self._line.clear()
+        bundles = list(self.line)
+        self.line.clear()
         return bundles

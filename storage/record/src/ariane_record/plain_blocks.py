@@ -123,6 +123,8 @@ class PlainColumns(NamedTuple):
         born_timestamps_ms: When each was made, milliseconds since the epoch.
         sequences: Where each block stands in the stream of its producer; nothing if they are not
             sequenced.
+        sizes_bytes: Bytes of each block, its sequence included; nothing if they are not
+            known, as of very many.
     """
 
     topics: Sequence[PlainTopic]
@@ -131,6 +133,7 @@ class PlainColumns(NamedTuple):
     shapes: Sequence[TagShape]
     born_timestamps_ms: Sequence[int]
     sequences: Sequence[ProducerSequence]
+    sizes_bytes: Sequence[int] = ()
 
 
 class PlainBlocks(NamedTuple):
@@ -192,6 +195,24 @@ def _put_sequences(plain: PlainColumns, befores: list[bytes], sizes: NDArray[np.
         befores: What stands between the body and the id of each.
         sizes: Bytes of each record.
     """
+    if not plain.sizes_bytes:
+        _put_sequences_at_once(plain, befores, sizes)
+        return
+    first = 0
+    for count, sequence, size_bytes in zip(
+        plain.counts, plain.sequences, plain.sizes_bytes, strict=True
+    ):
+        shape = plain.shapes[first]
+        said = encode_sequence(sequence, count, size_bytes)
+        befores[first] = shape.before_sequence + said + shape.behind_sequence
+        sizes[first] += SEQUENCE_BYTES
+        first += count
+
+
+def _put_sequences_at_once(
+    plain: PlainColumns, befores: list[bytes], sizes: NDArray[np.int32]
+) -> None:
+    """As ``_put_sequences``, by column: that pays for many blocks only."""
     counts = np.array(plain.counts)
     firsts = np.cumsum(counts) - counts
     sizes[firsts] += SEQUENCE_BYTES
@@ -226,6 +247,7 @@ def encode_plain_runs(
             shapes=_chained([run.shapes for run in runs]),
             born_timestamps_ms=_chained([run.born_timestamps_ms for run in runs]),
             sequences=[sequence for sequence in sequences if sequence is not None],
+            sizes_bytes=[run.size_bytes for run in runs],
         ),
         unique_ids,
     )
