@@ -1,5 +1,6 @@
 """What the fixtures promise to applications."""
 
+import asyncio
 import subprocess
 import sys
 
@@ -195,6 +196,22 @@ def test_faults_end_with_their_test(pytester, monkeypatch):
     )
     outcome = pytester.runpytest_subprocess("-p", "no:asyncio", "-W", "error")
     outcome.assert_outcomes(passed=2)
+
+
+async def test_a_disk_fills_up_while_the_broker_starts(ariane_faults, ariane_cluster, monkeypatch):
+    """What waits has begun to do so only after the clock was moved: as if it had not been."""
+    steps = []
+    advance = ariane_cluster.clock.advance
+
+    def advance_later(seconds):
+        steps.append(seconds)
+        if len(steps) > 1:
+            advance(seconds)
+
+    monkeypatch.setattr(ariane_cluster.clock, "advance", advance_later)
+    await asyncio.to_thread(ariane_faults.fill_disk)
+    assert len(steps) == 2
+    await asyncio.to_thread(ariane_faults.free_disk)
 
 
 def test_the_readme_runs_as_it_stands(pytester, request):
