@@ -273,6 +273,16 @@ async def world():
 
 
 @pytest.fixture
+def many(world):
+    """``world`` with 80 topics more, ``topic-0`` and so on: enough for bundles."""
+    for number in range(80):
+        world.name_server.set_route(
+            f"topic-{number}", {"broker-a": world.brokers["broker-a"].address}
+        )
+    return world
+
+
+@pytest.fixture
 async def two_brokers():
     """Two scripted brokers."""
     async with _scripted_world(2) as two:

@@ -20,13 +20,6 @@ QUICK = ProducerSettings(
 
 
 @pytest.fixture
-def many(world):
-    for topic in TOPICS:
-        world.name_server.set_route(topic, {"broker-a": world.brokers["broker-a"].address})
-    return world
-
-
-@pytest.fixture
 def travelled(monkeypatch):
     """Rows and messages of each bundle that has travelled."""
     seen = []

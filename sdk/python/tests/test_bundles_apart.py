@@ -15,13 +15,6 @@ SENDERS = 640
 
 
 @pytest.fixture
-def many(world):
-    for topic in TOPICS:
-        world.name_server.set_route(topic, {"broker-a": world.brokers["broker-a"].address})
-    return world
-
-
-@pytest.fixture
 def kept(monkeypatch):
     """How many bundles were taken apart before they left."""
     seen = []
