@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,11 @@ import pytest
 from ariane_admin.cli import main
 from ariane_admin.commands import group
 from ariane_admin.exits import ExitStatus
-from ariane_sdk import ConsumerSettings, PushConsumer
-from ariane_sdk.errors import MessagesFailed
-from ariane_sdk.sync import Message, MessageQueue, Producer, QueueReader
+from ariane_admin.roll_call import RollCall
+from ariane_sdk import ConsumerSettings, LiveBroker, PushConsumer, QueueReader
+from ariane_sdk.errors import DeadlinePassed, MessagesFailed
+from ariane_sdk.sync import Message, MessageQueue, Producer
+from ariane_sdk.sync import QueueReader as BlockingReader
 from ariane_servicekit.processes import LocalCluster
 
 BIN = Path(sys.executable).parent
@@ -79,12 +82,12 @@ async def give_up(cluster, topic, group_name):
         await consumer.store_offsets()
 
 
-def freeze(cluster):
-    os.kill(cluster.brokers[1].pid, signal.SIGSTOP)
+def freeze(cluster, position=1):
+    os.kill(cluster.brokers[position].pid, signal.SIGSTOP)
 
 
-def thaw(cluster):
-    os.kill(cluster.brokers[1].pid, signal.SIGCONT)
+def thaw(cluster, position=1):
+    os.kill(cluster.brokers[position].pid, signal.SIGCONT)
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +99,7 @@ def two(tmp_path_factory):
         assert run(cluster, "topic create orders --queues 2").returncode == ExitStatus.DONE
         with (
             Producer(cluster.name_servers) as producer,
-            QueueReader(cluster.name_servers) as reader,
+            BlockingReader(cluster.name_servers) as reader,
         ):
             for name in ("broker-a", "broker-b"):
                 queue = MessageQueue("orders", name, 0)
@@ -242,3 +245,45 @@ def test_a_broker_that_freezes_meanwhile_hides_no_other(two, text, monkeypatch, 
     assert (billing["group"], billing["lag"], billing["unanswered"]) == ("billing", 1, ["broker-b"])
     [warning] = err.splitlines()
     assert "without a broker that does not answer: broker broker-b at" in warning
+
+
+def test_what_the_others_keep_is_written_when_a_broker_freezes_meanwhile(two, monkeypatch, capfd):
+    told = 0
+    bounds = QueueReader.bounds
+
+    async def freeze_behind(self, *arguments, **options):
+        nonlocal told
+        answer = await bounds(self, *arguments, **options)
+        told += 1
+        if told == 4:  # Of both where they begin, and where they end.
+            freeze(two, 0)
+        return answer
+
+    monkeypatch.setattr(QueueReader, "bounds", freeze_behind)
+    monkeypatch.setenv("ARIANE_NAME_SERVERS", two.name_servers)
+    try:
+        status = main(["consume", "orders", "--from", "earliest", "--no-follow"])
+    finally:
+        thaw(two, 0)
+    out, err = capfd.readouterr()
+    assert (status, out) == (ExitStatus.UNREACHABLE, "on broker-b\n"), err
+    [warning] = err.splitlines()
+    assert "warning: shown without a broker that does not answer: broker broker-a at" in warning
+
+
+def test_who_was_left_out_last_fails_the_command(capfd):
+    now = datetime.now(UTC)
+    brokers = [
+        LiveBroker("c", name, 0, "127.0.0.1:1", "", now, 1) for name in ("broker-a", "broker-b")
+    ]
+    roll = RollCall(brokers)
+    first, second = DeadlinePassed("a"), DeadlinePassed("b", outcome_unknown=True)
+
+    roll.leave_out("broker-a", first)
+    with pytest.raises(DeadlinePassed) as caught:
+        roll.leave_out("broker-b", second)
+
+    assert caught.value is second
+    assert not second.outcome_unknown
+    assert roll.unanswered == ["broker-a", "broker-b"]
+    assert capfd.readouterr().err.count("shown without") == 1

@@ -187,6 +187,8 @@ class QueueReader(StatelessClient):
         Raises:
             QueueOffsetOutOfRange: The begin is no longer kept.
             RecordDamaged: The records cannot be taken apart.
+            DeadlinePassed: The broker sends nothing for ``call_timeout_s``, nor answers whether it
+                lives. A slow one is waited for, and how long chunks are worked on does not count.
             CallError: The broker did not answer, also when asked again.
         """
         chunks = self._chunks.of(queue, begin, end, chunk_bytes, RANGE_PROJECTION_RECORDS)
@@ -222,6 +224,8 @@ class QueueReader(StatelessClient):
             IllegalArgument: There is no such column.
             QueueOffsetOutOfRange: The begin is no longer kept.
             RecordDamaged: The records cannot be taken apart.
+            DeadlinePassed: The broker sends nothing for ``call_timeout_s``, nor answers whether it
+                lives. A slow one is waited for, and how long chunks are worked on does not count.
             CallError: The broker did not answer, also when asked again.
         """
         wanted = RangeColumns(checked_queue(queue), names)
@@ -339,7 +343,7 @@ class QueueReader(StatelessClient):
 
     @property
     def _chunks(self) -> RangeChunks:
-        return RangeChunks(lambda: self._session, self._clock)
+        return RangeChunks(lambda: self._session, self._clock, silence_s=self._call_timeout_s)
 
     @property
     def _queries(self) -> MessageQueries:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -17,12 +18,13 @@ from ariane_record.columns import RecordColumns, decode_columns
 from ariane_record.errors import RecordCorrupted
 from ariane_sdk._broker_calls import peer_name, read_address
 from ariane_sdk._clock import Clock
+from ariane_sdk._living_stream import LivingStream
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._queue_arguments import checked_count, checked_offset, checked_queue
 from ariane_sdk._routes import find_broker
 from ariane_sdk._session import Session
 from ariane_sdk._status import error_from_rpc
-from ariane_sdk.errors import RecordDamaged
+from ariane_sdk.errors import CallError, RecordDamaged
 
 READ_TRIES_MAX: Final = 5
 """How often a range is asked for without getting any further."""
@@ -34,15 +36,18 @@ READ_RETRY_S_MIN: Final = 0.1
 class RangeChunks:
     """Asks brokers for ranges of their queues."""
 
-    def __init__(self, running: Callable[[], Session], clock: Clock) -> None:
+    def __init__(self, running: Callable[[], Session], clock: Clock, *, silence_s: float) -> None:
         """Ask nothing yet.
 
         Args:
             running: Gives the connections, and raises when the client runs no longer.
             clock: Paces repeats.
+            silence_s: How long a chunk may be waited for before the broker is asked whether it
+                lives.
         """
         self._running = running
         self._clock = clock
+        self._silence_s = silence_s
 
     async def of(
         self,
@@ -66,6 +71,7 @@ class RangeChunks:
             QueueNotFound: No broker that lives has the queue.
             QueueOffsetOutOfRange: The begin is no longer kept.
             ClientNotRunning: The client runs no longer.
+            DeadlinePassed: The broker sends nothing, nor does it answer anything else.
             CallError: The broker did not answer, also when asked again.
         """
         checked_queue(queue)
@@ -84,14 +90,20 @@ class RangeChunks:
             )
             broker = await find_broker(self._running().routes, queue)
             call = self._running().connections.pull(read_address(broker)).PullRange(request)
+            ask = partial(self._running().calls.queue_bounds, broker, queue.topic)
+            stream = LivingStream(call, ask, silence_s=self._silence_s)
             try:
-                async for chunk in call:
+                while (chunk := await stream.next()) is not None:
                     next_offset = chunk.next_queue_offset
                     failure_count = 0
                     if chunk.record_sizes:
                         yield chunk
+            except CallError as silence:
+                silence.outcome_unknown = False
+                raise
             except AioRpcError as rpc_error:
                 error = error_from_rpc(rpc_error, peer=peer_name(broker))
+                error.outcome_unknown = False  # Reading changes nothing.
                 failure_count += 1
                 if not error.retriable or failure_count >= READ_TRIES_MAX:
                     raise error from rpc_error

@@ -30,7 +30,8 @@ class StatelessClient:
 
         Args:
             name_servers: "host:port" of each name server, separated by commas.
-            call_timeout_s: How long one call may take, in seconds.
+            call_timeout_s: How long one call may take, in seconds; of a range that is read, how
+                long its broker may send nothing before it is asked whether it lives.
             clock: For tests.
             random: For tests.
 

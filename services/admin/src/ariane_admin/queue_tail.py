@@ -8,7 +8,7 @@ from contextlib import aclosing
 from datetime import datetime
 
 from ariane_admin.client_warnings import say_warning
-from ariane_admin.roll_call import RollCall
+from ariane_admin.roll_call import SILENT, RollCall
 from ariane_admin.start_position import StartPosition
 from ariane_sdk import LiveBroker, MessageQueue, QueueReader, ReceivedMessage
 from ariane_sdk.errors import (
@@ -67,7 +67,11 @@ async def read_stored(
         reader: A running reader.
         topic: The topic.
         start: Where to begin.
-        roll: The brokers of the topic; what those keep that do not answer is left out.
+        roll: The brokers of the topic; what those keep that do not answer is left out, also when
+            they fall silent while they are read.
+
+    Raises:
+        CallError: A broker answered with an error, or none answers any longer.
     """
 
     async def begin_at(broker: LiveBroker) -> Mapping[MessageQueue, int]:
@@ -81,10 +85,16 @@ async def read_stored(
     while read_any:
         read_any = False
         bounds = {q: both for each in await roll.ask(bounds_at) for q, both in each.items()}
-        async with aclosing(_read(reader, bounds, next_offsets)) as messages:
-            async for message in messages:
-                read_any = True
-                yield message
+        for queue, both in sorted(bounds.items()):
+            if queue.broker_name in roll.unanswered:
+                continue
+            try:
+                async with aclosing(_read(reader, {queue: both}, next_offsets)) as messages:
+                    async for message in messages:
+                        read_any = True
+                        yield message
+            except SILENT as error:
+                roll.leave_out(queue.broker_name, error)
 
 
 async def _read(

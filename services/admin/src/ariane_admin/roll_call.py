@@ -76,8 +76,28 @@ class RollCall:
         if self._silent and not told and not nobody_ok:
             raise next(iter(self._silent.values()))
         for error in fresh:
-            say_warning(f"shown without a broker that does not answer: {error}")
+            _warn(error)
         return told
+
+    def leave_out(self, broker_name: str, error: CallError) -> None:
+        """Do without a broker that answered first and fell silent while it was read.
+
+        Args:
+            broker_name: The broker.
+            error: How it failed.
+
+        Raises:
+            CallError: No other is left.
+        """
+        error.outcome_unknown = False
+        self._silent[broker_name] = error
+        if len(self._silent) == len(self.brokers):
+            raise error
+        _warn(error)
+
+
+def _warn(error: CallError) -> None:
+    say_warning(f"shown without a broker that does not answer: {error}")
 
 
 async def known_groups(

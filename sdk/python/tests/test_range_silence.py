@@ -1,0 +1,204 @@
+"""Ranges of brokers that send no more: frozen ones end the reading, slow ones do not."""
+
+import asyncio
+import os
+import signal
+
+import grpc
+import numpy as np
+import pytest
+from google.rpc.status_pb2 import Status
+
+from ariane.broker.v1.pull_service_pb2 import ListQueueBoundsResponse, PullRangeResponse
+from ariane.broker.v1.pull_service_pb2_grpc import (
+    PullServiceServicer,
+    add_PullServiceServicer_to_server,
+)
+from ariane_record import RecordFields, encode_record
+from ariane_sdk import ClusterClient, Message, MessageQueue, Producer, QueueReader, errors
+
+QUEUE = MessageQueue("orders", "broker-a", 0)
+CALL_TIMEOUT_S = 0.25
+
+
+class ScriptedRanges(PullServiceServicer):
+    """Sends a range, a message in each chunk.
+
+    Attributes:
+        before: What is waited for before each chunk, by its queue offset.
+        bounds: What it answers when asked for its bounds; never, if that is nothing.
+        ranges: The begins of the ranges that it was asked for.
+        asked: Set when it is asked for its bounds.
+        left: Set when a range is given up by who asked for it.
+    """
+
+    def __init__(self):
+        self.before = {}
+        self.bounds = None
+        self.ranges = []
+        self.asked = asyncio.Event()
+        self.left = asyncio.Event()
+
+    async def PullRange(self, request, context):  # noqa: N802 - the contract's name.
+        self.ranges.append(request.begin_queue_offset)
+        try:
+            for queue_offset in range(request.begin_queue_offset, request.end_queue_offset):
+                if queue_offset in self.before:
+                    await self.before[queue_offset]()
+                fields = RecordFields(
+                    topic="orders",
+                    body=b"%d" % queue_offset,
+                    properties={},
+                    queue_offset=queue_offset,
+                )
+                record = encode_record(fields)
+                yield PullRangeResponse(
+                    next_queue_offset=queue_offset + 1,
+                    record_sizes=np.array([len(record)], "<i4").tobytes(),
+                    records=record,
+                )
+        except asyncio.CancelledError:
+            self.left.set()
+            raise
+
+    async def ListQueueBounds(self, request, context):  # noqa: N802 - the contract's name.
+        self.asked.set()
+        if self.bounds is None:
+            await asyncio.Event().wait()
+        if isinstance(self.bounds, Status):
+            details = ("grpc-status-details-bin", self.bounds.SerializeToString())
+            context.set_trailing_metadata((details,))
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "scripted")
+        if isinstance(self.bounds, grpc.StatusCode):
+            await context.abort(self.bounds, "scripted")
+        return self.bounds
+
+
+@pytest.fixture
+async def broker(world):
+    """A broker that sends ranges of ``QUEUE``."""
+    scripted = ScriptedRanges()
+    server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+    add_PullServiceServicer_to_server(scripted, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    world.name_server.set_route("orders", {"broker-a": f"127.0.0.1:{port}"})
+    yield scripted
+    await server.stop(None)
+
+
+@pytest.fixture
+async def reader(world):
+    async with QueueReader(world.name_servers, call_timeout_s=CALL_TIMEOUT_S) as running:
+        yield running
+
+
+async def never():
+    await asyncio.Event().wait()
+
+
+async def bodies(reader, count, read=None):
+    """What is read of a range, also put into ``read`` as it comes."""
+    read = [] if read is None else read
+    async for columns in reader.read_range(QUEUE, 0, count):
+        read += [bytes(body) for body in columns.bodies()]
+    return read
+
+
+async def test_a_broker_that_sends_no_more_and_answers_nothing_else_ends_the_reading(
+    broker, reader
+):
+    broker.before[2] = never
+    read = []
+
+    async with asyncio.timeout(10):
+        with pytest.raises(errors.DeadlinePassed, match="broker broker-a at") as caught:
+            await bodies(reader, 5, read)
+        await broker.left.wait()
+
+    assert read == [b"0", b"1"]
+    assert broker.ranges == [0]
+    assert caught.value.retriable
+    assert not caught.value.outcome_unknown
+
+
+async def test_so_does_one_that_sends_nothing_at_all(broker, reader):
+    broker.before[0] = never
+
+    async with asyncio.timeout(10):
+        with pytest.raises(errors.DeadlinePassed):
+            await bodies(reader, 5)
+
+
+@pytest.mark.parametrize("answer", ["bounds", "unimplemented", "busy"])
+async def test_a_broker_that_is_slow_and_answers_is_waited_for(broker, reader, answer, make_status):
+    async def slowly():
+        await asyncio.sleep(5 * CALL_TIMEOUT_S)
+
+    broker.before = {1: slowly, 3: slowly}
+    broker.bounds = {
+        "bounds": ListQueueBoundsResponse(),
+        "unimplemented": grpc.StatusCode.UNIMPLEMENTED,
+        "busy": make_status(grpc.StatusCode.UNAVAILABLE, "SERVICE_BUSY"),
+    }[answer]
+
+    assert await bodies(reader, 4) == [b"0", b"1", b"2", b"3"]
+    assert broker.ranges == [0]
+    assert broker.asked.is_set()
+
+
+async def test_who_takes_long_over_a_chunk_is_not_the_brokers_fault(broker, reader):
+    read = []
+    async for columns in reader.read_range(QUEUE, 0, 4):
+        read += columns.queue_offset.tolist()
+        await asyncio.sleep(3 * CALL_TIMEOUT_S)
+
+    assert read == [0, 1, 2, 3]
+    assert not broker.asked.is_set()
+
+
+async def test_a_chunk_that_comes_while_the_broker_is_asked_is_taken(broker, reader):
+    broker.before[1] = broker.asked.wait
+
+    assert await bodies(reader, 3) == [b"0", b"1", b"2"]
+
+
+async def test_who_reads_may_leave_while_nothing_comes(broker, reader):
+    broker.before[1] = never
+    reading = asyncio.create_task(bodies(reader, 3))
+    await asyncio.wait_for(broker.asked.wait(), 10)
+
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    await asyncio.wait_for(broker.left.wait(), 10)
+
+
+async def test_a_frozen_broker_ends_the_reading(fragile_cluster):
+    [process] = fragile_cluster.brokers
+    async with ClusterClient(fragile_cluster.name_servers) as client:
+        await client.create_topic("orders")
+    async with Producer(fragile_cluster.name_servers) as producer:
+        # More than gRPC reads ahead.
+        large = Message("orders", bytes(500_000))
+        await asyncio.gather(*(producer.send(large, message_queue=QUEUE) for _ in range(40)))
+    ends = []
+
+    async def read_and_freeze(reader):
+        async for columns in reader.read_range(QUEUE, 0, 40):
+            ends.append(int(columns.queue_offset[-1]) + 1)
+            os.kill(process.pid, signal.SIGSTOP)
+
+    async with (
+        QueueReader(fragile_cluster.name_servers, call_timeout_s=1.0) as reader,
+        asyncio.timeout(30),
+    ):
+        try:
+            with pytest.raises(errors.DeadlinePassed):
+                await read_and_freeze(reader)
+        finally:
+            os.kill(process.pid, signal.SIGCONT)
+    assert 0 < ends[-1] < 40
+    async with QueueReader(fragile_cluster.name_servers) as reader:
+        rest = [columns async for columns in reader.read_range(QUEUE, ends[-1], 40)]
+    assert sum(map(len, rest)) == 40 - ends[-1]
