@@ -192,7 +192,13 @@ def test_a_torn_tail_is_named_and_repaired(root):
     result = run("fsck", root, "-o", "json")
     tail = [row for row in json.loads(result.stdout) if row["where"] == "tail"]
     assert [(row["begin"], row["reason"]) for row in tail] == [(last, "checksum differs")]
-    assert run("fsck", root, "--repair").stdout == "59 records, nothing is wrong\n"
+    repaired = run("fsck", root, "--repair", "-o", "jsonl")
+    assert repaired.exit_code == 0
+    cut = [row for row in objects(repaired) if row["state"] == "cut"]
+    assert [(row["where"], row["begin"]) for row in cut] == [("tail", last), ("consume queue", 20)]
+    assert (cut[1]["topic"], cut[1]["end"]) == (rows[-1]["topic"], 21)
+    again = run("fsck", root, "--repair").stdout
+    assert again == "59 records, nothing is wrong; nothing was changed\n"
     assert run("verify", root).exit_code == 0
 
 

@@ -201,4 +201,7 @@ def test_the_commands_know_of_deleted_topics(tmp_path):
         "end": 20,
         "topic": "flights",
         "queue_id": 0,
+        "path": f"consumequeue/flights/0/{0:020d}",
+        "position": 0,
+        "state": "open",
     }

@@ -12,7 +12,13 @@ import pytest
 from click.testing import CliRunner
 
 from ariane_record import encode_record
-from ariane_storage import Store, StoreConfig, StoreFormatError, StorePoisoned
+from ariane_storage import (
+    StateFileDamaged,
+    Store,
+    StoreConfig,
+    StoreFormatError,
+    StorePoisoned,
+)
 from ariane_storage.commands import store as store_group
 from ariane_storage.scan import Damage, DamageReason
 from ariane_storage.testing import block_of, small_config
@@ -219,3 +225,70 @@ def test_a_log_that_went_on_behind_a_gap_and_vanished_again(bench):
         assert store.max_offset == bench.config.segment_bytes
         assert store.queue_bounds("flights", 0)[1] == 1
         bench.disk = bench.disk.kill()
+
+
+def test_first_files_of_a_queue_that_are_gone_are_built_again(bench, read_all):
+    store = bench.open()
+    entries = bench.config.consume_queue_file_entries
+    for number in range(entries + 5):
+        store.append_block(block_of("flights", [b"%d" % number]), 0)
+        store.append_block(block_of("delays", [b"x"]), 0)
+    store.close()
+    bench.disk.remove(bench.root / "consumequeue" / "flights" / "0" / f"{0:020d}")
+    store = bench.open()
+    assert store.recovery.rebuilt == ("consume queues",)
+    assert store.queue_bounds("flights", 0) == (0, entries + 5)
+    assert [int(m.body) for m in read_all(store, "flights", 0)] == list(range(entries + 5))
+    store.close()
+
+
+def test_first_files_that_retention_has_removed_are_missed_by_nobody(bench, fill):
+    store = bench.open()
+    fill(store, blocks=90)
+    bench.disk.used_ratio = 0.95
+    store.apply_retention()
+    assert any(store.queue_bounds(*queue)[0] > 16 for queue in store.queues())
+    bench.disk.used_ratio = 0.1
+    store.close()
+    store = bench.open()
+    assert (store.recovery.rebuilt, store.recovery.lost_begin) == ((), None)
+    store.close()
+
+
+def test_first_segments_that_are_gone_are_told(bench, fill):
+    store = bench.open()
+    fill(store, blocks=40)
+    store.close()
+    bench.disk.remove(bench.segment_path(0))
+    store = bench.open()
+    assert store.recovery.lost_begin == Damage(0, 8192, DamageReason.SEGMENT_MISSING)
+    store.close()
+    store = bench.open()
+    assert store.recovery.lost_begin is None
+    store.close()
+
+
+@pytest.mark.parametrize("name", ["deleted-topics.json", "idle-queues.json"])
+@pytest.mark.parametrize("content", ['{"topics": [1], "queues": [1]}', "{"])
+def test_state_that_cannot_be_read_leaves_the_store_as_it_is(tmp_path, fill, name, content):
+    with Store.open(tmp_path / "s", small_config()) as store:
+        fill(store)
+    (tmp_path / "s" / name).write_text(content)
+    with pytest.raises(StateFileDamaged, match=name):
+        Store.open(tmp_path / "s", small_config(), rebuild=True)
+    assert not (tmp_path / "s" / "abort").exists()
+    result = run("fsck", tmp_path / "s", "-o", "json")
+    assert result.exit_code == 1
+    assert name in result.stdout
+
+
+@pytest.mark.parametrize("place", ["commitlog", "consumequeue/flights/0", "index"])
+def test_a_folder_in_the_place_of_a_file_is_named(tmp_path, fill, place):
+    with Store.open(tmp_path / "s", small_config()) as store:
+        fill(store)
+    path = min((tmp_path / "s" / place).iterdir())
+    path.unlink()
+    path.mkdir()
+    result = run("verify", tmp_path / "s")
+    assert result.exit_code == 2
+    assert result.stderr.endswith(f"ariane store: [Errno 21] Is a directory: '{path}'\n")

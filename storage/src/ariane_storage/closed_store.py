@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,9 +18,9 @@ from ariane_storage.disk import Disk
 from ariane_storage.errors import StateFileDamaged, StoreFormatError
 from ariane_storage.index import Index
 from ariane_storage.layout import find_layout
+from ariane_storage.quarantine import Quarantine
 from ariane_storage.queue_table import QueueTable
 from ariane_storage.scan import record_at
-from ariane_storage.state_file import StateFile
 from ariane_storage.store_files import StoreFiles, visit_store
 
 _ENTRIES_AT_ONCE = 4096
@@ -30,17 +31,19 @@ class ClosedStore:
     """A store that nobody has open, while this looks at it.
 
     Attributes:
+        disk: Where it lies.
         files: Paths in it.
         config: Settings with the sizes of its files.
         log: Its commit log.
         queues: Its consume queues, as far as their files have entries.
         index: Its index.
         index_fault: Why the index cannot be read, or nothing.
+        index_fault_path: The file that cannot, as seen from the folder of the store.
         crashed: Whether its last run ended without a stop.
         checkpoint: What was durable, or None.
-        deleted_topics: Up to where records of topics are deleted.
-        deleted_topics_fault: Why that cannot be read, or nothing; then no topic counts as deleted.
-        idle_queues_fault: Why the ends of queues without records cannot be read, or nothing.
+        deleted_topics: Up to where records of topics are deleted; no topic counts as deleted where
+            that cannot be read.
+        quarantine: Damaged ranges that are known.
     """
 
     def __init__(self, root: Path, disk: Disk) -> None:
@@ -51,6 +54,7 @@ class ClosedStore:
             StoreLocked: A process has it open.
             StateFileDamaged: The file with its sizes cannot be read.
         """
+        self.disk = disk
         self.files = StoreFiles(root)
         self._lock = visit_store(disk, self.files)
         self.config = find_layout(disk, self.files).configure(StoreConfig())
@@ -79,21 +83,17 @@ class ClosedStore:
             writable=False,
         )
         self.deleted_topics = DeletedTopics(disk, self.files.deleted_topics)
-        self.deleted_topics_fault = ""
-        try:
+        with suppress(StateFileDamaged, IsADirectoryError):
             self.deleted_topics.load(self.log.min_offset)
-        except StateFileDamaged as error:
-            self.deleted_topics_fault = error.reason
-        self.idle_queues_fault = ""
-        try:
-            StateFile(self.files.idle_queues, disk).load()
-        except StateFileDamaged as error:
-            self.idle_queues_fault = error.reason
-        self.index_fault = ""
+        self.quarantine = Quarantine(disk, self.files.quarantine)
+        with suppress(IsADirectoryError):
+            self.quarantine.load()
+        self.index_fault = self.index_fault_path = ""
         try:
             self.index.load()
         except StoreFormatError as error:
             self.index_fault = error.reason
+            self.index_fault_path = str(error.path.relative_to(root))
 
     def __enter__(self) -> Self:
         return self

@@ -18,7 +18,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ariane_storage.disk import Disk
-from ariane_storage.state_file import StateFile
+from ariane_storage.state_file import StateFile, other_shape
 
 
 class DeletedTopics:
@@ -39,7 +39,10 @@ class DeletedTopics:
             StateFileDamaged: Nobody knows; an operator has to decide.
         """
         state = self._file.load() or {}
-        self._saved = {topic: int(end) for topic, end in state.get("topics", {}).items()}
+        try:
+            self._saved = {topic: int(end) for topic, end in state.get("topics", {}).items()}
+        except (AttributeError, TypeError, ValueError) as error:
+            raise other_shape(self._file.path, error) from error
         self._ends = {topic: end for topic, end in self._saved.items() if end > commit_log_begin}
 
     def end_of(self, topic: str) -> int:

@@ -2,7 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+
+class FindingState(StrEnum):
+    """What has become of what was found."""
+
+    OPEN = "open"
+    """Nobody has seen to it: ``fsck --repair`` does."""
+
+    BY_HAND = "by hand"
+    """Only an operator can: the reason says how."""
+
+    QUARANTINED = "quarantined"
+    """Kept where it is, and passed over by readers: all that can be done."""
+
+    LOST = "lost"
+    """Messages that are gone for good."""
+
+    CUT = "cut"
+    """Removed with the end of the log."""
+
+    BUILT_AGAIN = "built again"
+    """Made anew from the log."""
+
+    DONE = "done"
+    """A file that a repair has written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,18 +37,38 @@ class Finding:
     """Something that is not as it should be.
 
     Attributes:
-        where: "commit log", "tail", "consume queue", "queue offsets", "index" or "deleted
-            topics".
+        where: "commit log", "tail", "consume queue", "queue offsets", "index", "checkpoint",
+            "quarantine", "layout", "deleted topics", "idle queues" or "state file"; and of a
+            repair, "file" for one that it has written.
         reason: What is wrong.
         begin: Commit-log offset, or queue offset, at which it begins.
         end: Where it ends.
         topic: Topic of the queue, or nothing.
         queue_id: Number of the queue, or -1.
+        path: The file, as seen from the folder of the store, or nothing.
+        position: Byte of that file at which it begins, or -1.
+        state: What has become of it.
     """
 
     where: str
     reason: str
-    begin: int
-    end: int
+    begin: int = 0
+    end: int = 0
     topic: str = ""
     queue_id: int = -1
+    path: str = ""
+    position: int = -1
+    state: FindingState = FindingState.OPEN
+
+    def in_state(self, state: FindingState) -> Finding:
+        """The same, of which something else has become."""
+        return replace(self, state=state)
+
+
+def lost_messages(findings: Iterable[Finding]) -> int:
+    """How many messages queues had that are gone for good."""
+    return sum(
+        finding.end - finding.begin
+        for finding in findings
+        if finding.where == "queue offsets" and finding.state is FindingState.LOST
+    )

@@ -19,7 +19,7 @@ from ariane_record.layout import RECORD_BYTES_MIN
 from ariane_storage.deleted_topics import DeletedTopics
 from ariane_storage.disk import Disk
 from ariane_storage.queue_table import QueueTable
-from ariane_storage.state_file import StateFile
+from ariane_storage.state_file import StateFile, other_shape
 
 
 class IdleQueues:
@@ -77,10 +77,21 @@ class IdleQueues:
 
     def _load(self) -> dict[str, dict[str, int]]:
         state = self._file.load() or {}
-        return {
-            topic: {queue_id: int(end) for queue_id, end in ends.items()}
-            for topic, ends in state.get("queues", {}).items()
-        }
+        try:
+            return {
+                topic: {str(int(queue_id)): int(end) for queue_id, end in ends.items()}
+                for topic, ends in state.get("queues", {}).items()
+            }
+        except (AttributeError, TypeError, ValueError) as error:
+            raise other_shape(self._file.path, error) from error
+
+    def check(self) -> None:
+        """See whether what was written down can be read.
+
+        Raises:
+            StateFileDamaged: It cannot.
+        """
+        self._load()
 
     def restore(
         self, queues: QueueTable, deleted_topics: DeletedTopics, *, damaged_bytes: int

@@ -70,6 +70,11 @@ class Index:
         )
 
     @property
+    def files(self) -> tuple[IndexFile, ...]:
+        """All files, oldest first."""
+        return tuple(self._files)
+
+    @property
     def item_count(self) -> int:
         """Items in all files; keys that wait are not among them."""
         return sum(file.item_count for file in self._files)
@@ -178,11 +183,6 @@ class Index:
                 for commit_log_offset, timestamp in file.find(wanted):
                     if begin_ms - 1000 <= timestamp <= end_ms and commit_log_offset not in beside:
                         yield commit_log_offset
-
-    def offsets(self) -> Iterator[Int64s]:
-        """Commit-log offsets of all items, file by file."""
-        for file in self._files:
-            yield file.offsets()
 
     def flush(self, commit_log_end: int) -> int:
         """File what waits and make the newest file durable.

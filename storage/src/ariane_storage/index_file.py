@@ -188,6 +188,26 @@ class IndexFile:
         """Commit-log offsets of all items, oldest first."""
         return self._items[1 : self._next_item]["commit_log_offset"].astype(np.int64)
 
+    def item_position(self, number: int) -> int:
+        """Where an item lies in the file, in bytes."""
+        return _HEADER.size + self._slot_count * _SLOT_BYTES + number * _ITEM.itemsize
+
+    def count_unfound(self) -> int:
+        """Items to which the chain of their slot does not lead, as nothing but damage makes it."""
+        count = self.item_count
+        items = self._items[1 : self._next_item]
+        slots = items["key_hash"].astype(np.int64) % self._slot_count
+        order = _stable_order(slots)
+        numbers = np.arange(1, count + 1)
+        previous = np.zeros(count, np.int64)
+        same_slot = slots[order[1:]] == slots[order[:-1]]
+        previous[order[1:]] = np.where(same_slot, numbers[order[:-1]], 0)
+        wrong = items["previous"] != previous
+        newest = np.ones(count, np.bool_)
+        newest[order[:-1]] = ~same_slot
+        wrong |= newest & (self._slots[slots] != numbers)
+        return int(np.count_nonzero(wrong))
+
     def keep_below(self, commit_log_end: int) -> None:
         """Forget items of records at or above an offset, and build the slots again.
 

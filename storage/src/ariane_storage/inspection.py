@@ -10,10 +10,14 @@ import numpy as np
 from ariane_storage.closed_store import ClosedStore
 from ariane_storage.dispatch import Rows
 from ariane_storage.fields import Int64s
-from ariane_storage.finding import Finding
-from ariane_storage.queue_inspection import ExpectedQueue, check_queues
+from ariane_storage.finding import Finding, FindingState
+from ariane_storage.index_inspection import check_index
+from ariane_storage.missing_files import lost_begin
+from ariane_storage.queue_inspection import ExpectedQueue, check_queues, queues_before
 from ariane_storage.recovery import Progress, ProgressCallback
 from ariane_storage.scan import Damage, DamageReason, Ending, scan
+from ariane_storage.segment import segment_name
+from ariane_storage.state_inspection import check_state
 
 
 @dataclass(slots=True)
@@ -21,22 +25,38 @@ class Inspection:
     """What a store holds.
 
     Attributes:
-        records: Valid records.
-        topics: Topics that they have.
-        queues: Queues that they have.
-        first_offset: Commit-log offset of the first valid record, or -1.
-        last_offset: Commit-log offset of the last valid record, or -1.
+        record_starts: Commit-log offsets of all valid records, ascending.
+        queue_spans: First queue offset and end of each queue that the log has records of.
         end_offset: Where the log ends.
+        crashed: Whether the last run ended without a stop.
         findings: What is not as it should be, damage of the commit log first.
     """
 
-    records: int = 0
-    topics: set[str] = field(default_factory=set)
-    queues: set[tuple[str, int]] = field(default_factory=set)
-    first_offset: int = -1
-    last_offset: int = -1
+    record_starts: Int64s
+    queue_spans: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     end_offset: int = 0
+    crashed: bool = False
     findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def records(self) -> int:
+        """Valid records."""
+        return len(self.record_starts)
+
+    @property
+    def topics(self) -> set[str]:
+        """Topics that they have."""
+        return {topic for topic, _ in self.queue_spans}
+
+    @property
+    def first_offset(self) -> int:
+        """Commit-log offset of the first valid record, or -1."""
+        return int(self.record_starts[0]) if self.records else -1
+
+    @property
+    def last_offset(self) -> int:
+        """Commit-log offset of the last valid record, or -1."""
+        return int(self.record_starts[-1]) if self.records else -1
 
     @property
     def damaged(self) -> list[Finding]:
@@ -48,6 +68,11 @@ class Inspection:
         """Whether nothing is wrong but a torn tail, which the next start cuts."""
         return all(finding.where == "tail" for finding in self.findings)
 
+    @property
+    def is_repairable(self) -> bool:
+        """Whether a repair has anything to do."""
+        return any(finding.state is FindingState.OPEN for finding in self.findings)
+
 
 def inspect(store: ClosedStore, progress: ProgressCallback | None = None) -> Inspection:
     """Scan the whole log, then compare consume queues and index with it.
@@ -58,36 +83,33 @@ def inspect(store: ClosedStore, progress: ProgressCallback | None = None) -> Ins
         store: The store.
         progress: Told now and then how far it is.
     """
-    found = Inspection()
     expected: dict[tuple[str, int], ExpectedQueue] = {}
-    starts: list[Int64s] = []
-    begin = store.log.min_offset
-    total = store.log.segments[-1].end - begin if store.log.segments else 0
-    found.findings += _missing_end(store)
+    starts: list[Int64s] = [np.empty(0, np.int64)]
+    damage = [*_lost_begin(store), *_missing_end(store)]
+    end_offset = begin = store.log.min_offset
+    total = _log_end(store) - begin
     for event in scan(store.log.walk(begin), begin):
         if isinstance(event, Damage):
-            found.findings.append(Finding("commit log", event.reason.value, event.begin, event.end))
+            damage.append(_of_log(store, event))
         elif isinstance(event, Ending):
-            found.end_offset = event.commit_log_offset
-            found.findings += _end_of_log(store, event)
+            end_offset = event.commit_log_offset
+            damage += _end_of_log(store, event)
         else:
             rows = Rows.of(event)
             starts.append(rows.commit_log_offsets)
-            found.records += len(rows.topics)
             _collect(store, rows, expected)
             if progress is not None:
                 progress(Progress("check the commit log", event.end - begin, total))
-    found.queues = set(expected)
-    found.topics = {topic for topic, _ in expected}
-    offsets = np.concatenate(starts) if starts else np.empty(0, np.int64)
-    if len(offsets):
-        found.first_offset, found.last_offset = int(offsets[0]), int(offsets[-1])
-    if store.deleted_topics_fault:
-        found.findings.append(Finding("deleted topics", store.deleted_topics_fault, 0, 0))
-    if store.idle_queues_fault:
-        found.findings.append(Finding("idle queues", store.idle_queues_fault, 0, 0))
-    found.findings += check_queues(store, expected)
-    found.findings += _check_index(store, offsets)
+    found = Inspection(
+        np.concatenate(starts), end_offset=end_offset, crashed=store.crashed, findings=damage
+    )
+    found.queue_spans = {name: queue.span for name, queue in expected.items()}
+    lost = [(finding.begin, finding.end) for finding in damage if finding.where == "commit log"]
+    found.findings += check_state(store)
+    if gone := lost_begin(store.log, store.checkpoint, crashed=store.crashed):
+        found.findings += queues_before(store, gone)
+    found.findings += check_queues(store, expected, lost)
+    found.findings += check_index(store, found.record_starts)
     return found
 
 
@@ -96,24 +118,49 @@ def _log_end(store: ClosedStore) -> int:
     return store.log.segments[-1].end if store.log.segments else store.log.min_offset
 
 
+def _of_log(store: ClosedStore, damage: Damage, where: str = "commit log") -> Finding:
+    """A finding of the commit log, with the file in which it begins, or would begin."""
+    start = damage.begin - damage.begin % store.log.segment_bytes
+    segment = store.log.segment_at(damage.begin)
+    if segment is not None:
+        start = segment.start
+    known = where == "commit log" and store.quarantine.holds(damage.begin, damage.end)
+    return Finding(
+        where,
+        damage.reason.value,
+        damage.begin,
+        damage.end,
+        path=f"commitlog/{segment_name(start)}",
+        position=damage.begin - start,
+        state=FindingState.QUARANTINED if known else FindingState.OPEN,
+    )
+
+
 def _end_of_log(store: ClosedStore, ending: Ending) -> Iterator[Finding]:
     """What lies behind the last record: a torn tail, or damage where records were durable."""
     flushed = store.checkpoint.flushed_offset if store.checkpoint is not None else 0
-    if ending.commit_log_offset < flushed <= _log_end(store):
-        is_there = store.log.segment_at(ending.commit_log_offset) is not None
+    begin = ending.commit_log_offset
+    if begin < flushed <= _log_end(store):
+        is_there = store.log.segment_at(begin) is not None
         nothing = DamageReason.NOTHING if is_there else DamageReason.SEGMENT_MISSING
-        reason = ending.reason or nothing
-        yield Finding("commit log", reason.value, ending.commit_log_offset, flushed)
+        yield _of_log(store, Damage(begin, flushed, ending.reason or nothing))
     elif ending.reason is not None:
-        yield Finding("tail", ending.reason.value, ending.commit_log_offset, _log_end(store))
+        yield _of_log(store, Damage(begin, _log_end(store), ending.reason), "tail")
+
+
+def _lost_begin(store: ClosedStore) -> Iterator[Finding]:
+    """Segments that are gone from the begin of the log and that retention has not deleted."""
+    gone = lost_begin(store.log, store.checkpoint, crashed=store.crashed)
+    if gone is not None:
+        yield _of_log(store, gone)
 
 
 def _missing_end(store: ClosedStore) -> Iterator[Finding]:
     """Segments that are gone from the end of the log although the checkpoint knows of them."""
     end = _log_end(store)
     if store.checkpoint is not None and end < store.checkpoint.flushed_offset:
-        reason = DamageReason.SEGMENT_MISSING.value
-        yield Finding("commit log", reason, end, store.checkpoint.flushed_offset)
+        flushed = store.checkpoint.flushed_offset
+        yield _of_log(store, Damage(end, flushed, DamageReason.SEGMENT_MISSING))
 
 
 def _collect(
@@ -130,16 +177,3 @@ def _collect(
         if len(chosen):
             queue.queue_offsets.append(rows.queue_offsets[chosen])
             queue.entries.append(rows.entries(chosen, store.config.delay_levels_ms))
-
-
-def _check_index(store: ClosedStore, record_starts: Int64s) -> Iterator[Finding]:
-    """Every item of the index leads to a record, or to one that is deleted."""
-    if store.index_fault:
-        yield Finding("index", store.index_fault, 0, 0)
-        return
-    for offsets in store.index.offsets():
-        kept = offsets[offsets >= store.log.min_offset]
-        stray = kept[~np.isin(kept, record_starts)]
-        if len(stray):
-            first, last = int(stray.min()), int(stray.max())
-            yield Finding("index", f"{len(stray)} items lead to no record", first, last)

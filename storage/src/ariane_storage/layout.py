@@ -12,6 +12,7 @@ program wrote has no such file: then sizes are read off the files.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 from ariane_storage.config import StoreConfig
@@ -25,6 +26,7 @@ from ariane_storage.store_files import StoreFiles
 
 LAYOUT_VERSION: Final = 1
 _INDEX_ITEMS_PER_SLOT: Final = 4
+_STAMP_DIGITS: Final = 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +150,28 @@ def find_layout(disk: Disk, files: StoreFiles) -> StoreLayout:
         index_slots=slots,
         index_items=items,
     )
+
+
+def check_sizes_known(root: Path, disk: Disk) -> None:
+    """Refuse to write into a store whose sizes would only be guessed.
+
+    Raises:
+        StoreFormatError: It does not say its sizes, and there are index files of others than usual.
+    """
+    files = StoreFiles(root)
+    if load_layout(disk, files) is not None:
+        return
+    layout = find_layout(disk, files)
+    wanted = index_file_bytes(layout.index_slots, layout.index_items)
+    for name in disk.names(files.index):
+        length = disk.size_of(files.index / name)
+        if len(name) == _STAMP_DIGITS and name.isdigit() and length not in (0, wanted):
+            raise StoreFormatError(
+                files.layout,
+                f"is missing, and how many slots and items index/{name} has cannot be read off it: "
+                "restore it, or start the broker with the sizes that the store was written with, "
+                "which writes it again",
+            )
 
 
 def _segment_bytes(disk: Disk, files: StoreFiles) -> int:

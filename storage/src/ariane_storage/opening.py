@@ -78,6 +78,10 @@ def _recovered(
     checkpoint = checkpoint_file.load()
     for folder in (files.commit_log, files.consume_queues, files.config):
         disk.make_folders(folder)
+    # Before anything is changed: what only an operator can settle leaves the store as it is.
+    DeletedTopics(disk, files.deleted_topics).load(0)
+    if rebuild:
+        IdleQueues(disk, files.idle_queues).check()
     crashed = mark_running(disk, files)
     parts = StoreParts(
         config=config,

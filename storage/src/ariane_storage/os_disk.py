@@ -9,6 +9,7 @@ import fcntl
 import mmap
 import os
 import shutil
+import stat
 import struct
 import threading
 from collections.abc import Iterable, Iterator
@@ -35,7 +36,7 @@ class OsMappedFile:
 
     def __init__(self, path: Path, *, writable: bool) -> None:
         flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
-        self._descriptor = os.open(path, flags)
+        self._descriptor = _open_file(path, flags)
         try:
             access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
             # Nothing can be mapped of an empty file: a crash or somebody's mistake has left it.
@@ -80,7 +81,7 @@ class OsOpenFile:
 
     def __init__(self, path: Path, *, writable: bool) -> None:
         flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
-        self._descriptor = os.open(path, flags)
+        self._descriptor = _open_file(path, flags)
 
     def read_at(self, position: int, size: int) -> bytes:
         """Bytes from a place; fewer than asked at the end of the file."""
@@ -250,6 +251,15 @@ class OsDisk:
     def process_id(self) -> int:
         """The number of this process."""
         return os.getpid()
+
+
+def _open_file(path: Path, flags: int) -> int:
+    """Open what must be a file: a folder in its place is named here, and nowhere later."""
+    descriptor = os.open(path, flags)
+    if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    return descriptor
 
 
 def _write_all(descriptor: int, position: int, content: ByteBuffer) -> None:

@@ -33,21 +33,33 @@ class Quarantine:
         """All damaged ranges, oldest first."""
         return tuple(self._ranges)
 
-    def load(self) -> None:
-        """Read what was found before; a file that cannot be read is found again by scans."""
+    def load(self) -> bool:
+        """Read what was found before; whether that could be read.
+
+        What cannot is found again by scans.
+        """
         try:
             state = self._file.load() or {}
             for entry in state.get("ranges", []):
                 reason = DamageReason(entry["reason"])
                 self.add(Damage(int(entry["begin"]), int(entry["end"]), reason))
             self._changed = False
-        except (StateFileDamaged, ValueError, KeyError, TypeError):
+        except (StateFileDamaged, ValueError, KeyError, TypeError, AttributeError):
             self._changed = True
+            return False
+        return True
 
     def covers(self, commit_log_offset: int) -> bool:
         """Whether a byte of the log is in a damaged range."""
         place = bisect_right(self._begins, commit_log_offset) - 1
         return place >= 0 and commit_log_offset < self._ranges[place].end
+
+    def holds(self, begin: int, end: int) -> bool:
+        """Whether all bytes of a range of the log are in damaged ranges."""
+        for damage in self._ranges:
+            if damage.begin <= begin < damage.end:
+                begin = damage.end
+        return begin >= end
 
     def add(self, damage: Damage) -> None:
         """Take a range; it is kept across restarts once ``save`` was called."""

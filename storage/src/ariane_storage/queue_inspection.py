@@ -3,11 +3,13 @@
 Nothing in an entry has a checksum. So every field of every entry is compared with the record it
 stands for: where that lies, how long it is, and the code of its tag, by which brokers choose what a
 consumer gets. What differs is reported as ranges of queue offsets, one for each reason.
+
+Entries that lead into damage of the log are right, and say which messages were lost there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,11 +18,14 @@ from numpy.typing import NDArray
 
 from ariane_storage.closed_store import ClosedStore
 from ariane_storage.consume_queue import ConsumeQueue
-from ariane_storage.consume_queue_entry import HOLE_SIZE, Entries
+from ariane_storage.consume_queue_entry import ENTRY_BYTES, HOLE_SIZE, Entries
 from ariane_storage.fields import Int64s
-from ariane_storage.finding import Finding
+from ariane_storage.finding import Finding, FindingState
+from ariane_storage.scan import Damage
+from ariane_storage.segment import segment_name
 
 _ENTRIES_AT_ONCE: Final = 65_536
+_MISSING: Final = "queue offsets missing"
 
 
 @dataclass(slots=True)
@@ -35,26 +40,50 @@ class ExpectedQueue:
     queue_offsets: list[Int64s] = field(default_factory=list)
     entries: list[Entries] = field(default_factory=list)
 
+    @property
+    def span(self) -> tuple[int, int]:
+        """The first queue offset, and the end."""
+        if not self.queue_offsets:
+            return 0, 0
+        return int(self.queue_offsets[0][0]), int(self.queue_offsets[-1][-1]) + 1
+
 
 def check_queues(
-    store: ClosedStore, expected: Mapping[tuple[str, int], ExpectedQueue]
+    store: ClosedStore,
+    expected: Mapping[tuple[str, int], ExpectedQueue],
+    lost: Sequence[tuple[int, int]],
 ) -> Iterator[Finding]:
     """Compare all queues with the log.
 
     Args:
         store: The store.
         expected: What the log says of each queue that it has records of.
+        lost: Damaged ranges of the log, as begin and end.
     """
     for (topic, queue_id), wanted in sorted(expected.items(), key=_name):
         if wanted.queue_offsets:
-            # After a crash queues are behind the log, and the next start sees to it.
-            comparison = _Comparison(store, topic, queue_id, may_be_behind=store.crashed)
+            comparison = _Comparison(store, topic, queue_id, lost)
             yield from comparison.compare(
                 np.concatenate(wanted.queue_offsets), np.concatenate(wanted.entries)
             )
     for queue in store.queues:
         if not expected.get((queue.topic, queue.queue_id), _NOTHING).queue_offsets:
-            yield from _without_records(store, queue)
+            yield from _without_records(store, queue, lost)
+
+
+def queues_before(store: ClosedStore, gone: Damage) -> Iterator[Finding]:
+    """Messages that went with segments at the begin of the log, as queues still know them.
+
+    Args:
+        store: The store.
+        gone: The segments.
+    """
+    for queue in store.queues:
+        begin = queue.first_at_or_above(gone.begin)
+        end = queue.first_at_or_above(gone.end)
+        if begin < end:
+            comparison = _Comparison(store, queue.topic, queue.queue_id, ())
+            yield comparison.lost_messages(begin, end)
 
 
 _NOTHING: Final = ExpectedQueue()
@@ -64,13 +93,16 @@ def _name(queue: tuple[tuple[str, int], ExpectedQueue]) -> tuple[str, int]:
     return queue[0]
 
 
-def _without_records(store: ClosedStore, queue: ConsumeQueue) -> Iterator[Finding]:
+def _without_records(
+    store: ClosedStore, queue: ConsumeQueue, lost: Sequence[tuple[int, int]]
+) -> Iterator[Finding]:
     """A queue that the log has no record of may only lead to what retention has deleted."""
     begin = queue.first_at_or_above(store.log.min_offset)
     if begin < queue.end_offset:
         deleted = queue.last_record_end <= store.deleted_topics.end_of(queue.topic)
         reason = "queue of a deleted topic" if deleted else "leads to no record"
-        yield Finding("consume queue", reason, begin, queue.end_offset, queue.topic, queue.queue_id)
+        comparison = _Comparison(store, queue.topic, queue.queue_id, () if deleted else lost)
+        yield from comparison.beyond_the_log(queue, begin, queue.end_offset, reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,29 +112,50 @@ class _Comparison:
     store: ClosedStore
     topic: str
     queue_id: int
-    may_be_behind: bool
+    lost: Sequence[tuple[int, int]]
 
     def compare(self, queue_offsets: Int64s, entries: Entries) -> Iterator[Finding]:
         steps = np.diff(queue_offsets)
         for place in np.flatnonzero(steps != 1).tolist():
             jump = int(queue_offsets[place]), int(queue_offsets[place + 1])
-            again = jump[1] <= jump[0]
-            reason = "queue offset used again" if again else "queue offsets missing"
-            begin, end = jump if again else (jump[0] + 1, jump[1])
-            yield self._finding("queue offsets", reason, begin, end)
+            if jump[1] <= jump[0]:
+                yield self._of_offsets("queue offset used again", *jump, FindingState.BY_HAND)
+            else:
+                yield self.lost_messages(jump[0] + 1, jump[1])
         if bool((steps < 1).any()):
             return  # Which record an entry stands for is not to be told.
         queue = self.store.queues.find(self.topic, self.queue_id)
         first, end = int(queue_offsets[0]), int(queue_offsets[-1]) + 1
         written = queue.end_offset if queue is not None else first
-        if written < end and not self.may_be_behind:
-            yield self._finding("consume queue", "entries missing", max(first, written), end)
+        if queue is not None and first < queue.min_offset:
+            yield self._of_entries("entries missing", first, min(end, queue.min_offset))
+        # After a crash queues are behind the log, and the next start sees to it.
+        if written < end and not self.store.crashed:
+            yield self._of_entries("entries missing", max(first, written), end)
         if queue is None:
             return
         if written > end:
-            yield self._finding("consume queue", "entries beyond the log", end, written)
+            yield from self.beyond_the_log(queue, end, written, "entries beyond the log")
         kept = (queue_offsets >= queue.min_offset) & (queue_offsets < written)
         yield from self._compare_entries(queue, queue_offsets[kept], entries[kept])
+
+    def beyond_the_log(
+        self, queue: ConsumeQueue, begin: int, end: int, reason: str
+    ) -> Iterator[Finding]:
+        """Entries without a record: of messages that are lost, or of none that ever were."""
+        for first in range(begin, end, _ENTRIES_AT_ONCE):
+            found = queue.entries(first, min(_ENTRIES_AT_ONCE, end - first))
+            is_hole = found["size"] == HOLE_SIZE
+            into_damage = is_hole & bool(self.lost)
+            for lost_begin, lost_end in self.lost:
+                places = found["commit_log_offset"]
+                into_damage |= ~is_hole & (places >= lost_begin) & (places < lost_end)
+            places = np.arange(first, first + len(found))
+            for run in _runs(places[into_damage]):
+                yield self.lost_messages(*run)
+            # Holes without any damage stand for what retention has deleted since.
+            for run in _runs(places[~into_damage & ~is_hole]):
+                yield self._of_entries(reason, *run)
 
     def _compare_entries(
         self, queue: ConsumeQueue, queue_offsets: Int64s, entries: Entries
@@ -121,14 +174,33 @@ class _Comparison:
             )
             if len(found) != len(wanted):
                 end = int(places[-1]) + 1
-                yield self._finding("consume queue", "cannot be read", begin, end)
+                yield self._of_entries("cannot be read", begin, end)
                 continue
             for reason, wrong in _differences(found, wanted):
                 for run in _runs(places[wrong]):
-                    yield self._finding("consume queue", reason, *run)
+                    yield self._of_entries(reason, *run)
 
-    def _finding(self, where: str, reason: str, begin: int, end: int) -> Finding:
-        return Finding(where, reason, begin, end, self.topic, self.queue_id)
+    def lost_messages(self, begin: int, end: int) -> Finding:
+        """Messages of the queue that are gone for good."""
+        return self._of_offsets(_MISSING, begin, end, FindingState.LOST)
+
+    def _of_offsets(self, reason: str, begin: int, end: int, state: FindingState) -> Finding:
+        return Finding("queue offsets", reason, begin, end, self.topic, self.queue_id, state=state)
+
+    def _of_entries(self, reason: str, begin: int, end: int) -> Finding:
+        place = begin % self.store.config.consume_queue_file_entries
+        name = segment_name((begin - place) * ENTRY_BYTES)
+        path = f"consumequeue/{self.topic}/{self.queue_id}/{name}"
+        return Finding(
+            "consume queue",
+            reason,
+            begin,
+            end,
+            self.topic,
+            self.queue_id,
+            path=path,
+            position=place * ENTRY_BYTES,
+        )
 
 
 def _differences(found: Entries, wanted: Entries) -> Iterator[tuple[str, NDArray[np.bool_]]]:

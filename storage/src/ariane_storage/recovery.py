@@ -32,6 +32,7 @@ from ariane_storage.deleted_topics import DeletedTopics
 from ariane_storage.dispatch import Dispatcher
 from ariane_storage.idle_queues import IdleQueues
 from ariane_storage.index import Index, load_or_discard
+from ariane_storage.missing_files import lack_first_files, lost_begin
 from ariane_storage.quarantine import Quarantine
 from ariane_storage.queue_table import QueueSums, QueueTable
 from ariane_storage.scan import Damage, DamageReason, Ending, Stretch, record_at, scan
@@ -71,6 +72,8 @@ class RecoveryReport:
         cut_reason: Why the tail was cut, or None if it was clean.
         damage: Damaged ranges that are quarantined, earlier finds included.
         rebuilt: What was built from the whole log: "consume queues", "index".
+        lost_begin: Segments that are gone from the begin of the log, which retention has not
+            deleted; or None.
     """
 
     crashed: bool
@@ -80,6 +83,7 @@ class RecoveryReport:
     cut_reason: DamageReason | None
     damage: tuple[Damage, ...]
     rebuilt: tuple[str, ...]
+    lost_begin: Damage | None = None
 
 
 @dataclass(slots=True)
@@ -122,6 +126,7 @@ class Recovery:
             OSError: The disk failed.
         """
         missing_end = self._missing_end()
+        gone = lost_begin(self.log, self.checkpoint, crashed=self.crashed)
         self._declare_gaps()
         rebuilt = self._load_derived()
         self._finish_deletions()
@@ -156,6 +161,7 @@ class Recovery:
             cut_reason=ending.reason,
             damage=self.quarantine.ranges,
             rebuilt=tuple(rebuilt),
+            lost_begin=gone,
         )
 
     def _missing_end(self) -> int | None:
@@ -206,7 +212,9 @@ class Recovery:
         else:
             # Without one only those entries say where a queue was whose records are gone.
             self.queues.load(self.log.min_offset, keep_rest=True)
-        if self.rebuild or checkpoint is None or self.queues.sums() != sums:
+        complete = checkpoint is not None and self.queues.sums() == sums
+        lacking = complete and lack_first_files(self.log, self.queues, self.deleted_topics)
+        if self.rebuild or not complete or lacking:
             self.idle_queues.remember(self.queues)
             self.queues.remove_all()
             rebuilt.append("consume queues")

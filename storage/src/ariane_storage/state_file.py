@@ -158,6 +158,12 @@ class StateFile:
             return None, f"{self._sums.name} is damaged"
 
 
+def other_shape(path: Path, error: Exception) -> StateFileDamaged:
+    """What to raise where a state file is sound JSON and not what it should say."""
+    reason = f"has another shape than this release writes ({error}): restore it from a copy"
+    return StateFileDamaged(path, reason)
+
+
 def believed_state(content: bytes, sums: set[int] | None) -> dict[str, Any]:
     """What a generation says, if it can be believed.
 

@@ -17,6 +17,11 @@ def recovery_findings(report: RecoveryReport) -> list[str]:
         findings.append(
             f"the tail was cut at commit-log offset {report.end_offset}: {report.cut_reason}"
         )
+    if (lost := report.lost_begin) is not None:
+        findings.append(
+            f"commit-log offsets {lost.begin} to {lost.end} are gone from the begin of the log, "
+            "which retention has not deleted"
+        )
     findings += [
         f"commit-log offsets {damage.begin} to {damage.end} are damaged: {damage.reason}"
         for damage in report.damage

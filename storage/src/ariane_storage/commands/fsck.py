@@ -1,7 +1,9 @@
-"""``ariane store fsck``: what is wrong with a store, by range and reason."""
+"""``ariane store fsck``: what is wrong with a store, by range and reason, and what was mended."""
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
@@ -11,17 +13,23 @@ import click
 from ariane_storage.closed_store import ClosedStore
 from ariane_storage.commands.output import (
     EXIT_DAMAGED,
+    EXIT_FAILED,
     folder_argument,
     format_option,
     one_line_errors,
     print_rows,
     progress_on_stderr,
 )
+from ariane_storage.finding import Finding, FindingState, lost_messages
 from ariane_storage.inspection import inspect
 from ariane_storage.os_disk import OsDisk
-from ariane_storage.store import Store
+from ariane_storage.repair import repair
+from ariane_storage.written_files import file_marks, written_files
 
-_COLUMNS: Final = ("where", "reason", "begin", "end", "topic", "queue_id")
+_COLUMNS: Final = (
+    *("where", "reason", "begin", "end", "topic", "queue_id"),
+    *("path", "position", "state"),
+)
 
 
 _EXAMPLES: Final = """
@@ -37,27 +45,73 @@ Examples:
 @format_option
 @click.option(
     "--repair",
+    "is_repair",
     is_flag=True,
-    help="Recover first, as a broker does when it starts: cut a torn tail, quarantine damage.",
+    help="Mend what can be mended first: cut a torn tail, quarantine damage, build queues, index "
+    "and checkpoint again. Then list what was found and what has become of it.",
 )
 @one_line_errors
-def fsck(folder: Path, output_format: str, *, repair: bool) -> None:
+def fsck(folder: Path, output_format: str, *, is_repair: bool) -> None:
     """List everything in the closed store in DIR that is not as it should be.
 
-    Nothing is changed unless --repair is given. What is derived is mended by "ariane store
-    rebuild". The exit status is 1 if there is anything but a torn tail.
+    Nothing is changed unless --repair is given. Of each finding there is the place (file and byte,
+    or topic and queue), the range, and its state: "open" (--repair sees to it), "by hand" (only you
+    can), "quarantined" (damage that is known and passed over), "lost" (messages gone for good),
+    and after a repair "cut" or "built again"; "done" are files that it has written.
+
+    The exit status is 1 if there is anything left but a torn tail, lost messages included; 2 if a
+    repair was refused.
     """
-    disk = OsDisk()
-    with progress_on_stderr() as progress:
-        if repair:
-            with ClosedStore(folder, disk) as store:
-                config = store.config
-            Store.open(folder, config, disk=disk, progress=progress).close()
-        with ClosedStore(folder, disk) as store:
-            found = inspect(store, progress)
-    if found.findings or output_format != "table":
-        print_rows(map(asdict, found.findings), _COLUMNS, output_format)
-    else:
-        click.echo(f"{found.records} records, nothing is wrong")
+    if is_repair:
+        _repair(folder, output_format)
+        return
+    with ClosedStore(folder, OsDisk()) as store, progress_on_stderr() as progress:
+        found = inspect(store, progress)
+    _print(found.findings, output_format)
+    if output_format == "table":
+        click.echo(_summary(found.records, found.findings))
     if not found.is_sound:
         raise SystemExit(EXIT_DAMAGED)
+
+
+def _repair(folder: Path, output_format: str) -> None:
+    before = file_marks(folder)
+    with progress_on_stderr() as progress:
+        done = repair(folder, OsDisk(), progress)
+    files = [
+        Finding("file", change, path=path, state=FindingState.DONE)
+        for path, change in written_files(before, file_marks(folder))
+    ]
+    _print([*done.findings, *files], output_format)
+    if output_format == "table":
+        nothing = "" if done.was_needed else "; nothing was changed"
+        click.echo(f"{_summary(done.after.records, done.findings)}{nothing}")
+    if done.refusal is not None:
+        click.echo(f"ariane store: not repaired: {done.refusal}", err=True)
+        sys.exit(EXIT_FAILED)
+    if not done.after.is_sound or lost_messages(done.findings):
+        raise SystemExit(EXIT_DAMAGED)
+
+
+def _print(findings: list[Finding], output_format: str) -> None:
+    if findings or output_format != "table":
+        print_rows(map(asdict, findings), _COLUMNS, output_format)
+
+
+def _summary(records: int, findings: list[Finding]) -> str:
+    """What it comes to, in words."""
+    if not findings:
+        return f"{records} records, nothing is wrong"
+    counts = Counter(finding.state for finding in findings)
+    parts = [f"{records} records"]
+    if to_repair := counts[FindingState.OPEN]:
+        parts.append(f"{to_repair} to repair")
+    else:
+        parts.append("nothing is left to repair")
+    if by_hand := counts[FindingState.BY_HAND]:
+        parts.append(f"{by_hand} to see to by hand")
+    if ranges := counts[FindingState.QUARANTINED]:
+        parts.append(f"{ranges} {'range' if ranges == 1 else 'ranges'} quarantined")
+    if lost := lost_messages(findings):
+        parts.append(f"{lost} {'message' if lost == 1 else 'messages'} lost for good")
+    return ", ".join(parts)

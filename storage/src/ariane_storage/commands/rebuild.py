@@ -16,6 +16,7 @@ from ariane_storage.commands.output import (
     print_summary,
     progress_on_stderr,
 )
+from ariane_storage.layout import check_sizes_known
 from ariane_storage.os_disk import OsDisk
 from ariane_storage.store import Store
 
@@ -39,6 +40,7 @@ def rebuild(folder: Path, output_format: str) -> None:
     disk = OsDisk()
     with ClosedStore(folder, disk) as store:
         config = store.config
+    check_sizes_known(folder, disk)
     with (
         progress_on_stderr() as progress,
         Store.open(folder, config, disk=disk, progress=progress, rebuild=True) as opened,

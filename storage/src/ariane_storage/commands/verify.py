@@ -16,6 +16,7 @@ from ariane_storage.commands.output import (
     print_summary,
     progress_on_stderr,
 )
+from ariane_storage.finding import FindingState, lost_messages
 from ariane_storage.inspection import inspect
 from ariane_storage.os_disk import OsDisk
 
@@ -33,18 +34,24 @@ Example:
 def verify(folder: Path, output_format: str) -> None:
     """Check every record of the closed store in DIR, and everything that leads to one.
 
-    "damaged" counts damaged ranges of the commit log, "findings" everything that is not as it
-    should be; "ariane store fsck" lists them. The exit status is 1 if there is any but a torn tail,
-    which the next start of the broker cuts.
+    "damaged" counts damaged ranges of the commit log, "quarantined" those of them that are known
+    and passed over, "lost_messages" what queues have lost for good, "findings" everything that is
+    not as it should be, "to_repair" what "ariane store fsck --repair" sees to, and "by_hand" what
+    only you can; "ariane store fsck" lists them. The exit status is 1 if there is any but a torn
+    tail, which the next start of the broker cuts.
     """
     with ClosedStore(folder, OsDisk()) as store, progress_on_stderr() as progress:
         found = inspect(store, progress)
         summary = {
             "records": found.records,
             "topics": len(found.topics),
-            "queues": len(found.queues),
+            "queues": len(found.queue_spans),
             "damaged": len(found.damaged),
+            "quarantined": sum(f.state is FindingState.QUARANTINED for f in found.damaged),
+            "lost_messages": lost_messages(found.findings),
             "findings": len(found.findings),
+            "to_repair": sum(f.state is FindingState.OPEN for f in found.findings),
+            "by_hand": sum(f.state is FindingState.BY_HAND for f in found.findings),
             "first_offset": found.first_offset,
             "last_offset": found.last_offset,
             "end_offset": found.end_offset,
