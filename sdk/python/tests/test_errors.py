@@ -134,7 +134,8 @@ def test_broken_details_fall_back_to_the_code():
             True,
             errors.DeadlinePassed,
         ),
-        (StatusCode.CANCELLED, "", True, errors.CallError),
+        (StatusCode.CANCELLED, "", True, errors.ServiceUnavailable),
+        (StatusCode.CANCELLED, "CANCELLED", True, errors.ServiceUnavailable),
         (StatusCode.UNKNOWN, "", True, errors.CallError),
         (StatusCode.INVALID_ARGUMENT, "", False, errors.CallError),
         (StatusCode.UNIMPLEMENTED, "", False, errors.FeatureNotAvailable),
@@ -150,6 +151,8 @@ def test_without_details_the_outcome_is_known_only_where_nothing_was_sent(
     assert error.outcome_unknown is unknown
     if kind is errors.DeadlinePassed:
         assert str(error) == "broker-a: no answer in time"
+    if code is StatusCode.CANCELLED:
+        assert str(error) == "broker-a: gave the call up, without an answer"
 
 
 def test_the_tree_in_the_docstring_is_the_tree():

@@ -173,7 +173,8 @@ class NameServers:
                 error = error_from_rpc(rpc_error, peer=f"name server {address}")
                 if isinstance(error, RouteNotFound):
                     not_found.append(error)
-                elif isinstance(error, ServiceUnavailable | DeadlinePassed):
+                elif error.retriable or isinstance(error, ServiceUnavailable | DeadlinePassed):
+                    # Whatever broke the call says nothing of what the next one knows.
                     failures[address] = error
                 else:
                     raise error from rpc_error

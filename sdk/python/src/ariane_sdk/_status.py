@@ -161,7 +161,9 @@ ROUTING_REASONS: Final = frozenset(
 _CODE_ROWS: Final[Mapping[StatusCode, ReasonRow]] = {
     StatusCode.UNAVAILABLE: ReasonRow(ServiceUnavailable, retriable=True, outcome_unknown=True),
     StatusCode.DEADLINE_EXCEEDED: ReasonRow(DeadlinePassed, retriable=True, outcome_unknown=True),
-    StatusCode.CANCELLED: ReasonRow(CallError, retriable=True, outcome_unknown=True),
+    # Not by this client: that ends as a cancellation. The server ended, or its deadline passed a
+    # moment before the client's.
+    StatusCode.CANCELLED: ReasonRow(ServiceUnavailable, retriable=True, outcome_unknown=True),
     StatusCode.UNKNOWN: ReasonRow(CallError, outcome_unknown=True),
     StatusCode.INTERNAL: ReasonRow(CallError, retriable=True, outcome_unknown=True),
     StatusCode.ABORTED: ReasonRow(CallError, retriable=True, outcome_unknown=True),
@@ -254,6 +256,8 @@ def _error_from_code(
     row = _CODE_ROWS.get(code, ReasonRow(CallError))
     if code is StatusCode.DEADLINE_EXCEEDED and (not details or _GRPC_GAVE_UP in details):
         details = "no answer in time"
+    elif code is StatusCode.CANCELLED and details in ("", code.name):
+        details = "gave the call up, without an answer"
     return row.error(
         f"{peer}: {details or code.name}",
         reason=row.error.reason if row.error is not CallError else f"GRPC_{code.name}",
