@@ -7,6 +7,7 @@ from collections import deque
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 
 import grpc
 import numpy as np
@@ -19,6 +20,7 @@ from sqlalchemy import create_engine, text
 from ariane.broker.v1.send_service_pb2 import (
     AppendRecordsResponse,
     AppendResult,
+    AppendTableResult,
     StreamAppendsResponse,
 )
 from ariane.broker.v1.send_service_pb2_grpc import (
@@ -37,6 +39,7 @@ from ariane.namesrv.v1.route_service_pb2_grpc import (
     add_RouteServiceServicer_to_server,
 )
 from ariane_record import RecordFields
+from ariane_record.checksum import crc32
 from ariane_record.columns import decode_columns
 from ariane_sdk._clock import SystemClock
 from ariane_servicekit.postgresql import PostgresqlUnavailable, running_postgresql
@@ -50,18 +53,79 @@ def status(code, reason, message="scripted", **metadata):
     return Status(code=code.value[0], message=message, details=[detail])
 
 
+def batches_of_table(request):
+    """A request that says its batches one by one instead of by column; the same if it did."""
+    if not request.HasField("table"):
+        return request
+    table = request.table
+    width = {"record_counts": 4, "queue_ids": 4, "producer_epochs": 4, "first_sequences": 8}
+    queue_ids, counts, epochs, firsts = (
+        np.frombuffer(getattr(table, name), f"<i{width[name]}").tolist()
+        for name in ("queue_ids", "record_counts", "producer_epochs", "first_sequences")
+    )
+    assert crc32(request.table_records) == table.records_crc32
+    sizes = np.frombuffer(table.record_sizes, "<i4")
+    assert set(table.key_counts) <= {1}
+    same = type(request)(producer_group=request.producer_group)
+    if "request_number" in request.DESCRIPTOR.fields_by_name:
+        same.request_number = request.request_number
+    first = place = 0
+    for row, (topic, queue_id, count) in enumerate(
+        zip(table.topics, queue_ids, counts, strict=True)
+    ):
+        end, words = first + count, slice(4 * first, 4 * (first + count))
+        records = request.table_records[place : place + int(sizes[first:end].sum())]
+        batch = same.batches.add(
+            topic=topic,
+            queue_id=queue_id,
+            record_sizes=table.record_sizes[words],
+            tag_codes=table.tag_codes[words],
+            key_counts=table.key_counts[first:end],
+            key_hashes=table.key_hashes[words],
+            records_crc32=crc32(records),
+            records=records,
+        )
+        if table.producer_id:
+            batch.sequence.producer_id = table.producer_id
+            batch.sequence.producer_epoch = epochs[row]
+            batch.sequence.first_sequence = firsts[row]
+        first, place = end, place + len(records)
+    assert (first, place) == (len(sizes), len(request.table_records))
+    return same
+
+
+def table_result_of(results):
+    """What is said of the batches of a table that were all stored."""
+    return AppendTableResult(
+        first_queue_offsets=np.array([each.first_queue_offset for each in results]).tobytes(),
+        first_commit_log_offsets=np.array(
+            [each.first_commit_log_offset for each in results]
+        ).tobytes(),
+        acknowledged_level=results[0].acknowledged_level,
+        store_time=results[0].store_time,
+    )
+
+
+@pytest.fixture(scope="session")
+def tables():
+    """To and from tables: ``batches_of_table``, ``table_result_of``."""
+    return SimpleNamespace(batches_of=batches_of_table, result_of=table_result_of)
+
+
 class ScriptedBroker(SendServiceServicer):
-    """Stores what it is sent, and misbehaves as told.
+    """Stores what it is sent, and misbehaves as told. A table is the same as its batches to it.
 
     ``script`` holds what happens to the next calls, in order: ``"store"`` (also when empty), a
     ``grpc.StatusCode`` or a ``Status`` for the whole call, a list of ``Status`` or None for its
     batches, ``"hang"``, ``"store and hang"``, or an event that the answer waits for. A request of a
     stream is a call here; what fails it by its code alone ends its stream. Without ``streams`` it
-    knows none, as brokers of yesterday.
+    knows none, without ``tables`` it takes none, as brokers of yesterday.
     """
 
-    def __init__(self, *, streams=True):
+    def __init__(self, *, streams=True, tables=True):
         self.streams = streams
+        self.tables = tables
+        self.table_count = 0
         self.stream_count = 0
         self.script = deque()
         self.calls = []
@@ -90,12 +154,22 @@ class ScriptedBroker(SendServiceServicer):
             pass
 
     async def _answer(self, request, context, writing):
-        answer = StreamAppendsResponse(request_number=request.request_number)
+        answer = StreamAppendsResponse(
+            request_number=request.request_number, takes_tables=self.tables
+        )
+        is_table = request.HasField("table")
+        self.table_count += is_table
+        assert self.tables or not is_table
+        request = batches_of_table(request)
         step = await self._next_step(request)
         if isinstance(step, Status):
             answer.error.CopyFrom(step)
         else:
-            answer.results.extend(await self._results(request, step, context))
+            results = await self._results(request, step, context)
+            if is_table and not any(result.HasField("error") for result in results):
+                answer.table_result.CopyFrom(table_result_of(results))
+            else:
+                answer.results.extend(results)
         async with writing:
             await context.write(answer)
 

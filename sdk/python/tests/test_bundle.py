@@ -73,8 +73,8 @@ class Side:
     def streams(self):
         return QueueStreams(PRODUCER_ID) if self.sequenced else None
 
-    def bundle_request(self):
-        return request_of(self.bundle.to_wire("group", self.streams))
+    def bundle_request(self, *, as_table=False):
+        return request_of(self.bundle.to_wire("group", self.streams, as_table=as_table))
 
     def batches_request(self):
         streams, batches = self.streams, [each for each in self.batches.values() if each.count]
@@ -103,13 +103,14 @@ def results_for(request):
     return results
 
 
-@given(messages=sends, sequenced=st.booleans())
-def test_on_the_wire_it_is_what_its_batches_are(messages, sequenced):
+@given(messages=sends, sequenced=st.booleans(), as_table=st.booleans())
+def test_on_the_wire_it_is_what_its_batches_are(tables, messages, sequenced, as_table):
     async def check():
         side = Side(messages, sequenced=sequenced)
         assert side.bundle.size_bytes == sum(each.size_bytes for each in side.batches.values())
-        request = side.bundle_request()
-        assert request == side.batches_request()
+        request = side.bundle_request(as_table=as_table)
+        assert request.HasField("table") == as_table
+        assert tables.batches_of(request) == side.batches_request()
         assert not side.bundle.open
 
     asyncio.run(check())
@@ -139,11 +140,11 @@ def test_what_is_withdrawn_was_never_there(messages, taken, sequenced):
     asyncio.run(check())
 
 
-@given(messages=sends)
-def test_it_tells_everybody_what_batches_would(messages):
+@given(messages=sends, as_table=st.booleans())
+def test_it_tells_everybody_what_batches_would(tables, messages, as_table):
     async def check():
         side = Side(messages)
-        results = results_for(side.bundle_request())
+        results = results_for(tables.batches_of(side.bundle_request(as_table=as_table)))
         side.batches_request()
         for batch, result in zip(side.batches.values(), results, strict=True):
             batch.settle(result, ADDRESS)
@@ -151,7 +152,7 @@ def test_it_tells_everybody_what_batches_would(messages):
         await asyncio.sleep(0)
         side.futures[0].cancel()
 
-        assert side.bundle.settle(results, ADDRESS)
+        assert side.bundle.settle(tables.result_of(results) if as_table else results, ADDRESS)
         for future, own in zip(side.futures[1:], side.own_futures[1:], strict=True):
             assert future.result() == own.result()
         await asyncio.wait_for(waiting, 1)
@@ -179,9 +180,12 @@ def stored_later(results):
 
 @pytest.mark.parametrize("change", [failed, stored_before, flushed, stored_later])
 @pytest.mark.parametrize("sequenced", [False, True])
-async def test_what_is_not_the_same_for_all_is_for_single_batches(change, sequenced):
+@pytest.mark.parametrize("as_table", [False, True])
+async def test_what_is_not_the_same_for_all_is_for_single_batches(
+    tables, change, sequenced, as_table
+):
     side = Side([(number % 4, b"%d" % number, "") for number in range(20)], sequenced=sequenced)
-    request = side.bundle_request()
+    request = tables.batches_of(side.bundle_request(as_table=as_table))
     results = results_for(request)
     change(results)
     assert not side.bundle.settle(results, ADDRESS)
@@ -210,6 +214,18 @@ async def test_an_answer_for_other_batches_tells_nobody_anything(answered):
     side = Side([(number % 4, b"%d" % number, "") for number in range(20)])
     results = results_for(side.bundle_request())
     assert not side.bundle.settle((2 * results)[:answered], ADDRESS)
+    assert not any(future.done() for future in side.futures)
+    assert len(side.bundle.take_apart()) == 4
+
+
+@pytest.mark.parametrize("answered", [0, 1, 3, 5])
+async def test_an_answer_to_another_table_tells_nobody_anything(tables, answered):
+    side = Side([(number % 4, b"%d" % number, "") for number in range(20)])
+    results = results_for(tables.batches_of(side.bundle_request(as_table=True)))
+    result = tables.result_of(2 * results)
+    result.first_queue_offsets = result.first_queue_offsets[: 8 * answered]
+    with pytest.raises(ValueError, match="in the answer to a table of 4 batches"):
+        side.bundle.settle(result, ADDRESS)
     assert not any(future.done() for future in side.futures)
     assert len(side.bundle.take_apart()) == 4
 

@@ -11,16 +11,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ariane_record import ProducerSequence
-from ariane_storage.fields import Int64s
+from ariane_storage.fields import ByteBuffer, Int64s
 
 _INT32: Final = np.dtype("<i4")
 
@@ -58,8 +59,8 @@ class BlockTable:
     Attributes:
         topics: Topic of each block.
         queue_ids: Queue of each.
-        records: Records of each.
-        crcs: CRC-32 of the records of each.
+        pieces: The records, block after block: a piece for each block, or one for all.
+        crcs: CRC-32 of each piece.
         sequences: Where each stands in the stream of its producer; None for nowhere.
         counts: Number of records of each, 1 or more: int64[blocks].
         key_hash_counts: Number of key hashes of each: int64[blocks].
@@ -71,7 +72,7 @@ class BlockTable:
 
     topics: Sequence[str]
     queue_ids: Sequence[int]
-    records: Sequence[bytes]
+    pieces: Sequence[ByteBuffer]
     crcs: Sequence[int]
     sequences: Sequence[ProducerSequence | None]
     counts: Int64s
@@ -98,7 +99,7 @@ class BlockTable:
         return cls(
             topics=topics,
             queue_ids=queue_ids,
-            records=records,
+            pieces=records,
             crcs=crcs,
             sequences=sequences,
             counts=np.array(record_counts, np.int64),
@@ -127,5 +128,27 @@ class BlockTable:
 
     @cached_property
     def block_sizes(self) -> list[int]:
-        """Bytes of the records of each block."""
-        return list(map(len, self.records))
+        """Bytes of the records of each block, by their column."""
+        sizes: list[int] = np.add.reduceat(self.sizes, self.firsts, dtype=np.int64).tolist()
+        return sizes
+
+    @cached_property
+    def size_bytes(self) -> int:
+        """Bytes of all pieces."""
+        return sum(map(len, self.pieces))
+
+    @property
+    def are_pieces_whole(self) -> bool:
+        """Whether the pieces are as long as the column of sizes says."""
+        lengths = list(map(len, self.pieces))
+        if len(lengths) == len(self):
+            return lengths == self.block_sizes
+        return lengths == [sum(self.block_sizes)]
+
+    def records_of(self, blocks: Iterable[int]) -> bytes:
+        """The records of some blocks, back to back; of sound pieces."""
+        pieces = self.pieces
+        if len(pieces) < len(self):
+            edges = pairwise([0, *np.cumsum(self.block_sizes).tolist()])
+            pieces = [pieces[0][begin:end] for begin, end in edges]
+        return b"".join(map(pieces.__getitem__, blocks))

@@ -71,11 +71,11 @@ class JoinedBlocks:
         sizes = table.sizes
         if not _are_columns_sound(table, limits):
             return None
-        records = drafts.of(sum(table.block_sizes))
+        records = drafts.of(table.size_bytes)
         begin = 0
-        for block in table.records:
-            end = begin + len(block)
-            records[begin:end] = block
+        for piece in table.pieces:
+            end = begin + len(piece)
+            records[begin:end] = piece
             begin = end
         edges = np.zeros(len(sizes) + 1, np.int64)
         sizes.cumsum(dtype=np.int64, out=edges[1:])
@@ -205,15 +205,15 @@ def _are_columns_sound(table: BlockTable, limits: BlockLimits) -> bool:
     return (
         int(sizes.min()) >= RECORD_BYTES_MIN
         and int(sizes.max()) <= limits.record_bytes_max
-        and np.add.reduceat(sizes, firsts, dtype=np.int64).tolist() == table.block_sizes
-        and sum(table.block_sizes) <= limits.block_bytes_max
+        and table.are_pieces_whole
+        and table.size_bytes <= limits.block_bytes_max
         and bool(
             (
                 np.add.reduceat(table.key_counts, firsts, dtype=np.int64) == table.key_hash_counts
             ).all()
         )
         and (not len(hashes) or int(hashes.min()) >= 0)
-        and list(map(crc32, table.records)) == list(table.crcs)
+        and list(map(crc32, table.pieces)) == list(table.crcs)
     )
 
 

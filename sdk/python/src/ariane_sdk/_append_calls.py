@@ -6,7 +6,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-from ariane.broker.v1.send_service_pb2 import AppendResult, StreamAppendsResponse
+from ariane.broker.v1.send_service_pb2 import (
+    AppendResult,
+    AppendTableResult,
+    StreamAppendsResponse,
+)
 from ariane_record.layout import ByteBuffer
 from ariane_sdk._append_stream import AppendStream
 from ariane_sdk._broker_calls import answer_of
@@ -19,7 +23,10 @@ from ariane_sdk.errors import CallError
 STREAMLESS_S: Final = 60.0
 """How long a broker that knows no streams is not asked for one again: it may become a newer one."""
 
-Answered: TypeAlias = Callable[[Sequence[AppendResult] | CallError], None]
+Answer: TypeAlias = Sequence[AppendResult] | AppendTableResult
+"""What became of each batch; of those of a table perhaps what became of all."""
+
+Answered: TypeAlias = Callable[[Answer | CallError], None]
 
 
 class AppendCalls:
@@ -39,6 +46,11 @@ class AppendCalls:
         self._streams: dict[str, AppendStream[StreamAppendsResponse]] = {}
         self._streamless_until_s: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+
+    def takes_tables(self, address: str) -> bool:
+        """Whether what is sent to a broker now, in this turn of the loop, may be a table."""
+        stream = self._streams.get(address)
+        return stream is not None and stream.open and stream.takes_tables
 
     def begin(
         self,
@@ -79,8 +91,12 @@ class AppendCalls:
                     self._call(address, parts, peer, timeout_s, answered)
                 else:
                     answered(answer)
-            elif answer.HasField("error"):
+                return
+            used.takes_tables = answer.takes_tables
+            if answer.HasField("error"):
                 answered(error_from_status(answer.error, peer=peer))
+            elif answer.HasField("table_result"):
+                answered(answer.table_result)
             else:
                 answered(answer.results)
 

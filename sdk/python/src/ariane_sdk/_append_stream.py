@@ -55,6 +55,7 @@ class AppendStream(Generic[AnswerT]):
 
     Attributes:
         open: Whether it takes requests.
+        takes_tables: Whether requests may have a table; nobody knows before the first answer.
         unknown_method: Whether it ended because the broker knows no such streams.
     """
 
@@ -69,6 +70,7 @@ class AppendStream(Generic[AnswerT]):
         "_waiting",
         "_writing",
         "open",
+        "takes_tables",
         "unknown_method",
     )
 
@@ -80,6 +82,7 @@ class AppendStream(Generic[AnswerT]):
             peer: Whom it is to, for the text of errors.
         """
         self.open = True
+        self.takes_tables = False
         self.unknown_method = False
         self._call = call
         self._peer = peer

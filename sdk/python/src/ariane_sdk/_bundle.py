@@ -21,12 +21,11 @@ import asyncio
 import sys
 from collections.abc import Callable, Sequence
 from itertools import chain, compress, islice, repeat
-from operator import attrgetter, methodcaller
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ariane.broker.v1.send_service_pb2 import AppendResult
+from ariane.broker.v1.send_service_pb2 import AppendResult, AppendTableResult
 from ariane_record import ProducerSequence
 from ariane_record.layout import ByteBuffer
 from ariane_record.message_id import UniqueIdGenerator
@@ -38,20 +37,15 @@ from ariane_record.plain_blocks import (
 )
 from ariane_record.plain_topic import PlainTopic, TagShape
 from ariane_record.producer_sequence import SEQUENCE_BYTES
-from ariane_sdk._bundle_wire import bundle_parts
+from ariane_sdk._bundle_places import row_places, table_places
+from ariane_sdk._bundle_wire import bundle_parts, table_parts
 from ariane_sdk._message import MessageQueue, SendResult, send_results
 from ariane_sdk._queue_streams import QueueStreams
 from ariane_sdk._send_batch import LEVELS
 from ariane_sdk._singles_batch import SinglesBatch
-from ariane_sdk._timestamps import timestamp_ms
 
 ChooseQueue: TypeAlias = Callable[[Callable[[str], bool]], MessageQueue]
 """Chooses a queue, preferably on a broker that the given function welcomes."""
-
-_is_error = methodcaller("HasField", "error")
-_places_of = attrgetter(
-    "first_queue_offset", "first_commit_log_offset", "acknowledged_level", "duplicate"
-)
 
 
 class BundleSettings(NamedTuple):
@@ -202,12 +196,15 @@ class Bundle:
         self.size_bytes -= size_bytes
         return size_bytes
 
-    def to_wire(self, producer_group: str, streams: QueueStreams | None) -> list[ByteBuffer]:
+    def to_wire(
+        self, producer_group: str, streams: QueueStreams | None, *, as_table: bool
+    ) -> list[ByteBuffer]:
         """Close it, and say what travels.
 
         Args:
             producer_group: The producer's group.
             streams: Number the batches, if they are sequenced.
+            as_table: Whether the broker takes tables.
 
         Returns:
             The parts of an AppendRecordsRequest, to be joined.
@@ -224,43 +221,49 @@ class Bundle:
             self._sequences,
         )
         unique_ids = self._settings.unique_ids.next_id_run(len(self._futures))
-        blocks = encode_plain_columns(plain, unique_ids)
+        blocks = encode_plain_columns(plain, unique_ids, in_one_piece=as_table)
         self._sent = _Sent(blocks, unique_ids.texts())
         # The garbage collector looks at all that live.
         self._rows, self._bodies, self._shapes, self._born_timestamps_ms = [], [], [], []
-        return bundle_parts(producer_group, self.queues, blocks, self._sequences)
+        to_parts = table_parts if as_table else bundle_parts
+        return to_parts(producer_group, self.queues, blocks, self._sequences)
 
-    def settle(self, results: Sequence[AppendResult], broker_address: str) -> bool:
+    def settle(
+        self, answer: Sequence[AppendResult] | AppendTableResult, broker_address: str
+    ) -> bool:
         """Tell everybody that all was stored.
 
         Args:
-            results: What the broker says of each row.
+            answer: What the broker says of each row, or of all.
             broker_address: The broker, "host:port".
 
         Returns:
             Whether that was all that is to be said; otherwise nobody was told anything.
+
+        Raises:
+            ValueError: Nobody knows what the answer means.
         """
-        sent, results = self._sent, list(results)  # Each is looked at twice.
-        if sent is None or len(results) != len(self._counts) or any(map(_is_error, results)):
-            return False
-        firsts, log_firsts, levels, duplicates = zip(*map(_places_of, results), strict=True)
-        store_time = results[0].store_time
-        # Which never goes back from one batch to the next.
-        if any(duplicates) or len(set(levels)) > 1 or results[-1].store_time != store_time:
+        count, sent = len(self._counts), self._sent
+        places = (
+            table_places(answer, count)
+            if isinstance(answer, AppendTableResult)
+            else row_places(answer, count)
+        )
+        if sent is None or places is None:
             return False
         counts = np.array(self._counts)
         sizes = sent.blocks.sizes
         starts = np.cumsum(sizes, dtype=np.int64) - sizes
         first_rows = np.cumsum(counts) - counts
-        offsets = np.arange(len(sizes)) + np.repeat(np.array(firsts) - first_rows, counts)
-        places = starts + np.repeat(np.array(log_firsts) - starts[first_rows], counts)
+        offsets = np.arange(len(sizes)) + np.repeat(places.queue_offsets - first_rows, counts)
+        log_firsts = places.commit_log_offsets - starts[first_rows]
         settled = send_results(
             chain.from_iterable(map(repeat, self.queues, self._counts)),
             offsets.tolist(),
-            places.tolist(),
+            (starts + np.repeat(log_firsts, counts)).tolist(),
             sent.unique_ids,
-            acknowledged_level=LEVELS[levels[0]],
-            store_timestamp_ms=timestamp_ms(store_time),
+            acknowledged_level=LEVELS[places.level],
+            store_timestamp_ms=places.store_timestamp_ms,
             broker_address=broker_address,
             duplicate=False,
         )

@@ -1,8 +1,9 @@
-"""The batches of a bundle as bytes: those of a request, side by side.
+"""The batches of a bundle as bytes: a table, or batches side by side.
 
-What ``SendBatch.to_wire`` and ``_append_wire`` say of one batch after the other, and read by a
-broker in the same way. A message object for each of very many tiny batches would cost more than its
-records do; here what is said by column is cut, and what is known beforehand is put beside it::
+A message object for each of very many tiny batches would cost more than its records do, on both
+sides: a broker that takes tables is told them by column. Another gets what ``SendBatch.to_wire``
+and ``_append_wire`` say of one batch after the other; what is said by column is cut, and what is
+known beforehand is put beside it::
 
     AppendBatch | topic, queue_id | record_sizes    | tag_codes | key_counts, key_hashes |
                   ---------------   -----------------------------------------------------
@@ -21,7 +22,7 @@ from typing import Final
 
 import numpy as np
 
-from ariane.broker.v1.send_service_pb2 import AppendBatch
+from ariane.broker.v1.send_service_pb2 import AppendBatch, AppendTable, StreamAppendsRequest
 from ariane.broker.v1.send_service_pb2 import ProducerSequence as WireSequence
 from ariane_record import ProducerSequence
 from ariane_record.checksum import crc32 as crc32_of
@@ -31,6 +32,8 @@ from ariane_record.wire_fields import fixed32_tag, length_prefix, length_tag, me
 from ariane_sdk._append_wire import BATCHES, RECORDS, group_part, on_wire, prefix
 from ariane_sdk._message import MessageQueue
 
+_TABLE: Final = length_tag(StreamAppendsRequest.TABLE_FIELD_NUMBER)
+_TABLE_RECORDS: Final = length_tag(StreamAppendsRequest.TABLE_RECORDS_FIELD_NUMBER)
 _SEQUENCE: Final = length_tag(AppendBatch.SEQUENCE_FIELD_NUMBER)
 _SEQUENCE_NUMBERS: Final = (
     WireSequence.PRODUCER_ID_FIELD_NUMBER,
@@ -42,18 +45,64 @@ _WORD_BYTES: Final = 4
 _ONE_KEY: Final = b"\x01"
 
 
+def table_parts(
+    producer_group: str,
+    queues: Sequence[MessageQueue],
+    blocks: PlainBlocks,
+    sequences: Sequence[ProducerSequence],
+) -> list[ByteBuffer]:
+    """The parts of an AppendRecordsRequest for a broker that takes tables, to be joined.
+
+    Args:
+        producer_group: The producer's group.
+        queues: Where each block goes.
+        blocks: What to append, in one piece.
+        sequences: Where each block stands in the stream of its producer; nothing if they are not
+            sequenced.
+    """
+    (records,) = blocks.records
+    topics, _, queue_ids = zip(*queues, strict=True)
+    table = AppendTable(
+        topics=topics,
+        queue_ids=_int32s(queue_ids),
+        record_counts=_int32s(blocks.counts),
+        record_sizes=on_wire(blocks.sizes),
+        tag_codes=on_wire(blocks.tag_codes),
+        key_counts=_ONE_KEY * len(blocks.sizes),
+        key_hashes=on_wire(blocks.key_hashes),
+        records_crc32=crc32_of(records),
+    )
+    if sequences:
+        producer_ids, epochs, firsts = zip(*sequences, strict=True)
+        table.producer_id = producer_ids[0]
+        table.producer_epochs = _int32s(epochs)
+        table.first_sequences = np.array(firsts, "<i8").tobytes()
+    head = table.SerializeToString()
+    return [
+        group_part(producer_group),
+        prefix(_TABLE, len(head)),
+        head,
+        length_prefix(_TABLE_RECORDS, len(records)),
+        records,
+    ]
+
+
+def _int32s(numbers: Sequence[int]) -> bytes:
+    return np.array(numbers, "<i4").tobytes()
+
+
 def bundle_parts(
     producer_group: str,
     queues: Sequence[MessageQueue],
     blocks: PlainBlocks,
     sequences: Sequence[ProducerSequence],
 ) -> list[ByteBuffer]:
-    """The parts of an AppendRecordsRequest, to be joined.
+    """The same for any broker.
 
     Args:
         producer_group: The producer's group.
         queues: Where each block goes.
-        blocks: What to append.
+        blocks: What to append, in a piece each.
         sequences: Where each block stands in the stream of its producer; nothing if they are not
             sequenced.
     """

@@ -25,10 +25,10 @@ from functools import partial
 from random import Random
 from typing import Any, Final
 
-from ariane.broker.v1.send_service_pb2 import AppendResult
+from ariane.broker.v1.send_service_pb2 import AppendResult, AppendTableResult
 from ariane.common.v1.message_pb2 import ACKNOWLEDGED_LEVEL_MEMORY
 from ariane_record.layout import ByteBuffer
-from ariane_sdk._append_calls import Answered, AppendCalls
+from ariane_sdk._append_calls import Answer, Answered, AppendCalls
 from ariane_sdk._append_wire import request_parts
 from ariane_sdk._broker_sender import NEVER_CUT, BrokerSender, Cargo
 from ariane_sdk._bundle import Bundle, BundleSettings
@@ -272,13 +272,12 @@ class Sending:
             else:
                 over()
             return
-        parts = bundle.to_wire(self._group, self._streams)
+        as_table = self._calls.takes_tables(address)
+        parts = bundle.to_wire(self._group, self._streams, as_table=as_table)
         call = SendCall(broker_name, address, f"broker {broker_name} at {address}", (), now_s, over)
         self._send(call, parts, bundle.deadline_s, partial(self._bundle_answered, bundle, call))
 
-    def _bundle_answered(
-        self, bundle: Bundle, call: SendCall, answer: Sequence[AppendResult] | CallError
-    ) -> None:
+    def _bundle_answered(self, bundle: Bundle, call: SendCall, answer: Answer | CallError) -> None:
         """A call with a bundle is over: if not all is well, it is as if single batches had it."""
         try:
             settled = not isinstance(answer, CallError) and bundle.settle(answer, call.address)
@@ -291,7 +290,7 @@ class Sending:
             return
         del self._unsettled[bundle]
         self._settled(bundle.size_bytes)
-        self._heard(call, answer)
+        self._heard(call, answer if isinstance(answer, AppendTableResult) else answer[-1])
         call.over()
 
     def _take_apart(self, bundle: Bundle) -> list[SinglesBatch]:
@@ -352,7 +351,7 @@ class Sending:
                 self._fail(batch, batch.journey.last_refusal or late)
         return in_time
 
-    def _answered(self, call: SendCall, answer: Sequence[AppendResult] | CallError) -> None:
+    def _answered(self, call: SendCall, answer: Answer | CallError) -> None:
         """A call is over: tell who waits, or see in a task what may be repeated."""
         try:
             work = self._after_call(call, answer)
@@ -367,12 +366,14 @@ class Sending:
         task.add_done_callback(self._finishing.discard)
 
     def _after_call(
-        self, call: SendCall, answer: Sequence[AppendResult] | CallError
+        self, call: SendCall, answer: Answer | CallError
     ) -> Coroutine[Any, Any, None] | None:
         """Settle what was stored; what is to be done about the rest."""
         broker_name = call.broker_name
         if isinstance(answer, CallError):
             return self._failed_whole(broker_name, call.batches, answer)
+        if isinstance(answer, AppendTableResult):
+            raise ValueError("batches were answered as a table")  # noqa: TRY004 - the broker did.
         failed: list[tuple[SendBatch, CallError]] = []
         for batch, result in zip(call.batches, answer, strict=True):
             if result.HasField("error"):
@@ -381,16 +382,16 @@ class Sending:
                 size_bytes = batch.size_bytes
                 batch.settle(result, call.address)
                 self._forget(batch, size_bytes)
-        self._heard(call, answer)
+        self._heard(call, answer[-1])
         return self._after_failure(broker_name, failed) if failed else None
 
-    def _heard(self, call: SendCall, answer: Sequence[AppendResult]) -> None:
+    def _heard(self, call: SendCall, last: AppendResult | AppendTableResult) -> None:
         """A broker has answered a call."""
         self._avoided_until_s.pop(call.broker_name, None)
         if self._latencies is not None:
             took_s = self._clock.monotonic_s() - call.begun_s
             self._latencies.answered(call.broker_name, took_s)
-        level = answer[-1].acknowledged_level
+        level = last.acknowledged_level
         self._sender(call.broker_name).answers_late = level > ACKNOWLEDGED_LEVEL_MEMORY
 
     async def _finish(self, call: SendCall, work: Coroutine[Any, Any, None]) -> None:

@@ -57,16 +57,22 @@ class _AppendWorker:
         """Append; the answer, or what it is to be waited for."""
         outcomes = self._append_records.take(request.batches, self._born_host)
         if isinstance(outcomes, Sequence):
-            return stream_response(request.request_number, outcomes)
+            return stream_response(request.request_number, outcomes, is_table=request.is_table)
         if isinstance(outcomes, PromisedOutcomes):
-            return outcomes.then(partial(stream_response, request.request_number))
-        return _answer_later(request.request_number, outcomes)
+            respond = partial(stream_response, request.request_number, is_table=request.is_table)
+            return outcomes.then(respond)
+        return _answer_later(request, outcomes)
 
     def refusal(self, request: AppendRequest, status: Status) -> bytes:
         """The answer to a request that failed."""
-        response = StreamAppendsResponse(request_number=request.request_number, error=status)
+        response = StreamAppendsResponse(
+            request_number=request.request_number, error=status, takes_tables=True
+        )
         return response.SerializeToString()
 
 
-async def _answer_later(request_number: int, outcomes: Awaitable[Sequence[BatchOutcome]]) -> bytes:
-    return stream_response(request_number, await outcomes)
+async def _answer_later(
+    request: AppendRequest, outcomes: Awaitable[Sequence[BatchOutcome]]
+) -> bytes:
+    # Some of them were unusual: these are answered one by one.
+    return stream_response(request.request_number, await outcomes)

@@ -34,11 +34,18 @@ from ariane_broker.batch_outcome import AcknowledgedLevel, BatchOutcome, SmallOu
 from ariane_broker.delay.delay import Delay, DelayLevel, DeliveryTimes
 from ariane_broker.errors import block_corrupted
 from ariane_broker.small_batches import SmallBatches
+from ariane_broker.table_wire import table_batches, table_result
 from ariane_broker.wire_time import set_time, time_of
 from ariane_record import ProducerSequence, RecordBlock
 from ariane_record.errors import WireCorrupted
 from ariane_record.layout import ByteBuffer
-from ariane_record.wire_fields import fields_of, length_prefix, length_tag, message_fields
+from ariane_record.wire_fields import (
+    WireField,
+    fields_of,
+    length_prefix,
+    length_tag,
+    message_fields,
+)
 from ariane_servicekit.error_status import status_of
 from ariane_storage.block_table import BlockTable, PackedColumns
 
@@ -56,6 +63,8 @@ JOINED_BATCHES_MIN: Final = 8
 """So many batches of a request are appended at once: fewer cost less one by one (measured)."""
 
 _BATCHES: Final = length_tag(StreamAppendsRequest.BATCHES_FIELD_NUMBER)
+_TABLE: Final = length_tag(StreamAppendsRequest.TABLE_FIELD_NUMBER)
+_TABLE_RECORDS: Final = length_tag(StreamAppendsRequest.TABLE_RECORDS_FIELD_NUMBER)
 _RECORDS: Final = length_tag(AppendBatch.RECORDS_FIELD_NUMBER)
 _RESULTS: Final = length_tag(StreamAppendsResponse.RESULTS_FIELD_NUMBER)
 _RESULT_NUMBERS: Final = (
@@ -87,10 +96,12 @@ class AppendRequest(NamedTuple):
     Attributes:
         batches: The batches; one whose columns make no sense carries its error.
         request_number: Names it in a stream; 0 for a call.
+        is_table: Whether they came as a table, and nothing else.
     """
 
     batches: list[Batch] | SmallBatches
     request_number: int
+    is_table: bool = False
 
 
 def append_request(raw: bytes) -> AppendRequest:
@@ -100,21 +111,56 @@ def append_request(raw: bytes) -> AppendRequest:
         DecodeError: It is none.
     """
     try:
-        if len(raw) < CUT_BYTES_MIN or _is_of_small_batches(raw):
-            request = StreamAppendsRequest.FromString(raw)
-            return AppendRequest(_batches_of(request.batches), request.request_number)
+        if len(raw) < CUT_BYTES_MIN:
+            return _small_request(StreamAppendsRequest.FromString(raw))
+        first = _first_of(raw)
+        if first is not None:
+            if first.tag == _TABLE:
+                return _small_request(*_cut_table(raw))
+            if len(first.whole) < CUT_BYTES_MIN:
+                return _small_request(StreamAppendsRequest.FromString(raw))
         rest, blocks = _cut_blocks(raw)
     except WireCorrupted as error:
         raise DecodeError(str(error)) from error
     request = StreamAppendsRequest.FromString(rest)
+    if request.HasField("table"):  # Behind batches, where nobody puts it.
+        return _small_request(StreamAppendsRequest.FromString(raw))
     return AppendRequest(list(map(_batch_of, request.batches, blocks)), request.request_number)
 
 
-def _is_of_small_batches(raw: bytes) -> bool:
-    """Whether the first batch of a request is so small that cutting does not pay."""
-    # Other fields may come before it.
-    wholes = (len(field.whole) for field in fields_of(memoryview(raw)) if field.tag == _BATCHES)
-    return next(wholes, CUT_BYTES_MIN) < CUT_BYTES_MIN
+def _first_of(raw: bytes) -> WireField | None:
+    """The first batch of a request, or its table if that comes before; other fields may, too."""
+    fields = fields_of(memoryview(raw))
+    return next((field for field in fields if field.tag in {_BATCHES, _TABLE}), None)
+
+
+def _small_request(
+    request: StreamAppendsRequest, table_records: ByteBuffer | None = None
+) -> AppendRequest:
+    """A request that was parsed whole, or but for the records of its table."""
+    if not request.HasField("table"):
+        return AppendRequest(_batches_of(request.batches), request.request_number)
+    batches = table_batches(
+        request.table, request.table_records if table_records is None else table_records
+    )
+    if not request.batches:
+        return AppendRequest(batches, request.request_number, is_table=True)
+    # Nobody has a reason to say both; whoever does is understood.
+    of_table = batches.each() if isinstance(batches, SmallBatches) else batches
+    singles = [_batch_of(batch, batch.records) for batch in request.batches]
+    return AppendRequest([*singles, *of_table], request.request_number)
+
+
+def _cut_table(raw: bytes) -> tuple[StreamAppendsRequest, ByteBuffer]:
+    """A request without the records of its table, and those."""
+    rest: list[ByteBuffer] = []
+    records: ByteBuffer = b""
+    for field in fields_of(memoryview(raw)):
+        if field.tag == _TABLE_RECORDS:
+            records = field.value
+        else:
+            rest.append(field.whole)
+    return StreamAppendsRequest.FromString(b"".join(rest)), records
 
 
 def _batches_of(batches: Sequence[AppendBatch]) -> list[Batch] | SmallBatches:
@@ -213,23 +259,44 @@ def _int32_column(column: bytes, name: str) -> NDArray[np.int32]:
     return np.frombuffer(column, _INT32)
 
 
-def append_response(outcomes: Sequence[BatchOutcome]) -> bytes:
-    """The answer to a call: an ``AppendRecordsResponse``, encoded."""
-    if isinstance(outcomes, SmallOutcomes) and outcomes.error is None:
-        return _small_results(outcomes)
-    response = AppendRecordsResponse()
-    for outcome in outcomes:
-        _tell(outcome, response.results.add())
-    return response.SerializeToString()
+def append_response(outcomes: Sequence[BatchOutcome], *, is_table: bool = False) -> bytes:
+    """The answer to a call: an ``AppendRecordsResponse``, encoded.
+
+    Args:
+        outcomes: What became of each batch.
+        is_table: Whether they came as a table.
+    """
+    return _answered(AppendRecordsResponse(takes_tables=True), outcomes, is_table=is_table)
 
 
-def stream_response(request_number: int, outcomes: Sequence[BatchOutcome]) -> bytes:
-    """The answer to a request of a stream: a ``StreamAppendsResponse``, encoded."""
-    response = StreamAppendsResponse(request_number=request_number)
+def stream_response(
+    request_number: int, outcomes: Sequence[BatchOutcome], *, is_table: bool = False
+) -> bytes:
+    """The answer to a request of a stream: a ``StreamAppendsResponse``, encoded.
+
+    Args:
+        request_number: Names the request.
+        outcomes: What became of each batch.
+        is_table: Whether they came as a table.
+    """
+    response = StreamAppendsResponse(request_number=request_number, takes_tables=True)
+    return _answered(response, outcomes, is_table=is_table)
+
+
+def _answered(
+    response: AppendRecordsResponse | StreamAppendsResponse,
+    outcomes: Sequence[BatchOutcome],
+    *,
+    is_table: bool,
+) -> bytes:
     if isinstance(outcomes, SmallOutcomes) and outcomes.error is None:
-        return response.SerializeToString() + _small_results(outcomes)
-    for outcome in outcomes:
-        _tell(outcome, response.results.add())
+        if not is_table:
+            return response.SerializeToString() + _small_results(outcomes)
+        result = table_result(outcomes.appended, LEVELS[outcomes.level])
+        response.table_result.CopyFrom(result)
+    else:
+        for outcome in outcomes:
+            _tell(outcome, response.results.add())
     return response.SerializeToString()
 
 

@@ -113,7 +113,7 @@ def _are_of_type(table: BlockTable, message_type: TopicMessageType, positions: l
     chosen = np.zeros(len(table), np.bool_)
     chosen[positions] = True
     sizes = table.sizes[np.repeat(chosen, table.counts)]
-    return are_of_type(b"".join(map(table.records.__getitem__, positions)), sizes, message_type)
+    return are_of_type(table.records_of(positions), sizes, message_type)
 
 
 def stored_batch(sequence: ProducerSequence, appended: Appended) -> StoredBatch:

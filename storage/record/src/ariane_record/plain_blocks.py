@@ -13,7 +13,7 @@ once for all of them::
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, chain, islice, repeat
+from itertools import accumulate, chain, islice, pairwise, repeat
 from operator import attrgetter
 from typing import Final, NamedTuple, TypeVar
 
@@ -141,7 +141,7 @@ class PlainBlocks(NamedTuple):
 
     Attributes:
         counts: How many records each block has.
-        records: The records of each block.
+        records: Their records: a piece for each block, or one for all.
         sizes: Bytes of each record, block after block: int32[records].
         tag_codes: Hash of the tag of each: int32[records].
         key_hashes: Hash of the id of each, their only key: int32[records].
@@ -154,12 +154,15 @@ class PlainBlocks(NamedTuple):
     key_hashes: NDArray[np.int32]
 
 
-def encode_plain_columns(plain: PlainColumns, unique_ids: UniqueIds) -> PlainBlocks:
+def encode_plain_columns(
+    plain: PlainColumns, unique_ids: UniqueIds, *, in_one_piece: bool = False
+) -> PlainBlocks:
     """Encode the plain messages of some blocks together.
 
     Args:
         plain: The messages; of one block at least.
         unique_ids: The ids of all messages.
+        in_one_piece: Whether the records of all blocks are wanted back to back.
     """
     digits = unique_ids.digits
     count = len(digits)
@@ -178,7 +181,9 @@ def encode_plain_columns(plain: PlainColumns, unique_ids: UniqueIds) -> PlainBlo
     hashes_before_ids = np.array([topic.hash_before_id for topic in plain.topics], np.uint32)
     return PlainBlocks(
         counts=plain.counts,
-        records=[b"".join(islice(pieces, each * _PIECES)) for each in plain.counts],
+        records=[b"".join(pieces)]
+        if in_one_piece
+        else [b"".join(islice(pieces, each * _PIECES)) for each in plain.counts],
         sizes=sizes,
         tag_codes=np.fromiter(map(_code_of, shapes), np.int32, count),
         key_hashes=_made_positive(
@@ -265,7 +270,7 @@ def record_blocks(topics: Iterable[PlainTopic], blocks: PlainBlocks) -> Iterator
     key_counts = np.ones(max(blocks.counts), np.uint8)
     ends = list(accumulate(blocks.counts))
     for topic, records, begin, end in zip(
-        topics, blocks.records, chain((0,), ends), ends, strict=False
+        topics, _records_apart(blocks), chain((0,), ends), ends, strict=False
     ):
         sizes = blocks.sizes[begin:end]
         yield RecordBlock(
@@ -278,6 +283,15 @@ def record_blocks(topics: Iterable[PlainTopic], blocks: PlainBlocks) -> Iterator
             crc32=crc32_of(records),
             record_crcs=record_crcs_of(records, sizes),
         )
+
+
+def _records_apart(blocks: PlainBlocks) -> Sequence[bytes]:
+    """The records of each block."""
+    if len(blocks.records) == len(blocks.counts):
+        return blocks.records
+    (records,) = blocks.records
+    ends = np.cumsum(blocks.sizes, dtype=np.int64)[np.cumsum(blocks.counts) - 1].tolist()
+    return [records[begin:end] for begin, end in pairwise([0, *ends])]
 
 
 def encode_plain_run(

@@ -28,7 +28,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from google.rpc import status_pb2 as google_dot_rpc_dot_status__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#ariane/broker/v1/send_service.proto\x12\x10\x61riane.broker.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1e\x61riane/common/v1/message.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\"^\n\x14\x41ppendRecordsRequest\x12.\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\x1d.ariane.broker.v1.AppendBatch\x12\x16\n\x0eproducer_group\x18\x02 \x01(\t\"\xa4\x02\n\x0b\x41ppendBatch\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x14\n\x0crecord_sizes\x18\x03 \x01(\x0c\x12\x11\n\ttag_codes\x18\x04 \x01(\x0c\x12\x12\n\nkey_counts\x18\x05 \x01(\x0c\x12\x12\n\nkey_hashes\x18\x06 \x01(\x0c\x12\x15\n\rrecords_crc32\x18\x07 \x01(\x07\x12\x34\n\x08sequence\x18\x08 \x01(\x0b\x32\".ariane.broker.v1.ProducerSequence\x12\x15\n\rrecord_crc32s\x18\t \x01(\x0c\x12\x13\n\x0b\x64\x65lay_level\x18\n \x01(\x05\x12\x19\n\x11\x64\x65livery_times_ms\x18\x0b \x01(\x0c\x12\x0f\n\x07records\x18\x0f \x01(\x0c\"W\n\x10ProducerSequence\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x05\x12\x16\n\x0e\x66irst_sequence\x18\x03 \x01(\x03\"H\n\x15\x41ppendRecordsResponse\x12/\n\x07results\x18\x01 \x03(\x0b\x32\x1e.ariane.broker.v1.AppendResult\"v\n\x14StreamAppendsRequest\x12.\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\x1d.ariane.broker.v1.AppendBatch\x12\x16\n\x0eproducer_group\x18\x02 \x01(\t\x12\x16\n\x0erequest_number\x18\x03 \x01(\x03\"\x83\x01\n\x15StreamAppendsResponse\x12/\n\x07results\x18\x01 \x03(\x0b\x32\x1e.ariane.broker.v1.AppendResult\x12\x16\n\x0erequest_number\x18\x02 \x01(\x03\x12!\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x12.google.rpc.Status\"\x88\x02\n\x0c\x41ppendResult\x12!\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x12.google.rpc.Status\x12\x1a\n\x12\x66irst_queue_offset\x18\x02 \x01(\x03\x12\x1f\n\x17\x66irst_commit_log_offset\x18\x03 \x01(\x03\x12\x14\n\x0crecord_count\x18\x04 \x01(\x05\x12?\n\x12\x61\x63knowledged_level\x18\x05 \x01(\x0e\x32#.ariane.common.v1.AcknowledgedLevel\x12.\n\nstore_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tduplicate\x18\x07 \x01(\x08\"\xc3\x01\n\x13SendMessagesRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x15\n\x08queue_id\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12+\n\x08messages\x18\x03 \x03(\x0b\x32\x19.ariane.common.v1.Message\x12\x16\n\x0eproducer_group\x18\x04 \x01(\t\x12\x34\n\x08sequence\x18\x05 \x01(\x0b\x32\".ariane.broker.v1.ProducerSequenceB\x0b\n\t_queue_id\"\x9b\x01\n\x14SendMessagesResponse\x12/\n\x08messages\x18\x01 \x03(\x0b\x32\x1d.ariane.broker.v1.SentMessage\x12?\n\x12\x61\x63knowledged_level\x18\x02 \x01(\x0e\x32#.ariane.common.v1.AcknowledgedLevel\x12\x11\n\tduplicate\x18\x03 \x01(\x08\"\x83\x01\n\x0bSentMessage\x12\x11\n\tunique_id\x18\x01 \x01(\t\x12\x32\n\x08position\x18\x02 \x01(\x0b\x32 .ariane.common.v1.StoredPosition\x12\x15\n\rrecall_handle\x18\x03 \x01(\t\x12\x16\n\x0etransaction_id\x18\x04 \x01(\t\"<\n\x14RecallMessageRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x15\n\rrecall_handle\x18\x02 \x01(\t\"*\n\x15RecallMessageResponse\x12\x11\n\tunique_id\x18\x01 \x01(\t2\xbe\x03\n\x0bSendService\x12j\n\rAppendRecords\x12&.ariane.broker.v1.AppendRecordsRequest\x1a\'.ariane.broker.v1.AppendRecordsResponse\"\x08\xca\xf3\x18\x04\x08\x02\x10\x02\x12n\n\rStreamAppends\x12&.ariane.broker.v1.StreamAppendsRequest\x1a\'.ariane.broker.v1.StreamAppendsResponse\"\x08\xca\xf3\x18\x04\x08\x02\x10\x02(\x01\x30\x01\x12g\n\x0cSendMessages\x12%.ariane.broker.v1.SendMessagesRequest\x1a&.ariane.broker.v1.SendMessagesResponse\"\x08\xca\xf3\x18\x04\x08\x02\x10\x02\x12j\n\rRecallMessage\x12&.ariane.broker.v1.RecallMessageRequest\x1a\'.ariane.broker.v1.RecallMessageResponse\"\x08\xca\xf3\x18\x04\x08\x02\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#ariane/broker/v1/send_service.proto\x12\x10\x61riane.broker.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1e\x61riane/common/v1/message.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\"\xa3\x01\n\x14\x41ppendRecordsRequest\x12.\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\x1d.ariane.broker.v1.AppendBatch\x12\x16\n\x0eproducer_group\x18\x02 \x01(\t\x12,\n\x05table\x18\x04 \x01(\x0b\x32\x1d.ariane.broker.v1.AppendTable\x12\x15\n\rtable_records\x18\x0f \x01(\x0c\"\xa4\x02\n\x0b\x41ppendBatch\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x14\n\x0crecord_sizes\x18\x03 \x01(\x0c\x12\x11\n\ttag_codes\x18\x04 \x01(\x0c\x12\x12\n\nkey_counts\x18\x05 \x01(\x0c\x12\x12\n\nkey_hashes\x18\x06 \x01(\x0c\x12\x15\n\rrecords_crc32\x18\x07 \x01(\x07\x12\x34\n\x08sequence\x18\x08 \x01(\x0b\x32\".ariane.broker.v1.ProducerSequence\x12\x15\n\rrecord_crc32s\x18\t \x01(\x0c\x12\x13\n\x0b\x64\x65lay_level\x18\n \x01(\x05\x12\x19\n\x11\x64\x65livery_times_ms\x18\x0b \x01(\x0c\x12\x0f\n\x07records\x18\x0f \x01(\x0c\"\xf6\x01\n\x0b\x41ppendTable\x12\x0e\n\x06topics\x18\x01 \x03(\t\x12\x11\n\tqueue_ids\x18\x02 \x01(\x0c\x12\x15\n\rrecord_counts\x18\x03 \x01(\x0c\x12\x14\n\x0crecord_sizes\x18\x04 \x01(\x0c\x12\x11\n\ttag_codes\x18\x05 \x01(\x0c\x12\x12\n\nkey_counts\x18\x06 \x01(\x0c\x12\x12\n\nkey_hashes\x18\x07 \x01(\x0c\x12\x15\n\rrecords_crc32\x18\x08 \x01(\x07\x12\x13\n\x0bproducer_id\x18\t \x01(\x03\x12\x17\n\x0fproducer_epochs\x18\n \x01(\x0c\x12\x17\n\x0f\x66irst_sequences\x18\x0b \x01(\x0c\"W\n\x10ProducerSequence\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x05\x12\x16\n\x0e\x66irst_sequence\x18\x03 \x01(\x03\"\x99\x01\n\x15\x41ppendRecordsResponse\x12/\n\x07results\x18\x01 \x03(\x0b\x32\x1e.ariane.broker.v1.AppendResult\x12\x39\n\x0ctable_result\x18\x04 \x01(\x0b\x32#.ariane.broker.v1.AppendTableResult\x12\x14\n\x0ctakes_tables\x18\x05 \x01(\x08\"\xbb\x01\n\x14StreamAppendsRequest\x12.\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\x1d.ariane.broker.v1.AppendBatch\x12\x16\n\x0eproducer_group\x18\x02 \x01(\t\x12\x16\n\x0erequest_number\x18\x03 \x01(\x03\x12,\n\x05table\x18\x04 \x01(\x0b\x32\x1d.ariane.broker.v1.AppendTable\x12\x15\n\rtable_records\x18\x0f \x01(\x0c\"\xd4\x01\n\x15StreamAppendsResponse\x12/\n\x07results\x18\x01 \x03(\x0b\x32\x1e.ariane.broker.v1.AppendResult\x12\x16\n\x0erequest_number\x18\x02 \x01(\x03\x12!\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x12.google.rpc.Status\x12\x39\n\x0ctable_result\x18\x04 \x01(\x0b\x32#.ariane.broker.v1.AppendTableResult\x12\x14\n\x0ctakes_tables\x18\x05 \x01(\x08\"\x88\x02\n\x0c\x41ppendResult\x12!\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x12.google.rpc.Status\x12\x1a\n\x12\x66irst_queue_offset\x18\x02 \x01(\x03\x12\x1f\n\x17\x66irst_commit_log_offset\x18\x03 \x01(\x03\x12\x14\n\x0crecord_count\x18\x04 \x01(\x05\x12?\n\x12\x61\x63knowledged_level\x18\x05 \x01(\x0e\x32#.ariane.common.v1.AcknowledgedLevel\x12.\n\nstore_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tduplicate\x18\x07 \x01(\x08\"\xc3\x01\n\x11\x41ppendTableResult\x12\x1b\n\x13\x66irst_queue_offsets\x18\x01 \x01(\x0c\x12 \n\x18\x66irst_commit_log_offsets\x18\x02 \x01(\x0c\x12?\n\x12\x61\x63knowledged_level\x18\x03 \x01(\x0e\x32#.ariane.common.v1.AcknowledgedLevel\x12.\n\nstore_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xc3\x01\n\x13SendMessagesRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x15\n\x08queue_id\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12+\n\x08messages\x18\x03 \x03(\x0b\x32\x19.ariane.common.v1.Message\x12\x16\n\x0eproducer_group\x18\x04 \x01(\t\x12\x34\n\x08sequence\x18\x05 \x01(\x0b\x32\".ariane.broker.v1.ProducerSequenceB\x0b\n\t_queue_id\"\x9b\x01\n\x14SendMessagesResponse\x12/\n\x08messages\x18\x01 \x03(\x0b\x32\x1d.ariane.broker.v1.SentMessage\x12?\n\x12\x61\x63knowledged_level\x18\x02 \x01(\x0e\x32#.ariane.common.v1.AcknowledgedLevel\x12\x11\n\tduplicate\x18\x03 \x01(\x08\"\x83\x01\n\x0bSentMessage\x12\x11\n\tunique_id\x18\x01 \x01(\t\x12\x32\n\x08position\x18\x02 \x01(\x0b\x32 .ariane.common.v1.StoredPosition\x12\x15\n\rrecall_handle\x18\x03 \x01(\t\x12\x16\n\x0etransaction_id\x18\x04 \x01(\t\"<\n\x14RecallMessageRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x15\n\rrecall_handle\x18\x02 \x01(\t\"*\n\x15RecallMessageResponse\x12\x11\n\tunique_id\x18\x01 \x01(\t2\xbe\x03\n\x0bSendService\x12j\n\rAppendRecords\x12&.ariane.broker.v1.AppendRecordsRequest\x1a\'.ariane.broker.v1.AppendRecordsResponse\"\x08\xca\xf3\x18\x04\x08\x02\x10\x02\x12n\n\rStreamAppends\x12&.ariane.broker.v1.StreamAppendsRequest\x1a\'.ariane.broker.v1.StreamAppendsResponse\"\x08\xca\xf3\x18\x04\x08\x02\x10\x02(\x01\x30\x01\x12g\n\x0cSendMessages\x12%.ariane.broker.v1.SendMessagesRequest\x1a&.ariane.broker.v1.SendMessagesResponse\"\x08\xca\xf3\x18\x04\x08\x02\x10\x02\x12j\n\rRecallMessage\x12&.ariane.broker.v1.RecallMessageRequest\x1a\'.ariane.broker.v1.RecallMessageResponse\"\x08\xca\xf3\x18\x04\x08\x02\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -43,30 +43,34 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SENDSERVICE'].methods_by_name['SendMessages']._serialized_options = b'\312\363\030\004\010\002\020\002'
   _globals['_SENDSERVICE'].methods_by_name['RecallMessage']._loaded_options = None
   _globals['_SENDSERVICE'].methods_by_name['RecallMessage']._serialized_options = b'\312\363\030\004\010\002\020\002'
-  _globals['_APPENDRECORDSREQUEST']._serialized_start=178
-  _globals['_APPENDRECORDSREQUEST']._serialized_end=272
-  _globals['_APPENDBATCH']._serialized_start=275
-  _globals['_APPENDBATCH']._serialized_end=567
-  _globals['_PRODUCERSEQUENCE']._serialized_start=569
-  _globals['_PRODUCERSEQUENCE']._serialized_end=656
-  _globals['_APPENDRECORDSRESPONSE']._serialized_start=658
-  _globals['_APPENDRECORDSRESPONSE']._serialized_end=730
-  _globals['_STREAMAPPENDSREQUEST']._serialized_start=732
-  _globals['_STREAMAPPENDSREQUEST']._serialized_end=850
-  _globals['_STREAMAPPENDSRESPONSE']._serialized_start=853
-  _globals['_STREAMAPPENDSRESPONSE']._serialized_end=984
-  _globals['_APPENDRESULT']._serialized_start=987
-  _globals['_APPENDRESULT']._serialized_end=1251
-  _globals['_SENDMESSAGESREQUEST']._serialized_start=1254
-  _globals['_SENDMESSAGESREQUEST']._serialized_end=1449
-  _globals['_SENDMESSAGESRESPONSE']._serialized_start=1452
-  _globals['_SENDMESSAGESRESPONSE']._serialized_end=1607
-  _globals['_SENTMESSAGE']._serialized_start=1610
-  _globals['_SENTMESSAGE']._serialized_end=1741
-  _globals['_RECALLMESSAGEREQUEST']._serialized_start=1743
-  _globals['_RECALLMESSAGEREQUEST']._serialized_end=1803
-  _globals['_RECALLMESSAGERESPONSE']._serialized_start=1805
-  _globals['_RECALLMESSAGERESPONSE']._serialized_end=1847
-  _globals['_SENDSERVICE']._serialized_start=1850
-  _globals['_SENDSERVICE']._serialized_end=2296
+  _globals['_APPENDRECORDSREQUEST']._serialized_start=179
+  _globals['_APPENDRECORDSREQUEST']._serialized_end=342
+  _globals['_APPENDBATCH']._serialized_start=345
+  _globals['_APPENDBATCH']._serialized_end=637
+  _globals['_APPENDTABLE']._serialized_start=640
+  _globals['_APPENDTABLE']._serialized_end=886
+  _globals['_PRODUCERSEQUENCE']._serialized_start=888
+  _globals['_PRODUCERSEQUENCE']._serialized_end=975
+  _globals['_APPENDRECORDSRESPONSE']._serialized_start=978
+  _globals['_APPENDRECORDSRESPONSE']._serialized_end=1131
+  _globals['_STREAMAPPENDSREQUEST']._serialized_start=1134
+  _globals['_STREAMAPPENDSREQUEST']._serialized_end=1321
+  _globals['_STREAMAPPENDSRESPONSE']._serialized_start=1324
+  _globals['_STREAMAPPENDSRESPONSE']._serialized_end=1536
+  _globals['_APPENDRESULT']._serialized_start=1539
+  _globals['_APPENDRESULT']._serialized_end=1803
+  _globals['_APPENDTABLERESULT']._serialized_start=1806
+  _globals['_APPENDTABLERESULT']._serialized_end=2001
+  _globals['_SENDMESSAGESREQUEST']._serialized_start=2004
+  _globals['_SENDMESSAGESREQUEST']._serialized_end=2199
+  _globals['_SENDMESSAGESRESPONSE']._serialized_start=2202
+  _globals['_SENDMESSAGESRESPONSE']._serialized_end=2357
+  _globals['_SENTMESSAGE']._serialized_start=2360
+  _globals['_SENTMESSAGE']._serialized_end=2491
+  _globals['_RECALLMESSAGEREQUEST']._serialized_start=2493
+  _globals['_RECALLMESSAGEREQUEST']._serialized_end=2553
+  _globals['_RECALLMESSAGERESPONSE']._serialized_start=2555
+  _globals['_RECALLMESSAGERESPONSE']._serialized_end=2597
+  _globals['_SENDSERVICE']._serialized_start=2600
+  _globals['_SENDSERVICE']._serialized_end=3046
 # @@protoc_insertion_point(module_scope)

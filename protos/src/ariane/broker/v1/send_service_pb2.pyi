@@ -29,21 +29,33 @@ class AppendRecordsRequest(_message.Message):
 
     BATCHES_FIELD_NUMBER: _builtins.int
     PRODUCER_GROUP_FIELD_NUMBER: _builtins.int
+    TABLE_FIELD_NUMBER: _builtins.int
+    TABLE_RECORDS_FIELD_NUMBER: _builtins.int
     producer_group: _builtins.str
     """The producer's group. May be empty."""
+    table_records: _builtins.bytes
+    """The records of `table`, batch after batch. Last, so that a reader meets the columns first."""
     @_builtins.property
     def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___AppendBatch]:
         """The batches, at least one; 4 MiB in all by default."""
+
+    @_builtins.property
+    def table(self) -> Global___AppendTable:
+        """More batches as one table, instead of `batches`; only for a broker that has said
+        `takes_tables`. Their records are in `table_records`.
+        """
 
     def __init__(
         self,
         *,
         batches: _abc.Iterable[Global___AppendBatch] | None = ...,
         producer_group: _builtins.str = ...,
+        table: Global___AppendTable | None = ...,
+        table_records: _builtins.bytes = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["table", b"table"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "producer_group", b"producer_group"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "producer_group", b"producer_group", "table", b"table", "table_records", b"table_records"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -135,6 +147,76 @@ class AppendBatch(_message.Message):
 Global___AppendBatch: _TypeAlias = AppendBatch  # noqa: Y015
 
 @_typing.final
+class AppendTable(_message.Message):
+    """Very many small batches side by side, each with what an `AppendBatch` says of it, but said by
+    column: b batches of n records in all. A batch of four records costs more as a message of its own
+    than its records do. Batches are stored and answered as if they had come one by one, and none is
+    delayed. Packed numbers are little-endian.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPICS_FIELD_NUMBER: _builtins.int
+    QUEUE_IDS_FIELD_NUMBER: _builtins.int
+    RECORD_COUNTS_FIELD_NUMBER: _builtins.int
+    RECORD_SIZES_FIELD_NUMBER: _builtins.int
+    TAG_CODES_FIELD_NUMBER: _builtins.int
+    KEY_COUNTS_FIELD_NUMBER: _builtins.int
+    KEY_HASHES_FIELD_NUMBER: _builtins.int
+    RECORDS_CRC32_FIELD_NUMBER: _builtins.int
+    PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    PRODUCER_EPOCHS_FIELD_NUMBER: _builtins.int
+    FIRST_SEQUENCES_FIELD_NUMBER: _builtins.int
+    queue_ids: _builtins.bytes
+    """The queue of each batch: b x int32."""
+    record_counts: _builtins.bytes
+    """How many records each batch has: b x int32, 1 or more each."""
+    record_sizes: _builtins.bytes
+    """Bytes of each record: n x int32. They add up to the length of the records."""
+    tag_codes: _builtins.bytes
+    """Java's hash of each record's tag, 0 for none: n x int32."""
+    key_counts: _builtins.bytes
+    """How many keys of each record are indexed: n x one byte."""
+    key_hashes: _builtins.bytes
+    """The hashes of those keys, as in `AppendBatch`: as many int32 as `key_counts` add up to."""
+    records_crc32: _builtins.int
+    """CRC-32 (zlib polynomial) of all records: a bit pattern, hence fixed32."""
+    producer_id: _builtins.int
+    """Makes all batches idempotent, as in `AppendBatch`: who sends them. 0: none of them is, and the
+    two columns that follow are empty.
+    """
+    producer_epochs: _builtins.bytes
+    """The producer's epoch in the stream of each batch: b x int32."""
+    first_sequences: _builtins.bytes
+    """Number of the first message of each batch in its queue: b x int64."""
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The topic of each batch."""
+
+    def __init__(
+        self,
+        *,
+        topics: _abc.Iterable[_builtins.str] | None = ...,
+        queue_ids: _builtins.bytes = ...,
+        record_counts: _builtins.bytes = ...,
+        record_sizes: _builtins.bytes = ...,
+        tag_codes: _builtins.bytes = ...,
+        key_counts: _builtins.bytes = ...,
+        key_hashes: _builtins.bytes = ...,
+        records_crc32: _builtins.int = ...,
+        producer_id: _builtins.int = ...,
+        producer_epochs: _builtins.bytes = ...,
+        first_sequences: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_sequences", b"first_sequences", "key_counts", b"key_counts", "key_hashes", b"key_hashes", "producer_epochs", b"producer_epochs", "producer_id", b"producer_id", "queue_ids", b"queue_ids", "record_counts", b"record_counts", "record_sizes", b"record_sizes", "records_crc32", b"records_crc32", "tag_codes", b"tag_codes", "topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AppendTable: _TypeAlias = AppendTable  # noqa: Y015
+
+@_typing.final
 class ProducerSequence(_message.Message):
     """Where a batch stands in the stream of one producer to one queue."""
 
@@ -173,18 +255,28 @@ class AppendRecordsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     RESULTS_FIELD_NUMBER: _builtins.int
+    TABLE_RESULT_FIELD_NUMBER: _builtins.int
+    TAKES_TABLES_FIELD_NUMBER: _builtins.int
+    takes_tables: _builtins.bool
+    """Whether requests may have a table."""
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___AppendResult]:
-        """One result for each batch, in the order of the request."""
+        """One result for each batch, in the order of the request; none with `table_result`."""
+
+    @_builtins.property
+    def table_result(self) -> Global___AppendTableResult:
+        """The results of a table whose batches were all stored as promised, and none of them before."""
 
     def __init__(
         self,
         *,
         results: _abc.Iterable[Global___AppendResult] | None = ...,
+        table_result: Global___AppendTableResult | None = ...,
+        takes_tables: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["table_result", b"table_result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["results", b"results"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["results", b"results", "table_result", b"table_result", "takes_tables", b"takes_tables"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -199,13 +291,21 @@ class StreamAppendsRequest(_message.Message):
     BATCHES_FIELD_NUMBER: _builtins.int
     PRODUCER_GROUP_FIELD_NUMBER: _builtins.int
     REQUEST_NUMBER_FIELD_NUMBER: _builtins.int
+    TABLE_FIELD_NUMBER: _builtins.int
+    TABLE_RECORDS_FIELD_NUMBER: _builtins.int
     producer_group: _builtins.str
     """The producer's group. May be empty."""
     request_number: _builtins.int
     """Names the request in its answer; the caller's to choose, without repeats within a stream."""
+    table_records: _builtins.bytes
+    """As in AppendRecordsRequest."""
     @_builtins.property
     def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___AppendBatch]:
         """The batches, as in AppendRecordsRequest."""
+
+    @_builtins.property
+    def table(self) -> Global___AppendTable:
+        """As in AppendRecordsRequest; only once an answer of this stream has said `takes_tables`."""
 
     def __init__(
         self,
@@ -213,10 +313,12 @@ class StreamAppendsRequest(_message.Message):
         batches: _abc.Iterable[Global___AppendBatch] | None = ...,
         producer_group: _builtins.str = ...,
         request_number: _builtins.int = ...,
+        table: Global___AppendTable | None = ...,
+        table_records: _builtins.bytes = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["table", b"table"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "producer_group", b"producer_group", "request_number", b"request_number"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "producer_group", b"producer_group", "request_number", b"request_number", "table", b"table", "table_records", b"table_records"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -231,15 +333,25 @@ class StreamAppendsResponse(_message.Message):
     RESULTS_FIELD_NUMBER: _builtins.int
     REQUEST_NUMBER_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    TABLE_RESULT_FIELD_NUMBER: _builtins.int
+    TAKES_TABLES_FIELD_NUMBER: _builtins.int
     request_number: _builtins.int
     """Which request is answered."""
+    takes_tables: _builtins.bool
+    """Whether requests of this stream may have a table: in every answer, or in none."""
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___AppendResult]:
-        """One result for each batch, in the order of the request; none if the request failed."""
+        """One result for each batch, in the order of the request; none if the request failed, and none
+        with `table_result`.
+        """
 
     @_builtins.property
     def error(self) -> _status_pb2.Status:
         """Why the request failed as a whole; absent when each batch has its result."""
+
+    @_builtins.property
+    def table_result(self) -> Global___AppendTableResult:
+        """As in AppendRecordsResponse."""
 
     def __init__(
         self,
@@ -247,10 +359,12 @@ class StreamAppendsResponse(_message.Message):
         results: _abc.Iterable[Global___AppendResult] | None = ...,
         request_number: _builtins.int = ...,
         error: _status_pb2.Status | None = ...,
+        table_result: Global___AppendTableResult | None = ...,
+        takes_tables: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "table_result", b"table_result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "request_number", b"request_number", "results", b"results"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "request_number", b"request_number", "results", b"results", "table_result", b"table_result", "takes_tables", b"takes_tables"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -307,6 +421,44 @@ class AppendResult(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AppendResult: _TypeAlias = AppendResult  # noqa: Y015
+
+@_typing.final
+class AppendTableResult(_message.Message):
+    """What became of the batches of a table that were all stored as promised, and none of them before.
+    Packed numbers are little-endian.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIRST_QUEUE_OFFSETS_FIELD_NUMBER: _builtins.int
+    FIRST_COMMIT_LOG_OFFSETS_FIELD_NUMBER: _builtins.int
+    ACKNOWLEDGED_LEVEL_FIELD_NUMBER: _builtins.int
+    STORE_TIME_FIELD_NUMBER: _builtins.int
+    first_queue_offsets: _builtins.bytes
+    """Queue offset of the first record of each batch; its others follow without a gap: b x int64."""
+    first_commit_log_offsets: _builtins.bytes
+    """Commit-log offset of the first record of each; its others follow by their sizes: b x int64."""
+    acknowledged_level: _message_pb2.AcknowledgedLevel.ValueType
+    """How safe they are now."""
+    @_builtins.property
+    def store_time(self) -> _timestamp_pb2.Timestamp:
+        """When they were stored, by the broker's clock."""
+
+    def __init__(
+        self,
+        *,
+        first_queue_offsets: _builtins.bytes = ...,
+        first_commit_log_offsets: _builtins.bytes = ...,
+        acknowledged_level: _message_pb2.AcknowledgedLevel.ValueType = ...,
+        store_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["store_time", b"store_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged_level", b"acknowledged_level", "first_commit_log_offsets", b"first_commit_log_offsets", "first_queue_offsets", b"first_queue_offsets", "store_time", b"store_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AppendTableResult: _TypeAlias = AppendTableResult  # noqa: Y015
 
 @_typing.final
 class SendMessagesRequest(_message.Message):

@@ -64,7 +64,8 @@ class SendServicer(SendServiceServicer):
     ) -> bytes:
         """Append packed batches."""
         born_host = peer_host(context.peer())
-        return append_response(await self._append_records.append(request.batches, born_host))
+        outcomes = await self._append_records.append(request.batches, born_host)
+        return append_response(outcomes, is_table=request.is_table)
 
     async def StreamAppends(  # type: ignore[override]  # it reads and writes by the context.
         self,

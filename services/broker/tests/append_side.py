@@ -1,0 +1,161 @@
+"""A broker's way into its log without a broker, and small batches to send along it."""
+
+from __future__ import annotations
+
+from itertools import chain, repeat
+from pathlib import Path
+
+import pytest
+
+from ariane.broker.v1 import send_service_pb2 as send_pb
+from ariane_broker import append_wire
+from ariane_broker.append import AppendRecords, AppendWatch
+from ariane_broker.append_wire import append_request, stream_response
+from ariane_broker.arrivals import Arrivals
+from ariane_broker.errors import STORAGE_RULES
+from ariane_broker.held_requests import HeldRequests
+from ariane_broker.producer_sequences import ProducerSequences
+from ariane_broker.statistics import BrokerStatistics
+from ariane_broker.topic_table import Permission, TopicConfig
+from ariane_broker.topics_for_send import TopicsForSend
+from ariane_record import BlockEncoder, ProducerSequence
+from ariane_servicekit import ErrorTranslator
+from ariane_storage import Store
+from ariane_storage.testing import FaultyDisk, FixedClock, small_config
+
+HOST = ("10.1.2.3", 4711)
+
+
+def topic(name, **more):
+    return TopicConfig(topic=name, read_queue_count=4, write_queue_count=4, **more)
+
+
+TOPICS = {
+    config.topic: config
+    for config in (
+        topic("a"),
+        topic("b"),
+        topic("mixed", attributes={"message.type": "MIXED"}),
+        topic("normal", attributes={"message.type": "NORMAL"}),
+        topic("fifo", attributes={"message.type": "FIFO"}),
+        topic("closed", permission=Permission.READ),
+        topic("SCHEDULE_TOPIC_XXXX"),
+    )
+}
+
+
+class Topics:
+    auto_create_queue_count = 0
+
+    def find(self, name):
+        return TOPICS.get(name)
+
+    async def create_for_send(self, name):
+        raise AssertionError(name)
+
+
+class KeptWakes(HeldRequests):
+    """Remembers who was woken."""
+
+    def __init__(self):
+        super().__init__(count_max=1)
+        self.woken = []
+
+    def wake(self, queue):
+        self.woken.append(queue)
+
+    def wake_all(self, queues):
+        self.woken += queues
+
+
+def opened(disk):
+    config = small_config(segment_bytes=1 << 16)
+    return Store.open(Path("/store"), config, disk=disk, clock=FixedClock())
+
+
+class Side:
+    """A broker's way into its log, and all that is left by it."""
+
+    def __init__(self, *, make_flush=lambda store: None):
+        self.disk = FaultyDisk()
+        self.store = opened(self.disk)
+        self.held, self.statistics = KeptWakes(), BrokerStatistics()
+        self.grown = []
+        now_ms = FixedClock().now_ms
+        self.sequences = ProducerSequences(now_ms=now_ms, expiry_ms=1000, stream_count_max=100)
+        self.append_records = AppendRecords(
+            self.store,
+            TopicsForSend(Topics(), check_block=lambda block: None),
+            self.sequences,
+            AppendWatch(
+                Arrivals(self.store, self.held), self.statistics, self.grown.append, lambda: 0.0
+            ),
+            delayed=None,
+            flush_wait=make_flush(self.store),
+            body_bytes_max=3000,
+            service_error=ErrorTranslator(STORAGE_RULES).service_error,
+        )
+
+    async def answer(self, batches):
+        outcomes = await self.append_records.append(batches, HOST)
+        return send_pb.StreamAppendsResponse.FromString(stream_response(1, outcomes))
+
+    def left(self):
+        end = self.store.max_offset
+        log = self.store._parts.log
+        return (
+            bytes(log.view_of(0, end)),
+            self.store.queues(),
+            self.sequences.document(end),
+            self.statistics,
+            self.held.woken,
+            self.grown,
+        )
+
+
+def wire(topic_name, queue_id, bodies, sequence=None, groups=(), properties=(), **more):
+    encoder = BlockEncoder(topic_name, size_bytes_max=1 << 20, sequenced=sequence is not None)
+    for body, group in zip(bodies, chain(groups, repeat("")), strict=False):
+        encoder.add(
+            body,
+            keys=("k",),
+            unique_id="id",
+            message_group=group,
+            properties=dict(properties),
+            born_timestamp_ms=1,
+        )
+    block = encoder.finish(sequence)
+    fields = {
+        "topic": topic_name,
+        "queue_id": queue_id,
+        "record_sizes": block.sizes.tobytes(),
+        "tag_codes": block.tag_codes.tobytes(),
+        "key_counts": block.key_counts.tobytes(),
+        "key_hashes": block.key_hashes.tobytes(),
+        "records_crc32": block.crc32,
+        "records": bytes(block.records),
+        "sequence": None
+        if sequence is None
+        else send_pb.ProducerSequence(
+            producer_id=sequence.producer_id,
+            producer_epoch=sequence.epoch,
+            first_sequence=sequence.first_sequence,
+        ),
+    }
+    return send_pb.AppendBatch(**{**fields, **more})
+
+
+def without_sequence(batch):
+    batch.ClearField("sequence")
+    return batch
+
+
+def parsed(batches, *, joined):
+    raw = send_pb.StreamAppendsRequest(batches=batches, request_number=1).SerializeToString()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(append_wire, "JOINED_BATCHES_MIN", 2 if joined else 1 << 30)
+        return append_request(raw).batches
+
+
+GOOD = [wire("ab"[number % 2], number % 4, [b"%d" % number] * 3) for number in range(8)]
+NEXT = [wire("a", number, [b"s"], ProducerSequence(7, 0, 0)) for number in range(4)]
