@@ -56,5 +56,8 @@ class RepeatRules:
             route = self._routes.cached(batch.topic)
             if route is not None and batch.queue in route.write_queues:
                 return False  # The route will change, and the batch go where that says.
-        stores_twice = error.outcome_unknown and not self._sequenced
-        return stores_twice or error.reason in COUNTED_REASONS
+        if error.outcome_unknown and not self._sequenced:
+            return True
+        if error.reason in ROUTING_REASONS and self._routes.is_asking(batch.topic):
+            return False  # It may change something, once name servers have answered.
+        return error.reason in COUNTED_REASONS

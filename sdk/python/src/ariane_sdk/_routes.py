@@ -30,6 +30,9 @@ YOUNG_LOOK_S: Final = 1.0
 REFRESH_GAP_S_MIN: Final = 0.2
 """Routing errors come in swarms: one refresh of a topic in this time serves them all."""
 
+RECONSIDER_S_MAX: Final = 0.25
+"""How long a question may hold up who reconsiders a route: many times what an answer takes."""
+
 
 class Routes:
     """Routes by topic. A route once known stays until a name server tells a newer one.
@@ -51,6 +54,7 @@ class Routes:
         self._guessed: set[str] = set()
         self._asked_s: dict[str, float] = {}
         self._fetches: dict[str, asyncio.Task[Route]] = {}
+        self._begun_s: dict[str, float] = {}
         self._watches: dict[str, asyncio.Task[None]] = {}
         self._confirmations: dict[str, asyncio.Task[None]] = {}
         self._doubts = RouteDoubts(self._look, clock, random)
@@ -155,12 +159,21 @@ class Routes:
         self._doubts.report(topic)
 
     async def reconsider(self, topic: str) -> None:
-        """As ``doubt``, and wait for what is asked at once."""
+        """As ``doubt``, and wait for what is asked at once, but for no name server that hangs.
+
+        A call that was refused for one topic is in flight until then, and others may have to wait
+        for it: the next try will tell, and the next, until name servers have answered.
+        """
         self._doubts.report(topic)
         await asyncio.sleep(0)
         fetch = self._fetches.get(topic)
         if fetch is not None:
-            await asyncio.wait((fetch,))
+            left_s = self._begun_s[topic] + RECONSIDER_S_MAX - self._clock.monotonic_s()
+            await asyncio.wait((fetch,), timeout=max(0.0, left_s))
+
+    def is_asking(self, topic: str) -> bool:
+        """Whether name servers are being asked, so that a route may be known to be old soon."""
+        return topic in self._fetches
 
     async def refresh(self, topic: str) -> Route:
         """Ask again, because the route turned out to be wrong; keep it if nobody knows better.
@@ -213,11 +226,13 @@ class Routes:
         if task is None:
             task = asyncio.create_task(self._ask(topic), name=f"ariane-route-{topic}")
             self._fetches[topic] = task
+            self._begun_s[topic] = self._clock.monotonic_s()
             task.add_done_callback(lambda task: self._forget(topic, task))
         return await asyncio.shield(task)
 
     def _forget(self, topic: str, task: asyncio.Task[Route]) -> None:
         self._fetches.pop(topic, None)
+        self._begun_s.pop(topic, None)
         if not task.cancelled():
             task.exception()  # Seen, also when nobody waits for it any longer.
 
