@@ -78,6 +78,9 @@ ONE_FINDING = {
         broker(),
         name_servers=[name_server(broker()), name_server(address="10.0.0.8:9876")],
     ),
+    "is registered nowhere, and the order of queues of topic bills and 1 more": findings(
+        broker(), orders={"trades": "broker-z:4;broker-a:4", "bills": "broker-z:1", "x": "y"}
+    ),
     "does not answer: gone": findings(
         broker(), name_servers=[name_server(broker()), name_server(error="gone", process=None)]
     ),
@@ -90,6 +93,16 @@ def test_each_fault_is_one_finding(words, found):
     assert words in one.finding
     assert one.advice
     assert one.subject
+
+
+def test_who_has_just_started_knows_of_nobody_that_he_is_gone():
+    young = findings(broker(), orders={"trades": "broker-z:4"}, warming_up=True)
+    elsewhere = [name_server(broker(), orders={"trades": "broker-z:4"})]
+    elsewhere.append(name_server(broker(), broker(identity("broker-z")), address="10.0.0.8:1"))
+
+    assert ["just started" in one.finding for one in young] == [True]
+    told = diagnose(ClusterFacts(elsewhere, [broker()]))
+    assert not any("registered nowhere" in one.finding for one in told)
 
 
 def test_a_wipe_is_told_also_when_the_broker_does_not_answer():

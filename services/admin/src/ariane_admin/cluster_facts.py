@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ariane.broker.v1.broker_service_pb2 import GetBrokerStateRequest, GetBrokerStateResponse
@@ -18,6 +18,7 @@ from ariane.broker.v1.client_service_pb2 import (
 from ariane.common.v1.process_service_pb2 import GetProcessStateRequest, ProcessState
 from ariane.namesrv.v1.route_pb2 import BrokerIdentity, BrokerLiveness
 from ariane.namesrv.v1.route_service_pb2 import ListBrokersRequest
+from ariane_admin.absent_brokers import queue_orders
 from ariane_admin.cluster_doors import CALL_SECONDS_MAX, PAGE_SIZE, ClusterDoors, answer_of
 from ariane_sdk.errors import CallError, FeatureNotAvailable
 
@@ -45,6 +46,8 @@ class NameServerFacts:
     process: ProcessFacts | None = None
     brokers: Sequence[BrokerLiveness] = ()
     warming_up: bool = False
+    orders: Mapping[str, str] = field(default_factory=dict)
+    """Orders of queues that it keeps, by topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +106,18 @@ async def _ask_name_server(
             brokers.extend(page.brokers)
             token, warming_up = page.next_page_token, warming_up or page.warming_up
             if not token:
-                return NameServerFacts(address, "", process, brokers, warming_up)
+                orders = await _ask_orders(doors, address)
+                return NameServerFacts(address, "", process, brokers, warming_up, orders)
     except CallError as error:
         return NameServerFacts(address, str(error))
+
+
+async def _ask_orders(doors: ClusterDoors, address: str) -> Mapping[str, str]:
+    """The orders of queues that a name server keeps; none of one that knows no such thing."""
+    try:
+        return await queue_orders(doors, address, CALL_SECONDS_MAX)
+    except FeatureNotAvailable:
+        return {}
 
 
 async def _ask_broker(

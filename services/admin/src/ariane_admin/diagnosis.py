@@ -14,6 +14,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from ariane.namesrv.v1.route_pb2 import BrokerIdentity
+from ariane_admin.absent_brokers import topics_of_absent
 from ariane_admin.cluster_facts import ClusterFacts, ProcessFacts
 
 CLOCK_SECONDS_MAX: Final = 1.0
@@ -96,6 +97,23 @@ def _brokers_unknown_to_some(facts: ClusterFacts) -> Iterator[Finding]:
                     f"is not registered with name server {name_server.address}",
                     "name it in the broker's --name-servers: each broker tells each name server",
                 )
+
+
+def _brokers_of_orders(facts: ClusterFacts) -> Iterator[Finding]:
+    """Brokers that only orders of queues remember."""
+    told = [one for one in facts.name_servers if not one.error]
+    if not told or any(one.warming_up for one in told):
+        return
+    known = {broker.identity.broker_name for one in told for broker in one.brokers}
+    orders = {topic: order for one in told for topic, order in one.orders.items()}
+    for name, topics in topics_of_absent(orders, known).items():
+        yield Finding(
+            Severity.ERROR,
+            f"broker {name}",
+            f"is registered nowhere, and the order of queues of {topics} names it: messages of"
+            " groups that belong there wait",
+            "start it; if it is gone for good, ariane topic order TOPIC --set moves its groups",
+        )
 
 
 def _unreachable_brokers(facts: ClusterFacts) -> Iterator[Finding]:
@@ -259,6 +277,7 @@ RULES: Final[Sequence[Callable[[ClusterFacts], Iterable[Finding]]]] = (
     _young_name_servers,
     _no_brokers,
     _brokers_unknown_to_some,
+    _brokers_of_orders,
     _unreachable_brokers,
     _strangers,
     _loopback_addresses,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ariane.broker.v1.topic_service_pb2 import ListTopicsRequest, Topic
+from ariane_admin.absent_brokers import warn_of_absent
 from ariane_admin.cluster_doors import (
     CALL_SECONDS_MAX,
     PAGE_SIZE,
@@ -39,6 +40,7 @@ async def list_layouts(name_servers: str, *, include_system: bool) -> tuple[Roll
         names = await doors.client.list_topics(include_system=include_system)
         brokers = await doors.client.list_brokers()
         roll = RollCall([one for one in brokers if one.broker_id == PRIMARY_ID])
+        await warn_of_absent(doors, roll.brokers)
 
         async def at(broker: LiveBroker) -> list[tuple[str, Topic]]:
             found = await _topics_at(doors, broker, include_system=include_system)

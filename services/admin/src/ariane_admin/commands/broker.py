@@ -11,6 +11,7 @@ from ariane.common.v1.process_service_pb2 import ListProcessSettingsRequest, Pro
 from ariane.namesrv.v1.route_pb2 import BrokerLiveness
 from ariane.namesrv.v1.route_service_pb2 import ListBrokersRequest
 from ariane_admin import broker_maintenance
+from ariane_admin.absent_brokers import warn_of_absent
 from ariane_admin.broker_maintenance import MaintenanceOutcome
 from ariane_admin.client_warnings import say_warning
 from ariane_admin.cluster_doors import (
@@ -45,7 +46,8 @@ def list_brokers(*, name_servers: str, output: Output) -> int:
 
     Writable is what a broker says itself; wiped are those that name servers lead producers away
     from (ariane broker drain). Brokers that do not answer are named, and shown as the name servers
-    know them; exit status 3.
+    know them; exit status 3. A warning names those that are not registered, as far as another name
+    server or an order of queues (ariane topic order) still knows of them.
 
     \b
     Example:
@@ -55,6 +57,7 @@ def list_brokers(*, name_servers: str, output: Output) -> int:
     async def ask() -> list[Row]:
         async with ClusterDoors(name_servers) as doors:
             brokers = await doors.client.list_brokers()
+            await warn_of_absent(doors, brokers)
             wiped = await _wiped_names(doors)
             return list(
                 await asyncio.gather(

@@ -17,6 +17,7 @@ from ariane.broker.v1.offset_service_pb2 import (
     QueueConsumerOffset,
     ResetConsumerOffsetsRequest,
 )
+from ariane_admin.absent_brokers import warn_of_absent
 from ariane_admin.cluster_doors import (
     CALL_SECONDS_MAX,
     PAGE_SIZE,
@@ -80,6 +81,7 @@ def list_groups(*, name_servers: str, output: Output) -> int:
     async def ask() -> tuple[RollCall, list[Row]]:
         async with ClusterDoors(name_servers) as doors:
             roll = RollCall(await doors.primaries())
+            await warn_of_absent(doors, roll.brokers)
             names = await known_groups(doors.client, roll)
             return roll, [_summary(name, *await _facts(doors.client, roll, name)) for name in names]
 
@@ -106,6 +108,7 @@ def show(*, name: str, name_servers: str, output: Output) -> int:
     async def ask() -> tuple[RollCall, Row, list[Row], list[Row], list[Row]]:
         async with ClusterDoors(name_servers) as doors:
             roll = RollCall(await doors.primaries())
+            await warn_of_absent(doors, roll.brokers)
             if name not in await known_groups(doors.client, roll):
                 if roll.unanswered:
                     raise unknown_among_answers(name)
