@@ -106,6 +106,101 @@ def test_power_lost_at_every_step_of_a_deletion(bench, read_all):
     assert outcomes == {(), (b"old",), (b"new",)}
 
 
+def test_power_lost_at_every_step_of_deleting_several_topics(bench, read_all):
+    """All of them or none, also where one is made again before the files of its queues are gone."""
+    topics = ["flights", "trains", "ships"]
+
+    def life(disk, done):
+        at_work = replace(bench, disk=disk)
+        store = at_work.open()
+        for topic in [*topics, "delays"]:
+            store.append_block(block_of(topic, [b"old"] * 10, keys=[("K",)] * 10), 0)
+            store.append_block(block_of(topic, [b"old"] * 9), 1)
+        store.flush_derived()
+        done.append("written")
+        store.append_block(block_of("flights", [b"old"] * 2), 0)
+        deletion = store.let_go_of_topics(topics)
+        assert store.queues() == [("delays", 0), ("delays", 1)]
+        store.append_block(block_of("delays", [b"old"]), 0)
+        store.flush_derived()
+        store.finish_deletion(deletion)
+        done.append("deleted")
+        store.append_block(block_of("flights", [b"new"] * 3, keys=[("K",)] * 3), 0)
+        store.flush_derived()
+        done.append("made again")
+        store.append_block(block_of("flights", [b"new"]), 0)
+        store.flush_derived()
+
+    undisturbed = FaultyDisk()
+    life(undisturbed, [])
+    outcomes = set()
+    for step in range(1, undisturbed.steps + 1):
+        disk, done = FaultyDisk(power_fails_at=step), []
+        with pytest.raises(PowerLost):
+            life(disk, done)
+        survivor = replace(bench, disk=disk.lose_power(step))
+        for lost in ("nothing", "checkpoint"):
+            lose(survivor, lost)
+            store = survivor.open()
+            bodies = {
+                topic: [m.body for queue in (0, 1) for m in read_all(store, topic, queue)]
+                for topic in topics
+            }
+            stays = [len(read_all(store, "delays", queue)) for queue in (0, 1)]
+            found = {m.body for m in store.query_by_key("flights", "K")}
+            store.close()
+            for topic in topics:
+                assert len(set(bodies[topic])) <= 1, (step, lost, bodies)
+            kinds = [bool(bodies["trains"]), bool(bodies["ships"])]
+            if "written" in done:
+                assert stays[0] >= 10, (step, lost)
+                assert stays[1] == 9, (step, lost)
+                assert len(set(kinds)) == 1, (step, lost)
+                assert not kinds[0] or b"new" not in bodies["flights"], (step, lost)
+            if "deleted" in done:
+                assert kinds == [False, False], (step, lost)
+                assert b"old" not in {*bodies["flights"], *found}, (step, lost)
+            if "made again" in done:
+                assert bodies["flights"][:3] == [b"new"] * 3, (step, lost)
+            if "written" in done:
+                outcomes.add((kinds[0], *bodies["flights"][:1]))
+    assert outcomes == {(False,), (True, b"old"), (False, b"new")}
+
+
+def test_a_deletion_is_noted_at_once_and_files_go_with_the_next_flush(bench):
+    store = live_until_deleted(bench)
+    folder = bench.root / "consumequeue" / "flights"
+    assert bench.disk.names(folder) == ["0", "1"]
+    store.flush_derived()
+    assert not bench.disk.is_folder(folder)
+    checkpoint = store._keeper._checkpoint_file.load()
+    assert checkpoint.queue_count == 1
+    store.close()
+
+
+def test_a_kill_before_the_files_are_gone_costs_no_rebuild(bench):
+    live_until_deleted(bench)
+    store = bench.reopen_after_kill()
+    assert store.recovery.rebuilt == ()
+    assert store.queues() == [("delays", 0)]
+    assert not bench.disk.is_folder(bench.root / "consumequeue" / "flights")
+    store.close()
+
+
+def test_a_deletion_that_is_taken_back_has_not_been(bench, read_all):
+    store = bench.open()
+    store.append_block(block_of("flights", [b"x"] * 3), 0)
+    deletion = store.let_go_of_topics({"flights", "none"})
+    assert deletion.ends.keys() == {"flights"}
+    assert store.queues() == []
+    store.flush_derived()
+    store.take_back(deletion)
+    assert store.append_block(block_of("flights", [b"x"]), 0).first_queue_offset == 3
+    store = bench.reopen_after_kill()
+    assert len(read_all(store, "flights", 0)) == 4
+    store.close()
+
+
 def test_what_is_noted_goes_with_the_records(bench):
     store = live_until_deleted(bench)
     noted = bench.root / "deleted-topics.json"

@@ -9,12 +9,14 @@ Whoever builds queues from the log would bring them back, and a topic that was m
 same name would begin with messages of the old one. So before the queues go, the end of the log is
 written down, durably: records of the topic below it have no place in a queue and no key any more.
 
-The log was flushed up to there before, so that no record that comes later lies below it. An offset
-is forgotten once the log begins above it.
+No record that comes later lies below it: where power loss takes the end of the log back, recovery
+takes the offset back to that end before anything is appended. An offset is forgotten once the log
+begins above it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from ariane_storage.disk import Disk
@@ -49,13 +51,13 @@ class DeletedTopics:
         """Records of a topic below this commit-log offset are deleted; 0 if none are."""
         return self._ends.get(topic, 0)
 
-    def note(self, topic: str, commit_log_end: int) -> None:
-        """Write down, durably, that the records of a topic below an offset are deleted.
+    def note(self, ends: Mapping[str, int]) -> None:
+        """Write down, durably, that the records of topics below an offset each are deleted.
 
         Raises:
             OSError: The disk failed; nothing is deleted.
         """
-        self._save({**self._ends, topic: commit_log_end})
+        self._save({**self._ends, **ends})
 
     def keep_between(self, commit_log_begin: int, commit_log_end: int) -> None:
         """Forget offsets that the log has passed, and none may lie beyond its end.

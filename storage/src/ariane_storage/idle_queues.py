@@ -13,11 +13,13 @@ lead to may be damaged, or have been deleted by another program.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from pathlib import Path
 
 from ariane_record.layout import RECORD_BYTES_MIN
 from ariane_storage.deleted_topics import DeletedTopics
 from ariane_storage.disk import Disk
+from ariane_storage.errors import StateFileDamaged
 from ariane_storage.queue_table import QueueTable
 from ariane_storage.state_file import StateFile, other_shape
 
@@ -51,6 +53,22 @@ class IdleQueues:
             end = queue.end_below(durable_end)
             if end:
                 ends.setdefault(queue.topic, {})[str(queue.queue_id)] = end
+        if ends != self._saved:
+            self._file.save({"queues": ends})
+            self._saved = ends
+
+    def forget(self, topics: Container[str]) -> None:
+        """Write down no ends of topics that are about to be deleted, if any were.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        if self._saved is None:
+            try:
+                self._saved = self._load()
+            except StateFileDamaged:
+                return  # Nobody reads it before an operator has seen to it.
+        ends = {topic: of_topic for topic, of_topic in self._saved.items() if topic not in topics}
         if ends != self._saved:
             self._file.save({"queues": ends})
             self._saved = ends

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -20,6 +20,7 @@ from ariane_storage.parts import StoreParts
 from ariane_storage.queue_table import QueueSums
 from ariane_storage.retention import RetentionPlan, RetentionReport, choose_segments
 from ariane_storage.segment import Segment
+from ariane_storage.topic_deletion import TopicDeletion
 
 _QUEUES_AT_ONCE: Final = 64
 """Whoever deletes a topic waits for the files of so many queues at most."""
@@ -211,25 +212,32 @@ class Keeper:
         parts.quarantine.keep_above(begin)
         self._forget_below(begin)
 
-    def delete_queues(self, topic: str) -> int:
-        """Delete the queues of a topic; see ``Store.delete_queues``."""
+    def let_go_of_topics(self, topics: Collection[str]) -> TopicDeletion:
+        """Let nobody find queues of topics any more; see ``Store.let_go_of_topics``."""
         parts = self._parts
+        queues = parts.queues.let_go(topics)
+        # Every record of the topics lies below, and every later one above. Should power loss take
+        # the end of the log back, what is written down goes back with it.
+        end = parts.log.write_offset
+        return TopicDeletion({queue.topic: end for queue in queues}, queues)
+
+    def finish_deletion(self, deletion: TopicDeletion) -> None:
+        """Delete topics durably; see ``Store.finish_deletion``."""
+        parts = self._parts
+        if not deletion.queues:
+            return
         with self._derived_lock:
-            if not parts.queues.of_topic(topic):
-                return 0
-            # Every record of the topic lies below what is durable now, and every later one above.
-            end = self.flush()
-            try:
-                parts.deleted_topics.note(topic, end)
-            except OSError as error:
-                if not is_exhausted(error):
-                    raise
-                reason = f"no space left to note that {topic} is deleted ({error.strerror})"
-                raise StoreFull(parts.files.root, reason) from error
-            count = parts.queues.remove_topic(topic)
-            parts.idle_queues.note(parts.queues, parts.log.min_offset, end)
-            self.flush_derived()
-        return count
+            self._watched(f"no space left to note that {deletion}", lambda: self._note(deletion))
+            parts.queues.give_up(deletion.queues)
+
+    def _note(self, deletion: TopicDeletion) -> None:
+        # In this order: the second says that they are deleted, and nothing may fail behind it.
+        self._parts.idle_queues.forget(deletion.ends)
+        self._parts.deleted_topics.note(deletion.ends)
+
+    def take_back(self, deletion: TopicDeletion) -> None:
+        """Let queues be found again; see ``Store.take_back``."""
+        self._parts.queues.take_back(deletion.queues)
 
     def file_keys(self) -> None:
         """File keys that wait in the index; see ``Store.file_keys``."""

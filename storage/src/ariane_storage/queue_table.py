@@ -51,6 +51,9 @@ class QueueTable:
         self.lock = threading.Lock()
         self._shared = QueueFiles(disk, self._open_files, file_entries, self.lock)
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        # Nobody finds these; files of those that are given up as well are removed.
+        self._leaving: list[ConsumeQueue] = []
+        self._given_up: list[ConsumeQueue] = []
         # Kept when a write fails, for the next sync to cover.
         self._unsynced = Unsynced()
 
@@ -126,24 +129,69 @@ class QueueTable:
             OSError: The disk failed.
         """
         # Not empty if an earlier write has failed halfway.
-        self._unsynced = unsynced = self._unsynced.still_there(self._disk)
-        for queue in self:
+        unsynced = self._unsynced
+        # Before anything is written: a topic that was made again has files of the same names.
+        self._remove_given_up(unsynced)
+        self._unsynced = unsynced = unsynced.still_there(self._disk)
+        for queue in self._with_files():
             queue.write_out(commit_log_end, unsynced)
-        if unsynced.files:
+        if unsynced.files or unsynced.folders:
             self._disk.sync(files=unsynced.files, folders=unsynced.folders)
             self._unsynced = Unsynced()
         return self.sums()
 
     def sums(self) -> QueueSums:
         """What is in the files now."""
-        written = [queue.written_offset for queue in self if queue.is_on_disk]
+        written = [queue.written_offset for queue in self._with_files() if queue.is_on_disk]
         return QueueSums(len(written), sum(written))
 
-    def remove_topic(self, topic: str) -> int:
-        """Delete all queues of a topic; returns how many there were."""
-        found = self.of_topic(topic)
-        self.remove(found)
-        return len(found)
+    def _with_files(self) -> Collection[ConsumeQueue]:
+        """All queues, and those that leave: their deletion may still come to nothing."""
+        if not self._leaving:
+            return tuple(self)
+        return {id(queue): queue for queue in (*self._leaving, *self)}.values()
+
+    def let_go(self, topics: Collection[str]) -> tuple[ConsumeQueue, ...]:
+        """Let nobody find the queues of some topics any more; their files stay.
+
+        The appending thread.
+        """
+        found = tuple(queue for queue in self if queue.topic in topics)
+        # In this order: whoever counts files beside must not miss any.
+        self._leaving = [*self._leaving, *found]
+        for queue in found:
+            del self._queues[queue.topic, queue.queue_id]
+        return found
+
+    def take_back(self, queues: Collection[ConsumeQueue]) -> None:
+        """Let queues that were let go of be found again. The appending thread."""
+        for queue in queues:
+            self._queues[queue.topic, queue.queue_id] = queue
+        self._forget_leaving(queues)
+
+    def give_up(self, queues: Collection[ConsumeQueue]) -> None:
+        """Have the files of queues that were let go of removed by the next ``write_out``."""
+        self._given_up = [*self._given_up, *queues]
+
+    def _remove_given_up(self, unsynced: Unsynced) -> None:
+        """Remove files; their names are durably gone once the folders are synced."""
+        given_up = self._given_up
+        if not given_up:
+            return
+        for queue in given_up:
+            queue.remove()
+        for topic in {queue.topic for queue in given_up}:
+            folder = self._folder / topic
+            if not self._disk.names(folder):
+                self._disk.remove_folder(folder)
+            unsynced.folders.update((folder, self._folder))
+        self._forget_leaving(given_up)
+        # Not before: what fails halfway is done again.
+        self._given_up = []
+
+    def _forget_leaving(self, queues: Collection[ConsumeQueue]) -> None:
+        gone = set(queues)
+        self._leaving = [queue for queue in self._leaving if queue not in gone]
 
     def remove(self, queues: Collection[ConsumeQueue]) -> None:
         """Delete some queues durably."""

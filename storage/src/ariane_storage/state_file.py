@@ -87,6 +87,12 @@ class StateFile:
         )
         raise StateFileDamaged(self._path, f"{'; '.join(reasons)}: {advice}")
 
+    def previous(self) -> dict[str, Any] | None:
+        """The generation before; None if there is none that can be believed."""
+        sums, _ = self._load_sums()
+        content = self._believed(self._backup, sums)
+        return None if content is None else decode_state(content)
+
     def save(self, state: dict[str, Any]) -> None:
         """Replace the file durably; the generation before stays as ``.bak``.
 

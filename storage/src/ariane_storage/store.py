@@ -37,6 +37,7 @@ from ariane_storage.retention import RetentionPlan, RetentionReport
 from ariane_storage.scan import Damage, Stretch
 from ariane_storage.store_files import StoreFiles, mark_stopped
 from ariane_storage.time_lookup import TimeBoundary
+from ariane_storage.topic_deletion import TopicDeletion
 
 _NO_HOST: Host = ("127.0.0.1", 0)
 
@@ -484,7 +485,9 @@ class Store:
         """Delete all queues of a topic; its records stay in the log until they are too old.
 
         They are in no queue and under no key any more, also after a rebuild. A topic that is made
-        again under the same name begins at nothing. The appending thread.
+        again under the same name begins at nothing. The appending thread; a loop that must not wait
+        for the disk takes the two steps of it one by one, for several topics at once:
+        ``let_go_of_topics`` and ``finish_deletion``.
 
         Returns:
             How many queues there were.
@@ -493,7 +496,36 @@ class Store:
             StorePoisoned: The disk failed.
             StoreFull: No space to note it; nothing is deleted.
         """
-        return self._keeper.delete_queues(topic)
+        deletion = self.let_go_of_topics([topic])
+        try:
+            self.finish_deletion(deletion)
+        except BaseException:
+            self.take_back(deletion)
+            raise
+        return len(deletion.queues)
+
+    def let_go_of_topics(self, topics: Collection[str]) -> TopicDeletion:
+        """Let nobody find the queues of topics any more. The appending thread; does not wait.
+
+        Nothing is deleted yet. Whoever appends to one of these topics before that is finished loses
+        what he appends.
+        """
+        return self._keeper.let_go_of_topics(topics)
+
+    def finish_deletion(self, deletion: TopicDeletion) -> None:
+        """Delete durably what was let go of. Any thread.
+
+        Files of the queues go with the next ``flush_derived``, or when the store is opened.
+
+        Raises:
+            StorePoisoned: The disk failed.
+            StoreFull: No space to note it; nothing is deleted, and all can be taken back.
+        """
+        self._keeper.finish_deletion(deletion)
+
+    def take_back(self, deletion: TopicDeletion) -> None:
+        """Let queues be found again whose deletion has failed. The appending thread."""
+        self._keeper.take_back(deletion)
 
     def close(self) -> None:
         """Flush, write what is derived, and give the folder back. Idempotent.

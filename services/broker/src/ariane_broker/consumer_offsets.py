@@ -89,6 +89,10 @@ class ConsumerOffsets:
         self._resets.pop(consumer_group, None)
         return self._groups.pop(consumer_group, None) is not None
 
+    def topics(self) -> set[str]:
+        """Topics that any group has offsets in."""
+        return {queue.topic for offsets in self._groups.values() for queue in offsets}
+
     def remove_topic(self, topic: str) -> bool:
         """Forget a topic in all groups; whether any knew it."""
         known = False

@@ -172,9 +172,13 @@ class LogStates:
         """
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._executor, self._restore)
+        counts = [kept.state.change_count for kept in self._kept]
         for kept in self._kept:
             kept.state.keep_topics(is_known_topic)
         self._restored = True
+        if counts != [kept.state.change_count for kept in self._kept]:
+            # Their snapshots, and the log before this, would speak of topics that are made again.
+            await self.save()
 
     async def save(self) -> None:
         """Save a snapshot of each that changed.

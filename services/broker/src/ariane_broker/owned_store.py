@@ -23,6 +23,7 @@ from ariane_storage.retention import RetentionPlan, RetentionReport
 from ariane_storage.scan import Damage, Stretch
 from ariane_storage.store import Store
 from ariane_storage.time_lookup import TimeBoundary
+from ariane_storage.topic_deletion import TopicDeletion
 
 
 class OwnedStore:
@@ -147,9 +148,17 @@ class OwnedStore:
         """Topic and queue id of every queue."""
         return self._opened.queues()
 
-    def delete_queues(self, topic: str) -> int:
-        """Delete all queues of a topic; how many there were."""
-        return self._opened.delete_queues(topic)
+    def let_go_of_topics(self, topics: Collection[str]) -> TopicDeletion:
+        """Let nobody find queues of topics any more; see ``Store.let_go_of_topics``."""
+        return self._opened.let_go_of_topics(topics)
+
+    def finish_deletion(self, deletion: TopicDeletion) -> None:
+        """Delete topics durably; any thread."""
+        self._opened.finish_deletion(deletion)
+
+    def take_back(self, deletion: TopicDeletion) -> None:
+        """Let queues be found again whose deletion has failed."""
+        self._opened.take_back(deletion)
 
     def message_at(self, commit_log_offset: int) -> RecordFields:
         """The message at a commit-log offset; see ``Store.message_at``."""

@@ -24,6 +24,10 @@ class StateFile(Protocol):
         """What was saved last, or None when there is no such file."""
         ...
 
+    def previous(self) -> dict[str, Any] | None:
+        """The generation before the last, or None when there is none to believe."""
+        ...
+
     def save(self, document: dict[str, Any], /) -> None:
         """Replace the file; it is on the disk when this returns."""
         ...

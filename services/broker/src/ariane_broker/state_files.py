@@ -18,7 +18,7 @@ from ariane_broker.consumer_offsets import ConsumerOffsets
 from ariane_broker.deaths.suspicions import Suspicions
 from ariane_broker.queue_locks import QueueLocks
 from ariane_broker.saved_state import StateFile
-from ariane_broker.topic_table import TopicConfig, TopicTable
+from ariane_broker.topic_table import TopicConfig, TopicTable, topics_of
 from ariane_servicekit import StartRefused, get_logger
 from ariane_storage.errors import StateFileDamaged
 
@@ -100,17 +100,28 @@ class BrokerState:
         await self._load_locks()
         await self._load_suspicions()
         self._tell_backups()
-        missing = self._topics_of(known_queues, lost=topics is None)
+        missing = await self._topics_of(known_queues, lost=topics is None)
         missing += [topic for topic in required_topics if self._topics.find(topic.topic) is None]
         if missing or topics is None or self._files.topics.used_backup:
             await self._save(self._files.topics, self._topics.document_with(*missing))
             self._topics.put(*missing)
         if offsets is None or self._files.offsets.used_backup:
             await self._save(self._files.offsets, self._offsets.document())
+        if topics is not None and not self._files.topics.used_backup:
+            await self._forget_offsets_without_topic()
         if groups is None and not (topics is None and not known_queues):
             self._found("the settings of consumer groups were lost; defaults are used")
         if groups is None or self._files.groups.used_backup:
             await self._save(self._files.groups, self._groups.document_with())
+
+    async def _forget_offsets_without_topic(self) -> None:
+        """The process ended while topics were deleted: a later one of their names begins anew."""
+        gone = sorted(topic for topic in self._offsets.topics() if not self.has_topic(topic))
+        if gone:
+            for topic in gone:
+                self._offsets.remove_topic(topic)
+            self._found(f"offsets of topics that do not stand were forgotten: {', '.join(gone)}")
+            await self._save(self._files.offsets, self._offsets.document())
 
     def has_topic(self, topic: str) -> bool:
         """Whether a topic stands."""
@@ -213,13 +224,17 @@ class BrokerState:
                     f"{consequence}"
                 )
 
-    def _topics_of(self, queues: Iterable[tuple[str, int]], *, lost: bool) -> list[TopicConfig]:
+    async def _topics_of(
+        self, queues: Iterable[tuple[str, int]], *, lost: bool
+    ) -> list[TopicConfig]:
         """Topics that have queues in the store and do not stand in the table as they should.
 
         Deleting a topic removes its queues, so whatever has queues was not deleted. A count of
         queues that is below those of the store is believed, but for one out of a previous
-        generation: operators may lower it.
+        generation: operators may lower it. Where the process ended while it deleted a topic, the
+        previous generation has the settings.
         """
+        previous = await self._previous_topics()
         counts: dict[str, int] = {}
         for topic, queue_id in queues:
             counts[topic] = max(counts.get(topic, 0), queue_id + 1)
@@ -228,9 +243,10 @@ class BrokerState:
         for topic, count in counts.items():
             config = self._topics.find(topic)
             if config is None:
-                unknown.append(
-                    TopicConfig(topic=topic, read_queue_count=count, write_queue_count=count)
-                )
+                found = TopicConfig(topic=topic, read_queue_count=count, write_queue_count=count)
+                known = previous.get(topic, found)
+                counted = max(known.read_queue_count, count)
+                unknown.append(replace(known, read_queue_count=counted))
             elif self._files.topics.used_backup and config.read_queue_count < count:
                 grown.append(replace(config, read_queue_count=count))
         if names := _user_topics(unknown):
@@ -239,6 +255,15 @@ class BrokerState:
         if names := _user_topics(grown):
             self._found(f"queues that config/topics.json lacked can be read again: {names}")
         return unknown + grown
+
+    async def _previous_topics(self) -> Mapping[str, TopicConfig]:
+        """The topics of the generation before; none where that cannot be believed."""
+        loop = asyncio.get_running_loop()
+        try:
+            document = await loop.run_in_executor(self._executor, self._files.topics.previous)
+            return {} if document is None else topics_of(document)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return {}
 
     def _found(self, finding: str) -> None:
         _log.warning("state_finding", finding=finding)

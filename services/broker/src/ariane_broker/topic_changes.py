@@ -1,28 +1,32 @@
 """Creating, changing and deleting topics: durable first, then visible, then told to others.
 
 Changes run one after the other, so that the file always holds what is visible or will be at once.
+Deletions that wait for their turn have it together: the files are written once for all of them.
+
+A topic is deleted in this order, and a process that ends in between leaves it whole or gone::
+
+    1. topics.json without it          still whole: the start finds its queues, and its settings in
+                                       the generation before
+    2. the store notes where its       gone: the start removes files of queues that are left, and
+       records end                     what groups and producers had in it
+    3. what groups and producers had   in memory; on the disk with the next saves, but before a
+       in it is forgotten              topic of the same name is made
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any, Final
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_broker.consumer_offsets import QueueKey
-from ariane_broker.errors import topic_name_illegal, topic_reserved
+from ariane_broker.errors import topic_name_illegal, topic_not_found, topic_reserved
 from ariane_broker.topic_table import TopicChange, TopicConfig, TopicTable
 from ariane_record import IllegalName, check_topic_name, is_system_topic
 from ariane_servicekit.errors import ServiceError
 
-
-class TopicQueues(Protocol):
-    """What is asked of the store."""
-
-    def delete_queues(self, topic: str) -> object:
-        """Delete all queues of a topic."""
-        ...
+_FORGOTTEN_MAX: Final = 1000
 
 
 class TopicChanges:
@@ -34,8 +38,9 @@ class TopicChanges:
         *,
         save: Callable[[dict[str, Any]], Awaitable[None]],
         announce: Callable[[], Awaitable[None]],
-        queues: TopicQueues,
-        forget_offsets: Callable[[str], Awaitable[None]],
+        delete_queues: Callable[[Collection[str]], Awaitable[None]],
+        forget: Callable[[Collection[str]], None],
+        save_forgotten: Callable[[], Awaitable[None]],
         wake_queue: Callable[[QueueKey], None],
         auto_create_queue_count: int,
     ) -> None:
@@ -45,18 +50,25 @@ class TopicChanges:
             table: The topics.
             save: Saves the file of topics durably.
             announce: Tells the name servers at once; waits for them only for a moment.
-            queues: The store.
-            forget_offsets: Removes the offsets of all groups in a topic, durably.
+            delete_queues: Deletes all queues of topics durably, or none; before it waits for
+                anything nobody finds them any more.
+            forget: Forgets what groups and producers had in topics; it is saved soon.
+            save_forgotten: Sees to it that this is saved now.
             wake_queue: Lets those look again who wait for a queue.
             auto_create_queue_count: Queues of a topic that a send creates; 0 when none may.
         """
         self._table = table
         self._save = save
         self._announce = announce
-        self._queues = queues
-        self._forget_offsets = forget_offsets
+        self._delete_queues = delete_queues
+        self._forget = forget
+        self._save_forgotten = save_forgotten
         self._wake_queue = wake_queue
         self._lock = asyncio.Lock()
+        self._to_delete: list[tuple[str, asyncio.Future[None]]] = []
+        self._deleting: asyncio.Task[None] | None = None
+        # Deleted lately: what others had in them may still be in files.
+        self._forgotten: set[str] = set()
         self.auto_create_queue_count = auto_create_queue_count
 
     def find(self, topic: str) -> TopicConfig | None:
@@ -126,19 +138,19 @@ class TopicChanges:
         Raises:
             ServiceError: TOPIC_NOT_FOUND or TOPIC_RESERVED.
         """
-        async with self._lock:
-            refuse_system_topic(topic)
-            await self._delete(self._table.get(topic))
+        refuse_system_topic(topic)
+        await self._delete(topic)
         await self._announce()
 
     async def delete_for_group(self, topic: str) -> None:
         """Delete the retry topic or the dead letters of a group, if they stand."""
         if self._table.find(topic) is None:
             return
-        async with self._lock:
-            config = self._table.find(topic)
-            if config is not None:
-                await self._delete(config)
+        try:
+            await self._delete(topic)
+        except ServiceError as error:
+            if error.reason != ErrorReason.ERROR_REASON_TOPIC_NOT_FOUND:
+                raise
         await self._announce()
 
     def _wake_readers(self, before: TopicConfig | None) -> None:
@@ -147,15 +159,72 @@ class TopicChanges:
             for queue_id in range(before.read_queue_count):
                 self._wake_queue(QueueKey(before.topic, queue_id))
 
-    async def _delete(self, config: TopicConfig) -> None:
-        topic = config.topic
-        await self._save(self._table.document_with(without=topic))
-        self._table.remove(topic)
-        self._queues.delete_queues(topic)
-        self._wake_readers(config)
-        await self._forget_offsets(topic)
+    async def _delete(self, topic: str) -> None:
+        """Delete a topic in the next turn, with all others that wait for it.
+
+        Whoever asked may stop waiting: what has begun is done to the end.
+        """
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # Told to nobody where the one who asked has gone.
+        done.add_done_callback(lambda told: told.cancelled() or told.exception())
+        self._to_delete.append((topic, done))
+        if self._deleting is None or self._deleting.done():
+            self._deleting = asyncio.create_task(self._run_deletions())
+        await asyncio.shield(done)
+
+    async def _run_deletions(self) -> None:
+        while self._to_delete:
+            async with self._lock:
+                waiting, self._to_delete = self._to_delete, []
+                standing: dict[str, asyncio.Future[None]] = {}
+                for topic, done in waiting:
+                    if topic in standing or self._table.find(topic) is None:
+                        done.set_exception(topic_not_found(topic))
+                    else:
+                        standing[topic] = done
+                error = await self._outcome(standing)
+                for done in standing.values():
+                    if error is None:
+                        done.set_result(None)
+                    else:
+                        done.set_exception(error)
+
+    async def _outcome(self, topics: Collection[str]) -> Exception | None:
+        """Delete topics that stand; says what has kept it from that."""
+        try:
+            if topics:
+                await self._delete_all(list(topics))
+        except Exception as error:  # noqa: BLE001 - told to all who wait.
+            return error
+        return None
+
+    async def _delete_all(self, topics: list[str]) -> None:
+        if len(self._forgotten) > _FORGOTTEN_MAX:
+            await self._settle_forgotten()
+        await self._save(self._table.document_with(without=topics))
+        configs = [self._table.get(topic) for topic in topics]
+        self._table.remove(*topics)
+        try:
+            await self._delete_queues(topics)
+        except BaseException:
+            # Nothing was deleted: they stand as before.
+            self._table.put(*configs)
+            await self._save(self._table.document_with())
+            raise
+        for config in configs:
+            self._wake_readers(config)
+        self._forgotten.update(topics)
+        self._forget(topics)
+
+    async def _settle_forgotten(self) -> None:
+        """Nothing that others had in deleted topics is in a file any more."""
+        await self._save_forgotten()
+        self._forgotten.clear()
 
     async def _put(self, config: TopicConfig) -> TopicConfig:
+        if config.topic in self._forgotten:
+            # Made again: an offset of the old one would have a group skip messages of the new one.
+            await self._settle_forgotten()
         await self._save(self._table.document_with(config))
         self._table.put(config)
         return config

@@ -13,7 +13,7 @@ when the topic last changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntFlag, StrEnum
 from typing import Any, Final
@@ -246,11 +246,11 @@ class TopicTable:
         _check_count("write_queue_count", changed.write_queue_count, write_queue_count_min)
         return changed
 
-    def document_with(self, *configs: TopicConfig, without: str | None = None) -> dict[str, Any]:
-        """The file as it would be with these topics put, or one removed."""
+    def document_with(self, *configs: TopicConfig, without: Collection[str] = ()) -> dict[str, Any]:
+        """The file as it would be with these topics put, or some removed."""
         topics = self._topics | {config.topic: config for config in configs}
-        if without is not None:
-            topics.pop(without, None)
+        for topic in without:
+            topics.pop(topic, None)
         return {
             "dataVersion": self._version.next(self._now_ms()).document(),
             "topicConfigTable": {name: _entry(topics[name]) for name in sorted(topics)},
@@ -262,9 +262,10 @@ class TopicTable:
             self._topics[config.topic] = config
         self._version = self._version.next(self._now_ms())
 
-    def remove(self, topic: str) -> None:
-        """Make a topic invisible."""
-        del self._topics[topic]
+    def remove(self, *topics: str) -> None:
+        """Make topics invisible."""
+        for topic in topics:
+            del self._topics[topic]
         self._version = self._version.next(self._now_ms())
 
     def load(self, document: Mapping[str, Any]) -> None:
@@ -274,10 +275,19 @@ class TopicTable:
             KeyError, TypeError, ValueError: The file has another shape.
         """
         self._version = DataVersion.from_document(document.get("dataVersion") or {})
-        self._topics = {
-            name: _config(name, entry, self._version.counter)
-            for name, entry in document["topicConfigTable"].items()
-        }
+        self._topics = topics_of(document)
+
+
+def topics_of(document: Mapping[str, Any]) -> dict[str, TopicConfig]:
+    """The topics of a file, by name.
+
+    Raises:
+        KeyError, TypeError, ValueError: The file has another shape.
+    """
+    newest = DataVersion.from_document(document.get("dataVersion") or {}).counter
+    return {
+        name: _config(name, entry, newest) for name, entry in document["topicConfigTable"].items()
+    }
 
 
 def _given(value: int | None, otherwise: int) -> int:

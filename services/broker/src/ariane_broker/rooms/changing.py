@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +16,7 @@ from ariane_broker.client_table import ClientTable, Conflict
 from ariane_broker.deaths.vanished_members import VanishedMembers
 from ariane_broker.group_changes import GroupChanges
 from ariane_broker.offset_changes import OffsetChanges
+from ariane_broker.owned_store import OwnedStore
 from ariane_broker.queue_locking import QueueLocking
 from ariane_broker.queue_lookup import QueueLookup
 from ariane_broker.rooms.naming import NamingRoom
@@ -55,8 +56,9 @@ def changing_room(
         state.topics,
         save=_saver(state.files.topics, outside.threads.state),
         announce=naming.registration.announce,
-        queues=storing.store,
-        forget_offsets=partial(_forget_topic, state, storing),
+        delete_queues=partial(_delete_queues, storing.store, outside.threads.keeper),
+        forget=partial(_forget_topics, state, storing),
+        save_forgotten=partial(_save_forgotten, state, storing),
         wake_queue=storing.held.wake,
         auto_create_queue_count=settings.default_queue_count if settings.auto_create_topics else 0,
     )
@@ -103,16 +105,30 @@ def changing_room(
     )
 
 
-async def _forget_topic(state: StateRoom, storing: StoringRoom, topic: str) -> None:
-    """A topic is deleted: so is what groups and producers had in it."""
-    state.locks.remove_topic(topic)
-    if state.suspicions.remove_topic(topic):
-        state.saved_suspicions.mark_changed()
-    if storing.sequences.forget_topic(topic):
-        await storing.log_states.save()
-    if state.offsets.remove_topic(topic):
-        state.saved_offsets.mark_changed()
-        await state.saved_offsets.save()
+async def _delete_queues(store: OwnedStore, executor: Executor, topics: Collection[str]) -> None:
+    """The store waits for its disk beside the loop; who appends and reads does not wait."""
+    deletion = store.let_go_of_topics(topics)
+    try:
+        await asyncio.get_running_loop().run_in_executor(executor, store.finish_deletion, deletion)
+    except BaseException:
+        store.take_back(deletion)
+        raise
+
+
+def _forget_topics(state: StateRoom, storing: StoringRoom, topics: Collection[str]) -> None:
+    """Topics are deleted: so is what groups and producers had in them."""
+    for topic in topics:
+        state.locks.remove_topic(topic)
+        if state.suspicions.remove_topic(topic):
+            state.saved_suspicions.mark_changed()
+        if state.offsets.remove_topic(topic):
+            state.saved_offsets.mark_changed()
+        storing.sequences.forget_topic(topic)
+
+
+async def _save_forgotten(state: StateRoom, storing: StoringRoom) -> None:
+    await state.saved_offsets.save()
+    await storing.log_states.save()
 
 
 async def _forget_group(state: StateRoom, consumer_group: str) -> None:
