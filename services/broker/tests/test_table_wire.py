@@ -13,6 +13,7 @@ from ariane_broker.append_wire import CUT_BYTES_MIN, append_request, append_resp
 from ariane_broker.small_batches import SmallBatches
 from ariane_record import ProducerSequence
 from ariane_record.checksum import crc32
+from ariane_record.layout import HEADER_BYTES
 from services.broker.tests.append_side import GOOD, HOST, Side, parsed, wire
 
 
@@ -45,6 +46,18 @@ def table_request(batches, **changes):
         fields["first_sequences"] = np.array(firsts, "<i8").tobytes()
     table = send_pb.AppendTable(**{**fields, **changes})
     return send_pb.StreamAppendsRequest(request_number=7, table=table, table_records=records)
+
+
+def wrong_bodies(batch):
+    """A batch whose bodies are others than those that it had."""
+    records, place = bytearray(batch.records), 0
+    for size in np.frombuffer(batch.record_sizes, "<i4").tolist():
+        records[place + HEADER_BYTES] ^= 1
+        place += size
+    changed = send_pb.AppendBatch()
+    changed.CopyFrom(batch)
+    changed.records = bytes(records)
+    return changed
 
 
 def understood(request):
@@ -183,6 +196,18 @@ async def test_of_a_broken_table_each_batch_is_refused(rule, changes):
         for result in answer.results:
             assert rule in result.error.message
     assert side.left() == before
+
+
+@pytest.mark.parametrize("batch_count", [2, 8, 64])
+async def test_bodies_that_are_not_those_of_their_checksums_are_found(batch_count):
+    side = Side()
+    await side.answer(parsed([GOOD[0]], joined=False))
+    batches = [wire("a", number % 4, [b"%d" % number] * 3) for number in range(batch_count)]
+    request, _ = understood(table_request([wrong_bodies(batch) for batch in batches]))
+    answer = await answered(side, request)
+    assert [result.error.message for result in answer.results]
+    for result in answer.results:
+        assert "the checksum of the body differs" in result.error.message
 
 
 @pytest.mark.parametrize("producer_id", [-1, -(1 << 63)])

@@ -59,9 +59,10 @@ _unpack_number = Struct(">I").unpack_from
 _BODY_DIFFERS: Final = "the checksum of the body differs"
 _VALUE_END: Final = PROPERTY_VALUE_END[0]
 SPOT_CHECKS: Final = 4
-"""Bodies of a block that are compared with their checksums when the sums of its records came along:
-about so many. A producer that computes them wrongly is found with its first block; one that lies
-spoils its own messages, which a full check would only have refused."""
+"""Bodies that are compared with their checksums where that is the price of all others: of a block
+whose records' sums came along, or of many blocks in one piece. About so many. A producer that
+computes them wrongly is found at once; one that lies spoils its own messages, which a full check
+would only have refused."""
 
 _OWNED_FIELDS: Final = (
     *("queue_id", "queue_offset", "commit_log_offset", "born_ip", "born_port"),
@@ -158,17 +159,26 @@ def _check_bodies(block: RecordBlock, checked: CheckedBlock) -> None:
 
 
 def _check_some_bodies(block: RecordBlock, checked: CheckedBlock) -> None:
-    """Compare some bodies, spread over the block; which ones, only its content says."""
+    """Compare some bodies."""
     view = memoryview(block.records)
-    count = block.count
-    step = max(1, count // SPOT_CHECKS)
-    for position in range(block.crc32 % step, count, step):
+    for position in spot_checks(block.count, block.crc32):
         start = int(checked.starts[position])
         (body_crc,) = _unpack_number(view, start + _BODY_CRC)
         body = start + HEADER_BYTES
         (length,) = _unpack_number(view, start + _BODY_LENGTH)
         if crc32(view[body : body + length]) & CRC_MASK != body_crc:
             raise BlockRejected(_BODY_DIFFERS, position)
+
+
+def spot_checks(count: int, crc: int) -> range:
+    """The records whose bodies are compared: some, spread over all; which ones, no producer knows.
+
+    Args:
+        count: Records.
+        crc: Their checksum.
+    """
+    step = max(1, count // SPOT_CHECKS)
+    return range(crc % step, count, step)
 
 
 def _edges(block: RecordBlock, limits: BlockLimits) -> tuple[Int64s, Int64s, int]:

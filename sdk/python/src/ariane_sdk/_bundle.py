@@ -21,6 +21,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Sequence
 from itertools import chain, compress, islice, repeat
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -211,7 +212,7 @@ class Bundle:
         """
         self._close()
         if streams is not None:
-            self._sequences = list(map(streams.take, self.queues, self._counts))
+            self._sequences = streams.take_all(self.queues, self._counts)
         plain = PlainColumns(
             self._topics,
             self._counts,
@@ -320,8 +321,10 @@ class Bundle:
             counts = counts[kept]
         self._counts = counts.tolist()
         order = np.argsort(rows, kind="stable").tolist()
-        for column in self._columns():
-            column[:] = [column[position] for position in order]
+        if len(order) > 1:
+            in_order = itemgetter(*order)
+            for column in self._columns():
+                column[:] = in_order(column)
 
     def _new_batch(
         self, queue: MessageQueue, topic: PlainTopic, choose_other: ChooseQueue

@@ -8,8 +8,18 @@ anew with a larger epoch, and the broker refuses what may still be on its way un
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import repeat
+from operator import add
+from typing import Final
+
 from ariane_record import ProducerSequence
 from ariane_sdk._message import MessageQueue
+
+_as_sequence: Final[Callable[[tuple[int, int, int]], ProducerSequence]] = partial(
+    tuple.__new__, ProducerSequence
+)
 
 
 class QueueStreams:
@@ -36,6 +46,22 @@ class QueueStreams:
         producer_id, epoch, first = place
         self._next[queue] = ProducerSequence(producer_id, epoch, first + count)
         return place
+
+    def take_all(
+        self, queues: Sequence[MessageQueue], counts: Sequence[int]
+    ) -> list[ProducerSequence]:
+        """The places of batches that leave together, for a queue each.
+
+        Args:
+            queues: Where they go, one at least.
+            counts: The messages of each.
+        """
+        begin = ProducerSequence(self._producer_id, 0, 0)
+        places = list(map(self._next.get, queues, repeat(begin)))
+        producer_ids, epochs, firsts = zip(*places, strict=True)
+        rows = zip(producer_ids, epochs, map(add, firsts, counts), strict=True)
+        self._next.update(zip(queues, map(_as_sequence, rows), strict=True))
+        return places
 
     def give_back(self, queue: MessageQueue, place: ProducerSequence) -> None:
         """A batch was surely not stored at its place: the next one gets it."""

@@ -150,8 +150,9 @@ Global___AppendBatch: _TypeAlias = AppendBatch  # noqa: Y015
 class AppendTable(_message.Message):
     """Very many small batches side by side, each with what an `AppendBatch` says of it, but said by
     column: b batches of n records in all. A batch of four records costs more as a message of its own
-    than its records do. Batches are stored and answered as if they had come one by one, and none is
-    delayed. Packed numbers are little-endian.
+    than its records do. Batches are stored and answered as if they had come one by one, but that the
+    checksums of only some bodies are compared with them; none is delayed. Packed numbers are
+    little-endian.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
