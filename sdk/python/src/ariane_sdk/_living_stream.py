@@ -18,7 +18,8 @@ from typing import Any, Generic, TypeVar
 
 from grpc.aio import UnaryStreamCall
 
-from ariane_sdk.errors import CallError, DeadlinePassed, ServiceUnavailable
+from ariane_sdk._tasks import start_task
+from ariane_sdk.errors import ArianeError, CallError, DeadlinePassed, ServiceUnavailable
 
 Answer = TypeVar("Answer")
 
@@ -40,9 +41,13 @@ class LivingStream(Generic[Answer]):
             ask: Asks the same service for something small, with a deadline.
             silence_s: For how long it may send nothing before it is asked.
         """
+        self._call = call
         self._answers: AsyncIterator[Answer] = aiter(call)
         self._ask = ask
         self._silence_s = silence_s
+        self._loop = asyncio.get_running_loop()
+        self._watch: asyncio.Task[None] | None = None
+        self._silence: CallError | None = None
 
     async def next(self) -> Answer | None:
         """The next answer; nothing at the end.
@@ -51,28 +56,35 @@ class LivingStream(Generic[Answer]):
             AioRpcError: The call ended with an error.
             CallError: The service has sent nothing for long, and does not live.
         """
-        reading = asyncio.ensure_future(self._read())
+        # A timer for each answer, and a task only where one is late: that costs next to nothing.
+        timer = self._loop.call_later(self._silence_s, self._begin_to_watch)
         try:
-            while not (await asyncio.wait((reading,), timeout=self._silence_s))[0]:
-                await self._check_life(reading)
-            return reading.result()
-        finally:
-            reading.cancel()
-
-    async def _read(self) -> Answer | None:
-        return await anext(self._answers, None)
-
-    async def _check_life(self, reading: asyncio.Future[Answer | None]) -> None:
-        """Ask the service, which has been silent for long.
-
-        Raises:
-            CallError: It does not answer, and nothing has come meanwhile.
-        """
-        try:
-            await self._ask()
-        except CallError as error:
-            if is_silence(error) and not reading.done():
+            return await anext(self._answers, None)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._silence is None or (task is not None and task.cancelling()):
                 raise
+            raise self._silence from None
+        finally:
+            timer.cancel()
+            if self._watch is not None:
+                self._watch.cancel()
+                self._watch = None
+
+    def _begin_to_watch(self) -> None:
+        self._watch = start_task(self._watch_life(), "silence")
+
+    async def _watch_life(self) -> None:
+        """Ask the service until an answer comes; give the stream up when it does not live."""
+        while True:
+            try:
+                await self._ask()
+            except ArianeError as error:
+                if isinstance(error, CallError) and is_silence(error):
+                    self._silence = error
+                    self._call.cancel()
+                    return
+            await asyncio.sleep(self._silence_s)
 
 
 def is_silence(error: CallError) -> bool:
