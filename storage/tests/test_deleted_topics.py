@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -270,6 +271,26 @@ def test_a_note_that_cannot_be_read_is_refused_not_guessed(bench):
     bench.disk.remove(bench.root / "deleted-topics.json.bak")
     with pytest.raises(StateFileDamaged, match=r"deleted-topics\.json"):
         bench.open()
+
+
+@pytest.mark.parametrize("is_made_again", [False, True])
+def test_queues_that_a_kill_has_left_are_no_damage(tmp_path, is_made_again):
+    root = tmp_path / "store"
+    with Store.open(root, small_config()) as store:
+        store.append_block(block_of("flights", [b"old"] * 20), 0)
+        store.flush_derived()
+        store.delete_queues("flights")
+        if is_made_again:
+            store.append_block(block_of("flights", [b"new"] * 3), 0)
+        shutil.copytree(root, tmp_path / "copy")
+    result = CliRunner().invoke(store_group, ["fsck", str(tmp_path / "copy"), "-o", "json"])
+    assert (result.exit_code, json.loads(result.stdout)) == (0, [])
+    result = CliRunner().invoke(store_group, ["fsck", str(tmp_path / "copy"), "--repair"])
+    assert (result.exit_code, result.stdout.splitlines()[-1]) == (
+        0,
+        f"{20 + 3 * is_made_again} records, nothing is wrong",
+    )
+    assert (tmp_path / "copy" / "consumequeue" / "flights").exists() == is_made_again
 
 
 def test_the_commands_know_of_deleted_topics(tmp_path):
