@@ -257,6 +257,16 @@ def test_a_repair_that_is_refused_says_what_it_found_and_changes_nothing(root):
     assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
 
 
+def test_the_checkpoint_of_another_program_is_no_damage(root):
+    patch(root / "checkpoint", 0, bytes(range(24)))
+    assert figures(root)["status"] == 0
+    for path in root.glob("layout.json*"):
+        path.unlink()
+    (root / "checkpoint").write_bytes(bytes(range(24)) + bytes(4072))
+    found = rows_of(run("fsck", root, "-o", "jsonl"))
+    assert "checkpoint" not in {row["where"] for row in found}
+
+
 def test_sizes_are_not_guessed(root):
     for path in root.glob("layout.json*"):
         path.unlink()

@@ -96,6 +96,16 @@ class CheckpointFile:
             return None
         return newest
 
+    def is_damaged(self) -> bool:
+        """Whether it is there and has no whole slot; a Java broker leaves ours as they are."""
+        try:
+            content = self._disk.read(self._path)
+        except FileNotFoundError:
+            return False
+        if len(content) < _SLOT_STARTS[-1] + _SLOT.size + _CRC.size:
+            return True
+        return all(self._decode_slot(content, start) is None for start in _SLOT_STARTS)
+
     def _decode_slot(self, content: bytes, start: int) -> tuple[int, Checkpoint] | None:
         end = start + _SLOT.size
         magic, version, sequence, *fields = _SLOT.unpack_from(content, start)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from ariane_storage.checkpoint import CheckpointFile
 from ariane_storage.closed_store import ClosedStore
 from ariane_storage.deleted_topics import DeletedTopics
 from ariane_storage.disk import Disk
@@ -26,10 +27,11 @@ def check_state(store: ClosedStore) -> Iterator[Finding]:
         store: The store.
     """
     disk, files = store.disk, store.files
-    if store.checkpoint is None and disk.size_of(files.checkpoint) is not None:
+    is_ours = load_layout(disk, files) is not None
+    if is_ours and CheckpointFile(disk, files.checkpoint).is_damaged():
         reason = "cannot be believed: the next start reads the whole log"
         yield Finding("checkpoint", reason, path=files.checkpoint.name)
-    if store.checkpoint is not None and load_layout(disk, files) is None:
+    if store.checkpoint is not None and not is_ours:
         reason = f"{files.layout.name} is missing: sizes are read off the files; restore it"
         yield Finding("layout", reason, path=files.layout.name, state=FindingState.BY_HAND)
     if disk.is_folder(files.quarantine):
