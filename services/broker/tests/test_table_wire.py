@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -208,6 +210,29 @@ async def test_bodies_that_are_not_those_of_their_checksums_are_found(batch_coun
     assert [result.error.message for result in answer.results]
     for result in answer.results:
         assert "the checksum of the body differs" in result.error.message
+
+
+async def test_sizes_that_go_back_and_forth_have_nothing_copied_many_times():
+    """Topics of a type are looked into before anybody knows that the sizes are sound."""
+    side, pairs, up = Side(), 200, 100
+    await side.answer(parsed([GOOD[0]], joined=False))
+    sizes = [2500] * up + [-2500 * up]
+    table = send_pb.AppendTable(
+        topics=["normal"] * (2 * pairs),
+        queue_ids=int32s([0] * (2 * pairs)),
+        record_counts=int32s([up, 1] * pairs),
+        record_sizes=int32s(sizes * pairs),
+        tag_codes=int32s([0] * len(sizes) * pairs),
+        key_counts=bytes(len(sizes) * pairs),
+    )
+    records = bytes(2500 * up)
+    request, _ = understood(send_pb.StreamAppendsRequest(table=table, table_records=records))
+    tracemalloc.start()
+    answer = await answered(side, request)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(answer.results) == 2 * pairs
+    assert peak_bytes < 10 * len(records)
 
 
 @pytest.mark.parametrize("producer_id", [-1, -(1 << 63)])

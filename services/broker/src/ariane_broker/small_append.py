@@ -110,6 +110,8 @@ def _columns_of(appended: AppendedTable) -> Sequence[Sequence[int]]:
 
 def _are_of_type(table: BlockTable, message_type: TopicMessageType, positions: list[int]) -> bool:
     """Whether a glance tells that some batches are of a type."""
+    if int(table.sizes.min()) < 0 or not table.are_pieces_whole:
+        return False  # Sizes that go back and forth would have the same bytes copied many times.
     chosen = np.zeros(len(table), np.bool_)
     chosen[positions] = True
     sizes = table.sizes[np.repeat(chosen, table.counts)]
