@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane_broker import append_wire
 from ariane_broker.append_wire import CUT_BYTES_MIN, append_request
+from ariane_broker.batch_check import BATCHES_MAX
+from ariane_record.wire_fields import length_prefix
 
 LARGE = b"x" * CUT_BYTES_MIN
 
@@ -28,6 +30,11 @@ requests = st.builds(
     producer_group=st.text(max_size=3),
     request_number=st.integers(-5, (1 << 63) - 1),
 )
+
+
+def table_of(count):
+    table = send_pb.AppendTable(topics=[""] * count)
+    return send_pb.StreamAppendsRequest(table=table).SerializeToString()
 
 
 def seen(batch):
@@ -80,3 +87,51 @@ def test_what_is_no_request_is_refused(noise, cut_at):
             continue  # Also of groups, which Protocol Buffers still knows.
         expected = send_pb.StreamAppendsRequest.FromString(spoilt)
         assert len(found.batches) == len(expected.batches)
+
+
+MANY = BATCHES_MAX + 1
+NOTHING = send_pb.StreamAppendsRequest(batches=[{}]).SerializeToString()
+LONG = send_pb.StreamAppendsRequest(batches=[{"records": LARGE}]).SerializeToString()
+NUMBER = send_pb.StreamAppendsRequest(request_number=9).SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("raw", "count"),
+    [
+        (NOTHING * MANY + NUMBER, MANY),
+        (NUMBER + LONG + NOTHING * MANY, MANY + 1),
+        (table_of(MANY) + NUMBER, MANY),
+        (table_of(MANY) + LONG + NUMBER, MANY + 1),
+        (LONG + table_of(MANY) + NUMBER, MANY + 1),
+        (table_of(BATCHES_MAX) + NOTHING + NUMBER, MANY),
+    ],
+)
+def test_nobody_looks_at_each_of_too_many_batches(raw, count):
+    request = append_request(raw)
+    assert request.request_number == 9
+    assert len(request.batches) == count
+    assert {id(batch) for batch in request.batches} == {id(request.batches[0])}
+    assert not request.is_table
+
+
+GROUP = send_pb.StreamAppendsRequest(producer_group="g").SerializeToString()
+REPEATING = send_pb.AppendBatch(key_counts=b"1").SerializeToString() * 50_000
+
+
+@pytest.mark.parametrize("first", [LONG, table_of(2), b""])
+@pytest.mark.parametrize("many", [GROUP * 200_000, length_prefix(10, len(REPEATING)) + REPEATING])
+@pytest.mark.parametrize("last", [b"", LONG, table_of(3)])
+def test_fields_without_end_are_left_to_protocol_buffers(first, many, last, monkeypatch):
+    steps, fields_of = [], append_wire.fields_of
+
+    def counted(message):
+        for field in fields_of(message):
+            steps.append(field.tag)
+            yield field
+
+    monkeypatch.setattr(append_wire, "fields_of", counted)
+    raw = first + many + last + NUMBER
+    request, parsed = append_request(raw), send_pb.StreamAppendsRequest.FromString(raw)
+    assert request.request_number == 9
+    assert len(request.batches) == len(parsed.batches) + len(parsed.table.topics)
+    assert len(steps) < 5 * BATCHES_MAX

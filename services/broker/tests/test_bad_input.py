@@ -186,3 +186,20 @@ async def test_a_sequence_that_the_records_do_not_say(broker, reason_of, refused
     )
     assert (await refused(broker.sends.SendMessages(request))).reason == "FIELD_INVALID"
     assert await log_end(broker) == 0
+
+
+@pytest.mark.parametrize(
+    ("begin", "each"),
+    [
+        (b"", send_pb.AppendRecordsRequest(batches=[{}])),
+        (b"", send_pb.AppendRecordsRequest(table={"topics": [""]})),
+        (bytes([15 << 3 | 2, 0]), send_pb.AppendRecordsRequest(batches=[{"records": b"x" * 99}])),
+    ],
+)
+async def test_too_many_batches_are_refused_by_their_number(broker, refused, begin, each):
+    """However many: they are counted, and the broker goes on at once."""
+    call = broker.channel.unary_unary("/ariane.broker.v1.SendService/AppendRecords")
+    one = each.SerializeToString()
+    count = (3 << 20) // len(one)
+    failure = await refused(call(begin + one * count))
+    assert (failure.reason, failure.metadata["field"]) == ("FIELD_INVALID", "batches")

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from ariane_broker.arrivals import Arrivals
-from ariane_broker.batch_check import Batch, block_of, check_place, check_sizes
+from ariane_broker.batch_check import BATCHES_MAX, Batch, block_of, check_place, check_sizes
 from ariane_broker.batch_outcome import AcknowledgedLevel, BatchOutcome, SmallOutcomes
 from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.delay.delayed_append import DelayedAppend
@@ -33,9 +33,6 @@ from ariane_record.layout import CommitLogOffset, Host, QueueOffset
 from ariane_servicekit.errors import ServiceError, field_invalid
 from ariane_storage.append import Appended, AppendedTable
 from ariane_storage.errors import BlockRejected, StorageError, StorePoisoned
-
-BATCHES_MAX: Final = 4096
-"""Batches of one call: each costs some 20 us of the loop, and 100 where they go one by one."""
 
 _SEQUENCE_MAX: Final = 1 << 62
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple
 
@@ -29,7 +30,7 @@ from ariane.common.v1.message_pb2 import (
     ACKNOWLEDGED_LEVEL_MEMORY,
     ACKNOWLEDGED_LEVEL_UNSPECIFIED,
 )
-from ariane_broker.batch_check import Batch
+from ariane_broker.batch_check import BATCHES_MAX, Batch
 from ariane_broker.batch_outcome import AcknowledgedLevel, BatchOutcome, SmallOutcomes
 from ariane_broker.delay.delay import Delay, DelayLevel, DeliveryTimes
 from ariane_broker.errors import block_corrupted
@@ -61,6 +62,10 @@ than cutting (measured)."""
 
 JOINED_BATCHES_MIN: Final = 8
 """So many batches of a request are appended at once: fewer cost less one by one (measured)."""
+
+_FIELDS_MAX: Final = 64
+"""Fields beside the batches of a request, or in one of them: more than there are. Each is a step of
+Python; whoever repeats one a million times is left to Protocol Buffers."""
 
 _BATCHES: Final = length_tag(StreamAppendsRequest.BATCHES_FIELD_NUMBER)
 _TABLE: Final = length_tag(StreamAppendsRequest.TABLE_FIELD_NUMBER)
@@ -119,18 +124,22 @@ def append_request(raw: bytes) -> AppendRequest:
                 return _small_request(*_cut_table(raw))
             if len(first.whole) < CUT_BYTES_MIN:
                 return _small_request(StreamAppendsRequest.FromString(raw))
-        rest, blocks = _cut_blocks(raw)
+        cut = _cut_blocks(raw)
     except WireCorrupted as error:
         raise DecodeError(str(error)) from error
-    request = StreamAppendsRequest.FromString(rest)
-    if request.HasField("table"):  # Behind batches, where nobody puts it.
-        return _small_request(StreamAppendsRequest.FromString(raw))
-    return AppendRequest(list(map(_batch_of, request.batches, blocks)), request.request_number)
+    if cut is not None:
+        rest, blocks = cut
+        request = StreamAppendsRequest.FromString(rest)
+        if not request.HasField("table"):
+            batches = list(map(_batch_of, request.batches, blocks))
+            return AppendRequest(batches, request.request_number)
+    # Far too many fields, or a table behind batches, where nobody puts it.
+    return _small_request(StreamAppendsRequest.FromString(raw))
 
 
 def _first_of(raw: bytes) -> WireField | None:
-    """The first batch of a request, or its table if that comes before; other fields may, too."""
-    fields = fields_of(memoryview(raw))
+    """The first batch of a request, or its table if that comes before; few fields may, too."""
+    fields = islice(fields_of(memoryview(raw)), _FIELDS_MAX)
     return next((field for field in fields if field.tag in {_BATCHES, _TABLE}), None)
 
 
@@ -138,6 +147,10 @@ def _small_request(
     request: StreamAppendsRequest, table_records: ByteBuffer | None = None
 ) -> AppendRequest:
     """A request that was parsed whole, or but for the records of its table."""
+    count = len(request.batches) + len(request.table.topics)
+    if count > BATCHES_MAX:
+        # It is refused for their number. Millions fit into a request: nobody looks at each.
+        return AppendRequest([Batch(None, "", 0)] * count, request.request_number)
     if not request.HasField("table"):
         return AppendRequest(_batches_of(request.batches), request.request_number)
     batches = table_batches(
@@ -151,8 +164,8 @@ def _small_request(
     return AppendRequest([*singles, *of_table], request.request_number)
 
 
-def _cut_table(raw: bytes) -> tuple[StreamAppendsRequest, ByteBuffer]:
-    """A request without the records of its table, and those."""
+def _cut_table(raw: bytes) -> tuple[StreamAppendsRequest, ByteBuffer | None]:
+    """A request without the records of its table, and those; or all of it."""
     rest: list[ByteBuffer] = []
     records: ByteBuffer = b""
     for field in fields_of(memoryview(raw)):
@@ -160,6 +173,8 @@ def _cut_table(raw: bytes) -> tuple[StreamAppendsRequest, ByteBuffer]:
             records = field.value
         else:
             rest.append(field.whole)
+            if len(rest) > _FIELDS_MAX:
+                return StreamAppendsRequest.FromString(raw), None
     return StreamAppendsRequest.FromString(b"".join(rest)), records
 
 
@@ -193,12 +208,17 @@ def _sequences_of(batches: Sequence[AppendBatch]) -> Sequence[ProducerSequence |
     ]
 
 
-def _cut_blocks(raw: bytes) -> tuple[bytes, list[ByteBuffer]]:
-    """The request without the records of its batches, and those of each."""
+def _cut_blocks(raw: bytes) -> tuple[bytes, list[ByteBuffer]] | None:
+    """The request without the records of its batches, and those of each.
+
+    None for one with so many batches, or other fields, that it would take long.
+    """
     view = memoryview(raw)
     rest: list[ByteBuffer] = []
     blocks: list[ByteBuffer] = []
     for field in fields_of(view):
+        if len(blocks) > BATCHES_MAX or len(rest) > 2 * len(blocks) + _FIELDS_MAX:
+            return None
         if field.tag != _BATCHES:
             rest.append(field.whole)
             continue
@@ -209,6 +229,8 @@ def _cut_blocks(raw: bytes) -> tuple[bytes, list[ByteBuffer]]:
                 block = inner.value
             else:
                 kept.append(inner.whole)
+                if len(kept) > _FIELDS_MAX:
+                    return None
         head = b"".join(kept)
         rest += (length_prefix(_BATCHES, len(head)), head)
         blocks.append(block)

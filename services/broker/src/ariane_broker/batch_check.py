@@ -25,6 +25,9 @@ from ariane_record.producer_sequence import says_sequence
 from ariane_servicekit.errors import ServiceError
 from ariane_storage.fields import FieldColumn
 
+BATCHES_MAX: Final = 4096
+"""Batches of one call: each costs some 20 us of the loop, and 100 where they go one by one."""
+
 _BODY_LENGTH_START: Final = HEADER_BYTES - 4
 _COUNT_BYTES: Final = 2
 _DELAYED_TYPES: Final = frozenset(
