@@ -285,3 +285,32 @@ async def test_a_store_that_refuses_for_lack_of_room_is_not_writable(running):
                     break
     assert not state.writable
     assert [line for line in lines if line["event"] == "writes_refused"]
+
+
+async def test_the_first_file_of_a_queue_that_is_gone_hides_no_message(running, tmp_path):
+    bodies = [b"%d" % number for number in range(7)]
+    async with running(consume_queue_entries=2) as broker:
+        await broker.create_topic("orders")
+        await broker.append(broker.batch("orders", bodies))
+    min((tmp_path / "store" / "consumequeue" / "orders" / "0").iterdir()).unlink()
+    async with running(consume_queue_entries=2) as broker:
+        assert await broker.bodies("orders") == bodies
+        assert await findings(broker) == ["consume queues built again from the log"]
+
+
+async def test_a_first_segment_that_is_gone_is_told(running, tmp_path):
+    small = {"segment_bytes": 1 << 20, "message_bytes_max": 1 << 19}
+    async with running(**small) as broker:
+        await broker.create_topic("orders")
+        for number in range(4):
+            await broker.append(broker.batch("orders", [b"%d" % number * 400_000]))
+    min((tmp_path / "store" / "commitlog").iterdir()).unlink()
+    async with running(**small) as broker:
+        (finding,) = await findings(broker)
+        assert finding == (
+            "commit-log offsets 0 to 1048576 are gone from the begin of the log, which retention "
+            "has not deleted"
+        )
+        assert len(await broker.bodies("orders", 0, 2)) == 2
+    async with running(**small) as broker:
+        assert await findings(broker) == []

@@ -509,7 +509,11 @@ class Store:
 
         Nothing is deleted yet. Whoever appends to one of these topics before that is finished loses
         what he appends.
+
+        Raises:
+            StoreClosed: The store was closed.
         """
+        self._parts.check_open()
         return self._keeper.let_go_of_topics(topics)
 
     def finish_deletion(self, deletion: TopicDeletion) -> None:
@@ -520,7 +524,9 @@ class Store:
         Raises:
             StorePoisoned: The disk failed.
             StoreFull: No space to note it; nothing is deleted, and all can be taken back.
+            StoreClosed: The store was closed; nothing is deleted.
         """
+        self._parts.check_open()
         self._keeper.finish_deletion(deletion)
 
     def take_back(self, deletion: TopicDeletion) -> None:
