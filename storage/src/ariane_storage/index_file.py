@@ -194,17 +194,21 @@ class IndexFile:
 
     def count_unfound(self) -> int:
         """Items to which the chain of their slot does not lead, as nothing but damage makes it."""
-        count = self.item_count
         items = self._items[1 : self._next_item]
-        slots = items["key_hash"].astype(np.int64) % self._slot_count
+        # In 32 bits: a full file has twenty million items.
+        slots = items["key_hash"].astype(np.int32) % np.int32(self._slot_count)
         order = _stable_order(slots)
-        numbers = np.arange(1, count + 1)
-        previous = np.zeros(count, np.int64)
-        same_slot = slots[order[1:]] == slots[order[:-1]]
-        previous[order[1:]] = np.where(same_slot, numbers[order[:-1]], 0)
-        wrong = items["previous"] != previous
-        newest = np.ones(count, np.bool_)
-        newest[order[:-1]] = ~same_slot
+        slots = slots[order]
+        # Items of one slot side by side, oldest first: each leads to the one before it.
+        found = items["previous"][order].astype(np.int32)
+        numbers = order.astype(np.int32) + np.int32(1)
+        del order
+        same_slot = slots[1:] == slots[:-1]
+        wrong = np.zeros(len(numbers), np.bool_)
+        wrong[:1] = found[:1] != 0
+        wrong[1:] = found[1:] != np.where(same_slot, numbers[:-1], 0)
+        newest = np.ones(len(numbers), np.bool_)
+        newest[:-1] = ~same_slot
         wrong |= newest & (self._slots[slots] != numbers)
         return int(np.count_nonzero(wrong))
 
