@@ -119,12 +119,14 @@ class ScriptedBroker(SendServiceServicer):
     ``grpc.StatusCode`` or a ``Status`` for the whole call, a list of ``Status`` or None for its
     batches, ``"hang"``, ``"store and hang"``, or an event that the answer waits for. A request of a
     stream is a call here; what fails it by its code alone ends its stream. Without ``streams`` it
-    knows none, without ``tables`` it takes none, as brokers of yesterday.
+    knows none, without ``tables`` it takes none, as brokers of yesterday. ``twist`` changes what it
+    says on a stream.
     """
 
     def __init__(self, *, streams=True, tables=True):
         self.streams = streams
         self.tables = tables
+        self.twist = lambda answer: None
         self.table_count = 0
         self.stream_count = 0
         self.script = deque()
@@ -135,11 +137,15 @@ class ScriptedBroker(SendServiceServicer):
         self.acknowledged_level = ACKNOWLEDGED_LEVEL_MEMORY
 
     async def AppendRecords(self, request, context):  # noqa: N802 - the contract's name.
+        is_table = request.HasField("table")
+        request = batches_of_table(request)
         step = await self._next_step(request)
         if isinstance(step, Status):
             context.set_trailing_metadata((("grpc-status-details-bin", step.SerializeToString()),))
             await context.abort(_code(step), step.message)
-        return AppendRecordsResponse(results=await self._results(request, step, context))
+        answer = AppendRecordsResponse(takes_tables=self.tables)
+        _tell(answer, await self._results(request, step, context), is_table=is_table)
+        return answer
 
     async def StreamAppends(self, request_iterator, context):  # noqa: N802 - the contract's.
         if not self.streams:
@@ -165,11 +171,8 @@ class ScriptedBroker(SendServiceServicer):
         if isinstance(step, Status):
             answer.error.CopyFrom(step)
         else:
-            results = await self._results(request, step, context)
-            if is_table and not any(result.HasField("error") for result in results):
-                answer.table_result.CopyFrom(table_result_of(results))
-            else:
-                answer.results.extend(results)
+            _tell(answer, await self._results(request, step, context), is_table=is_table)
+        self.twist(answer)
         async with writing:
             await context.write(answer)
 
@@ -228,6 +231,13 @@ class ScriptedBroker(SendServiceServicer):
         )
         result.store_time.FromMilliseconds(1_234_567)
         return result
+
+
+def _tell(answer, results, *, is_table):
+    if is_table and not any(result.HasField("error") for result in results):
+        answer.table_result.CopyFrom(table_result_of(results))
+    else:
+        answer.results.extend(results)
 
 
 def _code(step):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from ariane.broker.v1.send_service_pb2 import (
+    AppendRecordsResponse,
     AppendResult,
     AppendTableResult,
     StreamAppendsResponse,
@@ -95,10 +96,8 @@ class AppendCalls:
             used.takes_tables = answer.takes_tables
             if answer.HasField("error"):
                 answered(error_from_status(answer.error, peer=peer))
-            elif answer.HasField("table_result"):
-                answered(answer.table_result)
             else:
-                answered(answer.results)
+                answered(_said(answer))
 
         stream.send(parts, timeout_s, understand)
 
@@ -130,8 +129,13 @@ class AppendCalls:
             except CallError as error:
                 answered(error)
             else:
-                answered(answer.results)
+                answered(_said(answer))
 
         task = start_task(call(), "append-call")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _said(answer: AppendRecordsResponse | StreamAppendsResponse) -> Answer:
+    """What an answer says of the batches of its request."""
+    return answer.table_result if answer.HasField("table_result") else answer.results

@@ -1,0 +1,128 @@
+"""Answers that no broker gives to a table: nobody is told what is not so, and sends go on."""
+
+import asyncio
+from itertools import cycle
+
+import grpc
+import pytest
+
+from ariane.broker.v1.send_service_pb2 import AppendTableResult
+from ariane_sdk import Message, Producer, errors
+
+TOPICS = [f"topic-{number}" for number in range(80)]
+SENDERS = 640
+
+
+async def sent_until(producer, over):
+    """What became of what very many send, each message by message, until it is over."""
+    sends, topics = [], cycle(TOPICS)
+    for topic in TOPICS:
+        await producer.route(topic)
+
+    async def send_on():
+        while not over():
+            sends.append(producer.send_nowait(Message(next(topics), b"<%d>" % len(sends))))
+            await asyncio.wait(sends[-1:])
+
+    async with asyncio.timeout(30):
+        await asyncio.gather(*(send_on() for _ in range(SENDERS)))
+    return await asyncio.gather(*sends, return_exceptions=True)
+
+
+def cut_offsets(table):
+    table.first_queue_offsets = table.first_queue_offsets[:-1]
+
+
+def one_missing(table):
+    table.first_commit_log_offsets = table.first_commit_log_offsets[8:]
+
+
+def one_too_many(table):
+    table.first_queue_offsets += bytes(8)
+    table.first_commit_log_offsets += bytes(8)
+
+
+def nothing(table):
+    table.Clear()
+
+
+def no_level_of_ours(table):
+    table.acknowledged_level = 77
+
+
+STRANGE = [cut_offsets, one_missing, one_too_many, nothing, no_level_of_ours]
+
+
+@pytest.mark.parametrize("change", STRANGE)
+async def test_a_table_result_that_cannot_be(many, change):
+    broker, changed = many.brokers["broker-a"], []
+
+    def twist(answer):
+        if answer.HasField("table_result") and not changed:
+            changed.append(True)
+            change(answer.table_result)
+
+    broker.twist = twist
+    async with Producer(many.name_servers) as producer:
+        outcomes = await sent_until(producer, lambda: changed)
+        assert (await producer.send(Message(TOPICS[0], b"one more"))).unique_id
+        assert producer._buffer.size_bytes == 0
+        assert not producer._sending._unsettled
+    failed = [each for each in outcomes if isinstance(each, BaseException)]
+    assert failed
+    assert all(isinstance(each, errors.SendError) and each.outcome_unknown for each in failed)
+    assert sorted(broker.bodies) == sorted(
+        [b"one more", *(b"<%d>" % number for number in range(len(outcomes)))]
+    )
+
+
+async def test_a_table_result_for_what_was_no_table(many):
+    broker, changed = many.brokers["broker-a"], []
+
+    def twist(answer):
+        if not changed:
+            changed.append(True)
+            del answer.results[:]
+            answer.table_result.CopyFrom(AppendTableResult(first_queue_offsets=bytes(8)))
+
+    broker.twist = twist
+    async with Producer(many.name_servers) as producer:
+        with pytest.raises(errors.SendError) as raised:
+            await producer.send(Message("orders", b"one"))
+        assert raised.value.outcome_unknown
+        assert (await producer.send(Message("orders", b"two"))).unique_id
+        assert not producer._sending._unsettled
+
+
+async def test_a_broker_that_takes_tables_now_and_then(many):
+    """Each answer of it holds for what leaves behind it."""
+    broker, said = many.brokers["broker-a"], []
+
+    def twist(answer):
+        said.append(answer.takes_tables)
+        answer.takes_tables = len(said) % 3 == 0
+
+    broker.twist = twist
+    async with Producer(many.name_servers) as producer:
+        outcomes = await sent_until(producer, lambda: broker.table_count > 20)
+    assert not [each for each in outcomes if isinstance(each, BaseException)]
+    assert len(broker.calls) > 2 * broker.table_count > 40
+    assert sorted(broker.bodies) == sorted(b"<%d>" % number for number in range(len(outcomes)))
+
+
+async def test_a_table_that_goes_by_a_call_is_answered_as_one(many):
+    """Somebody between says that the broker knows no streams, and is wrong."""
+    broker, ended = many.brokers["broker-a"], []
+    next_step = broker._next_step
+
+    async def end_after_some(request):
+        if broker.table_count > 5 and not ended:
+            ended.append(request)
+            return grpc.StatusCode.UNIMPLEMENTED
+        return await next_step(request)
+
+    broker._next_step = end_after_some
+    async with Producer(many.name_servers) as producer:
+        outcomes = await sent_until(producer, lambda: ended)
+    assert not [each for each in outcomes if isinstance(each, BaseException)]
+    assert sorted(broker.bodies) == sorted(b"<%d>" % number for number in range(len(outcomes)))
