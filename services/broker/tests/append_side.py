@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from itertools import chain, repeat
 from pathlib import Path
 
@@ -66,6 +67,26 @@ class KeptWakes(HeldRequests):
 
     def wake_all(self, queues):
         self.woken += queues
+
+
+class GatedFlush:
+    """Flushes to the disk, or fails to, when it is told to."""
+
+    def __init__(self, store):
+        self.store = store
+        self.gate = asyncio.Event()
+        self.error = None
+        self.under_way = set()
+
+    def when_flushed(self, commit_log_offset, told):
+        task = asyncio.ensure_future(self._flush(commit_log_offset, told))
+        self.under_way.add(task)
+
+    async def _flush(self, commit_log_offset, told):
+        await self.gate.wait()
+        if self.error is None:
+            assert self.store.flush() >= commit_log_offset
+        told(self.error)
 
 
 def opened(disk):

@@ -25,6 +25,7 @@ from services.broker.tests.append_side import (
     GOOD,
     HOST,
     NEXT,
+    GatedFlush,
     Side,
     opened,
     parsed,
@@ -197,27 +198,6 @@ async def test_a_poisoned_store_refuses_the_request(side):
     with pytest.raises(ServiceError) as raised:
         await side.answer(parsed(GOOD, joined=True))
     assert raised.value.row.name == "STORE_POISONED"
-
-
-class GatedFlush:
-    """Flushes to the disk, or fails to, when it is told to."""
-
-    def __init__(self, store):
-        self.store = store
-        self.gate = asyncio.Event()
-        self.error = None
-
-        self.under_way = set()
-
-    def when_flushed(self, commit_log_offset, told):
-        task = asyncio.ensure_future(self._flush(commit_log_offset, told))
-        self.under_way.add(task)
-
-    async def _flush(self, commit_log_offset, told):
-        await self.gate.wait()
-        if self.error is None:
-            assert self.store.flush() >= commit_log_offset
-        told(self.error)
 
 
 @pytest.fixture

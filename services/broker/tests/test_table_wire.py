@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import tracemalloc
 
 import numpy as np
@@ -10,13 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ariane.broker.v1 import send_service_pb2 as send_pb
+from ariane.common.v1.message_pb2 import ACKNOWLEDGED_LEVEL_FLUSHED
 from ariane_broker import append_wire
 from ariane_broker.append_wire import CUT_BYTES_MIN, append_request, append_response
+from ariane_broker.errors import flush_unconfirmed
 from ariane_broker.small_batches import SmallBatches
 from ariane_record import ProducerSequence
 from ariane_record.checksum import crc32
 from ariane_record.layout import HEADER_BYTES
-from services.broker.tests.append_side import GOOD, HOST, Side, parsed, wire
+from services.broker.tests.append_side import GOOD, HOST, NEXT, GatedFlush, Side, parsed, wire
 
 
 def int32s(numbers):
@@ -157,6 +160,32 @@ async def test_the_first_batches_of_a_log_are_told_one_by_one():
     assert len(answer.results) == len(GOOD)
     assert not answer.HasField("table_result")
     assert (await answered(side, request)).HasField("table_result")
+
+
+async def test_a_table_waits_for_the_disk_and_each_batch_is_told_if_nobody_knows_of_it():
+    side = Side(make_flush=GatedFlush)
+    flush = side.append_records._flush_wait
+    flush.gate.set()
+    await side.answer(parsed([GOOD[0]], joined=False))
+    flush.error = flush_unconfirmed()
+    request, _ = understood(table_request(NEXT))
+    unconfirmed = await answered(side, request)
+    assert not unconfirmed.HasField("table_result")
+    for result in unconfirmed.results:
+        assert result.error.message.startswith(flush_unconfirmed().message)
+    flush.error = None
+    again = await answered(side, request)
+    assert [each.duplicate for each in again.results] == [True] * len(NEXT)
+    places = [each.first_commit_log_offset for each in unconfirmed.results]
+    assert [each.first_commit_log_offset for each in again.results] == places == sorted(set(places))
+    following = [wire("a", number, [b"t"], ProducerSequence(7, 0, 1)) for number in range(4)]
+    request, _ = understood(table_request(following))
+    flush.gate.clear()
+    answer = asyncio.ensure_future(answered(side, request))
+    await asyncio.sleep(0)
+    assert not answer.done()
+    flush.gate.set()
+    assert (await answer).table_result.acknowledged_level == ACKNOWLEDGED_LEVEL_FLUSHED
 
 
 @given(requests)
