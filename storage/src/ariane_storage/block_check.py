@@ -171,7 +171,7 @@ def _check_some_bodies(block: RecordBlock, checked: CheckedBlock) -> None:
 
 
 def spot_checks(count: int, crc: int) -> range:
-    """The records whose bodies are compared: some, spread over all; which ones, no producer knows.
+    """The records whose bodies are compared: some, spread over all; which ones, their content says.
 
     Args:
         count: Records.

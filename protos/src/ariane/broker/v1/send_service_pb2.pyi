@@ -37,7 +37,7 @@ class AppendRecordsRequest(_message.Message):
     """The records of `table`, batch after batch. Last, so that a reader meets the columns first."""
     @_builtins.property
     def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___AppendBatch]:
-        """The batches, at least one; 4 MiB in all by default."""
+        """The batches: with those of `table` 1 to 4,096, of 4 MiB in all by default."""
 
     @_builtins.property
     def table(self) -> Global___AppendTable:
