@@ -212,7 +212,13 @@ OPTIONS: Final = (
         "How long the ends of the queues are remembered between two triggers, in milliseconds.",
         "500",
     ),
-    Option("requestTimeoutMs", READ, "How long one request may take, in milliseconds.", "10000"),
+    Option(
+        "requestTimeoutMs",
+        READ,
+        "How long one request may take, in milliseconds; and how long a broker may send nothing of"
+        " a range before it is asked whether it lives.",
+        "10000",
+    ),
     Option("numRetries", READ, "How often a request that failed on its way is repeated.", "8"),
     Option(
         "retryBackoffMs",

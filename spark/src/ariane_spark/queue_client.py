@@ -1,7 +1,8 @@
 """Asks brokers as a process of Spark does: a few questions, and one stream of chunks after another.
 
 The client of applications lives on an event loop. Spark's processes have none: plain blocking calls
-are the shortest way for them, and leave no thread of ours behind that a fork could lose.
+are the shortest way for them. The one thread of ours, which watches over streams, ends when nothing
+is read; a process that is forked has a client of its own.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from ariane.common.v1.subscription_pb2 import FILTER_KIND_TAG, FilterExpression
 from ariane_record import QueueOffset
 from ariane_record.names import is_system_topic
 from ariane_sdk import MessageQueue
-from ariane_sdk.errors import ArianeError, ServiceUnavailable
+from ariane_sdk.errors import ArianeError, CallError, ServiceUnavailable
 from ariane_spark.call_errors import call_error
 from ariane_spark.cluster import Fetch, RangeChunk
 from ariane_spark.columns import Detail
 from ariane_spark.group_client import GroupClient
+from ariane_spark.life_watch import LifeWatch, WatchedStream
 from ariane_spark.offsets import Bounds, Positions
 from ariane_spark.options import RequestPolicy
 from ariane_spark.range_chunks import HeadersTooShort, decode_chunk
@@ -43,16 +45,14 @@ _PROJECTIONS: Final = {
 
 
 class _Asked(NamedTuple):
-    """A broker that was asked for a range.
+    """A broker that was asked for a range, or why none could be.
 
     Attributes:
         stream: Its answers.
-        peer: Which broker, for the texts of errors.
         failure: Why none could be asked.
     """
 
-    stream: Any = None
-    peer: str = ""
+    stream: WatchedStream | None = None
     failure: ArianeError | None = None
 
 
@@ -74,6 +74,7 @@ class QueueClient:
         self._channels = Channels()
         self._routes = Routes(endpoints, self._channels, timeout_s=self._timeout_s)
         self._groups = GroupClient(self._routes, self._channels, timeout_s=self._timeout_s)
+        self._watch = LifeWatch(silence_s=self._timeout_s)
 
     def topics(self) -> list[str]:
         """The names of all topics but those of the system.
@@ -157,6 +158,9 @@ class QueueClient:
             fetch: How.
 
         Raises:
+            DeadlinePassed: The broker sends nothing for as long as one request may take, nor does
+                it answer whether it lives. A slow one is waited for, and how long chunks are worked
+                on does not count.
             ArianeError: Nothing more comes; what came before stands.
         """
         # A stream that is dropped before its first chunk is cancelled by gRPC as it goes.
@@ -185,10 +189,11 @@ class QueueClient:
         except ArianeError as error:
             return _Asked(failure=error)
         # Answers come as bytes: whoever takes them apart copies nothing.
-        method: Any = self._channels.to(address).unary_stream(
+        channel = self._channels.to(address)
+        method: Any = channel.unary_stream(
             _PULL_RANGE, request_serializer=pull.PullRangeRequest.SerializeToString
         )
-        stream = method(
+        call = method(
             pull.PullRangeRequest(
                 topic=topic,
                 queue_id=queue_id,
@@ -199,13 +204,23 @@ class QueueClient:
                 filter=_filter_of(fetch.tags),
             )
         )
-        return _Asked(stream=stream, peer=_peer(broker_name, address))
+        peer = _peer(broker_name, address)
+
+        def ask_bounds() -> None:
+            """Something small, over the same connection: whether the broker lives."""
+            bounds = PullServiceStub(channel).ListQueueBounds.future(
+                pull.ListQueueBoundsRequest(topic=topic), timeout=self._timeout_s
+            )
+            _result(bounds, broker_name, address)
+
+        return _Asked(stream=WatchedStream(call, peer, ask_bounds))
 
     def _chunks(self, part: QueueRange, fetch: Fetch, asked: _Asked) -> Generator[RangeChunk]:
-        if asked.failure is not None:
-            raise asked.failure
+        stream = asked.stream
+        if stream is None:
+            raise asked.failure or AssertionError("neither asked nor failed")
         try:
-            for answer in asked.stream:
+            for answer in self._watch.answers(stream):
                 chunk = wire_chunk(answer)
                 yield RangeChunk(
                     decode_chunk(chunk, fetch.detail) if chunk.head.record_sizes else None,
@@ -213,9 +228,12 @@ class QueueClient:
                 )
         except grpc.RpcError as failure:
             self._routes.forget(part.queue.topic)
-            raise call_error(failure, peer=asked.peer) from failure
+            raise call_error(failure, peer=stream.peer) from failure
+        except CallError:
+            self._routes.forget(part.queue.topic)
+            raise
         finally:
-            asked.stream.cancel()  # Harmless at the end; before it, the broker need not go on.
+            stream.call.cancel()  # Harmless at the end; before it, the broker need not go on.
 
     def _ask_brokers(
         self, topic: str, method: Callable[[PullServiceStub], Any], request: Any

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ariane_record import QueueOffset
-from ariane_sdk.errors import ArianeError, QueueOffsetOutOfRange
+from ariane_sdk.errors import ArianeError, DeadlinePassed, QueueOffsetOutOfRange
 from ariane_spark.cluster import Fetch, RangeChunk, RangeSource
 from ariane_spark.columns import Projection
 from ariane_spark.data_loss import DataLossPolicy
@@ -60,6 +60,7 @@ class RangeReader:
 
         Raises:
             DataLost: Messages are not kept any more, and a loss ends the query.
+            DeadlinePassed: A broker is frozen.
             ArianeError: The broker refused, or did not answer in spite of all repetitions.
         """
         fetch = Fetch.of(projection.detail, self._options)
@@ -124,6 +125,10 @@ class RangeReader:
             except QueueOffsetOutOfRange as refusal:
                 part = self._kept_part(part, refusal)
                 error = refusal
+            except DeadlinePassed:
+                # A frozen broker. Each repetition would take as long again: that is for Spark,
+                # which repeats tasks and may do so elsewhere.
+                raise
             except ArianeError as refusal:
                 if not refusal.retriable:
                     raise

@@ -1,0 +1,147 @@
+"""Streams whose broker must live: one that sends nothing for long is asked something else.
+
+As in the SDK (``ariane_sdk._living_stream``), for blocking calls. A process that is frozen keeps
+its connections, gRPC notices after 40 s, and silence alone proves nothing::
+
+    next() -----------------+ silence_s ------+ as long as a call may take
+                            |                 |
+                            is it alive?      no answer to this either: the stream is given up
+                                              any answer, also a refusal: wait for as long again
+
+Nobody but another thread can end a call that blocks. A timer for each chunk would be a thread for
+each, so there is one for all waits; it looks when the latest wait may be over, once in
+``silence_s`` at most, and ends when it finds that nobody waits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator
+from threading import Lock, Thread
+from typing import Any, Final
+
+import grpc
+
+from ariane_sdk._living_stream import is_silence
+from ariane_sdk.errors import ArianeError, CallError, DeadlinePassed
+
+THREAD_NAME: Final = "ariane-life-watch"
+
+
+class WatchedStream:
+    """A stream of answers, and whom to ask whether its sender lives.
+
+    Attributes:
+        call: The call.
+        peer: Who sends, for the texts of errors.
+        ask: Asks the sender for something small, with a deadline; raises ``ArianeError``.
+        silence: Why the call was given up.
+    """
+
+    __slots__ = ("ask", "call", "peer", "silence")
+
+    def __init__(self, call: Any, peer: str, ask: Callable[[], object]) -> None:
+        self.call = call
+        self.peer = peer
+        self.ask = ask
+        self.silence: CallError | None = None
+
+
+class LifeWatch:
+    """Watches the waits of one thread, of which there is one at a time."""
+
+    def __init__(
+        self,
+        *,
+        silence_s: float,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Watch nothing yet.
+
+        Args:
+            silence_s: For how long a sender may send nothing before it is asked.
+            monotonic: Seconds since some moment.
+            sleep: Waits so many seconds.
+        """
+        self._silence_s = silence_s
+        self._monotonic = monotonic
+        self._sleep = sleep
+        # Whose answer is waited for, and since when: another one each time, so that one wait is
+        # told from the next.
+        self._wait: tuple[WatchedStream, float] | None = None
+        self._lock = Lock()
+        self._watching = False
+
+    def answers(self, stream: WatchedStream) -> Generator[Any]:
+        """The answers of a stream; only the waits for them count, not what is done in between.
+
+        Raises:
+            RpcError: The call ended with an error.
+            CallError: The sender has sent nothing for long, and does not live.
+        """
+        answers = iter(stream.call)
+        while True:
+            self._wait = (stream, self._monotonic())
+            if not self._watching:
+                self._begin_to_watch()
+            try:
+                answer = next(answers, None)
+            except grpc.RpcError:
+                if stream.silence is None:
+                    raise
+                raise stream.silence from None
+            finally:
+                self._wait = None
+            if answer is None:
+                return
+            yield answer
+
+    def _begin_to_watch(self) -> None:
+        with self._lock:
+            if not self._watching:
+                Thread(target=self._watch, name=THREAD_NAME, daemon=True).start()
+                self._watching = True  # The thread looks at it behind the same lock.
+
+    def _watch(self) -> None:
+        """Look after whoever waits, until nobody does."""
+        heard_s = float("-inf")
+        while not self._has_ended():
+            wait = self._wait
+            if wait is None:
+                continue
+            stream, begun_s = wait
+            left_s = max(begun_s, heard_s) + self._silence_s - self._monotonic()
+            if left_s > 0:
+                self._sleep(left_s)
+                continue
+            silence = self._silence_of(stream)
+            heard_s = self._monotonic()
+            if silence is not None and self._wait is wait:
+                stream.silence = silence
+                stream.call.cancel()
+
+    def _has_ended(self) -> bool:
+        """Whether nobody waits. Who waits from then on finds that nobody watches."""
+        with self._lock:
+            self._watching = False
+            # In this order: who began to wait before that line is seen here.
+            self._watching = self._wait is not None
+            return not self._watching
+
+    def _silence_of(self, stream: WatchedStream) -> CallError | None:
+        """The error of a sender that does not answer."""
+        try:
+            stream.ask()
+        except ArianeError as error:
+            if not isinstance(error, CallError) or not is_silence(error):
+                return None
+            error.outcome_unknown = False  # Reading changes nothing.
+            if not isinstance(error, DeadlinePassed):
+                return error
+            return DeadlinePassed(
+                f"{stream.peer} has sent nothing of a range for {self._silence_s:g} s, and does not"
+                " answer whether it lives",
+                retriable=True,
+            )
+        return None
