@@ -1,7 +1,8 @@
 """Creating, changing and deleting topics: durable first, then visible, then told to others.
 
 Changes run one after the other, so that the file always holds what is visible or will be at once.
-Deletions that wait for their turn have it together: the files are written once for all of them.
+Creations that wait for their turn have it together, and so have deletions: the files are written
+once for all of them.
 
 A topic is deleted in this order, and a process that ends in between leaves it whole or gone::
 
@@ -16,17 +17,37 @@ A topic is deleted in this order, and a process that ends in between leaves it w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any, Final, NamedTuple
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_broker.consumer_offsets import QueueKey
-from ariane_broker.errors import topic_name_illegal, topic_not_found, topic_reserved
+from ariane_broker.errors import (
+    topic_exists,
+    topic_name_illegal,
+    topic_not_found,
+    topic_reserved,
+)
+from ariane_broker.shared_turns import SharedTurns, Waiting
 from ariane_broker.topic_table import TopicChange, TopicConfig, TopicTable
 from ariane_record import IllegalName, check_topic_name, is_system_topic
 from ariane_servicekit.errors import ServiceError
 
 _FORGOTTEN_MAX: Final = 1000
+
+
+class _Creation(NamedTuple):
+    """A topic that somebody wants made.
+
+    Attributes:
+        topic: Its name, a legal one.
+        change: Its settings.
+        may_stand: Whether one that stands already will do, whatever its settings.
+    """
+
+    topic: str
+    change: TopicChange
+    may_stand: bool
 
 
 class TopicChanges:
@@ -65,8 +86,8 @@ class TopicChanges:
         self._save_forgotten = save_forgotten
         self._wake_queue = wake_queue
         self._lock = asyncio.Lock()
-        self._to_delete: list[tuple[str, asyncio.Future[None]]] = []
-        self._deleting: asyncio.Task[None] | None = None
+        self._creations = SharedTurns(self._lock, self._create_all)
+        self._deletions = SharedTurns(self._lock, self._delete_all)
         # Deleted lately: what others had in them may still be in files.
         self._forgotten: set[str] = set()
         self.auto_create_queue_count = auto_create_queue_count
@@ -82,8 +103,7 @@ class TopicChanges:
             ServiceError: TOPIC_EXISTS, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED or FIELD_INVALID.
         """
         check_user_topic(topic)
-        async with self._lock:
-            config = await self._put(self._table.created(topic, change))
+        config = await self._creations.ask(_Creation(topic, change, may_stand=False))
         await self._announce()
         return config
 
@@ -96,27 +116,15 @@ class TopicChanges:
         Raises:
             ServiceError: TOPIC_NAME_ILLEGAL or TOPIC_RESERVED.
         """
-        if self.auto_create_queue_count:
-            check_user_topic(topic)
-            count = self.auto_create_queue_count
-            change = TopicChange(read_queue_count=count, write_queue_count=count)
-            async with self._lock:
-                if self._table.find(topic) is None:
-                    await self._put(self._table.created(topic, change))
-                    await self._announce()
-        return self._table.find(topic)
+        config = self._table.find(topic)
+        if not self.auto_create_queue_count:
+            return config
+        check_user_topic(topic)
+        return config or await self._create_if_missing(topic, self.auto_create_queue_count)
 
     async def create_for_group(self, topic: str) -> TopicConfig:
         """The retry topic or the dead letters of a group that stands; made unless it stands."""
-        config = self._table.find(topic)
-        if config is None:
-            async with self._lock:
-                config = self._table.find(topic)
-                if config is None:
-                    change = TopicChange(read_queue_count=1, write_queue_count=1)
-                    config = await self._put(self._table.created(topic, change))
-            await self._announce()
-        return config
+        return self._table.find(topic) or await self._create_if_missing(topic, 1)
 
     async def update(self, topic: str, change: TopicChange) -> TopicConfig:
         """Change a topic.
@@ -127,7 +135,8 @@ class TopicChanges:
         async with self._lock:
             refuse_system_topic(topic)
             before = self._table.find(topic)
-            config = await self._put(self._table.updated(topic, change))
+            config = self._table.updated(topic, change)
+            await self._put(config)
             self._wake_readers(before)
         await self._announce()
         return config
@@ -139,7 +148,7 @@ class TopicChanges:
             ServiceError: TOPIC_NOT_FOUND or TOPIC_RESERVED.
         """
         refuse_system_topic(topic)
-        await self._delete(topic)
+        await self._deletions.ask(topic)
         await self._announce()
 
     async def delete_for_group(self, topic: str) -> None:
@@ -147,7 +156,7 @@ class TopicChanges:
         if self._table.find(topic) is None:
             return
         try:
-            await self._delete(topic)
+            await self._deletions.ask(topic)
         except ServiceError as error:
             if error.reason != ErrorReason.ERROR_REASON_TOPIC_NOT_FOUND:
                 raise
@@ -159,46 +168,49 @@ class TopicChanges:
             for queue_id in range(before.read_queue_count):
                 self._wake_queue(QueueKey(before.topic, queue_id))
 
-    async def _delete(self, topic: str) -> None:
-        """Delete a topic in the next turn, with all others that wait for it.
+    async def _create_if_missing(self, topic: str, queue_count: int) -> TopicConfig:
+        change = TopicChange(read_queue_count=queue_count, write_queue_count=queue_count)
+        config = await self._creations.ask(_Creation(topic, change, may_stand=True))
+        await self._announce()
+        return config
 
-        Whoever asked may stop waiting: what has begun is done to the end.
-        """
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # Told to nobody where the one who asked has gone.
-        done.add_done_callback(lambda told: told.cancelled() or told.exception())
-        self._to_delete.append((topic, done))
-        if self._deleting is None or self._deleting.done():
-            self._deleting = asyncio.create_task(self._run_deletions())
-        await asyncio.shield(done)
+    async def _create_all(self, waiting: Sequence[Waiting[_Creation, TopicConfig]]) -> None:
+        """Make topics, and tell who waits for them."""
+        made: dict[str, TopicConfig] = {}
+        hopeful: list[tuple[TopicConfig, asyncio.Future[TopicConfig]]] = []
+        for (topic, change, may_stand), told in waiting:
+            standing = self._table.find(topic)
+            if may_stand and standing is not None:
+                told.set_result(standing)
+                continue
+            try:
+                if topic not in made:
+                    made[topic] = self._table.created(topic, change)
+                elif not may_stand:
+                    raise topic_exists(topic)
+            except ServiceError as error:
+                told.set_exception(error)
+            else:
+                hopeful.append((made[topic], told))
+        if made:
+            await self._put(*made.values())
+        for config, told in hopeful:
+            told.set_result(config)
 
-    async def _run_deletions(self) -> None:
-        while self._to_delete:
-            async with self._lock:
-                waiting, self._to_delete = self._to_delete, []
-                standing: dict[str, asyncio.Future[None]] = {}
-                for topic, done in waiting:
-                    if topic in standing or self._table.find(topic) is None:
-                        done.set_exception(topic_not_found(topic))
-                    else:
-                        standing[topic] = done
-                error = await self._outcome(standing)
-                for done in standing.values():
-                    if error is None:
-                        done.set_result(None)
-                    else:
-                        done.set_exception(error)
+    async def _delete_all(self, waiting: Sequence[Waiting[str, None]]) -> None:
+        """Delete topics, and tell who waits for that."""
+        standing: dict[str, asyncio.Future[None]] = {}
+        for topic, told in waiting:
+            if topic in standing or self._table.find(topic) is None:
+                told.set_exception(topic_not_found(topic))
+            else:
+                standing[topic] = told
+        if standing:
+            await self._remove(list(standing))
+        for told in standing.values():
+            told.set_result(None)
 
-    async def _outcome(self, topics: Collection[str]) -> Exception | None:
-        """Delete topics that stand; says what has kept it from that."""
-        try:
-            if topics:
-                await self._delete_all(list(topics))
-        except Exception as error:  # noqa: BLE001 - told to all who wait.
-            return error
-        return None
-
-    async def _delete_all(self, topics: list[str]) -> None:
+    async def _remove(self, topics: list[str]) -> None:
         if len(self._forgotten) > _FORGOTTEN_MAX:
             await self._settle_forgotten()
         await self._save(self._table.document_with(without=topics))
@@ -221,13 +233,12 @@ class TopicChanges:
         await self._save_forgotten()
         self._forgotten.clear()
 
-    async def _put(self, config: TopicConfig) -> TopicConfig:
-        if config.topic in self._forgotten:
+    async def _put(self, *configs: TopicConfig) -> None:
+        if not self._forgotten.isdisjoint([config.topic for config in configs]):
             # Made again: an offset of the old one would have a group skip messages of the new one.
             await self._settle_forgotten()
-        await self._save(self._table.document_with(config))
-        self._table.put(config)
-        return config
+        await self._save(self._table.document_with(*configs))
+        self._table.put(*configs)
 
 
 def check_user_topic(topic: str) -> None:
