@@ -116,3 +116,51 @@ async def test_a_request_that_is_too_large_fails_alone(world):
         assert isinstance(caught.value.__cause__, errors.RequestTooLarge)
         await small
     assert broker.bodies == [b"small"]
+
+
+class Naps:
+    """Counts how often the loop looks for news, and how often it sleeps until there are some."""
+
+    def __init__(self, monkeypatch):
+        selector = asyncio.get_running_loop()._selector
+        select = selector.select
+        self.looks = self.naps = 0
+
+        def counted(timeout=None):
+            if timeout is not None and timeout <= 0:
+                self.looks += 1
+            else:
+                self.naps += 1
+            return select(timeout)
+
+        monkeypatch.setattr(selector, "select", counted)
+
+
+@pytest.mark.parametrize("message_count", [1, 2])
+@pytest.mark.parametrize("busy_wait_s", [0.0, 0.01])
+async def test_the_loop_stays_awake_for_a_lone_message_for_so_long(
+    world, monkeypatch, busy_wait_s, message_count
+):
+    broker = world.brokers["broker-a"]
+    settings = ProducerSettings(busy_wait_s=busy_wait_s)
+    async with Producer(world.name_servers, settings=settings) as producer:
+        await producer.send(Message("orders", b"first"))
+        gate = asyncio.Event()
+        broker.script.append(gate)
+        naps = Naps(monkeypatch)
+        sends = [producer.send_nowait(Message("orders", b"x")) for _ in range(message_count)]
+        await broker.wait_called(2)
+        await asyncio.sleep(0.05)
+        looks, slept = naps.looks, naps.naps
+        await asyncio.sleep(0.1)
+        # Not for longer than it was to.
+        assert naps.looks - looks < 20
+        gate.set()
+        await asyncio.gather(*sends)
+    assert slept
+    assert (looks > 100) == (busy_wait_s > 0 and message_count == 1)
+
+
+def test_nobody_stays_awake_for_long():
+    with pytest.raises(errors.IllegalArgument, match="busy_wait_s"):
+        ProducerSettings(busy_wait_s=1.0)

@@ -61,6 +61,7 @@ class AppendCalls:
         peer: str,
         timeout_s: float,
         answered: Answered,
+        awake_s: float = 0.0,
     ) -> None:
         """Have a broker append batches.
 
@@ -71,6 +72,7 @@ class AppendCalls:
             timeout_s: How long to wait for the answer.
             answered: Is told what became of each batch, or why nobody knows; not from in here, and
                 not after ``close``.
+            awake_s: How long the loop does not sleep while the answer is waited for.
 
         Raises:
             ClientForked: The client was made in a parent process.
@@ -99,7 +101,7 @@ class AppendCalls:
             else:
                 answered(_said(answer))
 
-        stream.send(parts, timeout_s, understand)
+        stream.send(parts, timeout_s, understand, awake_s=awake_s)
 
     def close(self) -> None:
         """End all; what is in flight may have been stored."""

@@ -104,6 +104,8 @@ class AppendStream(Generic[AnswerT]):
         parts: Sequence[ByteBuffer],
         timeout_s: float,
         answered: Callable[[AnswerT | CallError], None],
+        *,
+        awake_s: float = 0.0,
     ) -> None:
         """Send one request.
 
@@ -112,6 +114,7 @@ class AppendStream(Generic[AnswerT]):
             timeout_s: How long to wait for the answer.
             answered: Is told the answer, or why there is none, once; not from in here, and after
                 ``close`` nobody is told.
+            awake_s: How long the loop does not sleep while the answer is waited for.
         """
         number = next(self._numbers)
         request = b"".join((*parts, number_part(number)))
@@ -122,6 +125,8 @@ class AppendStream(Generic[AnswerT]):
             self._outbox.append(request)
         else:
             self._write(request)
+        if awake_s:
+            self._stay_awake(number, self._loop.time() + awake_s)
 
     def close(self) -> None:
         """End it; what is in flight may have been stored."""
@@ -132,6 +137,14 @@ class AppendStream(Generic[AnswerT]):
             self._alarm.cancel()
         self._reading.cancel()
         self._call.cancel()
+
+    def _stay_awake(self, number: int, until_s: float) -> None:
+        """Have the loop go round until a request is answered, or for so long.
+
+        To be put to sleep by the system and woken again takes longer than a broker works.
+        """
+        if number in self._waiting and self._loop.time() < until_s:
+            self._loop.call_soon(self._stay_awake, number, until_s)
 
     def _watch(self, deadline_s: float) -> None:
         """See that somebody looks by then who had no answer."""

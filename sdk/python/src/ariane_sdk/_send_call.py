@@ -26,3 +26,8 @@ class SendCall(NamedTuple):
     batches: Sequence[SendBatch]
     begun_s: float
     over: Callable[[], None]
+
+    @property
+    def is_lone(self) -> bool:
+        """Whether one message travels by itself."""
+        return len(self.batches) == 1 and self.batches[0].count == 1

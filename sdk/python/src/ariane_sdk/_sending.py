@@ -337,7 +337,12 @@ class Sending:
         left_s = min(deadline_s - call.begun_s, self._settings.call_timeout_s)
         timeout_s = max(CALL_TIMEOUT_S_MIN, left_s)
         self._calls.begin(
-            call.address, parts, peer=call.peer, timeout_s=timeout_s, answered=answered
+            call.address,
+            parts,
+            peer=call.peer,
+            timeout_s=timeout_s,
+            answered=answered,
+            awake_s=self._settings.busy_wait_s if call.is_lone else 0.0,
         )
 
     def _in_time(self, batches: Sequence[SendBatch], now_s: float) -> list[SendBatch]:
