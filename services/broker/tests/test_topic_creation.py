@@ -108,6 +108,27 @@ async def test_a_turn_that_fails_fails_for_all_of_it_and_makes_nothing(creations
     assert (await creations.create("a")).topic == "a"
 
 
+async def test_nobody_hears_of_a_topic_that_a_failed_turn_did_not_make(creations):
+    creations.error = OSError(28, "No space left on device")
+    outcomes = await asyncio.gather(
+        creations.create("a"), creations.create("a"), return_exceptions=True
+    )
+    assert outcomes == [creations.error] * 2
+
+
+async def test_nobody_hears_that_a_topic_is_gone_that_a_failed_turn_did_not_delete(creations):
+    await creations.create("a")
+    creations.error = OSError(28, "No space left on device")
+    delete = creations.changes.delete
+    outcomes = await asyncio.gather(delete("a"), delete("a"), delete("b"), return_exceptions=True)
+    assert outcomes[:2] == [creations.error] * 2
+    assert reason_of(outcomes[2]) == "TOPIC_NOT_FOUND"
+    creations.error = None
+    outcomes = await asyncio.gather(delete("a"), delete("a"), return_exceptions=True)
+    assert outcomes[0] is None
+    assert reason_of(outcomes[1]) == "TOPIC_NOT_FOUND"
+
+
 async def test_who_stops_waiting_stops_no_creation(creations):
     call = asyncio.create_task(creations.create("a"))
     await creations.begun.wait()

@@ -178,16 +178,18 @@ class TopicChanges:
         """Make topics, and tell who waits for them."""
         made: dict[str, TopicConfig] = {}
         hopeful: list[tuple[TopicConfig, asyncio.Future[TopicConfig]]] = []
+        late: list[tuple[str, asyncio.Future[TopicConfig]]] = []
         for (topic, change, may_stand), told in waiting:
             standing = self._table.find(topic)
             if may_stand and standing is not None:
                 told.set_result(standing)
                 continue
+            if topic in made and not may_stand:
+                late.append((topic, told))
+                continue
             try:
                 if topic not in made:
                     made[topic] = self._table.created(topic, change)
-                elif not may_stand:
-                    raise topic_exists(topic)
             except ServiceError as error:
                 told.set_exception(error)
             else:
@@ -196,19 +198,28 @@ class TopicChanges:
             await self._put(*made.values())
         for config, told in hopeful:
             told.set_result(config)
+        # Not before: had nothing been saved, the topic would not exist.
+        for topic, told in late:
+            told.set_exception(topic_exists(topic))
 
     async def _delete_all(self, waiting: Sequence[Waiting[str, None]]) -> None:
         """Delete topics, and tell who waits for that."""
         standing: dict[str, asyncio.Future[None]] = {}
+        late: list[tuple[str, asyncio.Future[None]]] = []
         for topic, told in waiting:
-            if topic in standing or self._table.find(topic) is None:
+            if self._table.find(topic) is None:
                 told.set_exception(topic_not_found(topic))
+            elif topic in standing:
+                late.append((topic, told))
             else:
                 standing[topic] = told
         if standing:
             await self._remove(list(standing))
         for told in standing.values():
             told.set_result(None)
+        # Not before: had nothing been deleted, the topic would still be found.
+        for topic, told in late:
+            told.set_exception(topic_not_found(topic))
 
     async def _remove(self, topics: list[str]) -> None:
         if len(self._forgotten) > _FORGOTTEN_MAX:
