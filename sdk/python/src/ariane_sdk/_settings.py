@@ -76,9 +76,9 @@ class ProducerSettings:
         large_calls_in_flight_max: The same while 256 KiB or more wait for that broker. With 2 or
             more, many small messages travel in two calls as well.
         busy_wait_s: How long the event loop stays awake for the answer to a message that travels
-            alone, at most ``BUSY_WAIT_S_MAX``: a core is busy meanwhile, and the answer comes
-            sooner by what it takes the system to wake the process, which on small machines is a
-            third of a round trip. Where much is sent at a time it changes nothing.
+            alone, at most 0.01 s: a core is busy meanwhile, and the answer comes sooner by what it
+            takes the system to wake the process, a fifth of a round trip on a machine of two cores.
+            Where much is sent at a time it changes nothing.
         compression: How large bodies are compressed: LZ4, Zstandard or zlib, each as RocketMQ does
             it. Not at all by default, because readers without this client see what is stored.
         compress_bytes_min: Bodies of fewer bytes are never compressed.
