@@ -39,9 +39,9 @@ and flushing; of times, of what a lone bare call takes): above 1 where messages 
 together would be calls of their own. Of 256 topics each is a stream of its own in NATS, which is
 what has its own queue, limits and consumers there; "1 stream" has them as subjects of one stream,
 which costs its server less. One at a time we send with `busy_wait_s` of a millisecond, which is
-not the default: a core waits awake for the answer. By default the last ratios were 0.57 beside
-RocketMQ and beside aiokafka, 1,421 and 1,651 messages a second beside 2,520 and 2,872: compare our
-numbers with the table's, not the ratios alone, for theirs differ from run to run, too.
+not the default: a core waits awake for the answer. By default the last ratios were 0.41 to 0.57
+beside RocketMQ and 0.51 to 0.57 beside aiokafka, 990 to 1,650 messages a second of ours: compare
+our numbers with the table's, not the ratios alone, for theirs differ from run to run, too.
 
 To repeat it: `make bench-peers`, below forty-five minutes, or `make bench-peers QUICK=1`, some
 five; `make bench-peers ONLY="kafka latency"` runs some peers or works, and the others stay as they
