@@ -139,6 +139,28 @@ async def test_a_log_that_cannot_be_flushed_gets_no_snapshot(store, executor, fi
     assert file("one").load() is None
 
 
+async def test_what_changes_while_a_snapshot_is_saved_is_saved_with_the_next(
+    store, executor, file, monkeypatch
+):
+    append(store)
+    one = SeenOffsets("one")
+    states = await restored(store, executor, file, one)
+    flush = store.flush
+
+    def change_meanwhile():
+        one.offsets = [*one.offsets, 1]
+        one.change_count += 1
+        return flush()
+
+    monkeypatch.setattr(store, "flush", change_meanwhile)
+    before = list(one.offsets)
+    await states.save()
+    assert file("one").load()["offsets"] == before
+    monkeypatch.setattr(store, "flush", flush)
+    await states.save()
+    assert file("one").load()["offsets"] == [*before, 1]
+
+
 async def test_the_log_keeps_what_came_after_the_oldest_snapshot(store, file, executor):
     states = LogStates(store, executor)
     changing, resting = SeenOffsets(), SeenOffsets("resting")

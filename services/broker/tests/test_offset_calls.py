@@ -197,6 +197,23 @@ async def test_a_reset_is_not_undone_by_who_began_before_it(broker, reason_of):
     assert await store(3, reset_epoch=1) == []
 
 
+async def test_a_reset_and_a_clone_are_on_the_disk_with_the_answer(running, tmp_path):
+    path = tmp_path / "store/config/consumerOffset.json"
+    async with running(offset_save_s=3600) as broker:
+        await broker.create_topic("orders")
+        await broker.store("orders", [b"a", b"b"])
+        await broker.store_offset("group", "orders", 0, 1)
+        await reset(broker, earliest=False)
+        content = json.loads(path.read_text())
+        assert content["offsetTable"] == {"orders@group": {"0": 2}}
+        assert content["resetTable"] == {"orders@group": {"0": 1}}
+        clone = offset_pb.CloneConsumerOffsetsRequest(
+            consumer_group="group", target_consumer_group="copy", topic="orders"
+        )
+        await broker.offsets.CloneConsumerOffsets(clone)
+        assert json.loads(path.read_text())["offsetTable"]["orders@copy"] == {"0": 2}
+
+
 async def test_resets_are_counted_over_a_restart(running, tmp_path):
     async with running() as broker:
         await broker.create_topic("orders")

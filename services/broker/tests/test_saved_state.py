@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from ariane_broker.saved_state import SavedState
+from ariane_storage.errors import StorePoisoned
 
 
 class GatedFile:
@@ -69,3 +70,29 @@ async def test_a_failed_save_stays_to_be_done(state, file):
     file.gate.release()
     await state.save()
     assert file.saved == [{"number": 1}]
+
+
+async def test_the_log_is_on_the_disk_before_what_speaks_of_it(file):
+    steps, poison = [], []
+
+    def flush_log():
+        if poison:
+            raise StorePoisoned("gone")
+        steps.append("log")
+
+    def snapshot():
+        steps.append("snapshot")
+        return {"number": len(steps)}
+
+    file.gate.release(2)
+    with ThreadPoolExecutor(1) as executor:
+        saved = SavedState(file, snapshot, executor, flush_log=flush_log)
+        saved.mark_changed()
+        await saved.save()
+        assert steps == ["snapshot", "log"]
+        assert file.saved == [{"number": 1}]
+        poison.append(True)
+        saved.mark_changed()
+        with pytest.raises(StorePoisoned):
+            await saved.save()
+        assert file.saved == [{"number": 1}]

@@ -52,8 +52,8 @@ def compose(settings: BrokerSettings, stop: StopRequest) -> BrokerLife:
 def compose_from(outside: Outside) -> BrokerLife:
     """Build a broker."""
     settings = outside.settings
-    state = state_room(outside)
     storing = storing_room(outside)
+    state = state_room(outside, storing.store)
     naming = naming_room(outside, state)
     changing = changing_room(outside, state, storing, naming)
     delaying = delaying_room(outside, state, storing)

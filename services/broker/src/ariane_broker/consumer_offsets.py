@@ -80,6 +80,26 @@ class ConsumerOffsets:
         resets = self._resets.setdefault(consumer_group, {})
         resets[queue] = resets.get(queue, 0) + 1
 
+    def set_back(self, end_of: Callable[[QueueKey], int]) -> list[tuple[GroupOffset, int]]:
+        """Reset each offset that lies beyond the end of its queue to that end.
+
+        Args:
+            end_of: The next queue offset of a queue.
+
+        Returns:
+            The offsets as they were, each with the end of its queue; by group, topic and queue.
+        """
+        changes = []
+        ends: dict[QueueKey, int] = {}
+        for group in self.groups():
+            for place in self.of_group(group):
+                queue = place.queue
+                end = ends[queue] if queue in ends else ends.setdefault(queue, end_of(queue))
+                if place.consumer_offset > end:
+                    self.reset(group, queue, ConsumerOffset(end))
+                    changes.append((place, end))
+        return changes
+
     def reset_epoch(self, consumer_group: str, queue: QueueKey) -> int:
         """How often the group's offset of the queue was set anew."""
         return self._resets.get(consumer_group, {}).get(queue, 0)

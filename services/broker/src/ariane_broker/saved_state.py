@@ -37,7 +37,12 @@ class SavedState:
     """Saves one piece of state when it changed."""
 
     def __init__(
-        self, file: StateFile, snapshot: Callable[[], dict[str, Any]], executor: Executor
+        self,
+        file: StateFile,
+        snapshot: Callable[[], dict[str, Any]],
+        executor: Executor,
+        *,
+        flush_log: Callable[[], object] | None = None,
     ) -> None:
         """Start with nothing to save.
 
@@ -45,8 +50,12 @@ class SavedState:
             file: Where to.
             snapshot: The document to save now; runs on the loop.
             executor: Where the disk is waited for.
+            flush_log: Forces the commit log to the disk, in any thread: for documents that speak
+                of messages. The log is flushed before the document is written, so that the
+                document never speaks of a message that a power loss takes away.
         """
         self._file = file
+        self._flush_log = flush_log
         self._snapshot = snapshot
         self._executor = executor
         self._changed = 0
@@ -62,6 +71,7 @@ class SavedState:
 
         Raises:
             OSError: The disk failed; what was marked stays marked.
+            StorePoisoned: The log could not be flushed; the same.
         """
         wanted = self._changed
         async with self._lock:
@@ -70,5 +80,11 @@ class SavedState:
             version = self._changed
             document = self._snapshot()
             loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._executor, self._file.save, document)
+            await loop.run_in_executor(self._executor, self._write, document)
             self._saved = version
+
+    def _write(self, document: dict[str, Any]) -> None:
+        """Blocks: waits for the disk."""
+        if self._flush_log is not None:
+            self._flush_log()
+        self._file.save(document)

@@ -3,6 +3,10 @@
 What is lost is never read as empty. Consumer offsets that must be there and are not stop the start,
 unless the operator says that the loss is known. Topics that are lost, but have messages, are found
 again from their queues. A previous generation that had to be taken is told, and completed likewise.
+
+Consumer offsets beyond the end of their queue speak of messages that are gone, as after a power
+loss under RocketMQ, or when a damaged tail was cut. They are set back to that end: the messages
+that come next have the same queue offsets and would be skipped.
 """
 
 from __future__ import annotations
@@ -11,16 +15,19 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from ariane_broker.consumer_groups import ConsumerGroups
-from ariane_broker.consumer_offsets import ConsumerOffsets
+from ariane_broker.consumer_offsets import ConsumerOffsets, QueueKey
 from ariane_broker.deaths.suspicions import Suspicions
 from ariane_broker.queue_locks import QueueLocks
 from ariane_broker.saved_state import StateFile
 from ariane_broker.topic_table import TopicConfig, TopicTable, topics_of
 from ariane_servicekit import StartRefused, get_logger
 from ariane_storage.errors import StateFileDamaged
+
+CHANGES_TOLD_MAX: Final = 8
+"""Consumer offsets that are told one by one when they are set back."""
 
 _log = get_logger(__name__)
 
@@ -45,7 +52,12 @@ class StateFiles:
 
 
 class BrokerState:
-    """Loads the state of a broker, and sees to it that all its files are there afterwards."""
+    """Loads the state of a broker, and sees to it that all its files are there afterwards.
+
+    Attributes:
+        findings: What was wrong with the state, in sentences for people.
+        set_back_count: Consumer offsets that lay beyond the end of their queue.
+    """
 
     def __init__(
         self,
@@ -56,6 +68,7 @@ class BrokerState:
         *,
         locks: QueueLocks,
         suspicions: Suspicions,
+        end_of_queue: Callable[[QueueKey], int],
         executor: Executor,
         accept_offset_loss: bool,
     ) -> None:
@@ -68,6 +81,7 @@ class BrokerState:
             groups: Filled from its file.
             locks: Filled from its file.
             suspicions: Filled from its file.
+            end_of_queue: The next queue offset of a queue of the recovered store.
             executor: Where the disk is waited for.
             accept_offset_loss: Whether to start although consumer offsets are lost.
         """
@@ -77,9 +91,11 @@ class BrokerState:
         self._groups = groups
         self._locks = locks
         self._suspicions = suspicions
+        self._end_of_queue = end_of_queue
         self._executor = executor
         self._accept_offset_loss = accept_offset_loss
         self.findings: list[str] = []
+        self.set_back_count = 0
 
     async def load(
         self, queues: Iterable[tuple[str, int]], required_topics: Iterable[TopicConfig]
@@ -109,6 +125,7 @@ class BrokerState:
             await self._save(self._files.offsets, self._offsets.document())
         if topics is not None and not self._files.topics.used_backup:
             await self._forget_offsets_without_topic()
+        await self._set_back_offsets()
         if groups is None and not (topics is None and not known_queues):
             self._found("the settings of consumer groups were lost; defaults are used")
         if groups is None or self._files.groups.used_backup:
@@ -122,6 +139,27 @@ class BrokerState:
                 self._offsets.remove_topic(topic)
             self._found(f"offsets of topics that do not stand were forgotten: {', '.join(gone)}")
             await self._save(self._files.offsets, self._offsets.document())
+
+    async def _set_back_offsets(self) -> None:
+        """Set consumer offsets beyond the end of their queue back to it, durably."""
+        changes = self._offsets.set_back(self._end_of_queue)
+        if changes:
+            told = "; ".join(
+                f"group {place.consumer_group}, topic {place.queue.topic}, queue "
+                f"{place.queue.queue_id}: {place.consumer_offset} to {end}"
+                for place, end in changes[:CHANGES_TOLD_MAX]
+            )
+            more = len(changes) - CHANGES_TOLD_MAX
+            self._found(
+                f"{len(changes)} consumer offsets lay beyond the end of their queues, whose last "
+                "messages were lost, and were set back to it, so that no later message is skipped: "
+                + told
+                + (f"; and {more} more" if more > 0 else "")
+            )
+            self.set_back_count += len(changes)
+            await self._save(self._files.offsets, self._offsets.document())
+        if self._suspicions.set_back(self._end_of_queue):
+            await self._save(self._files.deaths, self._suspicions.document())
 
     def has_topic(self, topic: str) -> bool:
         """Whether a topic stands."""

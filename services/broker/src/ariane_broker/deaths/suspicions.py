@@ -72,6 +72,30 @@ class Suspicions:
         del self._suspicions[place]
         return True
 
+    def set_back(self, end_of: Callable[[QueueKey], int]) -> bool:
+        """Forget what is suspected of messages that are gone; whether anything was.
+
+        The messages that come next have their queue offsets, and nobody has died of them.
+
+        Args:
+            end_of: The next queue offset of a queue.
+        """
+        changed = False
+        for place, known in list(self._suspicions.items()):
+            end = end_of(place.queue)
+            if max(known.watched_end, known.alone_end, known.death_offset + 1) <= end:
+                continue
+            dead = known.death_offset >= end
+            kept = Suspicion(
+                min(known.watched_end, end),
+                min(known.alone_end, end),
+                -1 if dead else known.death_offset,
+                0 if dead else known.death_count,
+            )
+            self.put(place, kept)
+            changed = True
+        return changed
+
     def remove_group(self, consumer_group: str) -> bool:
         """Forget a group; whether it was known."""
         return self._keep(lambda place: place.consumer_group != consumer_group)

@@ -8,6 +8,7 @@ from ariane_broker.consumer_groups import ConsumerGroups
 from ariane_broker.consumer_offsets import ConsumerOffsets
 from ariane_broker.deaths import suspicions as death_suspicions
 from ariane_broker.deaths.suspicions import Suspicions
+from ariane_broker.owned_store import OwnedStore
 from ariane_broker.queue_locks import QueueLocks
 from ariane_broker.rooms.outside import Outside
 from ariane_broker.saved_state import SavedState
@@ -33,8 +34,8 @@ class StateRoom:
     saved_suspicions: SavedState
 
 
-def state_room(outside: Outside) -> StateRoom:
-    """Topics, groups and offsets."""
+def state_room(outside: Outside, store: OwnedStore) -> StateRoom:
+    """Topics, groups and offsets; what is saved of consumers waits for the log of the store."""
     settings, now_ms = outside.settings, outside.clock.now_ms
     topics = TopicTable(now_ms=now_ms, default_queue_count=settings.default_queue_count)
     groups = ConsumerGroups(now_ms=now_ms)
@@ -60,11 +61,16 @@ def state_room(outside: Outside) -> StateRoom:
         groups,
         locks=locks,
         suspicions=suspicions,
+        end_of_queue=lambda queue: store.queue_bounds(*queue)[1],
         executor=outside.threads.state,
         accept_offset_loss=settings.accept_offset_loss,
     )
-    saved_offsets = SavedState(files.offsets, offsets.document, outside.threads.state)
-    saved_locks = SavedState(files.locks, locks.document, outside.threads.state)
+    executor = outside.threads.state
+    saved_offsets = SavedState(files.offsets, offsets.document, executor, flush_log=store.flush)
+    saved_suspicions = SavedState(
+        files.deaths, suspicions.document, executor, flush_log=store.flush
+    )
+    saved_locks = SavedState(files.locks, locks.document, executor)
     return StateRoom(
         topics,
         groups,
@@ -75,5 +81,5 @@ def state_room(outside: Outside) -> StateRoom:
         locks,
         saved_locks,
         suspicions,
-        SavedState(files.deaths, suspicions.document, outside.threads.state),
+        saved_suspicions,
     )
