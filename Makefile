@@ -9,6 +9,8 @@ BIN := .venv/bin
 STAMP := .venv/.stamp
 # Goes to pytest, such as PYTEST_ARGS="-x -k append".
 PYTEST_ARGS ?=
+# How many processes run the tests: half of the time of a test is waiting.
+WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 # Goes to the soak, such as SOAK_ARGS="--minutes 60 --seed 7".
 SOAK_ARGS ?=
 # Goes to bench-peers, such as PEERS_ARGS="--pairs 9 --dry".
@@ -35,7 +37,7 @@ dev: $(STAMP) ## A whole cluster on this machine until Ctrl-C, empty and gone af
 
 .PHONY: test
 test: $(STAMP) ## The tests that take seconds
-	@$(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
+	@$(BIN)/pytest -m "not slow" -n $(WORKERS) --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
 
 .PHONY: check
 check: $(STAMP) ## Format, lint, types, import contracts, protos, pages, our own rules
