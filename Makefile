@@ -13,6 +13,8 @@ PYTEST_ARGS ?=
 WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 # Goes to the soak, such as SOAK_ARGS="--minutes 60 --seed 7".
 SOAK_ARGS ?=
+# Goes to mutants, such as MUTANTS_ARGS="--count 200 --only recovery".
+MUTANTS_ARGS ?=
 # Goes to bench-peers, such as PEERS_ARGS="--pairs 9 --dry".
 PEERS_ARGS ?=
 # Works or peers for bench-peers; rows of all others stay as they are.
@@ -72,6 +74,10 @@ integration: $(STAMP) ## All tests, with the slow ones over real processes
 .PHONY: soak
 soak: $(STAMP) ## Five minutes of messages while every kind of process is restarted and killed
 	@$(BIN)/python integration/soak $(SOAK_ARGS)
+
+.PHONY: mutants
+mutants: $(STAMP) ## Small wrong changes to the core: which does no test notice?
+	@$(BIN)/python -m tools.mutants $(MUTANTS_ARGS)
 
 .PHONY: constraints
 constraints: $(STAMP) ## Pin the environment anew: tools/requirements.in and members to constraints.txt
