@@ -138,6 +138,11 @@ _ROWS: Final = (
         "Send to a topic of the message's type.",
     ),
     ErrorRow(
+        ErrorReason.ERROR_REASON_TOPIC_LIMIT_REACHED,
+        StatusCode.FAILED_PRECONDITION,
+        "Delete topics that nobody needs, or start the broker with more of the named setting.",
+    ),
+    ErrorRow(
         ErrorReason.ERROR_REASON_MESSAGE_TOO_LARGE,
         StatusCode.INVALID_ARGUMENT,
         "Send a smaller message, or raise the limit of the broker.",
@@ -281,6 +286,11 @@ _ROWS: Final = (
         ErrorReason.ERROR_REASON_CONSUMER_OFFSET_RESET,
         StatusCode.FAILED_PRECONDITION,
         "Drop what is in work, and read the offset again.",
+    ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_GROUP_LIMIT_REACHED,
+        StatusCode.FAILED_PRECONDITION,
+        "Delete groups that nobody needs, or start the broker with more of the named setting.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_TRANSACTION_DECIDED,

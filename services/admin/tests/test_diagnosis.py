@@ -6,7 +6,12 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from ariane.broker.v1.broker_service_pb2 import GetBrokerStateResponse, StoreState
 from ariane.broker.v1.client_service_pb2 import GroupMember, SubscriptionConflict
 from ariane.common.v1.process_service_pb2 import ProcessState
-from ariane.namesrv.v1.route_pb2 import BrokerIdentity, BrokerLiveness
+from ariane.namesrv.v1.route_pb2 import (
+    BrokerIdentity,
+    BrokerLiveness,
+    RefusedBroker,
+    RefusedTopic,
+)
 from ariane_admin.cluster_facts import (
     BrokerFacts,
     ClusterFacts,
@@ -126,3 +131,33 @@ def test_a_young_name_server_is_not_blamed_for_what_it_does_not_know():
     young = name_server(address="10.0.0.8:9876", warming_up=True)
     [one] = findings(broker(), name_servers=[name_server(broker()), young])
     assert one.severity is Severity.NOTE
+
+
+def test_topics_that_stand_in_no_route_are_named():
+    one = broker()
+    live = BrokerLiveness(
+        identity=one.identity,
+        refused_topic_count=4000,
+        refused_topics=[RefusedTopic(topic=f"flood-{n}", cause="too many") for n in range(20)],
+    )
+    (found,) = findings(one, name_servers=[name_server(brokers=[live])])
+    assert found.severity is Severity.ERROR
+    assert found.finding.startswith("4000 of its topics stand in no route")
+    assert found.finding.count("too many") == 3
+    assert "topics_max" in found.advice
+
+
+def test_a_refused_broker_is_not_taken_for_none():
+    refused = RefusedBroker(identity=identity(), cause="1000 brokers are registered already")
+    (found,) = findings(name_servers=[name_server(refused=[refused])])
+    assert found.severity is Severity.ERROR
+    assert found.subject == "broker broker-a/0 at 10.0.0.1:10911"
+    assert "1000 brokers are registered already" in found.finding
+
+
+def test_a_broker_that_one_name_server_refuses_is_told_once():
+    one = broker()
+    refused = RefusedBroker(identity=one.identity, cause="no room")
+    servers = [name_server(one), name_server(address="10.0.0.8:9876", refused=[refused])]
+    (found,) = findings(one, name_servers=servers)
+    assert "10.0.0.8:9876 refuses it" in found.finding

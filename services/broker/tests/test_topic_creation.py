@@ -6,6 +6,7 @@ import pytest
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_broker.topic_changes import TopicChanges
+from ariane_broker.topic_limits import TopicLimits
 from ariane_broker.topic_table import TopicChange, TopicTable
 from ariane_servicekit import ServiceError
 from ariane_storage.state_file import StateFile
@@ -23,6 +24,7 @@ class Creations:
         self.begun = asyncio.Event()
         self.changes = TopicChanges(
             self.table,
+            TopicLimits(topics_max=400, queues_max=1500, group_topics_max=2),
             save=self.save,
             announce=self.announce,
             delete_queues=self.announce,

@@ -12,6 +12,7 @@ import pytest
 from ariane.broker.v1 import topic_service_pb2 as topic_pb
 from ariane.common.v1 import message_pb2 as message_pb
 from ariane_broker.topic_changes import TopicChanges
+from ariane_broker.topic_limits import TopicLimits
 from ariane_broker.topic_table import TopicTable
 from ariane_storage.errors import StoreFull
 from ariane_storage.keeper import Keeper
@@ -193,6 +194,7 @@ class Deletions:
         self.begun, self.done = asyncio.Event(), asyncio.Event()
         self.changes = TopicChanges(
             self.table,
+            TopicLimits(10_000, 100_000, 8_000),
             save=self.save,
             announce=self.announce,
             delete_queues=self.delete_queues,

@@ -206,9 +206,37 @@ async def test_an_announcement_that_makes_no_sense_names_the_field(start):
     code, reason, metadata = await refused(server.register(address="0.0.0.0:1"))
     assert (code, reason) == (grpc.StatusCode.INVALID_ARGUMENT, "FIELD_INVALID")
     assert metadata == {"field": "identity.address", "value": "0.0.0.0:1"}
-    _, _, metadata = await refused(server.register(topic_names=("a", "b", "c", "d")))
-    assert metadata["field"] == "topics"
-    assert not (await server.brokers()).brokers
+    answer = await server.brokers()
+    assert not answer.brokers
+    assert not answer.refused_brokers, "nobody could find it at that address"
+
+
+async def test_topics_beyond_the_limit_are_refused_and_the_broker_stays(start):
+    server = await start("--topics-per-broker-max", "3")
+    answer = await server.register(topic_names=("a", "b", "c", "d"))
+    assert answer.refused_topic_count == 1
+    assert [one.topic for one in answer.refused_topics] == ["d"]
+    (known,) = (await server.brokers()).brokers
+    assert (known.topic_count, known.refused_topic_count) == (3, 1)
+    assert "topics_per_broker_max" in known.refused_topics[0].cause
+    assert (await server.route("c")).brokers[0].broker_name == "broker-a"
+    # What stands in routes stays there, however many come before it by name.
+    answer = await server.register(topic_names=("A", "B", "C", "c", "b"), topics_version=1)
+    assert (await server.topics()).topics == ["A", "b", "c"]
+
+
+async def test_a_broker_that_is_refused_is_told_of_until_it_is_let_in(start):
+    server = await start("--brokers-max", "1")
+    await server.register()
+    _, reason, _ = await refused(server.register("broker-b", address="127.0.0.1:2"))
+    assert reason == "SERVICE_BUSY"
+    (told,) = (await server.brokers()).refused_brokers
+    assert (told.identity.broker_name, told.identity.address) == ("broker-b", "127.0.0.1:2")
+    assert told.cause == "1 brokers are registered already"
+    assert not (await server.brokers(cluster_name="c2")).refused_brokers
+    await server.unregister()
+    await server.register("broker-b", address="127.0.0.1:2")
+    assert not (await server.brokers()).refused_brokers
 
 
 async def test_lists_have_pages(start):

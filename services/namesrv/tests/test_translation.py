@@ -25,8 +25,10 @@ def announcement(**changes) -> RegisterBrokerRequest:
     return request
 
 
-def read(request):
-    return read_registration(request, silence_s_max=120, topics_max=3)
+def read(request, standing=()):
+    return read_registration(
+        request, silence_s_max=120, topics_max=3, standing=lambda key: standing
+    )
 
 
 def test_an_ordinary_announcement():
@@ -90,15 +92,6 @@ def topic(**fields):
         ({"silence_max": Duration(seconds=3601)}, "silence_max"),
         ({"filter_server_addresses": ["x"]}, "filter_server_addresses[0]"),
         ({"filter_server_addresses": ["h:1"] * 65}, "filter_server_addresses"),
-        (topic(), "topics[1].topic"),
-        (topic(topic="a b"), "topics[1].topic"),
-        (topic(topic="t" * 256), "topics[1].topic"),
-        (topic(topic="orders"), "topics[1].topic"),
-        (topic(topic="x"), "topics[1].permission"),
-        (topic(topic="x", permission=99), "topics[1].permission"),
-        (topic(topic="x", write_queue_count=-1), "topics[1].write_queue_count"),
-        (topic(topic="x", read_queue_count=65_537), "topics[1].read_queue_count"),
-        ({"topics": [route_pb2.TopicRegistration(topic="x")] * 3}, "topics"),
     ],
 )
 def test_what_makes_no_sense_names_the_field(changes, field):
@@ -115,3 +108,54 @@ def test_names_are_required(field):
     with pytest.raises(ServiceError) as caught:
         read(request)
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("broken", "shown", "cause"),
+    [
+        ({}, "", "its name"),
+        ({"topic": "a b"}, "a b", "its name"),
+        ({"topic": "a\x1b[31m"}, "a\\x1b[31m", "its name"),
+        ({"topic": "t" * 256}, "t" * 255, "its name"),
+        ({"topic": "orders", "permission": READ_WRITE}, "orders", "named twice"),
+        ({"topic": "x"}, "x", "its permission"),
+        ({"topic": "x", "permission": 99}, "x", "its permission"),
+        ({"topic": "x", "write_queue_count": -1}, "x", "its write_queue_count"),
+        ({"topic": "x", "read_queue_count": 65_537}, "x", "its read_queue_count"),
+    ],
+)
+def test_a_topic_that_breaks_a_rule_is_refused_by_itself(broken, shown, cause):
+    registration = read(announcement(**topic(**broken)))
+    assert list(registration.topics) == ["orders"]
+    assert registration.refused_topic_count == 1
+    (refused,) = registration.refused_topics
+    assert refused.topic == shown
+    assert cause in refused.cause
+
+
+def numbered(names):
+    return [
+        route_pb2.TopicRegistration(topic=name, permission=READ_WRITE, version=version)
+        for name, version in names.items()
+    ]
+
+
+def test_beyond_the_limit_the_youngest_topics_are_refused():
+    request = announcement(topics=numbered({"a-flood-1": 8, "old": 2, "a-flood-2": 9, "new": 5}))
+    registration = read(request)
+    assert set(registration.topics) == {"orders", "old", "new"}
+    assert registration.refused_topic_count == 2
+    assert [one.topic for one in registration.refused_topics] == ["a-flood-1", "a-flood-2"]
+
+
+def test_a_topic_that_stands_in_routes_stays_there_whatever_comes():
+    request = announcement(topics=numbered({"flood-1": 2, "flood-2": 3, "changed-now": 99}))
+    registration = read(request, standing={"changed-now", "gone"})
+    assert set(registration.topics) == {"orders", "flood-1", "changed-now"}
+
+
+def test_few_of_very_many_refused_topics_are_named():
+    flood = numbered({f"flood-{number:04}": number + 1 for number in range(2000)})
+    registration = read(announcement(topics=flood, unannounced_topic_count=7))
+    assert registration.refused_topic_count == 2001 - 3 + 7
+    assert len(registration.refused_topics) == 20

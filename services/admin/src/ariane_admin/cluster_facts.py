@@ -16,7 +16,7 @@ from ariane.broker.v1.client_service_pb2 import (
     SubscriptionConflict,
 )
 from ariane.common.v1.process_service_pb2 import GetProcessStateRequest, ProcessState
-from ariane.namesrv.v1.route_pb2 import BrokerIdentity, BrokerLiveness
+from ariane.namesrv.v1.route_pb2 import BrokerIdentity, BrokerLiveness, RefusedBroker
 from ariane.namesrv.v1.route_service_pb2 import ListBrokersRequest
 from ariane_admin.absent_brokers import queue_orders
 from ariane_admin.cluster_doors import CALL_SECONDS_MAX, PAGE_SIZE, ClusterDoors, answer_of
@@ -45,6 +45,9 @@ class NameServerFacts:
 
     process: ProcessFacts | None = None
     brokers: Sequence[BrokerLiveness] = ()
+    refused: Sequence[RefusedBroker] = ()
+    """Brokers whose registration it refused lately."""
+
     warming_up: bool = False
     orders: Mapping[str, str] = field(default_factory=dict)
     """Orders of queues that it keeps, by topic."""
@@ -107,7 +110,9 @@ async def _ask_name_server(
             token, warming_up = page.next_page_token, warming_up or page.warming_up
             if not token:
                 orders = await _ask_orders(doors, address)
-                return NameServerFacts(address, "", process, brokers, warming_up, orders)
+                return NameServerFacts(
+                    address, "", process, brokers, page.refused_brokers, warming_up, orders
+                )
     except CallError as error:
         return NameServerFacts(address, str(error))
 

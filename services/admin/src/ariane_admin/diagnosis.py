@@ -24,6 +24,10 @@ DISK_RATIO_MAX: Final = 0.85
 """Share of the disk from which on it is worth a word."""
 
 
+_NAMED_MAX: Final = 3
+"""Topics that a finding names, of many."""
+
+
 class Severity(Enum):
     """How bad a finding is."""
 
@@ -77,7 +81,8 @@ def _young_name_servers(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def _no_brokers(facts: ClusterFacts) -> Iterator[Finding]:
-    if not facts.brokers and any(not one.error for one in facts.name_servers):
+    refused = any(one.refused for one in facts.name_servers)
+    if not (facts.brokers or refused) and any(not one.error for one in facts.name_servers):
         yield Finding(
             Severity.ERROR,
             "cluster",
@@ -86,11 +91,42 @@ def _no_brokers(facts: ClusterFacts) -> Iterator[Finding]:
         )
 
 
+def _refused_brokers(facts: ClusterFacts) -> Iterator[Finding]:
+    for name_server in facts.name_servers:
+        for broker in name_server.refused:
+            yield Finding(
+                Severity.ERROR,
+                _subject(broker.identity),
+                f"name server {name_server.address} refuses it, so that it stands in no route: "
+                f"{broker.cause}",
+                "mend what it says; the broker asks again every few seconds as long as it runs",
+            )
+
+
+def _refused_topics(facts: ClusterFacts) -> Iterator[Finding]:
+    for name_server in facts.name_servers:
+        for broker in name_server.brokers:
+            if not broker.refused_topic_count:
+                continue
+            named = broker.refused_topics[:_NAMED_MAX]
+            named_text = "".join(f"; {one.topic}: {one.cause}" for one in named)
+            yield Finding(
+                Severity.ERROR,
+                _subject(broker.identity),
+                f"{broker.refused_topic_count} of its topics stand in no route of name server "
+                f"{name_server.address}{named_text}",
+                "delete topics that nobody needs, and see who makes them; topics_max of the broker "
+                "limits them, topics_per_broker_max of the name server what it takes",
+            )
+
+
 def _brokers_unknown_to_some(facts: ClusterFacts) -> Iterator[Finding]:
     settled = [one for one in facts.name_servers if not one.error and not one.warming_up]
     for broker in facts.brokers:
         for name_server in settled:
-            if _key(broker.identity) not in {_key(b.identity) for b in name_server.brokers}:
+            known = {_key(one.identity) for one in name_server.brokers}
+            refused = {_key(one.identity) for one in name_server.refused}
+            if _key(broker.identity) not in known | refused:
                 yield Finding(
                     Severity.ERROR,
                     _subject(broker.identity),
@@ -276,6 +312,8 @@ RULES: Final[Sequence[Callable[[ClusterFacts], Iterable[Finding]]]] = (
     _unreachable_name_servers,
     _young_name_servers,
     _no_brokers,
+    _refused_brokers,
+    _refused_topics,
     _brokers_unknown_to_some,
     _brokers_of_orders,
     _unreachable_brokers,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Final
 
 from ariane.namesrv.v1 import route_pb2 as route_pb
@@ -9,6 +10,13 @@ from ariane.namesrv.v1.registration_service_pb2 import RegisterBrokerRequest
 from ariane_broker.settings import BrokerSettings
 from ariane_broker.topic_table import Permission, TopicConfig, TopicMessageType, TopicTable
 from ariane_servicekit import Address
+
+ANNOUNCED_BYTES_MAX: Final = 4 << 20
+"""Bytes of an announcement: name servers take 5 MiB (``receive_bytes_max``), and refuse what is
+larger as a whole."""
+
+_TOPIC_BYTES_BESIDE: Final = 4
+"""Tag and length in front of a topic."""
 
 PERMISSIONS: Final = {
     Permission.NONE: route_pb.TOPIC_PERMISSION_NONE,
@@ -26,14 +34,23 @@ def permission_value(permission: Permission) -> route_pb.TopicPermission.ValueTy
 class BrokerAnnouncement:
     """All that name servers are told."""
 
-    def __init__(self, settings: BrokerSettings, topics: TopicTable, incarnation: str) -> None:
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        topics: TopicTable,
+        incarnation: str,
+        *,
+        bytes_max: int = ANNOUNCED_BYTES_MAX,
+    ) -> None:
         """Take the parts.
 
         Args:
             settings: Names and zone.
             topics: The topics of this broker.
             incarnation: Drawn at random by this process.
+            bytes_max: Of topics in one announcement.
         """
+        self._bytes_max = bytes_max
         self._settings = settings
         self._topics = topics
         self._address = settings.advertised_address or settings.listen
@@ -79,14 +96,22 @@ class BrokerAnnouncement:
         )
 
     def registration(self) -> RegisterBrokerRequest:
-        """All of it."""
-        return RegisterBrokerRequest(
+        """All of it, but for topics that one request has no room for: the youngest are left out."""
+        request = RegisterBrokerRequest(
             identity=self.identity,
             incarnation=self.incarnation,
             topics=map(_topic_registration, self._topics.all()),
             topics_version=self.version,
             writable=self._writable,
         )
+        if request.ByteSize() > self._bytes_max:
+            ranked = sorted(request.topics, key=lambda topic: (topic.version, topic.topic))
+            ends = accumulate(topic.ByteSize() + _TOPIC_BYTES_BESIDE for topic in ranked)
+            fitting = sum(end <= self._bytes_max for end in ends)
+            del request.topics[:]
+            request.topics.extend(ranked[:fitting])
+            request.unannounced_topic_count = len(ranked) - fitting
+        return request
 
 
 def _topic_registration(config: TopicConfig) -> route_pb.TopicRegistration:

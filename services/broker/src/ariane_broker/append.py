@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
 import numpy as np
 
+from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_broker.arrivals import Arrivals
 from ariane_broker.batch_check import BATCHES_MAX, Batch, block_of, check_place, check_sizes
 from ariane_broker.batch_outcome import AcknowledgedLevel, BatchOutcome, SmallOutcomes
@@ -35,6 +35,9 @@ from ariane_record.layout import CommitLogOffset, Host, QueueOffset
 from ariane_servicekit.errors import ServiceError, field_invalid
 from ariane_storage.append import Appended, AppendedTable
 from ariane_storage.errors import BlockRejected, StorageError, StorePoisoned
+
+_NEW_AT_ONCE: Final = 64
+"""Batches of new topics that are appended in one turn of the loop: each makes files."""
 
 _SEQUENCE_MAX: Final = 1 << 62
 
@@ -167,14 +170,25 @@ class AppendRecords:
 
     async def _take_new(self, batches: Sequence[Batch], born_host: Host) -> Sequence[BatchOutcome]:
         """Append batches, some of which need a topic that is not there yet."""
-        await self._create_topics(batches)
-        taken = self._take_known(batches, born_host)
+        wanted = await self._create_topics(batches)
+        outcomes: list[BatchOutcome] = []
+        for begin in range(0, len(wanted), _NEW_AT_ONCE):
+            self._append_each(wanted[begin : begin + _NEW_AT_ONCE], born_host, outcomes)
+            await asyncio.sleep(0)
+        taken = self._with_promise(outcomes)
         return taken if isinstance(taken, Sequence) else await taken
 
     def _take_known(
         self, batches: Sequence[Batch], born_host: Host
     ) -> Sequence[BatchOutcome] | Awaitable[Sequence[BatchOutcome]]:
         outcomes: list[BatchOutcome] = []
+        self._append_each(batches, born_host, outcomes)
+        return self._with_promise(outcomes)
+
+    def _append_each(
+        self, batches: Sequence[Batch], born_host: Host, outcomes: list[BatchOutcome]
+    ) -> None:
+        """Append batches one by one, and add how each ended to those before."""
         for batch in batches:
             try:
                 outcomes.append(self._append_one(batch, born_host))
@@ -184,6 +198,10 @@ class AppendRecords:
                 outcomes.append(BatchOutcome(error=store_poisoned()))
             except (ServiceError, StorageError, OSError) as error:
                 outcomes.append(BatchOutcome(error=self._service_error(error)))
+
+    def _with_promise(
+        self, outcomes: list[BatchOutcome]
+    ) -> Sequence[BatchOutcome] | Awaitable[Sequence[BatchOutcome]]:
         ends = [o.appended.next_commit_log_offset for o in outcomes if o.appended is not None]
         return self._promised(partial(_acknowledged, outcomes), max(ends)) if ends else outcomes
 
@@ -209,21 +227,29 @@ class AppendRecords:
             return acknowledged(AcknowledgedLevel.MEMORY)
         return PromisedOutcomes(acknowledged, self._flush_wait, end)
 
-    async def _create_topics(self, batches: Sequence[Batch]) -> None:
-        """Make the topics that are missing, all in one turn."""
+    async def _create_topics(self, batches: Sequence[Batch]) -> Sequence[Batch]:
+        """Make the topics that are missing, all in one turn; the batches as they go on."""
         find = self._topics.find
-        await asyncio.gather(
-            *(
-                self._create_topic(batch.topic, batch.queue_id, batch.block)
-                for batch in batches
-                if batch.block is not None and find(batch.topic) is None
-            )
-        )
+        missing = [place for place, batch in enumerate(batches) if find(batch.topic) is None]
+        went_on = list(batches)
+        made = await asyncio.gather(*(self._create_topic(batches[place]) for place in missing))
+        for place, batch in zip(missing, made, strict=True):
+            went_on[place] = batch
+        return went_on
 
-    async def _create_topic(self, topic: str, queue_id: int, block: RecordBlock) -> None:
+    async def _create_topic(self, batch: Batch) -> Batch:
         """Make a topic for a batch that could be stored in it; others are refused in their turn."""
-        with suppress(ServiceError, BlockRejected):
-            await self._topics.find_or_create(topic, queue_id, block)
+        if batch.block is None:
+            return batch
+        try:
+            await self._topics.find_or_create(batch.topic, batch.queue_id, batch.block)
+        except ServiceError as error:
+            if error.reason == ErrorReason.ERROR_REASON_TOPIC_LIMIT_REACHED:
+                # "Not found" would have the producer look for the topic elsewhere.
+                return batch._replace(block=None, error=error)
+        except BlockRejected:
+            pass
+        return batch
 
     def _append_one(self, batch: Batch, born_host: Host) -> BatchOutcome:
         block = block_of(batch)

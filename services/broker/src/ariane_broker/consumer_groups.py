@@ -142,6 +142,9 @@ class ConsumerGroups:
         self._version = DataVersion()
         self._foreign: dict[str, Any] = {"forbiddenTable": {}}
 
+    def __len__(self) -> int:
+        return len(self._groups)
+
     def find(self, consumer_group: str) -> GroupConfig | None:
         """The group, or None when it is not known here."""
         return self._groups.get(consumer_group)

@@ -6,7 +6,7 @@ here, so that its text and the values in its metadata are the same wherever it c
     ServiceError (ariane_servicekit)
     +-- by name of a topic      topic_name_illegal, topic_not_found, topic_exists, topic_reserved,
     |                           topic_not_writable, topic_not_readable, queue_not_found,
-    |                           message_type_mismatch
+    |                           message_type_mismatch, topic_limit_reached
     +-- by message              message_too_large, message_illegal, block_corrupted,
     |                           flush_unconfirmed, message_not_found, delivery_time_too_late,
     |                           message_delivered
@@ -14,7 +14,7 @@ here, so that its text and the values in its metadata are the same wherever it c
     +-- by group or client      group_name_illegal, group_not_found, group_exists, group_disabled,
     |                           client_id_taken, client_not_attached, subscription_conflict,
     |                           queue_locked, queue_lock_fenced, consumer_offset_reset,
-    |                           client_silent
+    |                           client_silent, group_limit_reached
     +-- by pull                 queue_offset_out_of_range, filter_expression_invalid,
     |                           held_pulls_exhausted
     +-- by transaction          transaction_not_found, transaction_decided,
@@ -107,6 +107,24 @@ def group_in_use(consumer_group: str, member_count: int) -> ServiceError:
         ErrorReason.ERROR_REASON_GROUP_IN_USE,
         f"group {consumer_group!r} has {member_count} live members",
         {"consumer_group": consumer_group, "member_count": member_count},
+    )
+
+
+def topic_limit_reached(setting: str, limit: int, what: str) -> ServiceError:
+    """The broker makes no more topics or queues."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_TOPIC_LIMIT_REACHED,
+        f"this broker has room for {limit} {what} ({setting}), and no more",
+        {"setting": setting, "limit": limit},
+    )
+
+
+def group_limit_reached(limit: int) -> ServiceError:
+    """The broker makes no more groups."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_GROUP_LIMIT_REACHED,
+        f"this broker has room for {limit} consumer groups (groups_max), and no more",
+        {"setting": "groups_max", "limit": limit},
     )
 
 

@@ -7,7 +7,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ariane_broker.consumer_groups import ConflictPolicy, ConsumerGroups, GroupConfig
-from ariane_broker.errors import group_disabled, group_name_illegal, group_not_found
+from ariane_broker.errors import (
+    group_disabled,
+    group_limit_reached,
+    group_name_illegal,
+    group_not_found,
+)
 from ariane_record import IllegalName, check_group_name
 
 
@@ -21,6 +26,7 @@ class GroupChanges:
         save: Callable[[dict[str, Any]], Awaitable[None]],
         forget_offsets: Callable[[str], Awaitable[None]],
         auto_create: bool,
+        groups_max: int,
     ) -> None:
         """Take the parts.
 
@@ -29,22 +35,24 @@ class GroupChanges:
             save: Saves the file of groups durably.
             forget_offsets: Removes the offsets of a group, durably.
             auto_create: Whether a group is made by its first member.
+            groups_max: How many there may be for a new one to be made.
         """
         self._groups = groups
         self._save = save
         self._forget_offsets = forget_offsets
         self._auto_create = auto_create
+        self._groups_max = groups_max
         self._lock = asyncio.Lock()
 
     async def create(self, config: GroupConfig) -> GroupConfig:
         """Create a group.
 
         Raises:
-            ServiceError: GROUP_EXISTS or GROUP_NAME_ILLEGAL.
+            ServiceError: GROUP_EXISTS, GROUP_NAME_ILLEGAL or GROUP_LIMIT_REACHED.
         """
         check_user_group(config.consumer_group)
         async with self._lock:
-            return await self._put(self._groups.created(config))
+            return await self._make(config)
 
     async def update(self, config: GroupConfig) -> GroupConfig:
         """Replace a group's settings.
@@ -79,8 +87,8 @@ class GroupChanges:
         """Let a member into a group, which is made if it may be.
 
         Raises:
-            ServiceError: GROUP_NAME_ILLEGAL, GROUP_NOT_FOUND, or ACCESS_DENIED when the group's
-                settings forbid it.
+            ServiceError: GROUP_NAME_ILLEGAL, GROUP_NOT_FOUND, GROUP_LIMIT_REACHED, or
+                ACCESS_DENIED when the group's settings forbid it.
         """
         self.check_may_consume(consumer_group)
         config = self._groups.find(consumer_group)
@@ -88,8 +96,7 @@ class GroupChanges:
             async with self._lock:
                 config = self._groups.find(consumer_group)
                 if config is None:
-                    fresh = GroupConfig(consumer_group=consumer_group)
-                    config = await self._put(self._groups.created(fresh))
+                    config = await self._make(GroupConfig(consumer_group=consumer_group))
         if broadcasting and not config.broadcast_enabled:
             raise group_disabled(consumer_group, "broadcasting")
 
@@ -112,6 +119,12 @@ class GroupChanges:
         """Whether a group lets in members whose subscription differs."""
         config = self._groups.find(consumer_group)
         return config is not None and config.conflict_policy is ConflictPolicy.FLAG
+
+    async def _make(self, config: GroupConfig) -> GroupConfig:
+        created = self._groups.created(config)
+        if len(self._groups) >= self._groups_max:
+            raise group_limit_reached(self._groups_max)
+        return await self._put(created)
 
     async def _put(self, config: GroupConfig) -> GroupConfig:
         await self._save(self._groups.document_with(config))

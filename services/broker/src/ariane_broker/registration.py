@@ -20,6 +20,7 @@ from grpc import aio
 from ariane.namesrv.v1.registration_service_pb2 import (
     HeartbeatBrokerRequest,
     RegisterBrokerRequest,
+    RegisterBrokerResponse,
     UnregisterBrokerRequest,
 )
 from ariane.namesrv.v1.route_pb2 import BrokerIdentity
@@ -103,6 +104,7 @@ class NameServerLink:
         self._clock = clock
         self._heartbeat_seconds = heartbeat_seconds
         self._registered: int | None = None
+        self._refused_topic_count = 0
         self._failures = 0
         self.name_taken = ""
         self._woken = asyncio.Event()
@@ -195,7 +197,20 @@ class NameServerLink:
         request = self._announcement.registration()
         response = await self._name_server.stub.RegisterBroker(request, timeout=CALL_SECONDS_MAX)
         self._registered = version
+        self._tell_refused_topics(response)
         return self._next_heartbeat(response.heartbeat_interval.ToMilliseconds() / 1000)
+
+    def _tell_refused_topics(self, response: RegisterBrokerResponse) -> None:
+        """Clients find these topics nowhere: say so, once for each number of them."""
+        count = response.refused_topic_count
+        if count and count != self._refused_topic_count:
+            _log.warning(
+                "topics_refused_by_name_server",
+                name_server=self._name_server.address,
+                refused_topic_count=count,
+                topics=[f"{one.topic}: {one.cause}" for one in response.refused_topics[:3]],
+            )
+        self._refused_topic_count = count
 
     async def _send_heartbeat(self, version: int) -> float:
         identity = self._announcement.identity

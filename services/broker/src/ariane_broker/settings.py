@@ -129,6 +129,25 @@ class BrokerSettings(ServiceSettings):
         le=QUEUE_COUNT_MAX,
         description="Read and write queues of a topic that names no counts.",
     )
+    topics_max: int = Field(
+        10_000,
+        ge=1,
+        description="Topics that clients may make here, by a command or a send; those that stand "
+        "already stay. With two for each group they are fewer than the name server's "
+        "topics_per_broker_max, so that all stand in routes.",
+    )
+    queues_max: int = Field(
+        100_000,
+        ge=1,
+        description="Queues of these topics together. Each that has messages costs two files and "
+        "some KiB of memory.",
+    )
+    groups_max: int = Field(
+        4_000,
+        ge=1,
+        description="Consumer groups that may be made here. Each may have two topics of its own: "
+        "what is tried again, and its dead letters.",
+    )
     message_bytes_max: int = Field(4 << 20, ge=1, description="Largest body of a message in bytes.")
     held_pulls_max: int = Field(
         3072,

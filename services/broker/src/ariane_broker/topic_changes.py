@@ -29,6 +29,7 @@ from ariane_broker.errors import (
     topic_reserved,
 )
 from ariane_broker.shared_turns import SharedTurns, Waiting
+from ariane_broker.topic_limits import TopicLimits, added_queue_count
 from ariane_broker.topic_table import TopicChange, TopicConfig, TopicTable
 from ariane_record import IllegalName, check_topic_name, is_system_topic
 from ariane_servicekit.errors import ServiceError
@@ -56,6 +57,7 @@ class TopicChanges:
     def __init__(
         self,
         table: TopicTable,
+        limits: TopicLimits,
         *,
         save: Callable[[dict[str, Any]], Awaitable[None]],
         announce: Callable[[], Awaitable[None]],
@@ -69,6 +71,7 @@ class TopicChanges:
 
         Args:
             table: The topics.
+            limits: How many may be made.
             save: Saves the file of topics durably.
             announce: Tells the name servers at once; waits for them only for a moment.
             delete_queues: Deletes all queues of topics durably, or none; before it waits for
@@ -79,6 +82,7 @@ class TopicChanges:
             auto_create_queue_count: Queues of a topic that a send creates; 0 when none may.
         """
         self._table = table
+        self._limits = limits
         self._save = save
         self._announce = announce
         self._delete_queues = delete_queues
@@ -100,7 +104,8 @@ class TopicChanges:
         """Create a topic; it stands in the routes of all name servers that are reached.
 
         Raises:
-            ServiceError: TOPIC_EXISTS, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED or FIELD_INVALID.
+            ServiceError: TOPIC_EXISTS, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED, FIELD_INVALID or
+                TOPIC_LIMIT_REACHED.
         """
         check_user_topic(topic)
         config = await self._creations.ask(_Creation(topic, change, may_stand=False))
@@ -114,7 +119,7 @@ class TopicChanges:
             None when it is not known and may not be made.
 
         Raises:
-            ServiceError: TOPIC_NAME_ILLEGAL or TOPIC_RESERVED.
+            ServiceError: TOPIC_NAME_ILLEGAL, TOPIC_RESERVED or TOPIC_LIMIT_REACHED.
         """
         config = self._table.find(topic)
         if not self.auto_create_queue_count:
@@ -123,19 +128,27 @@ class TopicChanges:
         return config or await self._create_if_missing(topic, self.auto_create_queue_count)
 
     async def create_for_group(self, topic: str) -> TopicConfig:
-        """The retry topic or the dead letters of a group that stands; made unless it stands."""
+        """The retry topic or the dead letters of a group that stands; made unless it stands.
+
+        Raises:
+            ServiceError: TOPIC_LIMIT_REACHED.
+        """
         return self._table.find(topic) or await self._create_if_missing(topic, 1)
 
     async def update(self, topic: str, change: TopicChange) -> TopicConfig:
         """Change a topic.
 
         Raises:
-            ServiceError: TOPIC_NOT_FOUND, TOPIC_RESERVED or FIELD_INVALID.
+            ServiceError: TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID or
+                TOPIC_LIMIT_REACHED.
         """
         async with self._lock:
             refuse_system_topic(topic)
             before = self._table.find(topic)
             config = self._table.updated(topic, change)
+            added_count = added_queue_count(self._table.get(topic), config)
+            if added_count:
+                self._limits.room_beside(self._table.all()).take_queues(added_count)
             await self._put(config)
             self._wake_readers(before)
         await self._announce()
@@ -176,6 +189,7 @@ class TopicChanges:
 
     async def _create_all(self, waiting: Sequence[Waiting[_Creation, TopicConfig]]) -> None:
         """Make topics, and tell who waits for them."""
+        room = self._limits.room_beside(self._table.all())
         made: dict[str, TopicConfig] = {}
         hopeful: list[tuple[TopicConfig, asyncio.Future[TopicConfig]]] = []
         late: list[tuple[str, asyncio.Future[TopicConfig]]] = []
@@ -189,7 +203,9 @@ class TopicChanges:
                 continue
             try:
                 if topic not in made:
-                    made[topic] = self._table.created(topic, change)
+                    config = self._table.created(topic, change)
+                    room.take(config)
+                    made[topic] = config
             except ServiceError as error:
                 told.set_exception(error)
             else:

@@ -14,6 +14,7 @@ from ariane.namesrv.v1 import (
 )
 from ariane_namesrv.maintenance_servicer import MaintenanceServicer
 from ariane_namesrv.operator_state import OperatorState
+from ariane_namesrv.refused_brokers import RefusedBrokers
 from ariane_namesrv.registration_servicer import RegistrationServicer
 from ariane_namesrv.route_servicer import RouteServicer
 from ariane_namesrv.route_table import RouteTable
@@ -39,6 +40,7 @@ class NamesrvApp:
     ) -> None:
         clock = clock or SystemClock()
         self.table = RouteTable(clock, brokers_max=settings.brokers_max)
+        refused = RefusedBrokers(clock)
         self._warm_up = WarmUp(clock, settings.warm_up_s)
         self._operator = OperatorState(
             settings.data_path,
@@ -57,12 +59,14 @@ class NamesrvApp:
             RpcService(
                 registration_service_pb2.DESCRIPTOR.services_by_name["RegistrationService"],
                 registration_service_pb2_grpc.add_RegistrationServiceServicer_to_server,
-                RegistrationServicer(self.table, settings),
+                RegistrationServicer(self.table, refused, settings),
             ),
             RpcService(
                 route_service_pb2.DESCRIPTOR.services_by_name["RouteService"],
                 route_service_pb2_grpc.add_RouteServiceServicer_to_server,
-                RouteServicer(self.table, self._operator, is_warming_up=self._warm_up.lasts),
+                RouteServicer(
+                    self.table, refused, self._operator, is_warming_up=self._warm_up.lasts
+                ),
             ),
             RpcService(
                 maintenance_service_pb2.DESCRIPTOR.services_by_name["MaintenanceService"],

@@ -39,6 +39,13 @@ class TopicLayout:
     """Whether messages stay in order within their message group."""
 
 
+class RefusedTopic(NamedTuple):
+    """A topic that stands in no route although a broker announced it, and why."""
+
+    topic: str
+    cause: str
+
+
 @dataclass(frozen=True, slots=True)
 class Registration:
     """One broker as it announces itself."""
@@ -53,6 +60,10 @@ class Registration:
     zone: str = ""
     writable: bool = True
     filter_server_addresses: Sequence[str] = ()
+    refused_topic_count: int = 0
+    """Topics that it has and that stand in no route."""
+    refused_topics: Sequence[RefusedTopic] = ()
+    """The first of them."""
 
 
 @dataclass(slots=True)

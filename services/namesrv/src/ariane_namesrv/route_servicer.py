@@ -19,8 +19,9 @@ from ariane.namesrv.v1.route_service_pb2 import (
 )
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceServicer
 from ariane_namesrv.operator_state import ORDER_NAMESPACE, OperatorState
+from ariane_namesrv.refused_brokers import RefusedBrokers
 from ariane_namesrv.route_table import RouteTable
-from ariane_namesrv.translation import write_liveness, write_route
+from ariane_namesrv.translation import write_liveness, write_refused_broker, write_route
 from ariane_servicekit import ServiceError, field_invalid, take_page
 
 
@@ -28,9 +29,15 @@ class RouteServicer(RouteServiceServicer):
     """Routes, topics and brokers, as the contract describes them."""
 
     def __init__(
-        self, table: RouteTable, operator: OperatorState, *, is_warming_up: Callable[[], bool]
+        self,
+        table: RouteTable,
+        refused: RefusedBrokers,
+        operator: OperatorState,
+        *,
+        is_warming_up: Callable[[], bool],
     ) -> None:
         self._table = table
+        self._refused = refused
         self._operator = operator
         self._is_warming_up = is_warming_up
 
@@ -82,6 +89,7 @@ class RouteServicer(RouteServiceServicer):
             brokers=[write_liveness(entry, is_wiped=is_wiped) for entry in page.entries],
             next_page_token=page.next_page_token,
             warming_up=self._is_warming_up(),
+            refused_brokers=map(write_refused_broker, self._refused.all(request.cluster_name)),
         )
 
     def _route_not_found(self, topic: str) -> ServiceError:

@@ -17,7 +17,7 @@ loop calls; no method waits. The table is a function of what it was told and of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import groupby
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
@@ -73,6 +73,7 @@ class RouteTable:
                 **_names(key),
                 address=registration.address,
                 topic_count=len(registration.topics),
+                refused_topic_count=registration.refused_topic_count,
                 restarted=entry is not None,
             )
         self._unindex(key)
@@ -136,6 +137,11 @@ class RouteTable:
             for topic, keys in self._keys_by_topic.items()
             if not cluster_name or any(key.cluster_name == cluster_name for key in keys)
         )
+
+    def topics_of(self, key: BrokerKey) -> Collection[str]:
+        """Return the topics that a broker has in routes; none for one that is not known."""
+        entry = self._entries.get(key)
+        return () if entry is None else entry.registration.topics.keys()
 
     def brokers(self, cluster_name: str = "") -> list[BrokerEntry]:
         """Return the brokers of a cluster, or of all, sorted by cluster, name and id."""

@@ -62,8 +62,8 @@ class NamesrvSettings(ServiceSettings):
     topics_per_broker_max: int = Field(
         20_000,
         ge=1,
-        description="Topics that one broker may announce. A registration of so many takes some "
-        "100 ms.",
+        description="Topics of one broker that stand in routes; those beyond are refused, the "
+        "youngest first, and the doctor says so. A registration of so many takes some 100 ms.",
     )
     key_values_bytes_max: int = Field(
         4 << 20,

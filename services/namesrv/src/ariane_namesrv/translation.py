@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -11,14 +11,17 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from ariane.namesrv.v1 import registration_service_pb2, route_pb2
+from ariane_namesrv.refused_brokers import RefusedBroker
 from ariane_namesrv.registration import (
     BrokerEntry,
     BrokerKey,
     BrokerRoute,
     Permission,
+    RefusedTopic,
     Registration,
     TopicLayout,
 )
+from ariane_namesrv.topic_choice import TopicRefusals, chosen_topics
 from ariane_servicekit import Address, field_invalid
 
 QUEUE_COUNT_MAX: Final = 65_536
@@ -66,13 +69,15 @@ def read_registration(
     *,
     silence_s_max: float,
     topics_max: int,
+    standing: Callable[[BrokerKey], Collection[str]],
 ) -> Registration:
-    """Return what a broker announces.
+    """Return what a broker announces, with those of its topics that are taken.
 
     Args:
         request: The request.
         silence_s_max: Of a broker that asks for none.
-        topics_max: How many topics it may announce.
+        topics_max: How many of its topics may stand in routes.
+        standing: Topics of a broker that do so now.
 
     Raises:
         ServiceError: FIELD_INVALID.
@@ -80,8 +85,6 @@ def read_registration(
     identity = request.identity
     if not _TOKEN.fullmatch(request.incarnation):
         raise field_invalid("incarnation", "must be 1 to 128 printable ASCII characters")
-    if len(request.topics) > topics_max:
-        raise field_invalid("topics", f"must be at most {topics_max}", len(request.topics))
     if request.topics_version < 0:
         raise field_invalid("topics_version", "must be at least 0", request.topics_version)
     if not _ZONE.fullmatch(identity.zone):
@@ -92,19 +95,24 @@ def read_registration(
         silence_s_max = request.silence_max.ToNanoseconds() / 1e9
         if not 1 <= silence_s_max <= SILENCE_S_MAX:
             raise field_invalid("silence_max", f"must be 1 to {SILENCE_S_MAX} s")
+    key = read_broker_key(identity.cluster_name, identity.broker_name, identity.broker_id)
+    refusals = TopicRefusals(max(0, request.unannounced_topic_count))
+    announced = _read_topics(request, refusals)
     return Registration(
-        key=read_broker_key(identity.cluster_name, identity.broker_name, identity.broker_id),
-        address=_read_address("identity.address", identity.address),
+        key=key,
+        address=read_address("identity.address", identity.address),
         incarnation=request.incarnation,
-        topics=_read_topics(request),
+        topics=chosen_topics(announced, standing(key), refusals, topics_max=topics_max),
         topics_version=request.topics_version,
         silence_s_max=silence_s_max,
         zone=identity.zone,
         writable=request.writable,
         filter_server_addresses=tuple(
-            _read_address(f"filter_server_addresses[{position}]", address)
+            read_address(f"filter_server_addresses[{position}]", address)
             for position, address in enumerate(request.filter_server_addresses)
         ),
+        refused_topic_count=refusals.count,
+        refused_topics=refusals.named,
     )
 
 
@@ -149,6 +157,21 @@ def write_liveness(
         silence_max=write_duration(registration.silence_s_max),
         topic_count=len(registration.topics),
         write_wiped=is_wiped(registration.key.broker_name),
+        refused_topic_count=registration.refused_topic_count,
+        refused_topics=write_refused_topics(registration.refused_topics),
+    )
+
+
+def write_refused_broker(refused: RefusedBroker) -> route_pb2.RefusedBroker:
+    """Return a broker that was refused for the wire."""
+    return route_pb2.RefusedBroker(
+        identity=route_pb2.BrokerIdentity(
+            cluster_name=refused.key.cluster_name,
+            broker_name=refused.key.broker_name,
+            broker_id=refused.key.broker_id,
+            address=refused.address,
+        ),
+        cause=refused.cause,
     )
 
 
@@ -159,31 +182,46 @@ def write_duration(seconds: float) -> Duration:
     return duration
 
 
+def write_refused_topics(topics: Iterable[RefusedTopic]) -> list[route_pb2.RefusedTopic]:
+    """Return refused topics for the wire."""
+    return [route_pb2.RefusedTopic(topic=one.topic, cause=one.cause) for one in topics]
+
+
 def _read_topics(
-    request: registration_service_pb2.RegisterBrokerRequest,
+    request: registration_service_pb2.RegisterBrokerRequest, refusals: TopicRefusals
 ) -> dict[str, TopicLayout]:
     topics: dict[str, TopicLayout] = {}
-    for position, topic in enumerate(request.topics):
-        place = f"topics[{position}]"
-        if not _TOPIC.fullmatch(topic.topic) or topic.topic in topics:
-            raise field_invalid(f"{place}.topic", "must be a topic, named once")
-        for field in ("read_queue_count", "write_queue_count"):
-            if not 0 <= getattr(topic, field) <= QUEUE_COUNT_MAX:
-                raise field_invalid(f"{place}.{field}", f"must be 0 to {QUEUE_COUNT_MAX}")
-        permission = _PERMISSIONS.get(topic.permission)
-        if permission is None:
-            raise field_invalid(f"{place}.permission", "must be a known permission")
+    for topic in request.topics:
+        broken = _broken_rule(topic)
+        if broken or topic.topic in topics:
+            refusals.add(topic.topic, broken or "it is named twice")
+            continue
         topics[topic.topic] = TopicLayout(
             topic.read_queue_count,
             topic.write_queue_count,
-            permission,
+            _PERMISSIONS[topic.permission],
             topic.version,
             topic.ordered,
         )
     return topics
 
 
-def _read_address(field: str, text: str) -> str:
+def _broken_rule(topic: route_pb2.TopicRegistration) -> str:
+    """Which rule a topic breaks; empty for none."""
+    if not _TOPIC.fullmatch(topic.topic):
+        return "its name is empty, too long or holds spaces or control characters"
+    for field in ("read_queue_count", "write_queue_count"):
+        if not 0 <= getattr(topic, field) <= QUEUE_COUNT_MAX:
+            return f"its {field} is not 0 to {QUEUE_COUNT_MAX}"
+    return "" if topic.permission in _PERMISSIONS else "its permission is not known"
+
+
+def read_address(field: str, text: str) -> str:
+    """Return an address that clients can reach, as it is spelt in routes.
+
+    Raises:
+        ServiceError: FIELD_INVALID.
+    """
     try:
         address = Address.parse(text)
     except ValueError as error:

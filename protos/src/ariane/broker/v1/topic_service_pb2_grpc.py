@@ -69,7 +69,7 @@ class TopicServiceServicer(object):
     def CreateTopic(self, request, context):
         """Creates a topic. It stands in the routes when the call returns, where a name server is
         reached.
-        Errors: TOPIC_EXISTS, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED, FIELD_INVALID.
+        Errors: TOPIC_EXISTS, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED, FIELD_INVALID, TOPIC_LIMIT_REACHED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -94,7 +94,7 @@ class TopicServiceServicer(object):
     def UpdateTopic(self, request, context):
         """Changes a topic: queue counts, permission, message type, attributes. Shrinking write queues
         before read queues loses nothing.
-        Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID.
+        Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID, TOPIC_LIMIT_REACHED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -36,7 +36,7 @@ class TopicServiceStub:
     CreateTopic: _grpc.UnaryUnaryMultiCallable[_topic_service_pb2.CreateTopicRequest, _topic_service_pb2.CreateTopicResponse]
     """Creates a topic. It stands in the routes when the call returns, where a name server is
     reached.
-    Errors: TOPIC_EXISTS, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED, FIELD_INVALID.
+    Errors: TOPIC_EXISTS, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED, FIELD_INVALID, TOPIC_LIMIT_REACHED.
     """
     GetTopic: _grpc.UnaryUnaryMultiCallable[_topic_service_pb2.GetTopicRequest, _topic_service_pb2.GetTopicResponse]
     """Reads one topic.
@@ -49,7 +49,7 @@ class TopicServiceStub:
     UpdateTopic: _grpc.UnaryUnaryMultiCallable[_topic_service_pb2.UpdateTopicRequest, _topic_service_pb2.UpdateTopicResponse]
     """Changes a topic: queue counts, permission, message type, attributes. Shrinking write queues
     before read queues loses nothing.
-    Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID.
+    Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID, TOPIC_LIMIT_REACHED.
     """
     DeleteTopic: _grpc.UnaryUnaryMultiCallable[_topic_service_pb2.DeleteTopicRequest, _topic_service_pb2.DeleteTopicResponse]
     """Deletes a topic with its queues and the offsets of its groups. Safe while in use: clients are
@@ -65,7 +65,7 @@ class TopicServiceAsyncStub(TopicServiceStub):
     CreateTopic: _aio.UnaryUnaryMultiCallable[_topic_service_pb2.CreateTopicRequest, _topic_service_pb2.CreateTopicResponse]  # type: ignore[assignment]
     """Creates a topic. It stands in the routes when the call returns, where a name server is
     reached.
-    Errors: TOPIC_EXISTS, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED, FIELD_INVALID.
+    Errors: TOPIC_EXISTS, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED, FIELD_INVALID, TOPIC_LIMIT_REACHED.
     """
     GetTopic: _aio.UnaryUnaryMultiCallable[_topic_service_pb2.GetTopicRequest, _topic_service_pb2.GetTopicResponse]  # type: ignore[assignment]
     """Reads one topic.
@@ -78,7 +78,7 @@ class TopicServiceAsyncStub(TopicServiceStub):
     UpdateTopic: _aio.UnaryUnaryMultiCallable[_topic_service_pb2.UpdateTopicRequest, _topic_service_pb2.UpdateTopicResponse]  # type: ignore[assignment]
     """Changes a topic: queue counts, permission, message type, attributes. Shrinking write queues
     before read queues loses nothing.
-    Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID.
+    Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID, TOPIC_LIMIT_REACHED.
     """
     DeleteTopic: _aio.UnaryUnaryMultiCallable[_topic_service_pb2.DeleteTopicRequest, _topic_service_pb2.DeleteTopicResponse]  # type: ignore[assignment]
     """Deletes a topic with its queues and the offsets of its groups. Safe while in use: clients are
@@ -97,7 +97,7 @@ class TopicServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_topic_service_pb2.CreateTopicResponse, _abc.Awaitable[_topic_service_pb2.CreateTopicResponse]]:
         """Creates a topic. It stands in the routes when the call returns, where a name server is
         reached.
-        Errors: TOPIC_EXISTS, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED, FIELD_INVALID.
+        Errors: TOPIC_EXISTS, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED, FIELD_INVALID, TOPIC_LIMIT_REACHED.
         """
 
     @_abc_1.abstractmethod
@@ -128,7 +128,7 @@ class TopicServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_topic_service_pb2.UpdateTopicResponse, _abc.Awaitable[_topic_service_pb2.UpdateTopicResponse]]:
         """Changes a topic: queue counts, permission, message type, attributes. Shrinking write queues
         before read queues loses nothing.
-        Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID.
+        Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID, TOPIC_LIMIT_REACHED.
         """
 
     @_abc_1.abstractmethod

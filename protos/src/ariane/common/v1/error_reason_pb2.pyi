@@ -60,6 +60,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """The queue does not exist; `topic`, `queue_id`, `queue_count`. NOT_FOUND."""
     ERROR_REASON_MESSAGE_TYPE_MISMATCH: _ErrorReason.ValueType  # 27
     """The message's type does not fit the topic; `topic`, `expected`, `actual`. FAILED_PRECONDITION."""
+    ERROR_REASON_TOPIC_LIMIT_REACHED: _ErrorReason.ValueType  # 28
+    """The broker has as many topics, or queues of them, as it may have; `setting`, `limit`.
+    FAILED_PRECONDITION.
+    """
     ERROR_REASON_MESSAGE_TOO_LARGE: _ErrorReason.ValueType  # 40
     """A message is larger than the limit; `size_bytes`, `limit_bytes`. INVALID_ARGUMENT."""
     ERROR_REASON_MESSAGE_ILLEGAL: _ErrorReason.ValueType  # 41
@@ -124,6 +128,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """A filter expression cannot be understood; `expression`, `position`. INVALID_ARGUMENT."""
     ERROR_REASON_CONSUMER_OFFSET_RESET: _ErrorReason.ValueType  # 89
     """The group's offset of the queue was set anew since the caller read it; `epoch`.
+    FAILED_PRECONDITION.
+    """
+    ERROR_REASON_GROUP_LIMIT_REACHED: _ErrorReason.ValueType  # 90
+    """The broker has as many consumer groups as it may have; `setting`, `limit`.
     FAILED_PRECONDITION.
     """
     ERROR_REASON_TRANSACTION_DECIDED: _ErrorReason.ValueType  # 100
@@ -237,6 +245,10 @@ ERROR_REASON_QUEUE_NOT_FOUND: ErrorReason.ValueType  # 26
 """The queue does not exist; `topic`, `queue_id`, `queue_count`. NOT_FOUND."""
 ERROR_REASON_MESSAGE_TYPE_MISMATCH: ErrorReason.ValueType  # 27
 """The message's type does not fit the topic; `topic`, `expected`, `actual`. FAILED_PRECONDITION."""
+ERROR_REASON_TOPIC_LIMIT_REACHED: ErrorReason.ValueType  # 28
+"""The broker has as many topics, or queues of them, as it may have; `setting`, `limit`.
+FAILED_PRECONDITION.
+"""
 ERROR_REASON_MESSAGE_TOO_LARGE: ErrorReason.ValueType  # 40
 """A message is larger than the limit; `size_bytes`, `limit_bytes`. INVALID_ARGUMENT."""
 ERROR_REASON_MESSAGE_ILLEGAL: ErrorReason.ValueType  # 41
@@ -301,6 +313,10 @@ ERROR_REASON_FILTER_EXPRESSION_INVALID: ErrorReason.ValueType  # 88
 """A filter expression cannot be understood; `expression`, `position`. INVALID_ARGUMENT."""
 ERROR_REASON_CONSUMER_OFFSET_RESET: ErrorReason.ValueType  # 89
 """The group's offset of the queue was set anew since the caller read it; `epoch`.
+FAILED_PRECONDITION.
+"""
+ERROR_REASON_GROUP_LIMIT_REACHED: ErrorReason.ValueType  # 90
+"""The broker has as many consumer groups as it may have; `setting`, `limit`.
 FAILED_PRECONDITION.
 """
 ERROR_REASON_TRANSACTION_DECIDED: ErrorReason.ValueType  # 100

@@ -27,7 +27,7 @@ from ariane.namesrv.v1 import route_pb2 as ariane_dot_namesrv_dot_v1_dot_route__
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,ariane/namesrv/v1/registration_service.proto\x12\x11\x61riane.namesrv.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1d\x61riane/namesrv/v1/route.proto\x1a\x1egoogle/protobuf/duration.proto\"\x92\x02\n\x15RegisterBrokerRequest\x12\x33\n\x08identity\x18\x01 \x01(\x0b\x32!.ariane.namesrv.v1.BrokerIdentity\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x34\n\x06topics\x18\x03 \x03(\x0b\x32$.ariane.namesrv.v1.TopicRegistration\x12\x16\n\x0etopics_version\x18\x04 \x01(\x03\x12.\n\x0bsilence_max\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1f\n\x17\x66ilter_server_addresses\x18\x06 \x03(\t\x12\x10\n\x08writable\x18\x07 \x01(\x08\"O\n\x16RegisterBrokerResponse\x12\x35\n\x12heartbeat_interval\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x83\x01\n\x16HeartbeatBrokerRequest\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x11\n\tbroker_id\x18\x03 \x01(\x03\x12\x13\n\x0bincarnation\x18\x04 \x01(\t\x12\x16\n\x0etopics_version\x18\x05 \x01(\x03\"P\n\x17HeartbeatBrokerResponse\x12\x35\n\x12heartbeat_interval\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"l\n\x17UnregisterBrokerRequest\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x11\n\tbroker_id\x18\x03 \x01(\x03\x12\x13\n\x0bincarnation\x18\x04 \x01(\t\")\n\x18UnregisterBrokerResponse\x12\r\n\x05known\x18\x01 \x01(\x08\x32\xf1\x02\n\x13RegistrationService\x12o\n\x0eRegisterBroker\x12(.ariane.namesrv.v1.RegisterBrokerRequest\x1a).ariane.namesrv.v1.RegisterBrokerResponse\"\x08\xca\xf3\x18\x04\x08\t\x10\x01\x12r\n\x0fHeartbeatBroker\x12).ariane.namesrv.v1.HeartbeatBrokerRequest\x1a*.ariane.namesrv.v1.HeartbeatBrokerResponse\"\x08\xca\xf3\x18\x04\x08\t\x10\x01\x12u\n\x10UnregisterBroker\x12*.ariane.namesrv.v1.UnregisterBrokerRequest\x1a+.ariane.namesrv.v1.UnregisterBrokerResponse\"\x08\xca\xf3\x18\x04\x08\t\x10\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,ariane/namesrv/v1/registration_service.proto\x12\x11\x61riane.namesrv.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1d\x61riane/namesrv/v1/route.proto\x1a\x1egoogle/protobuf/duration.proto\"\xb3\x02\n\x15RegisterBrokerRequest\x12\x33\n\x08identity\x18\x01 \x01(\x0b\x32!.ariane.namesrv.v1.BrokerIdentity\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x34\n\x06topics\x18\x03 \x03(\x0b\x32$.ariane.namesrv.v1.TopicRegistration\x12\x16\n\x0etopics_version\x18\x04 \x01(\x03\x12.\n\x0bsilence_max\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1f\n\x17\x66ilter_server_addresses\x18\x06 \x03(\t\x12\x10\n\x08writable\x18\x07 \x01(\x08\x12\x1f\n\x17unannounced_topic_count\x18\x08 \x01(\x05\"\xa5\x01\n\x16RegisterBrokerResponse\x12\x35\n\x12heartbeat_interval\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x37\n\x0erefused_topics\x18\x02 \x03(\x0b\x32\x1f.ariane.namesrv.v1.RefusedTopic\x12\x1b\n\x13refused_topic_count\x18\x03 \x01(\x05\"\x83\x01\n\x16HeartbeatBrokerRequest\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x11\n\tbroker_id\x18\x03 \x01(\x03\x12\x13\n\x0bincarnation\x18\x04 \x01(\t\x12\x16\n\x0etopics_version\x18\x05 \x01(\x03\"P\n\x17HeartbeatBrokerResponse\x12\x35\n\x12heartbeat_interval\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"l\n\x17UnregisterBrokerRequest\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x11\n\tbroker_id\x18\x03 \x01(\x03\x12\x13\n\x0bincarnation\x18\x04 \x01(\t\")\n\x18UnregisterBrokerResponse\x12\r\n\x05known\x18\x01 \x01(\x08\x32\xf1\x02\n\x13RegistrationService\x12o\n\x0eRegisterBroker\x12(.ariane.namesrv.v1.RegisterBrokerRequest\x1a).ariane.namesrv.v1.RegisterBrokerResponse\"\x08\xca\xf3\x18\x04\x08\t\x10\x01\x12r\n\x0fHeartbeatBroker\x12).ariane.namesrv.v1.HeartbeatBrokerRequest\x1a*.ariane.namesrv.v1.HeartbeatBrokerResponse\"\x08\xca\xf3\x18\x04\x08\t\x10\x01\x12u\n\x10UnregisterBroker\x12*.ariane.namesrv.v1.UnregisterBrokerRequest\x1a+.ariane.namesrv.v1.UnregisterBrokerResponse\"\x08\xca\xf3\x18\x04\x08\t\x10\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,17 +41,17 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REGISTRATIONSERVICE'].methods_by_name['UnregisterBroker']._loaded_options = None
   _globals['_REGISTRATIONSERVICE'].methods_by_name['UnregisterBroker']._serialized_options = b'\312\363\030\004\010\t\020\001'
   _globals['_REGISTERBROKERREQUEST']._serialized_start=162
-  _globals['_REGISTERBROKERREQUEST']._serialized_end=436
-  _globals['_REGISTERBROKERRESPONSE']._serialized_start=438
-  _globals['_REGISTERBROKERRESPONSE']._serialized_end=517
-  _globals['_HEARTBEATBROKERREQUEST']._serialized_start=520
-  _globals['_HEARTBEATBROKERREQUEST']._serialized_end=651
-  _globals['_HEARTBEATBROKERRESPONSE']._serialized_start=653
-  _globals['_HEARTBEATBROKERRESPONSE']._serialized_end=733
-  _globals['_UNREGISTERBROKERREQUEST']._serialized_start=735
-  _globals['_UNREGISTERBROKERREQUEST']._serialized_end=843
-  _globals['_UNREGISTERBROKERRESPONSE']._serialized_start=845
-  _globals['_UNREGISTERBROKERRESPONSE']._serialized_end=886
-  _globals['_REGISTRATIONSERVICE']._serialized_start=889
-  _globals['_REGISTRATIONSERVICE']._serialized_end=1258
+  _globals['_REGISTERBROKERREQUEST']._serialized_end=469
+  _globals['_REGISTERBROKERRESPONSE']._serialized_start=472
+  _globals['_REGISTERBROKERRESPONSE']._serialized_end=637
+  _globals['_HEARTBEATBROKERREQUEST']._serialized_start=640
+  _globals['_HEARTBEATBROKERREQUEST']._serialized_end=771
+  _globals['_HEARTBEATBROKERRESPONSE']._serialized_start=773
+  _globals['_HEARTBEATBROKERRESPONSE']._serialized_end=853
+  _globals['_UNREGISTERBROKERREQUEST']._serialized_start=855
+  _globals['_UNREGISTERBROKERREQUEST']._serialized_end=963
+  _globals['_UNREGISTERBROKERRESPONSE']._serialized_start=965
+  _globals['_UNREGISTERBROKERRESPONSE']._serialized_end=1006
+  _globals['_REGISTRATIONSERVICE']._serialized_start=1009
+  _globals['_REGISTRATIONSERVICE']._serialized_end=1378
 # @@protoc_insertion_point(module_scope)

@@ -33,12 +33,15 @@ class RegisterBrokerRequest(_message.Message):
     SILENCE_MAX_FIELD_NUMBER: _builtins.int
     FILTER_SERVER_ADDRESSES_FIELD_NUMBER: _builtins.int
     WRITABLE_FIELD_NUMBER: _builtins.int
+    UNANNOUNCED_TOPIC_COUNT_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     """Drawn by the broker process at its start; tells a restart from a second broker."""
     topics_version: _builtins.int
     """Version of the set of topics; grows with every change."""
     writable: _builtins.bool
     """Whether the broker takes messages at all; when false all its topics are read-only in routes."""
+    unannounced_topic_count: _builtins.int
+    """How many topics the broker left out of `topics`, because one request has no room for them."""
     @_builtins.property
     def identity(self) -> _route_pb2.BrokerIdentity:
         """Who the broker is and where it is reached."""
@@ -65,10 +68,11 @@ class RegisterBrokerRequest(_message.Message):
         silence_max: _duration_pb2.Duration | None = ...,
         filter_server_addresses: _abc.Iterable[_builtins.str] | None = ...,
         writable: _builtins.bool = ...,
+        unannounced_topic_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity", "silence_max", b"silence_max"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter_server_addresses", b"filter_server_addresses", "identity", b"identity", "incarnation", b"incarnation", "silence_max", b"silence_max", "topics", b"topics", "topics_version", b"topics_version", "writable", b"writable"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter_server_addresses", b"filter_server_addresses", "identity", b"identity", "incarnation", b"incarnation", "silence_max", b"silence_max", "topics", b"topics", "topics_version", b"topics_version", "unannounced_topic_count", b"unannounced_topic_count", "writable", b"writable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -81,18 +85,28 @@ class RegisterBrokerResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     HEARTBEAT_INTERVAL_FIELD_NUMBER: _builtins.int
+    REFUSED_TOPICS_FIELD_NUMBER: _builtins.int
+    REFUSED_TOPIC_COUNT_FIELD_NUMBER: _builtins.int
+    refused_topic_count: _builtins.int
+    """How many topics do not stand in routes."""
     @_builtins.property
     def heartbeat_interval(self) -> _duration_pb2.Duration:
         """How soon the name server wants to hear of the broker again."""
+
+    @_builtins.property
+    def refused_topics(self) -> _containers.RepeatedCompositeFieldContainer[_route_pb2.RefusedTopic]:
+        """The topics that do not stand in routes, the first 20 of them."""
 
     def __init__(
         self,
         *,
         heartbeat_interval: _duration_pb2.Duration | None = ...,
+        refused_topics: _abc.Iterable[_route_pb2.RefusedTopic] | None = ...,
+        refused_topic_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["heartbeat_interval", b"heartbeat_interval"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["heartbeat_interval", b"heartbeat_interval"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["heartbeat_interval", b"heartbeat_interval", "refused_topic_count", b"refused_topic_count", "refused_topics", b"refused_topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -60,9 +60,11 @@ class RegistrationServiceServicer(object):
 
     def RegisterBroker(self, request, context):
         """Announces a broker with all its topics, and replaces what was known of it. Repeating is
-        harmless. Brokers call it at start, every 30 s, and at once when a topic changes.
+        harmless. Brokers call it at start, every 30 s, and at once when a topic changes. A topic that
+        breaks a rule, or is beyond the limit of the name server, is refused by itself: the others
+        stand in routes. Topics that stand there already go before new ones, and old ones before young.
         Errors: BROKER_NAME_TAKEN while another live address bears the same cluster, name and id;
-        FIELD_INVALID.
+        FIELD_INVALID; SERVICE_BUSY when too many brokers are registered.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

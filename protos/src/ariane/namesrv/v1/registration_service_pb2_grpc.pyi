@@ -37,9 +37,11 @@ class RegistrationServiceStub:
     def __new__(cls, channel: _aio.Channel) -> RegistrationServiceAsyncStub: ...
     RegisterBroker: _grpc.UnaryUnaryMultiCallable[_registration_service_pb2.RegisterBrokerRequest, _registration_service_pb2.RegisterBrokerResponse]
     """Announces a broker with all its topics, and replaces what was known of it. Repeating is
-    harmless. Brokers call it at start, every 30 s, and at once when a topic changes.
+    harmless. Brokers call it at start, every 30 s, and at once when a topic changes. A topic that
+    breaks a rule, or is beyond the limit of the name server, is refused by itself: the others
+    stand in routes. Topics that stand there already go before new ones, and old ones before young.
     Errors: BROKER_NAME_TAKEN while another live address bears the same cluster, name and id;
-    FIELD_INVALID.
+    FIELD_INVALID; SERVICE_BUSY when too many brokers are registered.
     """
     HeartbeatBroker: _grpc.UnaryUnaryMultiCallable[_registration_service_pb2.HeartbeatBrokerRequest, _registration_service_pb2.HeartbeatBrokerResponse]
     """Says that a broker lives, without repeating its topics.
@@ -57,9 +59,11 @@ class RegistrationServiceAsyncStub(RegistrationServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     RegisterBroker: _aio.UnaryUnaryMultiCallable[_registration_service_pb2.RegisterBrokerRequest, _registration_service_pb2.RegisterBrokerResponse]  # type: ignore[assignment]
     """Announces a broker with all its topics, and replaces what was known of it. Repeating is
-    harmless. Brokers call it at start, every 30 s, and at once when a topic changes.
+    harmless. Brokers call it at start, every 30 s, and at once when a topic changes. A topic that
+    breaks a rule, or is beyond the limit of the name server, is refused by itself: the others
+    stand in routes. Topics that stand there already go before new ones, and old ones before young.
     Errors: BROKER_NAME_TAKEN while another live address bears the same cluster, name and id;
-    FIELD_INVALID.
+    FIELD_INVALID; SERVICE_BUSY when too many brokers are registered.
     """
     HeartbeatBroker: _aio.UnaryUnaryMultiCallable[_registration_service_pb2.HeartbeatBrokerRequest, _registration_service_pb2.HeartbeatBrokerResponse]  # type: ignore[assignment]
     """Says that a broker lives, without repeating its topics.
@@ -80,9 +84,11 @@ class RegistrationServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_registration_service_pb2.RegisterBrokerResponse, _abc.Awaitable[_registration_service_pb2.RegisterBrokerResponse]]:
         """Announces a broker with all its topics, and replaces what was known of it. Repeating is
-        harmless. Brokers call it at start, every 30 s, and at once when a topic changes.
+        harmless. Brokers call it at start, every 30 s, and at once when a topic changes. A topic that
+        breaks a rule, or is beyond the limit of the name server, is refused by itself: the others
+        stand in routes. Topics that stand there already go before new ones, and old ones before young.
         Errors: BROKER_NAME_TAKEN while another live address bears the same cluster, name and id;
-        FIELD_INVALID.
+        FIELD_INVALID; SERVICE_BUSY when too many brokers are registered.
         """
 
     @_abc_1.abstractmethod

@@ -259,10 +259,14 @@ class BrokerLiveness(_message.Message):
     SILENCE_MAX_FIELD_NUMBER: _builtins.int
     TOPIC_COUNT_FIELD_NUMBER: _builtins.int
     WRITE_WIPED_FIELD_NUMBER: _builtins.int
+    REFUSED_TOPIC_COUNT_FIELD_NUMBER: _builtins.int
+    REFUSED_TOPICS_FIELD_NUMBER: _builtins.int
     topic_count: _builtins.int
     """How many topics it announced."""
     write_wiped: _builtins.bool
     """Whether maintenance took its write permission away."""
+    refused_topic_count: _builtins.int
+    """How many of its topics stand in no route, because they were refused."""
     @_builtins.property
     def identity(self) -> Global___BrokerIdentity:
         """Who it is."""
@@ -275,6 +279,10 @@ class BrokerLiveness(_message.Message):
     def silence_max(self) -> _duration_pb2.Duration:
         """How long it may be silent before it is expired."""
 
+    @_builtins.property
+    def refused_topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___RefusedTopic]:
+        """Some of them, 20 at most."""
+
     def __init__(
         self,
         *,
@@ -283,11 +291,67 @@ class BrokerLiveness(_message.Message):
         silence_max: _duration_pb2.Duration | None = ...,
         topic_count: _builtins.int = ...,
         write_wiped: _builtins.bool = ...,
+        refused_topic_count: _builtins.int = ...,
+        refused_topics: _abc.Iterable[Global___RefusedTopic] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity", "last_heard_time", b"last_heard_time", "silence_max", b"silence_max"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity", "last_heard_time", b"last_heard_time", "silence_max", b"silence_max", "topic_count", b"topic_count", "write_wiped", b"write_wiped"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity", "last_heard_time", b"last_heard_time", "refused_topic_count", b"refused_topic_count", "refused_topics", b"refused_topics", "silence_max", b"silence_max", "topic_count", b"topic_count", "write_wiped", b"write_wiped"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___BrokerLiveness: _TypeAlias = BrokerLiveness  # noqa: Y015
+
+@_typing.final
+class RefusedTopic(_message.Message):
+    """A topic of a broker that a name server did not take."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    CAUSE_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """The topic; characters that no name holds are escaped, and what is too long is cut."""
+    cause: _builtins.str
+    """Why, for people."""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        cause: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RefusedTopic: _TypeAlias = RefusedTopic  # noqa: Y015
+
+@_typing.final
+class RefusedBroker(_message.Message):
+    """A broker that is not registered although it asked, within the last two minutes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IDENTITY_FIELD_NUMBER: _builtins.int
+    CAUSE_FIELD_NUMBER: _builtins.int
+    cause: _builtins.str
+    """Why it was refused, for people."""
+    @_builtins.property
+    def identity(self) -> Global___BrokerIdentity:
+        """As it announced itself."""
+
+    def __init__(
+        self,
+        *,
+        identity: Global___BrokerIdentity | None = ...,
+        cause: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "identity", b"identity"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RefusedBroker: _TypeAlias = RefusedBroker  # noqa: Y015

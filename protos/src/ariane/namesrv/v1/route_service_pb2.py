@@ -26,7 +26,7 @@ from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__
 from ariane.namesrv.v1 import route_pb2 as ariane_dot_namesrv_dot_v1_dot_route__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%ariane/namesrv/v1/route_service.proto\x12\x11\x61riane.namesrv.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1d\x61riane/namesrv/v1/route.proto\" \n\x0fGetRouteRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"O\n\x10GetRouteResponse\x12\'\n\x05route\x18\x01 \x01(\x0b\x32\x18.ariane.namesrv.v1.Route\x12\x12\n\nwarming_up\x18\x02 \x01(\x08\"P\n\x11ListTopicsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x14\n\x0c\x63luster_name\x18\x03 \x01(\t\"Q\n\x12ListTopicsResponse\x12\x0e\n\x06topics\x18\x01 \x03(\t\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x12\n\nwarming_up\x18\x03 \x01(\x08\"Q\n\x12ListBrokersRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x14\n\x0c\x63luster_name\x18\x03 \x01(\t\"v\n\x13ListBrokersResponse\x12\x32\n\x07\x62rokers\x18\x01 \x03(\x0b\x32!.ariane.namesrv.v1.BrokerLiveness\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x12\n\nwarming_up\x18\x03 \x01(\x08\x32\xba\x02\n\x0cRouteService\x12]\n\x08GetRoute\x12\".ariane.namesrv.v1.GetRouteRequest\x1a#.ariane.namesrv.v1.GetRouteResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x02\x12\x63\n\nListTopics\x12$.ariane.namesrv.v1.ListTopicsRequest\x1a%.ariane.namesrv.v1.ListTopicsResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x01\x12\x66\n\x0bListBrokers\x12%.ariane.namesrv.v1.ListBrokersRequest\x1a&.ariane.namesrv.v1.ListBrokersResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%ariane/namesrv/v1/route_service.proto\x12\x11\x61riane.namesrv.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1d\x61riane/namesrv/v1/route.proto\" \n\x0fGetRouteRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"O\n\x10GetRouteResponse\x12\'\n\x05route\x18\x01 \x01(\x0b\x32\x18.ariane.namesrv.v1.Route\x12\x12\n\nwarming_up\x18\x02 \x01(\x08\"P\n\x11ListTopicsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x14\n\x0c\x63luster_name\x18\x03 \x01(\t\"Q\n\x12ListTopicsResponse\x12\x0e\n\x06topics\x18\x01 \x03(\t\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x12\n\nwarming_up\x18\x03 \x01(\x08\"Q\n\x12ListBrokersRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x14\n\x0c\x63luster_name\x18\x03 \x01(\t\"\xb1\x01\n\x13ListBrokersResponse\x12\x32\n\x07\x62rokers\x18\x01 \x03(\x0b\x32!.ariane.namesrv.v1.BrokerLiveness\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x12\n\nwarming_up\x18\x03 \x01(\x08\x12\x39\n\x0frefused_brokers\x18\x04 \x03(\x0b\x32 .ariane.namesrv.v1.RefusedBroker2\xba\x02\n\x0cRouteService\x12]\n\x08GetRoute\x12\".ariane.namesrv.v1.GetRouteRequest\x1a#.ariane.namesrv.v1.GetRouteResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x02\x12\x63\n\nListTopics\x12$.ariane.namesrv.v1.ListTopicsRequest\x1a%.ariane.namesrv.v1.ListTopicsResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x01\x12\x66\n\x0bListBrokers\x12%.ariane.namesrv.v1.ListBrokersRequest\x1a&.ariane.namesrv.v1.ListBrokersResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -49,8 +49,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTTOPICSRESPONSE']._serialized_end=400
   _globals['_LISTBROKERSREQUEST']._serialized_start=402
   _globals['_LISTBROKERSREQUEST']._serialized_end=483
-  _globals['_LISTBROKERSRESPONSE']._serialized_start=485
-  _globals['_LISTBROKERSRESPONSE']._serialized_end=603
-  _globals['_ROUTESERVICE']._serialized_start=606
-  _globals['_ROUTESERVICE']._serialized_end=920
+  _globals['_LISTBROKERSRESPONSE']._serialized_start=486
+  _globals['_LISTBROKERSRESPONSE']._serialized_end=663
+  _globals['_ROUTESERVICE']._serialized_start=666
+  _globals['_ROUTESERVICE']._serialized_end=980
 # @@protoc_insertion_point(module_scope)

@@ -170,6 +170,7 @@ class ListBrokersResponse(_message.Message):
     BROKERS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     WARMING_UP_FIELD_NUMBER: _builtins.int
+    REFUSED_BROKERS_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Empty at the end."""
     warming_up: _builtins.bool
@@ -178,16 +179,21 @@ class ListBrokersResponse(_message.Message):
     def brokers(self) -> _containers.RepeatedCompositeFieldContainer[_route_pb2.BrokerLiveness]:
         """Brokers, sorted by cluster, name and id."""
 
+    @_builtins.property
+    def refused_brokers(self) -> _containers.RepeatedCompositeFieldContainer[_route_pb2.RefusedBroker]:
+        """Brokers that were refused lately; of all clusters or of the one, on each page."""
+
     def __init__(
         self,
         *,
         brokers: _abc.Iterable[_route_pb2.BrokerLiveness] | None = ...,
         next_page_token: _builtins.str = ...,
         warming_up: _builtins.bool = ...,
+        refused_brokers: _abc.Iterable[_route_pb2.RefusedBroker] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "next_page_token", b"next_page_token", "warming_up", b"warming_up"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "next_page_token", b"next_page_token", "refused_brokers", b"refused_brokers", "warming_up", b"warming_up"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

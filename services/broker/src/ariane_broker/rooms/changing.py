@@ -26,6 +26,7 @@ from ariane_broker.rooms.storing import StoringRoom
 from ariane_broker.saved_state import StateFile
 from ariane_broker.subscription_conflicts import SubscriptionConflicts
 from ariane_broker.topic_changes import TopicChanges
+from ariane_broker.topic_limits import TopicLimits
 from ariane_servicekit import get_logger
 
 _log = get_logger(__name__)
@@ -54,6 +55,7 @@ def changing_room(
     settings, saved_offsets = outside.settings, state.saved_offsets
     topic_changes = TopicChanges(
         state.topics,
+        TopicLimits(settings.topics_max, settings.queues_max, 2 * settings.groups_max),
         save=_saver(state.files.topics, outside.threads.state),
         announce=naming.registration.announce,
         delete_queues=partial(_delete_queues, storing.store, outside.threads.keeper),
@@ -67,6 +69,7 @@ def changing_room(
         save=_saver(state.files.groups, outside.threads.state),
         forget_offsets=partial(_forget_group, state),
         auto_create=settings.auto_create_groups,
+        groups_max=settings.groups_max,
     )
     conflicts = SubscriptionConflicts(
         now_ms=outside.clock.now_ms, monotonic=outside.clock.monotonic
