@@ -143,6 +143,17 @@ def test_locks(place):
     assert disk.lock(path, exclusive=True) is not None
 
 
+def test_locks_of_folders(place):
+    disk, folder = place
+    owner = disk.lock(folder, exclusive=True)
+    assert disk.lock(folder, exclusive=True) is None
+    assert disk.lock(folder, exclusive=False) is None
+    owner.release()
+    readers = [disk.lock(folder, exclusive=False) for _ in range(2)]
+    assert None not in readers
+    assert disk.lock(folder, exclusive=True) is None
+
+
 def test_usage(place):
     disk, folder = place
     assert 0 <= disk.usage(folder).ratio <= 1

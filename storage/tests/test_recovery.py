@@ -9,11 +9,13 @@ import pytest
 from ariane_storage import (
     Damage,
     DamageReason,
+    OsDisk,
     StateFileDamaged,
     Store,
     StoreFormatError,
     StoreLocked,
 )
+from ariane_storage.closed_store import ClosedStore
 from ariane_storage.layout import LAYOUT_VERSION
 from ariane_storage.state_file import StateFile
 from ariane_storage.testing import block_of, small_config
@@ -62,6 +64,24 @@ def test_two_owners_of_one_folder(bench, store):
     with pytest.raises(StoreLocked, match="another process"):
         bench.open()
     assert store.append_block(block_of("flights", [b"x"]), 0).count == 1
+
+
+@pytest.mark.parametrize("lock_is", ["removed", "made anew"])
+def test_a_store_whose_lock_file_was_removed_has_one_owner_all_the_same(tmp_path, lock_is):
+    with Store.open(tmp_path / "s", small_config()) as store:
+        (tmp_path / "s" / "lock").unlink()
+        if lock_is == "made anew":
+            (tmp_path / "s" / "lock").write_bytes(b"lock")
+        with pytest.raises(StoreLocked):
+            Store.open(tmp_path / "s", small_config())
+        with pytest.raises(StoreLocked):
+            ClosedStore(tmp_path / "s", OsDisk())
+        assert store.append_block(block_of("flights", [b"x"]), 0).count == 1
+    with ClosedStore(tmp_path / "s", OsDisk()), ClosedStore(tmp_path / "s", OsDisk()):
+        with pytest.raises(StoreLocked):
+            Store.open(tmp_path / "s", small_config())
+        assert (tmp_path / "s" / "lock").exists() == (lock_is == "made anew")
+    Store.open(tmp_path / "s", small_config()).close()
 
 
 def test_other_sizes_and_newer_formats_are_refused(bench):

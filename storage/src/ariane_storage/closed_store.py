@@ -55,7 +55,7 @@ class ClosedStore:
             StateFileDamaged: The file with its sizes cannot be read.
         """
         self.disk = disk
-        self.files = StoreFiles(root)
+        self.files = StoreFiles(disk.real_path(root))
         self._lock = visit_store(disk, self.files)
         self.config = find_layout(disk, self.files).configure(StoreConfig())
         self.crashed = disk.size_of(self.files.abort) is not None
@@ -93,7 +93,7 @@ class ClosedStore:
             self.index.load()
         except StoreFormatError as error:
             self.index_fault = error.reason
-            self.index_fault_path = str(error.path.relative_to(root))
+            self.index_fault_path = str(error.path.relative_to(self.files.root))
 
     def __enter__(self) -> Self:
         return self
@@ -107,8 +107,7 @@ class ClosedStore:
         self.log.close()
         self.queues.close()
         self.index.close()
-        if self._lock is not None:
-            self._lock.release()
+        self._lock.release()
 
     def record_view(self, commit_log_offset: int) -> memoryview | None:
         """The bytes of the valid record at an offset, or None."""

@@ -103,7 +103,7 @@ class OpenFile(Protocol):
 
 
 class FileLock(Protocol):
-    """A lock that one process holds on a file."""
+    """A lock that one process holds on a file or a folder."""
 
     def release(self) -> None:
         """Give the lock back."""
@@ -111,7 +111,15 @@ class FileLock(Protocol):
 
 
 class Disk(Protocol):
-    """A file system."""
+    """A file system.
+
+    It follows no symbolic link: each method raises ``OSError`` (ELOOP) with the path of one that
+    lies where a file or a folder should, or in a folder whose names it tells.
+    """
+
+    def real_path(self, path: Path) -> Path:
+        """A path of the same place without links; the one method that follows them."""
+        ...
 
     def names(self, folder: Path) -> list[str]:
         """Names in a folder, sorted; none if there is no such folder."""
@@ -199,7 +207,7 @@ class Disk(Protocol):
         ...
 
     def lock(self, path: Path, *, exclusive: bool) -> FileLock | None:
-        """Lock the first byte of a file that is there; None if another holder is in the way."""
+        """Lock a file (its first byte) or a folder that is there; None if it is locked already."""
         ...
 
     def usage(self, path: Path) -> DiskUsage:

@@ -1,4 +1,9 @@
-"""The disk of the machine (Linux)."""
+"""The disk of the machine (Linux).
+
+Nothing here follows a symbolic link, so that no file outside a store is read or written in the name
+of one inside it: whoever meets one raises ``OSError`` (ELOOP) with its path. Only the folder of a
+store may be reached over links, which ``real_path`` resolves before anything is opened.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,7 @@ import shutil
 import stat
 import struct
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +26,11 @@ from ariane_storage.disk import DiskUsage, FileLock, MappedFile, OpenFile
 
 # ``syncfs`` has no name in Python 3.11.
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
+
+_LINK: Final = (
+    "is a symbolic link, and a store follows none: put what it leads to in its place, "
+    "or mount it there"
+)
 
 # From this many files on, one sync of the file system is cheaper than one of each file.
 _SYNC_ALL_FILES_MIN: Final = 64
@@ -35,8 +45,7 @@ class OsMappedFile:
     """
 
     def __init__(self, path: Path, *, writable: bool) -> None:
-        flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
-        self._descriptor = _open_file(path, flags)
+        self._descriptor = _open_file(path, os.O_RDWR if writable else os.O_RDONLY)
         try:
             access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
             # Nothing can be mapped of an empty file: a crash or somebody's mistake has left it.
@@ -80,8 +89,7 @@ class OsOpenFile:
     """An open descriptor."""
 
     def __init__(self, path: Path, *, writable: bool) -> None:
-        flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
-        self._descriptor = _open_file(path, flags)
+        self._descriptor = _open_file(path, os.O_RDWR if writable else os.O_RDONLY)
 
     def read_at(self, position: int, size: int) -> bytes:
         """Bytes from a place; fewer than asked at the end of the file."""
@@ -103,8 +111,9 @@ class OsOpenFile:
 class OsFileLock:
     """A lock on an open file description.
 
-    It excludes holders of POSIX locks, which is what Java takes, and unlike those it also excludes
-    the same process and is not lost when another descriptor of the file is closed.
+    That of a file excludes holders of POSIX locks, which is what Java takes, and unlike those it
+    also excludes the same process and is not lost when another descriptor of the file is closed.
+    That of a folder (``flock``) does the same among programs of ours.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -120,27 +129,36 @@ class OsFileLock:
 class OsDisk:
     """The file system of the machine."""
 
+    def real_path(self, path: Path) -> Path:
+        """A path of the same place without links: the same one if it has none."""
+        resolved = path.resolve()
+        return path if path.absolute() == resolved else resolved
+
     def names(self, folder: Path) -> list[str]:
         """Names in a folder, sorted; none if there is no such folder."""
         try:
-            return sorted(os.listdir(folder))  # noqa: PTH208 - names, not paths.
+            with _opened(folder, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
+                entries = list(os.scandir(descriptor))
         except (FileNotFoundError, NotADirectoryError):
             return []
+        for entry in entries:
+            if entry.is_symlink():
+                raise _link_refused(folder / entry.name)
+        return sorted(entry.name for entry in entries)
 
     def is_folder(self, path: Path) -> bool:
         """Whether a folder is there."""
-        return path.is_dir()
+        status = _status(path)
+        return status is not None and stat.S_ISDIR(status.st_mode)
 
     def size_of(self, path: Path) -> int | None:
         """Length of a file in bytes, or None if there is none."""
-        try:
-            return path.stat().st_size
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+        status = _status(path)
+        return None if status is None else status.st_size
 
     def make_folders(self, path: Path, *, durable: bool = True) -> None:
         """Make a folder and those above it."""
-        if path.is_dir():
+        if self.is_folder(path):
             return
         self.make_folders(path.parent, durable=durable)
         path.mkdir(exist_ok=True)
@@ -149,11 +167,14 @@ class OsDisk:
 
     def read(self, path: Path) -> bytes:
         """The whole content of a small file."""
-        return path.read_bytes()
+        descriptor = _open_file(path, os.O_RDONLY)
+        with os.fdopen(descriptor, "rb") as file:
+            return file.read()
 
     def write(self, path: Path, content: bytes) -> None:
         """Write a small file as a whole and make its content durable (not its name)."""
-        with path.open("wb") as file:
+        descriptor = _open_file(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -165,7 +186,7 @@ class OsDisk:
 
     def allocate(self, path: Path, size_bytes: int) -> None:
         """Make a file of zeros, or extend one, with all its space taken."""
-        existed = path.exists()
+        existed = self.size_of(path) is not None
         try:
             with _opened(path, os.O_RDWR | os.O_CREAT) as descriptor:
                 os.posix_fallocate(descriptor, 0, size_bytes)
@@ -211,8 +232,9 @@ class OsDisk:
 
     def remove_folder(self, path: Path) -> None:
         """Remove a folder and all in it, if it is there."""
-        with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(path)
+        if self.is_folder(path):
+            with contextlib.suppress(FileNotFoundError):
+                shutil.rmtree(path)
 
     def sync(self, *, files: Iterable[Path] = (), folders: Iterable[Path] = ()) -> None:
         """Make contents of files and names in folders durable."""
@@ -228,16 +250,14 @@ class OsDisk:
                 os.fsync(descriptor)
 
     def lock(self, path: Path, *, exclusive: bool) -> FileLock | None:
-        """Lock the first byte of a file that is there; None if another holder is in the way."""
-        descriptor = os.open(path, (os.O_RDWR if exclusive else os.O_RDONLY) | os.O_CLOEXEC)
-        try:
-            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _first_byte(exclusive=exclusive))
-        except OSError as error:
-            os.close(descriptor)
-            if error.errno in (errno.EAGAIN, errno.EACCES):
-                return None
-            raise
-        return OsFileLock(descriptor)
+        """Lock the first byte of a file, or a folder; None if another holder is in the way."""
+        if self.is_folder(path):
+            descriptor = _open(path, os.O_RDONLY | os.O_DIRECTORY)
+            kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
+            return _locked(descriptor, lambda: fcntl.flock(descriptor, kind | fcntl.LOCK_NB))
+        descriptor = _open_file(path, os.O_RDWR if exclusive else os.O_RDONLY)
+        span = _first_byte(exclusive=exclusive)
+        return _locked(descriptor, lambda: fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, span))
 
     def usage(self, path: Path) -> DiskUsage:
         """How full the file system of a path is, for those who are not root."""
@@ -253,13 +273,54 @@ class OsDisk:
         return os.getpid()
 
 
+def _status(path: Path) -> os.stat_result | None:
+    """What lies at a path, or None if nothing does."""
+    try:
+        status = path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if stat.S_ISLNK(status.st_mode):
+        raise _link_refused(path)
+    return status
+
+
+def _link_refused(path: Path) -> OSError:
+    return OSError(errno.ELOOP, _LINK, str(path))
+
+
+def _open(path: Path, flags: int) -> int:
+    """Open what lies at a path itself. Without waiting: a pipe in its place has no other end."""
+    try:
+        return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        # Which of the two Linux says depends on whether a folder was asked for.
+        if error.errno in (errno.ELOOP, errno.ENOTDIR) and path.is_symlink():
+            raise _link_refused(path) from error
+        raise
+
+
 def _open_file(path: Path, flags: int) -> int:
-    """Open what must be a file: a folder in its place is named here, and nowhere later."""
-    descriptor = os.open(path, flags)
-    if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
+    """Open what must be a file: a folder or a device in its place is named here, and not later."""
+    descriptor = _open(path, flags)
+    kind = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(kind):
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISDIR(kind):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    return descriptor
+    raise OSError(errno.EINVAL, "is a pipe, a socket or a device, and no file", str(path))
+
+
+def _locked(descriptor: int, take: Callable[[], object]) -> OsFileLock | None:
+    """A lock on an open descriptor, which is closed if the lock is not to be had."""
+    try:
+        take()
+    except OSError as error:
+        os.close(descriptor)
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            return None
+        raise
+    return OsFileLock(descriptor)
 
 
 def _write_all(descriptor: int, position: int, content: ByteBuffer) -> None:
@@ -298,7 +359,7 @@ def _first_byte(*, exclusive: bool) -> bytes:
 
 @contextlib.contextmanager
 def _opened(path: Path, flags: int) -> Iterator[int]:
-    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
+    descriptor = _open(path, flags)
     try:
         yield descriptor
     finally:

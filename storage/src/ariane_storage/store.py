@@ -87,10 +87,11 @@ class Store:
             StoreFull: No space for what recovery has to write.
             OSError: The disk failed.
         """
+        disk = disk or OsDisk()
         parts, lock, keeper, report = open_parts(
-            StoreFiles(root),
+            StoreFiles(disk.real_path(root)),
             config or StoreConfig(),
-            disk or OsDisk(),
+            disk,
             clock or SystemClock(),
             progress,
             rebuild=rebuild,

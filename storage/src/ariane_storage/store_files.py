@@ -12,7 +12,7 @@
       deleted-topics.json        up to where records are deleted  (kept by deletions)
       quarantine.json            damaged ranges of the log        (found by recovery and reads)
       layout.json                sizes of all these files
-      lock                       locked while a process owns the store
+      lock                       locked while a process owns the store, and so is <root> itself
       abort                      there while it runs; left behind by a crash
 """
 
@@ -91,37 +91,87 @@ class StoreFiles:
         return self.root / "abort"
 
 
-def own_store(disk: Disk, files: StoreFiles) -> FileLock:
-    """Take the lock of a store, making its folder if need be.
+class StoreLock:
+    """The locks of a store, taken and given back together.
+
+    Java brokers look at the file only. A file can be removed and made anew beside its owner, who
+    then holds the lock of one that nobody finds any more; the folder cannot.
+    """
+
+    def __init__(self, locks: list[FileLock]) -> None:
+        self._locks = locks
+
+    def release(self) -> None:
+        """Give the locks back."""
+        for lock in reversed(self._locks):
+            lock.release()
+
+    @classmethod
+    def take(cls, disk: Disk, files: StoreFiles, *, exclusive: bool) -> StoreLock:
+        """Lock the folder, and then the file if it is there or the lock is exclusive.
+
+        Raises:
+            StoreLocked: Another process, or another object of this one, is in the way.
+        """
+        taken = cls([])
+        try:
+            taken._add(disk, files, files.root, exclusive=exclusive)
+            if exclusive and disk.size_of(files.lock) is None:
+                disk.write(files.lock, b"lock")
+                disk.sync(folders=[files.root])
+            if exclusive or disk.size_of(files.lock) is not None:
+                taken._add(disk, files, files.lock, exclusive=exclusive)
+        except BaseException:
+            taken.release()
+            raise
+        return taken
+
+    def _add(self, disk: Disk, files: StoreFiles, path: Path, *, exclusive: bool) -> None:
+        lock = disk.lock(path, exclusive=exclusive)
+        if lock is None:
+            raise StoreLocked(files.root)
+        self._locks.append(lock)
+
+
+def own_store(disk: Disk, files: StoreFiles) -> StoreLock:
+    """Take the locks of a store, making its folder if need be.
 
     Raises:
         StoreLocked: Another process, or another object of this one, has it.
+        OSError: A symbolic link lies in it.
     """
     disk.make_folders(files.root)
-    if disk.size_of(files.lock) is None:
-        disk.write(files.lock, b"lock")
-        disk.sync(folders=[files.root])
-    lock = disk.lock(files.lock, exclusive=True)
-    if lock is None:
-        raise StoreLocked(files.root)
-    return lock
+    _refuse_links(disk, files)
+    return StoreLock.take(disk, files, exclusive=True)
 
 
-def visit_store(disk: Disk, files: StoreFiles) -> FileLock | None:
-    """Take a lock for reading a closed store; None if it has no lock file.
+def visit_store(disk: Disk, files: StoreFiles) -> StoreLock:
+    """Take locks for reading a closed store; nothing is written for it.
 
     Raises:
         StoreFormatError: The folder holds no store.
         StoreLocked: A process has it open.
+        OSError: A symbolic link lies in it.
     """
+    _refuse_links(disk, files)
     if not disk.is_folder(files.commit_log):
         raise StoreFormatError(files.root, "no store: there is no folder commitlog in it")
-    if disk.size_of(files.lock) is None:
-        return None
-    lock = disk.lock(files.lock, exclusive=False)
-    if lock is None:
-        raise StoreLocked(files.root)
-    return lock
+    return StoreLock.take(disk, files, exclusive=False)
+
+
+def _refuse_links(disk: Disk, files: StoreFiles) -> None:
+    """Name a symbolic link before anything is read or written through it.
+
+    Folders of single queues are listed when the queues are loaded.
+    """
+    for folder in (
+        files.root,
+        files.commit_log,
+        files.consume_queues,
+        files.index,
+        files.config,
+    ):
+        disk.names(folder)
 
 
 def mark_running(disk: Disk, files: StoreFiles) -> bool:

@@ -187,6 +187,10 @@ class FaultyDisk:
 
     # Disk.
 
+    def real_path(self, path: Path) -> Path:
+        """The path: there are no links."""
+        return path
+
     def names(self, folder: Path) -> list[str]:
         """Names in a folder, sorted; none if there is no such folder."""
         if self._is_off:
@@ -322,8 +326,9 @@ class FaultyDisk:
             self._folders[path].sync()
 
     def lock(self, path: Path, *, exclusive: bool) -> FileLock | None:
-        """Lock the first byte of a file that is there; None if another holder is in the way."""
-        self._inode(path)
+        """Lock a file or a folder that is there; None if another holder is in the way."""
+        if path not in self._folders:
+            self._inode(path)
         held = self._locks.setdefault(path, [])
         if held and (exclusive or held[0].exclusive):
             return None

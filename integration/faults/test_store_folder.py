@@ -1,0 +1,75 @@
+"""What others do to the folder of a store, and what a broker makes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ariane_sdk import Message, Producer
+from ariane_servicekit.processes import LocalCluster, ProcessFailed, ServiceProcess
+
+SMALL_STORE = (
+    *("--segment-bytes", str(1 << 20)),
+    *("--message-bytes-max", str(1 << 16)),
+    *("--consume-queue-entries", "1000"),
+    *("--index-slots", "1000"),
+    *("--index-items", "4000"),
+)
+
+
+def cluster_in(folder: Path, flush_mode: str = "async", brokers: int = 1) -> LocalCluster:
+    return LocalCluster(
+        folder, brokers=brokers, flush_mode=flush_mode, extra_broker_args=SMALL_STORE
+    )
+
+
+async def send(cluster: LocalCluster, topic: str, count: int, size: int = 100) -> None:
+    async with Producer(cluster.name_servers) as producer:
+        for first in range(0, count, 500):
+            numbers = range(first, min(first + 500, count))
+            await producer.send_batch(
+                [Message(topic, b"%d " % number + b"." * size) for number in numbers]
+            )
+
+
+def contents_of(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+async def test_a_broker_follows_no_link_out_of_its_store(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    async with cluster_in(tmp_path) as cluster:
+        await send(cluster, "orders", 10)
+        (broker,) = cluster.brokers
+        await broker.stop()
+        store = tmp_path / "broker-a"
+        for place in ("commitlog/00000000000000000000", "consumequeue", "config/topics.json"):
+            path, target = store / place, outside / Path(place).name
+            path.rename(target)
+            path.symlink_to(target)
+            before = contents_of(outside)
+            with pytest.raises(ProcessFailed, match="is a symbolic link") as refusal:
+                await broker.start()
+            assert refusal.value.exit_status == 2
+            assert f"'{path}'" in str(refusal.value)
+            assert "Traceback" not in str(refusal.value)
+            assert contents_of(outside) == before
+            path.unlink()
+            target.rename(path)
+        await broker.start()
+        await send(cluster, "orders", 10)
+
+
+async def test_a_store_without_its_lock_file_takes_no_second_broker(tmp_path: Path) -> None:
+    async with cluster_in(tmp_path) as cluster:
+        await send(cluster, "orders", 10)
+        store = tmp_path / "broker-a"
+        (store / "lock").unlink()
+        flags = ("--store-path", str(store), "--broker-name", "broker-b", *SMALL_STORE)
+        second = ServiceProcess("broker-b", "ariane_broker", flags, tmp_path / "second.log")
+        with pytest.raises(ProcessFailed, match="another process has this store open") as refusal:
+            await second.start()
+        assert refusal.value.exit_status == 2
+        await send(cluster, "orders", 10)
