@@ -79,6 +79,10 @@ soak: $(STAMP) ## Five minutes of messages while every kind of process is restar
 mutants: $(STAMP) ## Small wrong changes to the core: which does no test notice?
 	@$(BIN)/python -m tools.mutants $(MUTANTS_ARGS)
 
+.PHONY: dist
+dist: $(STAMP) ## Wheel and source distribution of every member, in dist/
+	@$(BIN)/python -m tools.dist
+
 .PHONY: constraints
 constraints: $(STAMP) ## Pin the environment anew: tools/requirements.in and members to constraints.txt
 	@$(BIN)/python -m tools.constraints

@@ -21,8 +21,11 @@ SERVICE_UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 SERVICE_NAME = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 
 
-class HealthServicer:
-    """Answers for the whole process (the empty name) and for each service by its full name."""
+class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # It has no types.
+    """Answers for the whole process (the empty name) and for each service by its full name.
+
+    A method that a later version of the contract adds is answered with UNIMPLEMENTED.
+    """
 
     def __init__(self, service_names: Iterable[str]) -> None:
         self._names = frozenset(("", *service_names))
@@ -49,6 +52,15 @@ class HealthServicer:
         if request.service not in self._names:
             await context.abort(grpc.StatusCode.NOT_FOUND, "unknown service")
         return health_pb2.HealthCheckResponse(status=self._status(request.service))
+
+    async def List(self, _request: Any, _context: aio.ServicerContext[Any, Any]) -> Any:  # noqa: N802 - gRPC's name
+        """Answer for all names at once; older versions of the contract do not have this method."""
+        return health_pb2.HealthListResponse(
+            statuses={
+                name: health_pb2.HealthCheckResponse(status=self._status(name))
+                for name in self._names
+            }
+        )
 
     async def Watch(  # noqa: N802 - gRPC's name
         self, request: Any, _context: aio.ServicerContext[Any, Any]

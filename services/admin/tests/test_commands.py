@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ariane_admin.cli import main
+from ariane_admin.commands import dev as dev_command
 from ariane_admin.exits import ExitStatus
 
 BIN = Path(sys.executable).parent
@@ -164,6 +165,15 @@ def test_what_dev_tells_people_to_try_works_as_it_is_printed(dev):
     assert store.exists()
     assert stopped_by(process, signal.SIGINT) == 0
     assert not store.exists()
+
+
+def test_dev_says_what_to_install_when_a_service_is_missing(monkeypatch, capfd):
+    monkeypatch.setattr(dev_command, "_SERVICES", ("ariane-namesrv", "ariane-none"))
+    assert main(["dev"]) == ExitStatus.FAILED
+    assert capfd.readouterr().err == (
+        "ariane: ariane-none not installed; pip install 'ariane-admin[dev]' brings all that this"
+        " command starts\n"
+    )
 
 
 def test_dev_keeps_a_store_that_is_named(dev, tmp_path, capfd):

@@ -7,6 +7,7 @@ import contextlib
 import tempfile
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -18,6 +19,7 @@ from ariane_admin.output import Output, output_option
 from ariane_servicekit.errors import ProcessFailed
 from ariane_servicekit.processes import LocalCluster, ServiceProcess
 
+_SERVICES = ("ariane-namesrv", "ariane-broker", "ariane-txn-checker")
 _BROKERS_MAX = 26
 _PORT_MAX = 65_535
 _NAME_SERVER_PORT = 9876
@@ -76,6 +78,12 @@ def dev(
       ariane dev
       ariane dev --brokers 2 --data ./cluster
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    missing = [name for name in _SERVICES if find_spec(name.replace("-", "_")) is None]
+    if missing:
+        raise CommandFailed(
+            f"{', '.join(missing)} not installed; pip install 'ariane-admin[dev]' brings all"
+            " that this command starts"
+        )
     with _store(data_path) as store_path, contextlib.suppress(KeyboardInterrupt):
         run_async(
             _run(

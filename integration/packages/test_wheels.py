@@ -1,0 +1,110 @@
+"""What is built installs into an empty environment with the newest of everything, and runs.
+
+The pins of the developer environment play no part: users have none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tools import dist
+from tools.papers import Paper
+from tools.workspace import ROOT, members
+
+README = Paper(ROOT, "README.md")
+ENVIRONMENT = {
+    name: value
+    for name, value in os.environ.items()
+    if not name.startswith(("PYTHON", "PYTEST", "VIRTUAL_ENV", "ARIANE", "GRPC", "COV"))
+}
+
+STATES = """
+import sys, grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+stub = health_pb2_grpc.HealthStub(grpc.insecure_channel(sys.argv[1]))
+print(stub.List(health_pb2.HealthListRequest()).statuses[""])
+"""
+"""The newest health service has a method that the pinned one does not know."""
+
+
+def interpreter(version: str) -> str:
+    """A Python of this version, on the path or beside it as pyenv keeps them."""
+    home = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    kept = sorted(home.glob(f"versions/{version}.*/bin/python"))
+    for candidate in (shutil.which(f"python{version}"), *map(str, kept)):
+        if candidate and succeeds(candidate, "-c", "import venv, ensurepip"):
+            return candidate
+    pytest.skip(f"Python {version} is not on this machine")
+
+
+def succeeds(*command: str) -> bool:
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def run(*command: str | Path, folder: Path) -> str:
+    done = subprocess.run(
+        command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    dist.build(folder)
+    return folder
+
+
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
+def test_a_new_user_installs_starts_and_runs_the_first_program(version, wheels, tmp_path):
+    run(interpreter(version), "-m", "venv", "user", folder=tmp_path)
+    bin_folder = tmp_path / "user" / "bin"
+    commands = "\n".join(README.blocks("sh"))
+    [install] = re.findall(r"^pip install .*?(?=\s*#|$)", commands, re.MULTILINE)
+    words = [word if word != "dist" else str(wheels) for word in shlex.split(install)]
+    run(bin_folder / "python", "-m", *words, "--quiet", "pytest-ariane", folder=tmp_path)
+    run(bin_folder / "python", "-m", "pip", "check", folder=tmp_path)
+    assert "Usage: ariane" in run(bin_folder / "ariane", "--help", folder=tmp_path)
+    with subprocess.Popen(
+        (bin_folder / "ariane", "dev", "--name-server-port", "0", "-o", "json"),
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as cluster:
+        try:
+            ready = json.loads(cluster.stdout.readline())
+            program = README.blocks("python")[0].replace("127.0.0.1:9876", ready["name_servers"])
+            said = run(bin_folder / "python", "-c", program, folder=tmp_path)
+            states = ("-c", STATES, ready["name_servers"])
+            assert "SERVING" in run(bin_folder / "python", *states, folder=tmp_path)
+        finally:
+            cluster.send_signal(signal.SIGINT)
+    assert said == "table-7 wants one espresso\n"
+    assert cluster.returncode == 0
+
+    example = Paper(ROOT, "sdk/pytest-ariane/README.md").blocks("python")[0]
+    (tmp_path / "test_mine.py").write_text(example)
+    tests = ("-m", "pytest", "-q", "test_mine.py")
+    assert "2 passed" in run(bin_folder / "python", *tests, folder=tmp_path)
+
+
+def test_members_depend_on_each_other_by_the_version_that_they_have():
+    workspace = {member.project["name"]: member for member in members()}
+    for member in workspace.values():
+        for line in member.dependencies:
+            name = line.split("==")[0].split("[")[0]
+            if name in workspace:
+                assert line.endswith(f"=={workspace[name].project['version']}"), line
+            else:
+                assert "<" in line, f"{member.folder.name}: {line} has no end"
