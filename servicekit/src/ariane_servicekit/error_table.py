@@ -303,6 +303,11 @@ _ROWS: Final = (
         "Check the transaction id; the half message may have expired.",
     ),
     ErrorRow(
+        ErrorReason.ERROR_REASON_TRANSACTION_FOREIGN,
+        StatusCode.FAILED_PRECONDITION,
+        "Name the group and the unique id that the half message was sent with.",
+    ),
+    ErrorRow(
         ErrorReason.ERROR_REASON_RECEIPT_HANDLE_EXPIRED,
         StatusCode.FAILED_PRECONDITION,
         "Drop the message: it was settled, or will be delivered again.",

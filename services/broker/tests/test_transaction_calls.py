@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from grpc import aio
+from grpc import StatusCode, aio
 
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import query_service_pb2 as query_pb
@@ -32,12 +32,12 @@ def half_call(broker, body=b"paid", unique_id="t-1", *, topic="orders", group="p
     )
 
 
-def end_call(broker, outcome, transaction_id="t-1", *, topic="orders", group="pay"):
+def end_call(broker, outcome, transaction_id="t-1", *, topic="orders", group="pay", unique_id=None):
     return broker.transactions.EndTransaction(
         transaction_pb.EndTransactionRequest(
             topic=topic,
             transaction_id=transaction_id,
-            unique_id=transaction_id,
+            unique_id=transaction_id if unique_id is None else unique_id,
             outcome=outcome,
             producer_group=group,
         )
@@ -185,7 +185,9 @@ async def test_a_repeated_half_message_is_stored_once(orders, refused):
     assert not first.duplicate
     assert again.duplicate
     assert again.messages[0].position.queue_offset == first.messages[0].position.queue_offset
-    assert (await refused(half_call(orders, group="other"))).reason == "FIELD_INVALID"
+    assert (await refused(half_call(orders, group="other"))).reason == "TRANSACTION_FOREIGN"
+    await orders.create_topic("bills")
+    assert (await refused(half_call(orders, topic="bills"))).reason == "TRANSACTION_FOREIGN"
     await end_call(orders, COMMIT)
     assert (await refused(half_call(orders))).reason == "TRANSACTION_DECIDED"
     assert await orders.bodies("orders") == [b"paid"]
@@ -197,11 +199,31 @@ async def test_who_may_not_end_it_learns_nothing(orders, refused):
     assert (await refused(end_call(orders, COMMIT, ""))).reason == "TRANSACTION_NOT_FOUND"
     other = end_call(orders, COMMIT, topic="other")
     assert (await refused(other)).reason == "TRANSACTION_NOT_FOUND"
-    assert (await refused(end_call(orders, COMMIT, group="x"))).reason == "FIELD_INVALID"
     assert (await refused(end_call(orders, UNKNOWN))).reason == "FIELD_INVALID"
     await end_call(orders, COMMIT)
     other = end_call(orders, COMMIT, topic="other")
     assert (await refused(other)).reason == "TRANSACTION_NOT_FOUND"
+
+
+@pytest.mark.parametrize("outcome", [COMMIT, ROLLBACK])
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ("producer_group", {"group": "strangers"}),
+        ("producer_group", {"group": ""}),
+        ("unique_id", {"unique_id": "t-2"}),
+        ("unique_id", {"unique_id": ""}),
+    ],
+)
+async def test_nobody_ends_the_transaction_of_another(orders, refused, outcome, field, said):
+    await half_call(orders)
+    with pytest.raises(aio.AioRpcError) as refusal:
+        await end_call(orders, outcome, **said)
+    assert refusal.value.code() is StatusCode.FAILED_PRECONDITION
+    failure = await refused(end_call(orders, outcome, **said))
+    assert (failure.reason, failure.metadata["field"]) == ("TRANSACTION_FOREIGN", field)
+    assert await waiting(orders) == ["t-1"]
+    assert await orders.bodies("orders") == []
 
 
 async def test_what_is_no_half_message_is_refused(orders, refused):

@@ -26,11 +26,11 @@ def half(name, queue_id=0, *, topic="orders", group="pay", kind=HALF_TYPE, **fie
     )
 
 
-def end(name, outcome=COMMIT, *, topic="orders", group="pay"):
+def end(name, outcome=COMMIT, *, topic="orders", group="pay", unique_id=None):
     return transaction_pb.EndTransactionRequest(
         topic=topic,
         transaction_id=name,
-        unique_id=name,
+        unique_id=name if unique_id is None else unique_id,
         outcome=outcome,
         producer_group=group,
     )
@@ -140,12 +140,16 @@ async def test_each_fails_by_itself(broker, reasons):
     ended = await stream.ask(
         end("never"),
         end("t-7", group="strangers"),
+        end("t-7", group=""),
+        end("t-7", ROLLBACK, group=""),
+        end("t-7", unique_id="t-1"),
+        end("t-7", unique_id=""),
         end("t-7", client_pb.TRANSACTION_OUTCOME_UNKNOWN),
         end("t-1", topic="elsewhere"),
     )
     assert reasons(ended.ends) == [
         "TRANSACTION_NOT_FOUND",
-        "FIELD_INVALID",
+        *["TRANSACTION_FOREIGN"] * 5,
         "FIELD_INVALID",
         "TRANSACTION_NOT_FOUND",
     ]

@@ -22,8 +22,8 @@ from ariane.common.v1 import message_pb2 as message_pb
 from ariane_broker.append import AppendWatch
 from ariane_broker.statistics import BrokerStatistics
 from ariane_broker.topic_table import TopicConfig
-from ariane_broker.transactions.ending import TransactionEnds
-from ariane_broker.transactions.ends_together import EndsTogether, EndWish
+from ariane_broker.transactions.ending import EndWish, TransactionEnds
+from ariane_broker.transactions.ends_together import EndsTogether
 from ariane_broker.transactions.half_list import HalfList
 from ariane_broker.transactions.half_send import HalfLimits, HalfSend
 from ariane_broker.transactions.halves_together import HalfWish, HalvesTogether
@@ -53,6 +53,10 @@ def run(call):
     except StopIteration as end:
         return end.value
     raise AssertionError("it waits")
+
+
+def end_wish(transaction_id, outcome):
+    return EndWish("orders", transaction_id, transaction_id, outcome, "pay")
 
 
 def half_message(transaction_id):
@@ -156,7 +160,7 @@ class TransactionMachine(RuleBasedStateMachine):
         return run(self.halves.send("orders", 1, [message], "pay", ("127.0.0.1", 9)))
 
     def end(self, transaction_id, outcome):
-        return run(self.ends.end("orders", transaction_id, outcome, "pay"))
+        return run(self.ends.end(end_wish(transaction_id, outcome)))
 
     def visible(self):
         low, high = self.store.queue_bounds("orders", 1)
@@ -283,7 +287,7 @@ class TransactionMachine(RuleBasedStateMachine):
         """All that wait are decided, in one turn; others are left; a death leaves either."""
         self.compose(appends)
         waiting = {name: outcome for name, outcome in ends if self.known.get(name) == "pending"}
-        wishes = [EndWish("orders", name, outcome, "pay") for name, outcome in ends]
+        wishes = [end_wish(name, outcome) for name, outcome in ends]
         try:
             ended = self.ends_together.end(wishes, 0)
         except PowerLost:
@@ -298,7 +302,7 @@ class TransactionMachine(RuleBasedStateMachine):
     def end_together_on_a_full_disk(self, ends, appends):
         """What has not ended waits; what has stands, and its op record is written later."""
         self.compose(appends, StoreFull(ROOT, "full"))
-        wishes = [EndWish("orders", name, outcome, "pay") for name, outcome in ends]
+        wishes = [end_wish(name, outcome) for name, outcome in ends]
         ended = self.ends_together.end(wishes, 0)
         self.compose(None)
         self.ends.settle()

@@ -74,7 +74,11 @@ class Checker:
 
     async def settle(self, transaction_id, outcome, topic="orders"):
         request = EndTransactionRequest(
-            topic=topic, transaction_id=transaction_id, unique_id=transaction_id, outcome=outcome
+            topic=topic,
+            transaction_id=transaction_id,
+            unique_id=transaction_id,
+            outcome=outcome,
+            producer_group="payments",
         )
         return (await self._ends.EndTransaction(request)).outcome
 

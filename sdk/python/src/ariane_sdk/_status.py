@@ -36,6 +36,7 @@ from ariane_sdk.errors import (
     TopicNotFound,
     TopicRefused,
     TransactionDecided,
+    TransactionForeign,
     TransactionNotFound,
 )
 
@@ -126,6 +127,7 @@ REASON_ROWS: Final[Mapping[str, ReasonRow]] = {
     "GROUP_LIMIT_REACHED": ReasonRow(GroupRefused),
     "TRANSACTION_DECIDED": ReasonRow(TransactionDecided),
     "TRANSACTION_NOT_FOUND": ReasonRow(TransactionNotFound),
+    "TRANSACTION_FOREIGN": ReasonRow(TransactionForeign),
     "RECEIPT_HANDLE_EXPIRED": ReasonRow(CallError),
     "BROKER_NAME_TAKEN": ReasonRow(CallError),
     "BROKER_NOT_REGISTERED": ReasonRow(CallError),

@@ -40,7 +40,6 @@ from ariane_sdk.errors import (
     MessageIllegal,
     SendError,
     ServiceUnavailable,
-    TransactionForeign,
 )
 
 IMMUNITY_PROPERTY: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
@@ -157,12 +156,7 @@ class TransactionCalls:
             )
 
         deadline_s = self._clock.monotonic_s() + self._settings.send_timeout_s
-        try:
-            return await self._repeated(call, half.topic, deadline_s)
-        except CallError as error:
-            if error.metadata.get("field") != "producer_group":
-                raise
-            raise TransactionForeign(str(error), metadata=error.metadata) from error
+        return await self._repeated(call, half.topic, deadline_s)
 
     def close(self) -> None:
         """Disconnect; nobody knows what came of that which is under way."""

@@ -441,7 +441,7 @@ class TransactionNotFound(CallError):
 class TransactionForeign(CallError):
     """The half message is of another producer group, which alone may end it; nothing has ended."""
 
-    reason = "FIELD_INVALID"
+    reason = "TRANSACTION_FOREIGN"
 
 
 class RequestTooLarge(CallError):

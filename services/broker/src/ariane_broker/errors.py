@@ -405,6 +405,15 @@ def transaction_decided(transaction_id: str, outcome: str) -> ServiceError:
     )
 
 
+def transaction_foreign(transaction_id: str, field: str, value: str) -> ServiceError:
+    """The half message has another producer group, topic or unique id than the caller says."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_TRANSACTION_FOREIGN,
+        f"the half message of transaction {transaction_id!r} has another {field} than {value!r}",
+        {"transaction_id": transaction_id, "field": field},
+    )
+
+
 def half_messages_exhausted(limit: int) -> ServiceError:
     """Too many half messages wait for an outcome."""
     return ServiceError(

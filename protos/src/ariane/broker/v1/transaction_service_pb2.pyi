@@ -39,11 +39,11 @@ class EndTransactionRequest(_message.Message):
     transaction_id: _builtins.str
     """From SentMessage."""
     unique_id: _builtins.str
-    """The half message's unique id."""
+    """The half message's unique id; required."""
     outcome: _client_service_pb2.TransactionOutcome.ValueType
     """Commit or roll back."""
     producer_group: _builtins.str
-    """The producer's group."""
+    """The producer group of the half message; required while the transaction has no outcome."""
     def __init__(
         self,
         *,

@@ -88,7 +88,8 @@ class TransactionServiceServicer(object):
 
     def EndTransaction(self, request, context):
         """Ends a transaction. The first outcome stands; saying the same again is harmless.
-        Errors: TRANSACTION_DECIDED with the outcome that stands, TRANSACTION_NOT_FOUND.
+        Errors: TRANSACTION_DECIDED with the outcome that stands, TRANSACTION_NOT_FOUND,
+        TRANSACTION_FOREIGN when the half message has another producer group or unique id.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

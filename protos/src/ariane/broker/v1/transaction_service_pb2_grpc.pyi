@@ -35,7 +35,8 @@ class TransactionServiceStub:
     def __new__(cls, channel: _aio.Channel) -> TransactionServiceAsyncStub: ...
     EndTransaction: _grpc.UnaryUnaryMultiCallable[_transaction_service_pb2.EndTransactionRequest, _transaction_service_pb2.EndTransactionResponse]
     """Ends a transaction. The first outcome stands; saying the same again is harmless.
-    Errors: TRANSACTION_DECIDED with the outcome that stands, TRANSACTION_NOT_FOUND.
+    Errors: TRANSACTION_DECIDED with the outcome that stands, TRANSACTION_NOT_FOUND,
+    TRANSACTION_FOREIGN when the half message has another producer group or unique id.
     """
     StreamTransactions: _grpc.StreamStreamMultiCallable[_transaction_service_pb2.StreamTransactionsRequest, _transaction_service_pb2.StreamTransactionsResponse]
     """Stores half messages and ends transactions, on one stream for a producer that has many of them
@@ -90,7 +91,8 @@ class TransactionServiceAsyncStub(TransactionServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     EndTransaction: _aio.UnaryUnaryMultiCallable[_transaction_service_pb2.EndTransactionRequest, _transaction_service_pb2.EndTransactionResponse]  # type: ignore[assignment]
     """Ends a transaction. The first outcome stands; saying the same again is harmless.
-    Errors: TRANSACTION_DECIDED with the outcome that stands, TRANSACTION_NOT_FOUND.
+    Errors: TRANSACTION_DECIDED with the outcome that stands, TRANSACTION_NOT_FOUND,
+    TRANSACTION_FOREIGN when the half message has another producer group or unique id.
     """
     StreamTransactions: _aio.StreamStreamMultiCallable[_transaction_service_pb2.StreamTransactionsRequest, _transaction_service_pb2.StreamTransactionsResponse]  # type: ignore[assignment]
     """Stores half messages and ends transactions, on one stream for a producer that has many of them
@@ -148,7 +150,8 @@ class TransactionServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_transaction_service_pb2.EndTransactionResponse, _abc.Awaitable[_transaction_service_pb2.EndTransactionResponse]]:
         """Ends a transaction. The first outcome stands; saying the same again is harmless.
-        Errors: TRANSACTION_DECIDED with the outcome that stands, TRANSACTION_NOT_FOUND.
+        Errors: TRANSACTION_DECIDED with the outcome that stands, TRANSACTION_NOT_FOUND,
+        TRANSACTION_FOREIGN when the half message has another producer group or unique id.
         """
 
     @_abc_1.abstractmethod

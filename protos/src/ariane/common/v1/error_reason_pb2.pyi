@@ -142,6 +142,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """The receipt handle is stale or was settled; `receipt_handle`. Of a recall: the message was
     delivered; `unique_id`. FAILED_PRECONDITION.
     """
+    ERROR_REASON_TRANSACTION_FOREIGN: _ErrorReason.ValueType  # 103
+    """The half message has another producer group or unique id than the caller says;
+    `transaction_id`, `field`. Nothing has ended. FAILED_PRECONDITION.
+    """
     ERROR_REASON_BROKER_NAME_TAKEN: _ErrorReason.ValueType  # 120
     """Another live broker bears this name and id; `cluster`, `broker`, `address`. ALREADY_EXISTS."""
     ERROR_REASON_BROKER_NOT_REGISTERED: _ErrorReason.ValueType  # 121
@@ -326,6 +330,10 @@ ERROR_REASON_TRANSACTION_NOT_FOUND: ErrorReason.ValueType  # 101
 ERROR_REASON_RECEIPT_HANDLE_EXPIRED: ErrorReason.ValueType  # 102
 """The receipt handle is stale or was settled; `receipt_handle`. Of a recall: the message was
 delivered; `unique_id`. FAILED_PRECONDITION.
+"""
+ERROR_REASON_TRANSACTION_FOREIGN: ErrorReason.ValueType  # 103
+"""The half message has another producer group or unique id than the caller says;
+`transaction_id`, `field`. Nothing has ended. FAILED_PRECONDITION.
 """
 ERROR_REASON_BROKER_NAME_TAKEN: ErrorReason.ValueType  # 120
 """Another live broker bears this name and id; `cluster`, `broker`, `address`. ALREADY_EXISTS."""

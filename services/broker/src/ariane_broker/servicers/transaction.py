@@ -19,8 +19,8 @@ from ariane_broker.transactions.transaction_streams import TransactionStreams
 from ariane_broker.transactions.transaction_wire import (
     ANSWERS,
     end_response,
+    end_wish,
     half_message,
-    outcome_of,
 )
 from ariane_broker.wire_time import seconds_of, time_of
 
@@ -61,12 +61,7 @@ class TransactionServicer(TransactionServiceServicer):
         context: aio.ServicerContext[Any, Any],
     ) -> transaction_pb.EndTransactionResponse:
         """End a transaction."""
-        ended = await self._ends.end(
-            request.topic,
-            request.transaction_id,
-            outcome_of(request.outcome),
-            request.producer_group,
-        )
+        ended = await self._ends.end(end_wish(request))
         return end_response(ended, self._broker_name)
 
     async def StreamTransactions(  # type: ignore[override]  # it reads and writes by the context.

@@ -9,10 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from ariane_broker.batch_outcome import AcknowledgedLevel
-from ariane_broker.errors import topic_not_found, transaction_decided, transaction_not_found
+from ariane_broker.errors import (
+    topic_not_found,
+    transaction_decided,
+    transaction_foreign,
+    transaction_not_found,
+)
 from ariane_broker.stored_message import StoredPlace
 from ariane_broker.topic_table import TopicConfig
 from ariane_broker.transactions.transaction_records import (
@@ -46,6 +51,24 @@ CHECK_COUNT_MAX: Final = 1_000_000
 _EVER_MS: Final = 1 << 62
 
 _log = get_logger(__name__)
+
+
+class EndWish(NamedTuple):
+    """How a transaction shall end, and who says so.
+
+    Attributes:
+        topic: The topic of the message.
+        transaction_id: Names the transaction.
+        unique_id: The unique id of the half message, by which the transaction is named.
+        outcome: How it shall end; None is an illegal one.
+        producer_group: The group of who says so, which must be that of the half message.
+    """
+
+    topic: str
+    transaction_id: str
+    unique_id: str
+    outcome: Outcome | None
+    producer_group: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,36 +113,35 @@ class TransactionEnds:
         self._find_topic = find_topic
         self._now_ms = now_ms
 
-    async def end(
-        self, topic: str, transaction_id: str, outcome: Outcome, producer_group: str
-    ) -> Ended:
+    async def end(self, wish: EndWish) -> Ended:
         """End a transaction, or learn how it ended.
 
         Args:
-            topic: The topic of the message.
-            transaction_id: Names it.
-            outcome: How it shall end.
-            producer_group: The group of who says so; empty does not say.
+            wish: How it shall end, and who says so.
 
         Raises:
             ServiceError: TRANSACTION_DECIDED when it ended otherwise, TRANSACTION_NOT_FOUND,
-                TOPIC_NOT_FOUND when there is none to commit to, FIELD_INVALID for another group,
-                FLUSH_UNCONFIRMED.
+                TOPIC_NOT_FOUND when there is none to commit to, TRANSACTION_FOREIGN for another
+                group or unique id, FIELD_INVALID without a legal outcome, FLUSH_UNCONFIRMED.
             StorageError: It has no outcome yet.
         """
+        if wish.outcome is None:
+            raise field_invalid("outcome", "must be commit or rollback")
+        transaction_id = wish.transaction_id
+        if wish.unique_id != transaction_id:
+            raise transaction_foreign(transaction_id, "unique_id", wish.unique_id)
         half = self._table.find(transaction_id)
-        if half is None or half.topic != topic:
-            return await self._standing(topic, transaction_id, outcome)
-        if producer_group and producer_group != half.producer_group:
-            rule = f"must be empty or {half.producer_group!r}"
-            raise field_invalid("producer_group", rule, producer_group)
-        if outcome is Outcome.ROLLBACK:
+        if half is None or half.topic != wish.topic:
+            return await self._standing(wish.topic, transaction_id, wish.outcome)
+        if wish.producer_group != half.producer_group:
+            raise transaction_foreign(transaction_id, "producer_group", wish.producer_group)
+        if wish.outcome is Outcome.ROLLBACK:
             decision = self._roll_back(half)
         else:
             copy = await self._log.copy_at(half.commit_log_offset)
             if self._table.find(transaction_id) is not half:
                 # Another one was faster, or it was stored anew.
-                return await self.end(topic, transaction_id, outcome, producer_group)
+                return await self.end(wish)
             decision = self._commit(half, copy)
         return await self._ended(decision, duplicate=False)
 

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 
 from ariane_broker.stored_message import StoredPlace
 from ariane_broker.topic_table import TopicConfig
-from ariane_broker.transactions.ending import queue_for
+from ariane_broker.transactions.ending import EndWish, queue_for
 from ariane_broker.transactions.transaction_records import (
     Decision,
     HalfMessage,
@@ -30,15 +30,6 @@ from ariane_record.errors import RecordError
 from ariane_record.layout import Host
 from ariane_record.record_copy import RecordCopy, copied_block
 from ariane_storage.errors import StorageError, StorePoisoned
-
-
-class EndWish(NamedTuple):
-    """How a transaction shall end; see ``TransactionEnds.end``. No outcome is an illegal one."""
-
-    topic: str
-    transaction_id: str
-    outcome: Outcome | None
-    producer_group: str
 
 
 class EndedNow(NamedTuple):
@@ -128,7 +119,8 @@ class EndsTogether:
                 half is None
                 or wish.outcome is None
                 or half.topic != wish.topic
-                or wish.producer_group not in {"", half.producer_group}
+                or wish.producer_group != half.producer_group
+                or wish.unique_id != wish.transaction_id
                 or wish.transaction_id in ids
             ):
                 continue

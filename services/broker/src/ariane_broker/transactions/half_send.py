@@ -16,6 +16,7 @@ from ariane_broker.errors import (
     queue_not_found,
     topic_not_writable,
     transaction_decided,
+    transaction_foreign,
 )
 from ariane_broker.group_changes import check_user_group
 from ariane_broker.stored_message import EncodingDefaults, encode_message
@@ -204,8 +205,12 @@ class HalfSend:
             if decision is not None:
                 raise transaction_decided(transaction_id, decision.outcome)
         known = [half for half in map(self._table.find, ids) if half is not None]
-        same = all(half.topic == topic and half.producer_group == producer_group for half in known)
-        if known and (len(known) < len(ids) or not same):
+        for half in known:
+            if half.topic != topic:
+                raise transaction_foreign(half.transaction_id, "topic", topic)
+            if half.producer_group != producer_group:
+                raise transaction_foreign(half.transaction_id, "producer_group", producer_group)
+        if known and len(known) < len(ids):
             raise field_invalid("messages", "bear unique ids of other half messages")
         return known
 

@@ -27,7 +27,6 @@ from ariane_broker.transactions.transaction_wire import (
     end_wish,
     half_result,
     half_wish,
-    outcome_of,
 )
 from ariane_broker.transactions.writing import TransactionLog
 from ariane_record.errors import RecordError
@@ -184,12 +183,7 @@ class _TransactionWorker:
     ) -> transaction_pb.EndTransactionResult:
         """End one transaction, or learn why not."""
         try:
-            ended = await self._parts.ends.end(
-                request.topic,
-                request.transaction_id,
-                outcome_of(request.outcome),
-                request.producer_group,
-            )
+            ended = await self._parts.ends.end(end_wish(request))
         except FAILURES as error:
             status = status_of(self._parts.service_error(error))
             return transaction_pb.EndTransactionResult(error=status)

@@ -10,12 +10,10 @@ from ariane_broker.append_wire import LEVELS
 from ariane_broker.batch_outcome import AcknowledgedLevel
 from ariane_broker.stored_message import position_of
 from ariane_broker.transactions.checking import Answer
-from ariane_broker.transactions.ending import Ended
-from ariane_broker.transactions.ends_together import EndWish
+from ariane_broker.transactions.ending import Ended, EndWish
 from ariane_broker.transactions.halves_together import HalfWish
 from ariane_broker.transactions.transaction_records import HalfMessage, Outcome
 from ariane_broker.wire_time import span_of, time_of
-from ariane_servicekit.errors import field_invalid
 
 OUTCOMES: Final = {
     Outcome.COMMIT: client_pb.TRANSACTION_OUTCOME_COMMIT,
@@ -28,18 +26,6 @@ ANSWERS: Final = {
 }
 _OUTCOMES_OF: Final = {value: outcome for outcome, value in OUTCOMES.items()}
 _ANSWERS_OF: Final = {value: answer for answer, value in ANSWERS.items()}
-
-
-def outcome_of(value: client_pb.TransactionOutcome.ValueType) -> Outcome:
-    """The outcome that a request asks for.
-
-    Raises:
-        ServiceError: FIELD_INVALID when it is none.
-    """
-    outcome = _OUTCOMES_OF.get(value)
-    if outcome is None:
-        raise field_invalid("outcome", "must be commit or rollback", value)
-    return outcome
 
 
 def answer_of(value: client_pb.TransactionOutcome.ValueType) -> Answer:
@@ -78,10 +64,11 @@ def half_result(
 
 
 def end_wish(request: transaction_pb.EndTransactionRequest) -> EndWish:
-    """An end that a stream asks for."""
+    """An end that a request asks for."""
     return EndWish(
         request.topic,
         request.transaction_id,
+        request.unique_id,
         _OUTCOMES_OF.get(request.outcome),
         request.producer_group,
     )
