@@ -1,7 +1,9 @@
 """The file of a broadcasting consumer: RocketMQ's layout, two generations, one user."""
 
 import asyncio
+import os
 import threading
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -120,6 +122,48 @@ async def test_a_disk_that_refuses_is_an_error_and_loses_nothing(tmp_path, monke
     again = OffsetFile.open(tmp_path, "i", "billing")
     assert await again.load(None, [QUEUE]) == {QUEUE: 5}
     await again.close()
+
+
+@pytest.fixture
+def forced(monkeypatch):
+    """The files and folders that were forced to disk, with what a file held then."""
+    seen = []
+    fsync = os.fsync
+
+    def note(descriptor):
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        held = path.read_text() if path.is_file() else sorted(each.name for each in path.iterdir())
+        seen.append((path, held))
+        fsync(descriptor)
+
+    monkeypatch.setattr("ariane_sdk._disk.os.fsync", note)
+    return seen
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name_and_the_name_is_too(tmp_path, forced):
+    path, backup = tmp_path / "offsets", tmp_path / "before"
+    SystemDisk().replace(path, "one", backup=backup)
+    SystemDisk().replace(path, "two", backup=backup)
+    fresh = tmp_path / "offsets.tmp"
+    assert forced == [
+        (fresh, "one"),
+        (tmp_path, ["offsets"]),
+        (fresh, "two"),
+        (tmp_path, ["before", "offsets"]),
+    ]
+
+
+def test_a_folder_that_is_made_is_on_the_disk_as_well(tmp_path, forced):
+    SystemDisk().lock(tmp_path / "client" / "group" / "offsets.lock").close()
+    assert forced == [(tmp_path, ["client"]), (tmp_path / "client", ["group"])]
+    SystemDisk().lock(tmp_path / "client" / "group" / "offsets.lock").close()
+    assert len(forced) == 2
+
+
+def test_a_name_that_is_changed_is_changed_on_the_disk(tmp_path, forced):
+    (tmp_path / "offsets").write_text("bad")
+    SystemDisk().move(tmp_path / "offsets", tmp_path / "aside")
+    assert forced == [(tmp_path, ["aside"])]
 
 
 class SlowDisk(SystemDisk):

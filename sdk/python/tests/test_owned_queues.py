@@ -253,6 +253,27 @@ class LockCalls:
         self.locked.difference_update(epochs)
 
 
+async def test_a_renewal_keeps_the_locks_of_queues_in_work(make_owned):
+    calls = LockCalls()
+    locks = QueueLocks(
+        calls,
+        broker_of=lambda queue: place.owned.broker_of(queue),  # noqa: PLW0108 - there is none yet.
+        is_used=lambda queue: place.owned.uses(queue),  # noqa: PLW0108 - the same.
+        on_lost=lambda queue: place.owned.drop(queue),  # noqa: PLW0108 - the same.
+        settings=ConsumerSettings(),
+        clock=QuickClock(),
+    )
+    place = make_owned(locks)
+    place.owned.change_to({Q0, Q1}, handover_s=0)
+    await wait_until(lambda: place.owned.queues == {Q0, Q1})
+    await place.owned.wait_acquired()
+    # In work, and while its listener finishes after it was given up.
+    place.owned.change_to({Q0}, handover_s=0)
+    await locks.renew()
+    assert all(map(locks.holds, (Q0, Q1)))
+    assert calls.locked == {Q0, Q1}
+
+
 async def test_the_lock_of_a_queue_whose_broker_leaves_the_routes_is_given_back_when_it_returns(
     make_owned,
 ):

@@ -55,6 +55,20 @@ def test_one_owner_at_a_time(locks, clock):
     assert reason(locks, "b", second) == ""
 
 
+def test_an_owner_with_an_epoch_of_before_is_refused(locks, clock):
+    """It may have slept while another one had the queue: what it did since does not count."""
+    before = take(locks, "a")[QUEUE]
+    clock.advance(LEASE)
+    assert take(locks, "b")[QUEUE] > before
+    clock.advance(LEASE)
+    now = take(locks, "a")[QUEUE]
+    error = locks.refusal("group", "a", QUEUE, before)
+    assert error is not None
+    assert error.row.name == "QUEUE_LOCK_FENCED"
+    assert error.metadata["epoch"] == str(now)
+    assert reason(locks, "a", now) == ""
+
+
 def test_who_has_no_lock_is_refused_only_where_another_one_has(locks):
     assert reason(locks, "b", None) == ""
     epoch = take(locks, "a")[QUEUE]

@@ -43,7 +43,7 @@ class Disk(Protocol):
         ...
 
     def move(self, path: Path, to: Path) -> None:
-        """Give a file another name."""
+        """Give a file another name, durably; both in one folder."""
         ...
 
 
@@ -52,7 +52,7 @@ class SystemDisk:
 
     def lock(self, path: Path) -> IO[bytes]:
         """Make a file that is locked until it is closed, with its folder."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(path.parent)
         lock = path.open("wb")
         if fcntl is not None:
             try:
@@ -76,12 +76,26 @@ class SystemDisk:
         with suppress(FileNotFoundError):
             path.replace(backup)
         fresh.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        _sync_folder(path.parent)
 
     def move(self, path: Path, to: Path) -> None:
-        """Give a file another name."""
+        """Give a file another name, durably; both in one folder."""
         path.replace(to)
+        _sync_folder(to.parent)
+
+
+def _make_folder(path: Path) -> None:
+    """Make a folder and those above it, durably: a file is no safer than the way to it."""
+    if not path.is_dir():
+        _make_folder(path.parent)
+        path.mkdir(exist_ok=True)
+        _sync_folder(path.parent)
+
+
+def _sync_folder(path: Path) -> None:
+    """Force the names of a folder to disk."""
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

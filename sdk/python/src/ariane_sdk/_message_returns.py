@@ -186,6 +186,11 @@ def _refused(
     peer: str,
 ) -> Sequence[ReceivedMessage]:
     """Those that a broker did not take back by themselves."""
+    if len(answer.messages) != len(messages):
+        told = f"{peer} gives {len(answer.messages)} results for {len(messages)} messages"
+        # Nobody knows which they are of. What was taken back is known by its return id.
+        _log_failure(queue, messages, CallError(told, outcome_unknown=True))
+        return messages
     refused = []
     for message, said in zip(messages, answer.messages, strict=True):
         if said.HasField("error"):
