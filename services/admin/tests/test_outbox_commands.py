@@ -110,3 +110,15 @@ def test_who_has_no_tables_is_told_how_to_make_them(sessions, ariane):
         [line] = ariane("outbox", *arguments, status=ExitStatus.FAILED).splitlines()
         assert "ariane_outbox" in line
         assert "ariane_sdk.sql.create_tables" in line
+
+
+@pytest.mark.parametrize("sessions", ["sqlite"], indirect=True)
+def test_a_relay_that_gets_nowhere_says_why_and_ends_with_a_status(sessions, capfd):
+    with sessions.begin() as session:
+        Outbox("shop").add(session, Message("orders", b"x"), Message("orders", b"y"))
+    nobody = ("--name-servers", "127.0.0.1:1", "--give-up-after", "1")
+    assert main(["outbox", "relay", "shop", *nobody]) == ExitStatus.UNREACHABLE
+    *warnings, end = capfd.readouterr().err.splitlines()
+    assert "messages of the outbox for orders wait" in warnings[0]
+    assert "2 messages of outbox shop wait, and none was sent or parked for 1 s" in end
+    assert "127.0.0.1:1" in end

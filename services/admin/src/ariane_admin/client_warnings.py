@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from ariane_admin.errors import say_error
+
+SAY_AGAIN_S: Final = 30.0
+"""What is warned of again and again is said so often."""
+
+SAID_MAX: Final = 1000
 
 
 def say_warning(message: str) -> None:
@@ -18,12 +25,19 @@ class _Sayer(logging.Handler):
     def __init__(self, except_for: type[Exception]) -> None:
         super().__init__(logging.WARNING)
         self._except_for = except_for
+        self._said_s: dict[str, float] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
         """Say one warning; its trace is for programs. Not what the command itself has caused."""
         error = record.exc_info[1] if record.exc_info else None
-        if not isinstance(error, self._except_for):
-            say_warning(record.getMessage())
+        message = record.getMessage()
+        again_s = self._said_s.get(message, -math.inf) + SAY_AGAIN_S
+        if isinstance(error, self._except_for) or record.created < again_s:
+            return
+        if len(self._said_s) >= SAID_MAX:
+            self._said_s.clear()
+        self._said_s[message] = record.created
+        say_warning(message)
 
 
 @contextmanager

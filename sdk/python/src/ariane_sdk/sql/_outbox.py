@@ -251,7 +251,7 @@ class Outbox:
 
     def _row(self, message: Message) -> dict[str, object]:
         unique_id = f"{self._random.getrandbits(128):032X}"
-        self._check(message, unique_id)
+        record_bytes = self._check(message, unique_id)
         return {
             "outbox": self.name,
             "partition": crc32((message.message_group or unique_id).encode()) % self.partitions,
@@ -263,12 +263,17 @@ class Outbox:
             "flag": message.flag,
             "body": bytes(message.body),
             "body_bytes": len(message.body),
+            "record_bytes": record_bytes,
             "unique_id": unique_id,
             "written_at": self._now(),
         }
 
-    def _check(self, message: Message, unique_id: str) -> None:
-        """Refuse now what could not be sent later: nobody would hear of it then."""
+    def _check(self, message: Message, unique_id: str) -> int:
+        """Refuse now what could not be sent later: nobody would hear of it then.
+
+        Returns:
+            Bytes of its record.
+        """
         check_types(message)
         checked_topic(message.topic)
         checked_tag(message.tag)
@@ -283,6 +288,6 @@ class Outbox:
             sequenced=True,
         )
         try:
-            trial.add(message, unique_id, 0, None, body=message.body)
+            return trial.add(message, unique_id, 0, None, body=message.body)
         except RecordError as error:
             raise refusal_of(error) from error

@@ -122,6 +122,13 @@ class Refusals:
                 given_up.append(Refusal(row_id, attempts, error.reason, text[:ERROR_LENGTH_MAX]))
         return given_up
 
+    def bring_nearer(self, row_ids: Collection[int]) -> bool:
+        """Whether some more refusals of these messages are the end of it."""
+        return any(
+            row_id in self._suspects or (self._attempts_max is not None and row_id in self._counts)
+            for row_id in row_ids
+        )
+
     def forget(self, row_ids: Collection[int]) -> None:
         """They are stored, or put aside."""
         for row_id in row_ids:

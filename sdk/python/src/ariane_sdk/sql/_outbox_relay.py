@@ -22,6 +22,7 @@ from ariane_sdk._tasks import start_task
 from ariane_sdk.errors import ClientNotRunning, IllegalArgument
 from ariane_sdk.sql._outbox import Outbox
 from ariane_sdk.sql._outbox_parked import ATTEMPTS_MAX
+from ariane_sdk.sql._outbox_pulse import RelayPulse, Standstill
 from ariane_sdk.sql._outbox_rows import Lease, LeaseLost, OutboxRows
 from ariane_sdk.sql._outbox_sends import OutboxSends
 from ariane_sdk.sql._outbox_share import Pace, PartitionShare
@@ -80,7 +81,7 @@ class OutboxRelay:
             poll_s: How often it looks when nothing waits.
             call_timeout_s: How long one call to a broker may take.
             batch_rows_max: Messages of one batch.
-            batch_bytes_max: Bytes of their bodies; a single larger one goes alone.
+            batch_bytes_max: Bytes of their records; a single larger one goes alone.
             repeat_delay_s_max: How long to wait at most before another try.
             attempts_max: How often a message may be refused (no such topic, no permission) before
                 it is parked; None: for ever. What no broker would ever take is parked at once,
@@ -117,6 +118,7 @@ class OutboxRelay:
         )
         self._owner = f"{self._random.getrandbits(128):032x}"
         self._rows = OutboxRows(outbox.name, lease_s=lease_s, now=now or utc_now)
+        self._pulse = RelayPulse(self._clock)
         self._session: _session.Session | None = None
         self._sends: OutboxSends
         self._claims: asyncio.Task[None] | None = None
@@ -167,6 +169,13 @@ class OutboxRelay:
         async with self:
             await asyncio.Event().wait()
 
+    def standstill(self) -> Standstill:
+        """How long it has not got anywhere, and why; for a check of health.
+
+        It means something while messages wait (``Outbox.lag``) that no other relay sends.
+        """
+        return self._pulse.standstill()
+
     def notify(self) -> None:
         """Say, on the relay's loop, that something was committed: it looks at once."""
         self._wanted.set()
@@ -192,6 +201,7 @@ class OutboxRelay:
                 lease = await self._transact(lambda session: self._rows.claim(session, self._owner))
             except Exception as error:  # noqa: BLE001 - the database may be back soon.
                 logger.warning("outbox %s cannot be leased now: %s", self._outbox.name, error)
+                self._pulse.failed(error)
                 lease = None
             if lease is not None:
                 name = f"outbox-{self._outbox.name}-{lease.partition}"
@@ -200,15 +210,24 @@ class OutboxRelay:
 
     async def _send_share(self, lease: Lease) -> None:
         share = PartitionShare(
-            lease, self._rows, self._sends, self._transact, pace=self._pace, clock=self._clock
+            lease,
+            self._rows,
+            self._sends,
+            self._transact,
+            pace=self._pace,
+            pulse=self._pulse,
+            clock=self._clock,
         )
         loaded = False
+        pause_s = FAILURE_PAUSE_S
         while not self._closing.is_set():
             try:
                 if not loaded:
                     await share.load()
                     loaded = True
-                if not await share.round():
+                moved = await share.round()
+                pause_s = FAILURE_PAUSE_S
+                if not moved:
                     await self._rest()
             except LeaseLost:
                 logger.warning(
@@ -217,9 +236,11 @@ class OutboxRelay:
                 return
             except Exception as error:  # noqa: BLE001 - a share that dies would send no more.
                 logger.warning("outbox %s: another try after: %s", self._outbox.name, error)
+                self._pulse.failed(error)
                 # What a failed transaction did is not known: look.
                 loaded = False
-                await self._pause(FAILURE_PAUSE_S)
+                await self._pause(pause_s)
+                pause_s = min(2 * pause_s, max(FAILURE_PAUSE_S, self._pace.repeat_delay_s_max))
         with suppress(LeaseLost, SQLAlchemyError):
             await self._transact(lambda session: self._rows.release(session, lease))
 

@@ -47,12 +47,19 @@ class Lease(NamedTuple):
 
 
 class WaitingRow(NamedTuple):
-    """A message that waits, without its body."""
+    """A message that waits, without its body.
+
+    Attributes:
+        row_id: Names it.
+        topic: Where it goes.
+        message_group: Its message group, or nothing.
+        record_bytes: Of its record.
+    """
 
     row_id: int
     topic: str
     message_group: str
-    body_bytes: int
+    record_bytes: int
 
 
 class StreamPlace(NamedTuple):
@@ -195,7 +202,7 @@ class OutboxRows:
         """
         rows = OUTBOX.c
         found = session.execute(
-            select(rows.row_id, rows.topic, rows.message_group, rows.body_bytes)
+            select(rows.row_id, rows.topic, rows.message_group, rows.record_bytes)
             .where(
                 *self._of(OUTBOX, lease),
                 rows.sent_at.is_(None),

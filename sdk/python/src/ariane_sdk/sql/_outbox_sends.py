@@ -8,10 +8,11 @@ from random import Random
 from typing import Final, NamedTuple
 
 from ariane_record import ProducerSequence
+from ariane_record.errors import RecordError
 from ariane_sdk._append_wire import request_parts
 from ariane_sdk._broker_calls import answer_of
 from ariane_sdk._message import Message, MessageQueue
-from ariane_sdk._send_batch import SendBatch
+from ariane_sdk._send_batch import RECORD_OVERHEAD_BYTES_MAX, SendBatch
 from ariane_sdk._session import Session
 from ariane_sdk._status import error_from_status
 from ariane_sdk._topic_lane import NO_WISH, TopicLane
@@ -21,6 +22,7 @@ from ariane_sdk.sql._outbox_rows import OutboxRow
 SEQUENCE_GAP: Final = "SEQUENCE_GAP"
 SEQUENCE_PASSED: Final = "SEQUENCE_PASSED"
 PRODUCER_FENCED: Final = "PRODUCER_FENCED"
+MESSAGE_ILLEGAL: Final = "MESSAGE_ILLEGAL"
 
 
 class Verdict(Enum):
@@ -116,6 +118,9 @@ class OutboxSends:
         """Make one call with one batch. The same rows always make the same bytes."""
         try:
             return await self._send(queue, sequence, rows)
+        except RecordError as error:
+            # Nobody writes such a row by ``Outbox.add``; whoever did hears of it.
+            return Outcome(Verdict.REFUSED, CallError(str(error), reason=MESSAGE_ILLEGAL))
         except CallError as error:
             routes = self._session.routes
             routes.doubt(queue.topic)
@@ -140,8 +145,9 @@ class OutboxSends:
 
 
 def _batch(queue: MessageQueue, sequence: ProducerSequence, rows: Sequence[OutboxRow]) -> SendBatch:
-    largest = max(len(row.message.body) for row in rows)
-    batch = SendBatch(queue, choose_other=None, body_bytes_max=largest, sequenced=True)
+    # Room for all of them, whatever was chosen, by whomever: what is written down is one batch.
+    room_bytes = sum(len(row.message.body) + RECORD_OVERHEAD_BYTES_MAX for row in rows)
+    batch = SendBatch(queue, choose_other=None, body_bytes_max=room_bytes, sequenced=True)
     batch.journey.sequence = sequence
     for row in rows:
         batch.add(row.message, row.unique_id, row.born_timestamp_ms, None, body=row.message.body)

@@ -29,6 +29,7 @@ from ariane_sdk._message import MessageQueue
 from ariane_sdk._routes import exists_perhaps
 from ariane_sdk.errors import ArianeError, RouteNotFound
 from ariane_sdk.sql._outbox_parked import Refusal, Refusals
+from ariane_sdk.sql._outbox_pulse import RelayPulse
 from ariane_sdk.sql._outbox_rows import Lease, OutboxRow, OutboxRows, StreamPlace, WaitingRow
 from ariane_sdk.sql._outbox_sends import OutboxSends, Outcome, Verdict
 from ariane_sdk.sql._outbox_troubles import OutboxTroubles
@@ -57,7 +58,7 @@ class Pace:
     Attributes:
         poll_s: How long to wait when nothing waits.
         batch_rows_max: Messages of a batch.
-        batch_bytes_max: Bytes of their bodies.
+        batch_bytes_max: Bytes of their records; a single larger one goes alone.
         repeat_delay_s_min: How long to wait after the first failure.
         repeat_delay_s_max: How long at most.
         hold_s: How long a lease may rest before it is moved on.
@@ -99,6 +100,7 @@ class PartitionShare:
         transact: Transact,
         *,
         pace: Pace,
+        pulse: RelayPulse,
         clock: Clock,
     ) -> None:
         """Take the parts.
@@ -109,6 +111,7 @@ class PartitionShare:
             sends: The brokers.
             transact: Does database work.
             pace: How fast.
+            pulse: Is told of what moves and what fails.
             clock: Paces rounds.
         """
         self._lease = lease
@@ -116,11 +119,15 @@ class PartitionShare:
         self._sends = sends
         self._transact = transact
         self._pace = pace
+        self._pulse = pulse
         self._clock = clock
         self._streams: dict[MessageQueue, StreamPlace] = {}
         self._plans: dict[MessageQueue, Plan] = {}
         self._troubles = OutboxTroubles(
-            clock, delay_s_min=pace.repeat_delay_s_min, delay_s_max=pace.repeat_delay_s_max
+            clock,
+            pulse,
+            delay_s_min=pace.repeat_delay_s_min,
+            delay_s_max=pace.repeat_delay_s_max,
         )
         self._refusals = Refusals(pace.attempts_max)
         self._held_s = 0.0
@@ -226,8 +233,17 @@ class PartitionShare:
             if isinstance(error, RouteNotFound) and exists_perhaps(error):
                 continue
             row_ids = [row.row_id for row in waiting if row.topic == topic]
-            await self._park(self._refusals.refused(row_ids, error))
+            await self._park(self._refused(row_ids, error))
         return refused
+
+    def _refused(
+        self, row_ids: Sequence[int], error: Exception | None, *, maybe_stored: bool = False
+    ) -> list[Refusal]:
+        """Count what was refused; those that are given up."""
+        given_up = self._refusals.refused(row_ids, error, maybe_stored=maybe_stored)
+        if self._refusals.bring_nearer(row_ids):
+            self._pulse.moved()
+        return given_up
 
     async def _park(self, refusals: Sequence[Refusal]) -> None:
         if not refusals:
@@ -282,14 +298,14 @@ class PartitionShare:
         size_bytes: dict[MessageQueue, int] = {}
         current: dict[str, MessageQueue] = {}
 
-        def has_room(queue: MessageQueue, body_bytes: int) -> bool:
+        def has_room(queue: MessageQueue, record_bytes: int) -> bool:
             if queue in self._plans or not self._troubles.is_over(queue.topic, queue.broker_name):
                 return False
             rows = chosen.get(queue)
             return rows is None or (
                 not self._refusals.is_suspect(rows[0])
                 and len(rows) < self._pace.batch_rows_max
-                and size_bytes[queue] + body_bytes <= self._pace.batch_bytes_max
+                and size_bytes[queue] + record_bytes <= self._pace.batch_bytes_max
             )
 
         for row in waiting:
@@ -297,13 +313,13 @@ class PartitionShare:
             if row.message_group:
                 queue = None if group in held else self._sends.group_queue(*group)
                 alone = self._refusals.is_suspect(row.row_id) and queue in chosen
-                if queue is None or alone or not has_room(queue, row.body_bytes):
+                if queue is None or alone or not has_room(queue, row.record_bytes):
                     held.add(group)
                     continue
             else:
                 queue = current.get(row.topic)
                 alone = self._refusals.is_suspect(row.row_id)
-                if queue is None or alone or not has_room(queue, row.body_bytes):
+                if queue is None or alone or not has_room(queue, row.record_bytes):
                     queue = self._sends.next_queue(
                         row.topic, lambda queue: queue not in chosen and has_room(queue, 0)
                     )
@@ -311,7 +327,7 @@ class PartitionShare:
                     continue
                 current[row.topic] = queue
             chosen.setdefault(queue, []).append(row.row_id)
-            size_bytes[queue] = size_bytes.get(queue, 0) + row.body_bytes
+            size_bytes[queue] = size_bytes.get(queue, 0) + row.record_bytes
         return chosen
 
     async def _settle(self, outcomes: Mapping[MessageQueue, Outcome]) -> bool:
@@ -347,6 +363,8 @@ class PartitionShare:
             for queue in changed:
                 del self._plans[queue]
             self._refusals.forget(sent)
+            if sent:
+                self._pulse.moved()
             self._parked(parked)
         return bool(sent)
 
@@ -365,7 +383,7 @@ class PartitionShare:
             self._troubles.note(queue.topic, queue.broker_name, error)
             plan.maybe_stored |= verdict is Verdict.UNKNOWN
             return (renumbered if verdict is Verdict.RENUMBER else None), []
-        given_up = self._refusals.refused(place.pending_rows, error, maybe_stored=plan.maybe_stored)
+        given_up = self._refused(place.pending_rows, error, maybe_stored=plan.maybe_stored)
         if len(place.pending_rows) == 1 or not self._refusals.is_suspect(place.pending_rows[0]):
             self._troubles.note(queue.topic, queue.broker_name, error)
         if plan.maybe_stored:

@@ -49,6 +49,8 @@ OUTBOX: Final = Table(
     Column("flag", Integer, nullable=False),
     Column("body", LargeBinary, nullable=False),
     Column("body_bytes", Integer, nullable=False),
+    # Of the record as it is sent: relays make batches by it, without reading bodies.
+    Column("record_bytes", Integer, nullable=False),
     Column("unique_id", String(64), nullable=False),
     Column("written_at", DateTime(timezone=True), nullable=False),
     Column("sent_at", DateTime(timezone=True)),

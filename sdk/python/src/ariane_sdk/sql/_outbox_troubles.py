@@ -7,6 +7,7 @@ from typing import Final
 
 from ariane_sdk._clock import Clock
 from ariane_sdk._log import logger
+from ariane_sdk.sql._outbox_pulse import RelayPulse
 
 DOUBLINGS_MAX: Final = 16
 
@@ -27,15 +28,19 @@ class _Trouble:
 class OutboxTroubles:
     """Failures by topic and broker, and those of topics that are nowhere."""
 
-    def __init__(self, clock: Clock, *, delay_s_min: float, delay_s_max: float) -> None:
+    def __init__(
+        self, clock: Clock, pulse: RelayPulse, *, delay_s_min: float, delay_s_max: float
+    ) -> None:
         """Nothing has failed yet.
 
         Args:
             clock: Tells the time.
+            pulse: Is told of failures.
             delay_s_min: How long to wait after the first failure; it doubles each time.
             delay_s_max: How long at most.
         """
         self._clock = clock
+        self._pulse = pulse
         self._delay_s_min = delay_s_min
         self._delay_s_max = delay_s_max
         self._troubles: dict[tuple[str, str], _Trouble] = {}
@@ -52,6 +57,8 @@ class OutboxTroubles:
         delay_s = self._delay_s_min * 2 ** min(trouble.count, DOUBLINGS_MAX)
         trouble.count += 1
         trouble.until_s = self._clock.monotonic_s() + min(delay_s, self._delay_s_max)
+        if error is not None:
+            self._pulse.failed(error)
         where = f"{topic} at {broker_name}" if broker_name else topic
         logger.warning("messages of the outbox for %s wait: %s", where, error)
 

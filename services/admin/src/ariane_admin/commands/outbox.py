@@ -5,21 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
+from time import monotonic
 from typing import Any, Final, TypeVar
 
 import click
-from sqlalchemy import Engine, create_engine, inspect, select
+from sqlalchemy import Engine, create_engine, func, inspect, select
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.orm import Session, sessionmaker
 
-from ariane_admin.client_warnings import say_warning
+from ariane_admin.client_warnings import client_warnings, say_warning
 from ariane_admin.confirmation import confirm, yes_option
 from ariane_admin.connection import name_servers_option, run_async
+from ariane_admin.error_statuses import exit_status_of
 from ariane_admin.errors import CommandFailed
 from ariane_admin.exits import ExitStatus
 from ariane_admin.output import Output, Row, output_option
 from ariane_admin.progress import progress
-from ariane_sdk.sql import METADATA, Outbox, OutboxRelay, ParkedMessage
+from ariane_sdk.errors import ArianeError
+from ariane_sdk.sql import METADATA, Outbox, OutboxRelay, ParkedMessage, Standstill
 
 DATABASE_VARIABLE: Final = "ARIANE_OUTBOX_DATABASE"
 LOOK_INTERVAL_S: Final = 0.5
@@ -65,6 +69,16 @@ def outbox() -> None:
     show_default=True,
     help="Park what was refused so often.",
 )
+@click.option(
+    "--give-up-after",
+    "give_up_s",
+    type=click.FloatRange(0),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="End with a status when messages wait and none was sent or parked for so long, by this "
+    "relay or another; 0: never.",
+)
 @_database_option
 @name_servers_option
 @output_option
@@ -73,11 +87,15 @@ def relay(
     name: str,
     until_empty: bool,
     attempts_max: int,
+    give_up_s: float,
     database: str,
     name_servers: str,
     output: Output,
 ) -> None:
     """Send the messages of outbox NAME until Ctrl-C, beside any number of other relays.
+
+    What cannot be sent now is told, and tried again. A relay that gets nowhere ends: with the
+    status of its last failure.
 
     \b
     Examples:
@@ -89,16 +107,19 @@ def relay(
         with sessions() as session:
             _doubt(session, name)
             kept = Outbox.as_kept(session, name)
-        with progress() as tell:
-            async with OutboxRelay(kept, sessions, name_servers, attempts_max=attempts_max):
+        sender = OutboxRelay(kept, sessions, name_servers, attempts_max=attempts_max)
+        patience = _Patience(give_up_s)
+        with progress() as tell, client_warnings(except_for=CommandFailed):
+            async with sender:
                 while True:
-                    now = await asyncio.to_thread(_standing, sessions, kept)
+                    now, last_sent = await asyncio.to_thread(_standing, sessions, kept)
                     tell(
                         f"{now['waiting']:,} wait, the oldest for {now['oldest_s']:.0f} s; "
                         f"{now['parked']:,} are parked"
                     )
                     if until_empty and not now["waiting"]:
                         return now
+                    patience.check(now, last_sent, sender.standstill())
                     await asyncio.sleep(LOOK_INTERVAL_S)
 
     with _sessions(database) as sessions:
@@ -218,15 +239,52 @@ def _hint_of_tables(engine: Engine) -> str:
     )
 
 
-def _standing(sessions: sessionmaker[Session], kept: Outbox) -> dict[str, Any]:
+class _Patience:
+    """Waits for messages to move, for a while."""
+
+    def __init__(self, give_up_s: float) -> None:
+        self._give_up_s = give_up_s
+        self._last_sent: datetime | None = None
+        self._quiet_since_s = monotonic()
+
+    def check(self, now: dict[str, Any], last_sent: datetime | None, still: Standstill) -> None:
+        """Look whether anything moves.
+
+        Raises:
+            CommandFailed: Messages wait, and for too long no relay has got anywhere.
+        """
+        if not now["waiting"] or last_sent != self._last_sent:
+            self._last_sent = last_sent
+            self._quiet_since_s = monotonic()
+        quiet_s = min(monotonic() - self._quiet_since_s, still.idle_s)
+        if not self._give_up_s or quiet_s < self._give_up_s:
+            return
+        status, why = ExitStatus.FAILED, "another relay may have its share, and stand still"
+        if still.error is not None:
+            why = f"the last failure: {still.error}"
+            if isinstance(still.error, ArianeError):
+                status = exit_status_of(still.error)
+        raise CommandFailed(
+            f"{now['waiting']:,} messages of outbox {now['outbox']} wait, and none was sent or "
+            f"parked for {quiet_s:.0f} s; {why}",
+            status,
+        )
+
+
+def _standing(
+    sessions: sessionmaker[Session], kept: Outbox
+) -> tuple[dict[str, Any], datetime | None]:
+    """How an outbox stands, and when something of it was last sent."""
     with sessions() as session:
         lag = kept.lag(session)
-        return {
+        now = {
             "outbox": kept.name,
             "waiting": lag.waiting_count,
             "oldest_s": lag.oldest_s,
             "parked": kept.parked_count(session),
         }
+        sent_at = _OUTBOX.c.sent_at
+        return now, session.scalar(select(func.max(sent_at)).where(_OUTBOX.c.outbox == kept.name))
 
 
 def _row(message: ParkedMessage) -> Row:
