@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ariane_sdk import MessageQueue, errors
 from ariane_sdk._disk import SystemDisk
 from ariane_sdk._offset_file import OffsetFile, decode_offsets, encode_offsets
+from ariane_sdk._queue_position import QueuePosition
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 OTHER = MessageQueue("orders", "broker-b", 3)
@@ -41,36 +42,54 @@ queues = st.builds(
     st.integers(0, 1000),
 )
 
+positions = st.builds(QueuePosition, st.integers(0, 1 << 62), st.integers(0, (1 << 63) - 1))
+at = QueuePosition
+
 
 @pytest.mark.parametrize("text", [ROCKETMQ_COMPACT, ROCKETMQ_PRETTY])
 def test_files_of_rocketmq_are_read(text):
-    assert decode_offsets(text) == {QUEUE: 12, OTHER: 7}
+    assert decode_offsets(text) == {QUEUE: at(12), OTHER: at(7)}
 
 
 def test_files_are_written_as_rocketmq_writes_them():
-    assert encode_offsets({OTHER: 7, QUEUE: 12}) == ROCKETMQ_COMPACT
+    assert encode_offsets({OTHER: at(7), QUEUE: at(12)}) == ROCKETMQ_COMPACT
 
 
-@given(st.dictionaries(queues, st.integers(0, 1 << 62)))
+@given(st.dictionaries(queues, positions))
 def test_what_is_written_is_read(offsets):
     assert decode_offsets(encode_offsets(offsets)) == offsets
 
 
-@given(st.integers(0, len(ROCKETMQ_COMPACT) - 1))
-def test_a_file_that_is_cut_short_is_none(length):
+@given(st.data())
+def test_a_file_that_is_cut_short_is_none(data):
+    text = encode_offsets({QUEUE: at(12, 345), OTHER: at(7)})
     with pytest.raises(ValueError, match=r"cut short|no queue|Expecting"):
-        decode_offsets(ROCKETMQ_COMPACT[:length])
+        decode_offsets(text[: data.draw(st.integers(0, len(text) - 1))])
+
+
+async def test_a_queue_that_lost_its_end_is_gone_on_with_there(tmp_path):
+    file = OffsetFile.open(tmp_path, "i", "billing")
+    await file.store(None, {QUEUE: at(200, 1), OTHER: at(3, 1)})
+    for queue in (QUEUE, OTHER):
+        file.note_cut(queue, at(100, 2))
+    found = await file.load(None, [QUEUE, OTHER])
+    assert found == {QUEUE: at(100, 2), OTHER: at(3, 2)}
+    # What is known of the present log is not cut by what is told late.
+    await file.store(None, {QUEUE: at(150, 2)})
+    file.note_cut(QUEUE, at(100, 2))
+    assert await file.load(None, [QUEUE]) == {QUEUE: at(150, 2)}
+    await file.close()
 
 
 async def test_offsets_outlive_the_consumer(tmp_path):
     file = OffsetFile.open(tmp_path, "i", "billing")
     assert await file.load(None, [QUEUE]) == {}
-    await file.store(None, {QUEUE: 5})
-    await file.store(None, {OTHER: 6})
+    await file.store(None, {QUEUE: at(5)})
+    await file.store(None, {OTHER: at(6)})
     await file.close()
 
     again = OffsetFile.open(tmp_path, "i", "billing")
-    assert await again.load(None, [QUEUE, OTHER]) == {QUEUE: 5, OTHER: 6}
+    assert await again.load(None, [QUEUE, OTHER]) == {QUEUE: at(5), OTHER: at(6)}
     assert again.path.parent.name == "billing"
     assert again.path.parent.parent.name.endswith("@i")
     await again.close()
@@ -78,26 +97,26 @@ async def test_offsets_outlive_the_consumer(tmp_path):
 
 async def test_a_damaged_file_gives_way_to_the_one_before_and_never_replaces_it(tmp_path, caplog):
     file = OffsetFile.open(tmp_path, "i", "billing")
-    await file.store(None, {QUEUE: 5})
-    await file.store(None, {QUEUE: 9})
+    await file.store(None, {QUEUE: at(5)})
+    await file.store(None, {QUEUE: at(9)})
     await file.close()
     file.path.write_text('{"offsetTable":{{"brok')
 
     again = OffsetFile.open(tmp_path, "i", "billing")
-    assert await again.load(None, [QUEUE]) == {QUEUE: 5}
+    assert await again.load(None, [QUEUE]) == {QUEUE: at(5)}
     assert "offsets.json" in caplog.text
     assert not again.path.exists()
     await again.close()
 
     third = OffsetFile.open(tmp_path, "i", "billing")
-    assert await third.load(None, [QUEUE]) == {QUEUE: 5}
+    assert await third.load(None, [QUEUE]) == {QUEUE: at(5)}
     await third.close()
 
 
 async def test_nothing_begins_anew_when_both_are_damaged(tmp_path):
     file = OffsetFile.open(tmp_path, "i", "billing")
-    await file.store(None, {QUEUE: 5})
-    await file.store(None, {QUEUE: 9})
+    await file.store(None, {QUEUE: at(5)})
+    await file.store(None, {QUEUE: at(9)})
     await file.close()
     for generation in file.path.parent.glob("offsets.json*"):
         generation.write_text("")
@@ -108,7 +127,7 @@ async def test_nothing_begins_anew_when_both_are_damaged(tmp_path):
 
 async def test_a_disk_that_refuses_is_an_error_and_loses_nothing(tmp_path, monkeypatch):
     file = OffsetFile.open(tmp_path, "i", "billing")
-    await file.store(None, {QUEUE: 5})
+    await file.store(None, {QUEUE: at(5)})
 
     def refuse(_descriptor):
         raise OSError(28, "No space left on device")
@@ -116,11 +135,11 @@ async def test_a_disk_that_refuses_is_an_error_and_loses_nothing(tmp_path, monke
     with monkeypatch.context() as patch:
         patch.setattr("ariane_sdk._disk.os.fsync", refuse)
         with pytest.raises(errors.CallError, match="No space left"):
-            await file.store(None, {QUEUE: 6})
+            await file.store(None, {QUEUE: at(6)})
     await file.close()
 
     again = OffsetFile.open(tmp_path, "i", "billing")
-    assert await again.load(None, [QUEUE]) == {QUEUE: 5}
+    assert await again.load(None, [QUEUE]) == {QUEUE: at(5)}
     await again.close()
 
 
@@ -187,7 +206,7 @@ async def cut_off(tmp_path):
     """A file, and its disk: whoever waited for it to be replaced waits no longer."""
     disk = SlowDisk()
     file = OffsetFile.open(tmp_path, "i", "billing", disk)
-    store = asyncio.create_task(file.store(None, {QUEUE: 5}))
+    store = asyncio.create_task(file.store(None, {QUEUE: at(5)}))
     await asyncio.to_thread(disk.begun.acquire)
     store.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -198,14 +217,14 @@ async def cut_off(tmp_path):
 
 async def test_what_is_still_being_written_does_not_replace_what_came_later(cut_off, tmp_path):
     file, disk = cut_off
-    store = asyncio.create_task(file.store(None, {QUEUE: 9}))
+    store = asyncio.create_task(file.store(None, {QUEUE: at(9)}))
     assert not await asyncio.to_thread(disk.begun.acquire, timeout=0.1)
     disk.let.set()
     await store
-    assert disk.replaced == [encode_offsets({QUEUE: 5}), encode_offsets({QUEUE: 9})]
+    assert disk.replaced == [encode_offsets({QUEUE: at(5)}), encode_offsets({QUEUE: at(9)})]
     await file.close()
     again = OffsetFile.open(tmp_path, "i", "billing")
-    assert await again.load(None, [QUEUE]) == {QUEUE: 9}
+    assert await again.load(None, [QUEUE]) == {QUEUE: at(9)}
     await again.close()
 
 
@@ -218,7 +237,7 @@ async def test_nobody_else_has_the_file_while_it_is_being_written(cut_off, tmp_p
     disk.let.set()
     await closing
     again = OffsetFile.open(tmp_path, "i", "billing")
-    assert await again.load(None, [QUEUE]) == {QUEUE: 5}
+    assert await again.load(None, [QUEUE]) == {QUEUE: at(5)}
     await again.close()
 
 

@@ -9,6 +9,7 @@ from ariane_sdk import ConsumerSettings, MessageQueue, errors
 from ariane_sdk._caution import NO_CAUTION
 from ariane_sdk._owned_queues import OwnedQueues
 from ariane_sdk._queue_locks import QueueLocks
+from ariane_sdk._queue_position import QueuePosition
 from ariane_sdk._tag_filter import TagFilter
 from ariane_sdk._window import QueueWindow
 
@@ -32,7 +33,7 @@ class Keeping:
     """Keeps offsets; ``loads`` are held up while ``gate`` is closed."""
 
     def __init__(self):
-        self.offsets = dict.fromkeys((Q0, Q1, Q2), 5)
+        self.offsets = dict.fromkeys((Q0, Q1, Q2), QueuePosition(5))
         self.gate = asyncio.Event()
         self.gate.set()
         self.asked = []
@@ -60,6 +61,7 @@ class Work:
         self.queue = queue
         self.window = QueueWindow(begin_offset)
         self.begin_offset = begin_offset
+        self.log_epoch = 0
         self.stored_offset = None
         self.not_before_s = 0.0
         self.released = False
@@ -312,7 +314,7 @@ async def test_offsets_that_are_set_anew_while_a_queue_is_taken_over_are_those_t
     place.keeping.gate.clear()
     place.owned.change_to({Q0}, handover_s=0)
     await wait_until(lambda: place.keeping.asked)
-    place.keeping.offsets[Q0] = 50
+    place.keeping.offsets[Q0] = QueuePosition(50)
     place.owned.forget("orders")
     place.keeping.gate.set()
     await wait_until(lambda: place.owned.queues == {Q0})

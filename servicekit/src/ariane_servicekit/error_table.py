@@ -293,6 +293,11 @@ _ROWS: Final = (
         "Delete groups that nobody needs, or start the broker with more of the named setting.",
     ),
     ErrorRow(
+        ErrorReason.ERROR_REASON_QUEUE_CUT,
+        StatusCode.OUT_OF_RANGE,
+        "Drop what is in work, and go on from the stored offset or from `end`.",
+    ),
+    ErrorRow(
         ErrorReason.ERROR_REASON_TRANSACTION_DECIDED,
         StatusCode.FAILED_PRECONDITION,
         "Accept the outcome that the error names.",

@@ -25,6 +25,7 @@ def backlog_at(offset, *, begin, end):
         clients=None,
         lookup=SimpleNamespace(store_timestamp_ms=lambda _topic, _queue_id, place: 1000 + place),
         locks=None,
+        epochs=None,
         mark_changed=None,
         save=None,
     )

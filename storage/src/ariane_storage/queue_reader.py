@@ -147,6 +147,15 @@ class QueueReader:
         ]
         return any(settled)
 
+    def offset_behind(self, topic: str, queue_id: int, commit_log_offset: int) -> int:
+        """The first queue offset behind; see ``Store.queue_offset_behind``."""
+        self._parts.check_open()
+        queue = self._parts.queues.find(topic, queue_id)
+        if queue is None:
+            return 0
+        low, high = self._bounds(queue, None)
+        return max(low, min(queue.first_at_or_above(commit_log_offset), high))
+
     def entries(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> Entries:
         """Entries of a queue; see ``Store.queue_entries``."""
         self._parts.check_open()

@@ -234,6 +234,13 @@ class Store:
             self._reader.at_time(topic, queue_id, timestamp_ms, boundary, readable_end)
         )
 
+    def queue_offset_behind(self, topic: str, queue_id: int, commit_log_offset: int) -> QueueOffset:
+        """The first queue offset whose record lies at or behind a commit-log offset.
+
+        The end of the readable part if there is none.
+        """
+        return QueueOffset(self._reader.offset_behind(topic, queue_id, commit_log_offset))
+
     def queue_entries(
         self, topic: str, queue_id: int, queue_offset: int, *, max_count: int
     ) -> Entries:

@@ -24,6 +24,7 @@ from ariane_sdk._caution import NO_CAUTION, Caution, InWork
 from ariane_sdk._connections import Connections
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._pages import PAGE_SIZE_MAX, collect_pages
+from ariane_sdk._queue_position import QueuePosition
 from ariane_sdk._route import BrokerRoute
 from ariane_sdk._status import error_from_rpc, error_from_status
 from ariane_sdk._timestamps import timestamp_from
@@ -38,11 +39,13 @@ class KnownOffset(NamedTuple):
     Attributes:
         queue_offset: The next queue offset that the group will consume; nothing if it has none.
         reset_epoch: How often that was set anew.
+        log_epoch: The present epoch of the broker's log.
         caution: What to beware of, because members of the group died.
     """
 
     queue_offset: int | None
     reset_epoch: int
+    log_epoch: int = 0
     caution: Caution = NO_CAUTION
 
 
@@ -52,10 +55,12 @@ class OffsetEpochs(NamedTuple):
     Attributes:
         lock_epoch: Of the lock of the queue; nothing if there is none.
         reset_epoch: Of the offset that consuming began with; nothing if that is not known.
+        log_epoch: Of the broker's log when the offset was learnt; 0 if that is not known.
     """
 
     lock_epoch: int | None = None
     reset_epoch: int | None = None
+    log_epoch: int = 0
 
 
 NO_EPOCHS: Final = OffsetEpochs()
@@ -116,7 +121,7 @@ class BrokerCalls:
         topic: str,
         when: datetime,
         boundary: pull_service_pb2.TimeBoundary.ValueType,
-    ) -> dict[MessageQueue, int]:
+    ) -> dict[MessageQueue, QueuePosition]:
         """The queue offset that belongs to a time, for all readable queues of a topic.
 
         Raises:
@@ -131,7 +136,9 @@ class BrokerCalls:
             peer_name(broker),
         )
         return {
-            MessageQueue(topic, broker.broker_name, found.queue_id): found.queue_offset
+            MessageQueue(topic, broker.broker_name, found.queue_id): QueuePosition(
+                found.queue_offset, found.log_epoch
+            )
             for found in response.queues
         }
 
@@ -174,6 +181,7 @@ class BrokerCalls:
             MessageQueue(entry.topic, broker.broker_name, entry.queue_id): KnownOffset(
                 entry.queue_offset if entry.HasField("queue_offset") else None,
                 entry.reset_epoch,
+                entry.log_epoch,
                 Caution(entry.watched_end, entry.alone_end, entry.in_doubt),
             )
             for entry in response.offsets
@@ -217,6 +225,7 @@ class BrokerCalls:
                     queue_offset=queue_offset,
                     lock_epoch=epochs.get(queue, NO_EPOCHS).lock_epoch,
                     reset_epoch=epochs.get(queue, NO_EPOCHS).reset_epoch,
+                    log_epoch=epochs.get(queue, NO_EPOCHS).log_epoch,
                     in_work_end=None if in_work is None else in_work.end,
                     alone=in_work is not None and in_work.alone,
                 )

@@ -71,6 +71,8 @@ class ConsumerLife:
         self._stopping = False
         self._stop_task: asyncio.Task[None] | None = None
         self._offset_file: OffsetFile | None = None
+        self._by_hand = False
+        self._assigned_by_hand: frozenset[MessageQueue] = frozenset()
         self._tasks: list[asyncio.Task[None]] = []
         self._rebalance_wanted = asyncio.Event()
         self._assigned = asyncio.Event()
@@ -122,6 +124,7 @@ class ConsumerLife:
         )
         keeping_file = self._open_offset_file()
         self._started = True
+        self._by_hand = by_hand
         self.session = session
         session.routes.on_change(lambda _: self._rebalance_wanted.set())
         self._group_view = GroupView(
@@ -188,8 +191,8 @@ class ConsumerLife:
             self._tasks.append(start_task(give_back, "return-locks"))
         if not by_hand:
             self._rebalance_wanted.set()
-            rebalance = loop_for_ever(self._rebalance_when_wanted, clock)
-            self._tasks.append(start_task(rebalance, "rebalance"))
+        rebalance = loop_for_ever(self._rebalance_when_wanted, clock)
+        self._tasks.append(start_task(rebalance, "rebalance"))
 
     async def assign(self, queues: Iterable[MessageQueue]) -> None:
         """Own these queues and no others, whatever members of the group do.
@@ -201,6 +204,7 @@ class ConsumerLife:
         """
         wanted = set(queues)
         await self._check_queues(wanted)
+        self._assigned_by_hand = frozenset(wanted)
         self.owned.change_to(wanted, handover_s=0.0)
         self._assigned.set()
         await self.owned.wait_acquired()
@@ -370,6 +374,10 @@ class ConsumerLife:
 
     async def _rebalance(self) -> None:
         """Own what falls to this member, and nothing else; keep all when nobody can tell."""
+        if self._by_hand:
+            # A queue that was dropped, because its offset was set anew, is taken over again.
+            self.owned.change_to(self._assigned_by_hand, handover_s=0.0)
+            return
         routes = self._known_routes()
         self._attachments.follow(routes)
         if self.plan.model == "broadcasting":

@@ -6,10 +6,13 @@
                                                 offsets.json.bak   the one before
                                                 offsets.lock       held while in use
 
-    {"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"orders"}:12}}
+    {"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"orders"}:12},
+     "logEpochTable":{{"brokerName":"broker-a","queueId":0,"topic":"orders"}:5203867203857265291}}
 
 RocketMQ writes queues as keys without quoting them (its JSON library does), which is no JSON; the
-same is written here, and read with or without blanks. A file is replaced whole: written beside,
+same is written here, and read with or without blanks. The second table is ours, of the same shape,
+and may be missing: the epoch of the broker's log that each offset was learnt in, so that a broker
+that has lost its last messages since is found out. A file is replaced whole: written beside,
 forced to disk, renamed.
 """
 
@@ -28,6 +31,7 @@ from ariane_sdk._caution import NO_CAUTION, Caution, InWork
 from ariane_sdk._disk import Disk, SystemDisk
 from ariane_sdk._log import logger
 from ariane_sdk._message import MessageQueue
+from ariane_sdk._queue_position import QueuePosition
 from ariane_sdk._route import BrokerRoute
 from ariane_sdk.errors import CallError, OffsetFileDamaged, OffsetFileInUse
 
@@ -35,10 +39,12 @@ FOLDER_DEFAULT: Final = ".ariane_offsets"
 FILE_NAME: Final = "offsets.json"
 
 _ENTRY = r'\{[^{}]*\}\s*:\s*"?-?\d+"?'
-_TABLE: Final = re.compile(
-    rf'\s*\{{\s*"offsetTable"\s*:\s*\{{\s*((?:{_ENTRY}\s*(?:,\s*{_ENTRY}\s*)*)?)\}}\s*\}}\s*'
+_ENTRIES: Final = rf"\{{\s*((?:{_ENTRY}\s*(?:,\s*{_ENTRY}\s*)*)?)\}}\s*"
+_TABLES: Final = re.compile(
+    rf'\s*\{{\s*"offsetTable"\s*:\s*{_ENTRIES}'
+    rf'(?:,\s*"logEpochTable"\s*:\s*{_ENTRIES})?\}}\s*'
 )
-_QUEUE_AND_OFFSET: Final = re.compile(r'(\{[^{}]*\})\s*:\s*"?(-?\d+)"?')
+_QUEUE_AND_NUMBER: Final = re.compile(r'(\{[^{}]*\})\s*:\s*"?(-?\d+)"?')
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9@._-]")
 
 
@@ -50,7 +56,7 @@ class OffsetFile:
     """
 
     def __init__(
-        self, path: Path, lock: IO[bytes], offsets: dict[MessageQueue, int], disk: Disk
+        self, path: Path, lock: IO[bytes], offsets: dict[MessageQueue, QueuePosition], disk: Disk
     ) -> None:
         """Take over what ``open`` has found."""
         self.path = path
@@ -97,14 +103,14 @@ class OffsetFile:
         self,
         broker: BrokerRoute,  # noqa: ARG002 - as the protocol has it; the file has all brokers.
         queues: Sequence[MessageQueue],
-    ) -> dict[MessageQueue, int]:
+    ) -> dict[MessageQueue, QueuePosition]:
         """The offsets that the file has."""
         return {queue: self._offsets[queue] for queue in queues if queue in self._offsets}
 
     async def store(
         self,
         broker: BrokerRoute,  # noqa: ARG002 - as the protocol has it; the file has all brokers.
-        offsets: Mapping[MessageQueue, int],
+        offsets: Mapping[MessageQueue, QueuePosition],
         *,
         durable: bool = False,  # noqa: ARG002 - every store is forced to disk.
     ) -> dict[MessageQueue, CallError]:
@@ -121,12 +127,19 @@ class OffsetFile:
         """Nothing to beware of: brokers know nothing of broadcasting consumers."""
         return NO_CAUTION
 
+    def note_cut(self, queue: MessageQueue, kept: QueuePosition) -> None:
+        """Go on where what was consumed ends now; the file hears of it with the next store."""
+        known = self._offsets.get(queue)
+        if known is not None and known.log_epoch != kept.log_epoch:
+            queue_offset = min(known.queue_offset, kept.queue_offset)
+            self._offsets[queue] = QueuePosition(queue_offset, kept.log_epoch)
+
     async def tell(
-        self, broker: BrokerRoute, queue: MessageQueue, consumer_offset: int, in_work: InWork
+        self, broker: BrokerRoute, queue: MessageQueue, position: QueuePosition, in_work: InWork
     ) -> CallError | None:
         """Keep the offset; there is nobody to tell."""
         del in_work
-        refused = await self.store(broker, {queue: consumer_offset})
+        refused = await self.store(broker, {queue: position})
         return refused.get(queue)
 
     async def close(self) -> None:
@@ -134,7 +147,7 @@ class OffsetFile:
         async with self._writing:
             self._lock.close()
 
-    async def _write(self, offsets: Mapping[MessageQueue, int]) -> None:
+    async def _write(self, offsets: Mapping[MessageQueue, QueuePosition]) -> None:
         """Replace the file, after all that is being written."""
         async with self._writing:
             table = {**self._offsets, **offsets}
@@ -148,41 +161,59 @@ class OffsetFile:
             self._offsets = table
 
 
-def encode_offsets(offsets: Mapping[MessageQueue, int]) -> str:
+def encode_offsets(offsets: Mapping[MessageQueue, QueuePosition]) -> str:
     """The text of a file."""
+    queue_offsets = {queue: position.queue_offset for queue, position in offsets.items()}
+    log_epochs = {queue: each.log_epoch for queue, each in offsets.items() if each.log_epoch}
+    tables = {"offsetTable": queue_offsets}
+    if log_epochs:
+        tables["logEpochTable"] = log_epochs
+    encoded = (f'"{name}":{{{_encode_numbers(table)}}}' for name, table in tables.items())
+    return "{" + ",".join(encoded) + "}"
+
+
+def _encode_numbers(numbers: Mapping[MessageQueue, int]) -> str:
     entries = (
         json.dumps(
             {"brokerName": queue.broker_name, "queueId": queue.queue_id, "topic": queue.topic},
             separators=(",", ":"),
             ensure_ascii=False,
         )
-        + f":{queue_offset}"
-        for queue, queue_offset in sorted(offsets.items())
+        + f":{number}"
+        for queue, number in sorted(numbers.items())
     )
-    return '{"offsetTable":{' + ",".join(entries) + "}}"
+    return ",".join(entries)
 
 
-def decode_offsets(text: str) -> dict[MessageQueue, int]:
+def decode_offsets(text: str) -> dict[MessageQueue, QueuePosition]:
     """The offsets of a file, ours or RocketMQ's.
 
     Raises:
         ValueError: The text is none.
     """
-    table = _TABLE.fullmatch(text)
-    if table is None:
+    tables = _TABLES.fullmatch(text)
+    if tables is None:
         raise ValueError("no table of offsets, or cut short")
-    offsets = {}
-    for encoded, queue_offset in _QUEUE_AND_OFFSET.findall(table[1]):
+    log_epochs = _decode_numbers(tables[2] or "")
+    return {
+        queue: QueuePosition(queue_offset, log_epochs.get(queue, 0))
+        for queue, queue_offset in _decode_numbers(tables[1]).items()
+    }
+
+
+def _decode_numbers(entries: str) -> dict[MessageQueue, int]:
+    numbers = {}
+    for encoded, number in _QUEUE_AND_NUMBER.findall(entries):
         queue = json.loads(encoded)
         try:
             key = MessageQueue(queue["topic"], queue["brokerName"], int(queue["queueId"]))
         except (KeyError, TypeError) as error:
             raise ValueError(f"{encoded} is no queue") from error
-        offsets[key] = int(queue_offset)
-    return offsets
+        numbers[key] = int(number)
+    return numbers
 
 
-def _load(path: Path, disk: Disk) -> dict[MessageQueue, int]:
+def _load(path: Path, disk: Disk) -> dict[MessageQueue, QueuePosition]:
     """The newest generation that can be read; nothing only if there was never any."""
     backup = _backup_of(path)
     troubles = []

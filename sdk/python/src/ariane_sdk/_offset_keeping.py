@@ -8,6 +8,7 @@ from typing import Protocol
 from ariane_sdk._broker_calls import BrokerCalls, OffsetEpochs
 from ariane_sdk._caution import NO_CAUTION, Caution, InWork
 from ariane_sdk._message import MessageQueue
+from ariane_sdk._queue_position import QueuePosition
 from ariane_sdk._route import BrokerRoute
 from ariane_sdk.errors import CallError
 
@@ -17,7 +18,7 @@ class OffsetKeeping(Protocol):
 
     async def load(
         self, broker: BrokerRoute, queues: Sequence[MessageQueue]
-    ) -> dict[MessageQueue, int]:
+    ) -> dict[MessageQueue, QueuePosition]:
         """The offsets that are kept for queues of a broker; others are left out.
 
         Raises:
@@ -26,7 +27,11 @@ class OffsetKeeping(Protocol):
         ...
 
     async def store(
-        self, broker: BrokerRoute, offsets: Mapping[MessageQueue, int], *, durable: bool = False
+        self,
+        broker: BrokerRoute,
+        offsets: Mapping[MessageQueue, QueuePosition],
+        *,
+        durable: bool = False,
     ) -> dict[MessageQueue, CallError]:
         """Keep offsets of queues of a broker.
 
@@ -47,8 +52,17 @@ class OffsetKeeping(Protocol):
         """What to beware of in a queue, as of the last ``load``."""
         ...
 
+    def note_cut(self, queue: MessageQueue, kept: QueuePosition) -> None:
+        """Note that a queue has lost its end.
+
+        Args:
+            queue: The queue.
+            kept: Up to where an offset that was known before means what it did.
+        """
+        ...
+
     async def tell(
-        self, broker: BrokerRoute, queue: MessageQueue, consumer_offset: int, in_work: InWork
+        self, broker: BrokerRoute, queue: MessageQueue, position: QueuePosition, in_work: InWork
     ) -> CallError | None:
         """Keep the offset of one queue, and say what is in work there.
 
@@ -65,7 +79,8 @@ class BrokerOffsets:
     """Offsets of a clustering group: each broker keeps those of its queues.
 
     What is stored carries the epochs that fence it: of the lock of a queue that is consumed in
-    order, and of the last reset that this consumer knows of, so that it does not undo a newer one.
+    order, of the last reset that this consumer knows of, so that it does not undo a newer one, and
+    of the log that the messages were read from, which may have lost its end since.
     """
 
     def __init__(
@@ -93,19 +108,23 @@ class BrokerOffsets:
 
     async def load(
         self, broker: BrokerRoute, queues: Sequence[MessageQueue]
-    ) -> dict[MessageQueue, int]:
+    ) -> dict[MessageQueue, QueuePosition]:
         """The offsets that the broker keeps."""
         known = await self._calls.known_offsets(broker, self._group, queues)
-        offsets: dict[MessageQueue, int] = {}
+        offsets: dict[MessageQueue, QueuePosition] = {}
         for queue, entry in known.items():
             self._reset_epochs[queue] = entry.reset_epoch
             self._cautions[queue] = entry.caution
             if entry.queue_offset is not None:
-                offsets[queue] = entry.queue_offset
+                offsets[queue] = QueuePosition(entry.queue_offset, entry.log_epoch)
         return offsets
 
     async def store(
-        self, broker: BrokerRoute, offsets: Mapping[MessageQueue, int], *, durable: bool = False
+        self,
+        broker: BrokerRoute,
+        offsets: Mapping[MessageQueue, QueuePosition],
+        *,
+        durable: bool = False,
     ) -> dict[MessageQueue, CallError]:
         """Have the broker keep offsets."""
         return await self._store(broker, offsets, durable=durable)
@@ -114,17 +133,20 @@ class BrokerOffsets:
         """What the broker said of a queue."""
         return self._cautions.get(queue, NO_CAUTION)
 
+    def note_cut(self, queue: MessageQueue, kept: QueuePosition) -> None:
+        """Nothing: the broker keeps no offset beyond its own log."""
+
     async def tell(
-        self, broker: BrokerRoute, queue: MessageQueue, consumer_offset: int, in_work: InWork
+        self, broker: BrokerRoute, queue: MessageQueue, position: QueuePosition, in_work: InWork
     ) -> CallError | None:
         """Tell the broker what is in work."""
-        refused = await self._store(broker, {queue: consumer_offset}, in_work=in_work)
+        refused = await self._store(broker, {queue: position}, in_work=in_work)
         return refused.get(queue)
 
     async def _store(
         self,
         broker: BrokerRoute,
-        offsets: Mapping[MessageQueue, int],
+        offsets: Mapping[MessageQueue, QueuePosition],
         *,
         durable: bool = False,
         in_work: InWork | None = None,
@@ -132,12 +154,14 @@ class BrokerOffsets:
         return await self._calls.store_offsets(
             broker,
             self._group,
-            offsets,
+            {queue: position.queue_offset for queue, position in offsets.items()},
             client_id=self._client_id,
             durable=durable,
             epochs={
-                queue: OffsetEpochs(self._lock_epoch_of(queue), self._reset_epochs.get(queue))
-                for queue in offsets
+                queue: OffsetEpochs(
+                    self._lock_epoch_of(queue), self._reset_epochs.get(queue), position.log_epoch
+                )
+                for queue, position in offsets.items()
             },
             in_work=in_work,
         )

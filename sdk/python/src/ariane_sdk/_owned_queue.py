@@ -14,11 +14,13 @@ class OwnedQueue(Protocol):
 
     Attributes:
         not_before_s: When the queue may be pulled again, by the monotonic clock.
+        log_epoch: Of the broker's log when the window got what it has; 0 if nobody knows.
         stored_offset: The consumer offset that is kept; nothing if none of ours is.
         window: What was pulled and is not finished.
     """
 
     not_before_s: float
+    log_epoch: int
     stored_offset: int | None
     window: QueueWindow
 

@@ -34,6 +34,7 @@ from ariane_sdk._owned_queue import MakeOwned, OwnedQueue
 from ariane_sdk._pull_loop import LOST_REASONS
 from ariane_sdk._pull_loops import PullLoops
 from ariane_sdk._queue_locks import QueueLocks
+from ariane_sdk._queue_position import QueuePosition
 from ariane_sdk._route import BrokerRoute
 from ariane_sdk._routes import broker_of
 from ariane_sdk._session import Session
@@ -42,6 +43,9 @@ from ariane_sdk._start_position import GroupStart, StartPosition, begin_offsets
 from ariane_sdk._tag_filter import TagFilter
 from ariane_sdk._tasks import loop_for_ever, start_task
 from ariane_sdk.errors import ArianeError, CallError, ConsumerOffsetRefused
+
+STILL_LOCKED_REASONS: Final = frozenset({"CONSUMER_OFFSET_RESET", "QUEUE_CUT"})
+"""Why a queue is dropped although its lock is good."""
 
 ACQUIRE_RETRY_S: Final = 1.0
 """How long to wait before a broker is asked again where to begin."""
@@ -146,7 +150,7 @@ class OwnedQueues:
             CallError: Nobody tells now.
         """
         offsets = await self._keeping.load(self.broker_of(queue), [queue])
-        return offsets.get(queue)
+        return offsets[queue].queue_offset if queue in offsets else None
 
     def broker_of(self, queue: MessageQueue) -> BrokerRoute:
         """The broker of a queue.
@@ -194,13 +198,19 @@ class OwnedQueues:
     def drop(self, queue: MessageQueue, error: CallError | None = None) -> None:
         """Stop a queue at once that another member owns, or whose offset was set anew.
 
+        So too one that has lost its end, and with it what lay before this consumer's position.
+
         Args:
             queue: The queue.
             error: What the broker says, if that is how it came out.
         """
         if error is not None:
             logger.warning("%s is dropped: %s", queue, error)
-        if self._locks is not None and not (error and error.reason == "CONSUMER_OFFSET_RESET"):
+        if error is not None and error.reason == "QUEUE_CUT":
+            said = error.metadata
+            kept = QueuePosition(int(said.get("end", 0)), int(said.get("log_epoch", 0)))
+            self._keeping.note_cut(queue, kept)
+        if self._locks is not None and (error is None or error.reason not in STILL_LOCKED_REASONS):
             self._locks.lose(queue)
         if queue in self._works:
             self._give_up(queue, store=False, timeout_s=0.0)
@@ -222,7 +232,9 @@ class OwnedQueues:
             CallError: It has not heard it; or the queue is lost, and dropped.
         """
         broker = self.broker_of(queue)
-        error = await self._keeping.tell(broker, queue, consumer_offset, in_work)
+        work = self._works.get(queue)
+        position = QueuePosition(consumer_offset, 0 if work is None else work.log_epoch)
+        error = await self._keeping.tell(broker, queue, position, in_work)
         if error is not None:
             if error.reason in LOST_REASONS:
                 self.drop(queue, error)
@@ -246,11 +258,12 @@ class OwnedQueues:
             ConsumerOffsetRefused: Some were refused; the others are stored.
             CallError: A broker did not store them; the others did.
         """
-        by_broker: dict[str, dict[MessageQueue, int]] = defaultdict(dict)
+        by_broker: dict[str, dict[MessageQueue, QueuePosition]] = defaultdict(dict)
         for queue, work in self._works.items():
             consumer_offset = work.done_offset
             if durable or consumer_offset != work.stored_offset:
-                by_broker[queue.broker_name][queue] = consumer_offset
+                position = QueuePosition(consumer_offset, work.log_epoch)
+                by_broker[queue.broker_name][queue] = position
         refused: dict[MessageQueue, CallError] = {}
         failures: list[BaseException] = []
         for answer in await asyncio.gather(
@@ -291,7 +304,7 @@ class OwnedQueues:
             await self._locks.give_back_all()
 
     async def _store_together(
-        self, offsets: Mapping[MessageQueue, int], durable: bool
+        self, offsets: Mapping[MessageQueue, QueuePosition], durable: bool
     ) -> dict[MessageQueue, CallError]:
         """Store offsets of queues of one broker; why some were refused."""
         broker = self.broker_of(next(iter(offsets)))
@@ -301,10 +314,10 @@ class OwnedQueues:
                 self.drop(queue, error)
             else:
                 logger.warning("the offset of %s is not stored: %s", queue, error)
-        for queue, consumer_offset in offsets.items():
+        for queue, position in offsets.items():
             work = self._works.get(queue)
             if work is not None and queue not in refused:
-                work.stored_offset = consumer_offset
+                work.stored_offset = position.queue_offset
         return refused
 
     async def _take_over(self, queues: Sequence[MessageQueue], handover_s: float) -> None:
@@ -366,19 +379,20 @@ class OwnedQueues:
             await self._keeping.store(broker, first)
         if forgotten != self._forget_count:
             return ()  # These offsets may be those from before a reset.
-        for queue, begin_offset in offsets.items():
+        for queue, begin in offsets.items():
             if self._keeping.caution_of(queue).in_doubt:
                 continue  # Its next message may have killed a member: it is known soon.
             # Its lock may have been lost meanwhile; then it is asked for again.
             locked = self._locks is None or self._locks.holds(queue)
             if locked and queue in self._wanted and queue not in self._works:
-                self._start_work(queue, begin_offset)
+                self._start_work(queue, begin)
         return set(queues) - offsets.keys()
 
-    def _start_work(self, queue: MessageQueue, begin_offset: int) -> None:
+    def _start_work(self, queue: MessageQueue, begin: QueuePosition) -> None:
         loop = self._pull_loops.at(queue.broker_name)
-        work = self._make_owned(queue, begin_offset, loop.look_again)
-        work.stored_offset = begin_offset
+        work = self._make_owned(queue, begin.queue_offset, loop.look_again)
+        work.log_epoch = begin.log_epoch
+        work.stored_offset = begin.queue_offset
         self._works[queue] = work
         work.start()
         loop.add(work)
@@ -399,7 +413,8 @@ class OwnedQueues:
         try:
             if store and consumer_offset != work.stored_offset:
                 broker = self.broker_of(queue)
-                refused = await self._keeping.store(broker, {queue: consumer_offset})
+                position = QueuePosition(consumer_offset, work.log_epoch)
+                refused = await self._keeping.store(broker, {queue: position})
                 for error in refused.values():
                     logger.warning("the last offset of %s is not stored: %s", queue, error)
         except CallError as error:

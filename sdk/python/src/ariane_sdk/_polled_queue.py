@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from ariane_sdk._log import logger
 from ariane_sdk._message import MessageQueue, ReceivedMessage
+from ariane_sdk._queue_position import QueuePosition
 from ariane_sdk._settings import ConsumerSettings
 from ariane_sdk._window import QueueWindow
 
@@ -24,6 +25,7 @@ class PolledQueue:
         queue: The queue.
         window: What was pulled and not handed out.
         not_before_s: When the queue may be pulled again, by the monotonic clock.
+        log_epoch: Of the broker's log when the last pull was answered; 0 if nobody knows.
         stored_offset: The consumer offset that is kept; nothing if none of ours is.
         paused: Whether it is neither pulled nor handed out.
         in_line: Whether it stands in the line of queues to be polled.
@@ -50,6 +52,7 @@ class PolledQueue:
         self.queue = queue
         self.window = self._window_at(begin_offset)
         self.not_before_s = 0.0
+        self.log_epoch = 0
         self.stored_offset: int | None = None
         self.paused = False
         self.in_line = False
@@ -132,9 +135,10 @@ class PolledQueue:
         """The application will not be done with what it has: somebody gets it again."""
         self._nothing_in_hand.set()
 
-    def seek(self, queue_offset: int) -> None:
+    def seek(self, position: QueuePosition) -> None:
         """Go on at another queue offset."""
-        self.window = self._window_at(queue_offset)
+        self.window = self._window_at(position.queue_offset)
+        self.log_epoch = position.log_epoch
         self._nothing_in_hand.set()
         self._on_room()
 

@@ -40,8 +40,9 @@ from ariane_sdk._queue_arguments import (
     checked_queue,
     checked_queues,
 )
+from ariane_sdk._queue_position import QueuePosition
 from ariane_sdk._settings import ConsumerSettings
-from ariane_sdk._start_position import StartPosition, checked_start, offset_of
+from ariane_sdk._start_position import StartPosition, checked_start, position_of
 from ariane_sdk._tag_filter import TagFilter
 from ariane_sdk._tasks import start_task
 from ariane_sdk.errors import ArianeError, ClientNotRunning, IllegalArgument
@@ -323,11 +324,12 @@ class PullConsumer:
         """
         polled = self._queue(queue)
         if isinstance(to, int):
-            queue_offset = checked_offset(to)
+            # Told by the application: as old as what it has of the queue.
+            position = QueuePosition(checked_offset(to), polled.log_epoch)
         else:
             broker = self._life.owned.broker_of(queue)
-            queue_offset = await offset_of(self._life.session.calls, broker, queue, to)
-        polled.seek(queue_offset)
+            position = await position_of(self._life.session.calls, broker, queue, to)
+        polled.seek(position)
         self._line.put_down(polled)
 
     def pause(self, *queues: MessageQueue) -> None:

@@ -56,8 +56,11 @@ HOLD_GRACE_S: Final = 5.0
 AHEAD_BYTES_MIN: Final = 64 << 10
 """Less than that is decoded sooner than another pull is sent: its listener should not wait."""
 
-LOST_REASONS: Final = frozenset({"QUEUE_LOCKED", "QUEUE_LOCK_FENCED", "CONSUMER_OFFSET_RESET"})
-"""The queue is to be dropped: another member owns it, or its offset was set anew."""
+LOST_REASONS: Final = frozenset(
+    {"QUEUE_LOCKED", "QUEUE_LOCK_FENCED", "CONSUMER_OFFSET_RESET", "QUEUE_CUT"}
+)
+"""The queue is to be dropped: another member owns it, its offset was set anew, or it has lost its
+end."""
 
 
 class _Asked(NamedTuple):
@@ -251,7 +254,10 @@ class PullLoop:
         if not any(pulled.head.HasField("error") for pulled in answer):
             self._arrived = {
                 (pulled.head.topic, pulled.head.queue_id): Arrived(
-                    pulled.head.next_queue_offset, pulled.message_count, pulled.record_bytes
+                    pulled.head.next_queue_offset,
+                    pulled.message_count,
+                    pulled.record_bytes,
+                    pulled.head.log_epoch,
                 )
                 for pulled in answer
                 if self._is_wanted(pulled.head, asked)
@@ -359,12 +365,15 @@ class PullLoop:
         if head.HasField("error"):
             error = error_from_status(head.error, peer=f"broker {self.broker_name}")
             if isinstance(error, QueueOffsetOutOfRange):
+                work.log_epoch = head.log_epoch
                 move_into_range(work, head)
             elif error.reason in LOST_REASONS:
                 self._on_lost(work.queue, error)
             else:
                 self._queue_failed(work, error)
             return
+        # What is in the window was read before, and the broker has found it to be there still.
+        work.log_epoch = head.log_epoch
         if not pulled.message_count:
             work.window.put((), head.next_queue_offset)
             return

@@ -27,11 +27,13 @@ class Arrived(NamedTuple):
         next_offset: Where the pull after it reads.
         message_count: Messages.
         size_bytes: Bytes of their records.
+        log_epoch: The epoch of the broker's log that they were read in.
     """
 
     next_offset: int
     message_count: int
     size_bytes: int
+    log_epoch: int
 
 
 class PullRequests:
@@ -92,7 +94,7 @@ class PullRequests:
     def _wanted(self, work: OwnedQueue, arrived: Arrived | None) -> PullPosition:
         """What is wanted of one queue: as much as its window has room for."""
         window, settings = work.window, self._settings
-        arrived = arrived or Arrived(window.next_pull_offset, 0, 0)
+        arrived = arrived or Arrived(window.next_pull_offset, 0, 0, work.log_epoch)
         count_room = settings.queue_message_count_max - window.message_count
         span_room = settings.queue_span_max - window.span
         return PullPosition(
@@ -102,4 +104,5 @@ class PullRequests:
             record_count_max=max(1, min(count_room, span_room) - arrived.message_count),
             size_bytes_max=settings.queue_bytes_max - window.size_bytes - arrived.size_bytes,
             lock_epoch=self._lock_epoch_of(work.queue),
+            log_epoch=arrived.log_epoch,
         )

@@ -118,7 +118,8 @@ class QueueReader(StatelessClient):
                 for broker in _readable(route, broker_names)
             )
         )
-        return dict(chain.from_iterable(answer.items() for answer in answers))
+        found = chain.from_iterable(answer.items() for answer in answers)
+        return {queue: position.queue_offset for queue, position in found}
 
     async def stored_offsets(self, group: str, topic: str) -> dict[MessageQueue, int]:
         """How far a group has come; queues without a stored offset are left out.

@@ -42,6 +42,7 @@ class QueueWork:
         window: What was pulled and is not finished.
         hand_out: Gives messages to the listener.
         not_before_s: When the queue may be pulled again, by the monotonic clock.
+        log_epoch: Of the broker's log when the last pull was answered; 0 if nobody knows.
         stored_offset: The consumer offset that the broker has; nothing if it has none of ours.
     """
 
@@ -74,6 +75,7 @@ class QueueWork:
         self.queue = queue
         self.window = QueueWindow(begin_offset)
         self.not_before_s = 0.0
+        self.log_epoch = 0
         self.stored_offset: int | None = None
         self.hand_out = HandOut(
             queue, self.window, deliver, care=care, is_released=lambda: self.released

@@ -12,6 +12,7 @@ from ariane_record.names import retry_topic
 from ariane_sdk._broker_calls import BrokerCalls
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._offset_keeping import OffsetKeeping
+from ariane_sdk._queue_position import QueuePosition
 from ariane_sdk._route import BrokerRoute, Route
 from ariane_sdk.errors import IllegalArgument, QueueNotFound
 
@@ -77,7 +78,7 @@ async def begin_offsets(
     broker: BrokerRoute,
     queues: Sequence[MessageQueue],
     start: Mapping[MessageQueue, StartPosition],
-) -> tuple[dict[MessageQueue, int], set[MessageQueue]]:
+) -> tuple[dict[MessageQueue, QueuePosition], set[MessageQueue]]:
     """Where to begin in queues of one broker.
 
     An offset that the group has stored always wins. What is not known is asked for, never guessed.
@@ -111,7 +112,7 @@ async def begin_offsets(
 
 async def start_offsets(
     calls: BrokerCalls, broker: BrokerRoute, topic: str, start: StartPosition
-) -> dict[MessageQueue, int]:
+) -> dict[MessageQueue, QueuePosition]:
     """The queue offset that a start position means, for all queues of a topic on a broker.
 
     Raises:
@@ -121,13 +122,13 @@ async def start_offsets(
         return await calls.queue_offsets_at(broker, topic, start, TIME_BOUNDARY_LOWER)
     bounds = await calls.queue_bounds(broker, topic)
     if start == "earliest":
-        return {queue: entry.min_queue_offset for queue, entry in bounds}
-    return {queue: entry.max_queue_offset for queue, entry in bounds}
+        return {q: QueuePosition(entry.min_queue_offset, entry.log_epoch) for q, entry in bounds}
+    return {q: QueuePosition(entry.max_queue_offset, entry.log_epoch) for q, entry in bounds}
 
 
-async def offset_of(
+async def position_of(
     calls: BrokerCalls, broker: BrokerRoute, queue: MessageQueue, start: StartPosition
-) -> int:
+) -> QueuePosition:
     """The queue offset that a start position means in one queue.
 
     Raises:

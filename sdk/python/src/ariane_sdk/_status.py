@@ -125,6 +125,7 @@ REASON_ROWS: Final[Mapping[str, ReasonRow]] = {
     "FILTER_EXPRESSION_INVALID": ReasonRow(CallError),
     "CONSUMER_OFFSET_RESET": ReasonRow(CallError),
     "GROUP_LIMIT_REACHED": ReasonRow(GroupRefused),
+    "QUEUE_CUT": ReasonRow(CallError),
     "TRANSACTION_DECIDED": ReasonRow(TransactionDecided),
     "TRANSACTION_NOT_FOUND": ReasonRow(TransactionNotFound),
     "TRANSACTION_FOREIGN": ReasonRow(TransactionForeign),

@@ -53,7 +53,7 @@ def compose_from(outside: Outside) -> BrokerLife:
     """Build a broker."""
     settings = outside.settings
     storing = storing_room(outside)
-    state = state_room(outside, storing.store)
+    state = state_room(outside, storing)
     naming = naming_room(outside, state)
     changing = changing_room(outside, state, storing, naming)
     delaying = delaying_room(outside, state, storing)

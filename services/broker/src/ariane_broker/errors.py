@@ -351,6 +351,24 @@ def consumer_offset_reset(topic: str, queue_id: int, epoch: int) -> ServiceError
     )
 
 
+def queue_cut(
+    topic: str, queue_id: int, queue_offset: int, end: int, log_epoch: int
+) -> ServiceError:
+    """What lay before the position was lost with the end of the log, or of another log."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_QUEUE_CUT,
+        f"topic {topic!r}, queue {queue_id}: the queue lost its end since {queue_offset} was "
+        f"reached; what is kept of that time ends at {end}",
+        {
+            "topic": topic,
+            "queue_id": queue_id,
+            "queue_offset": queue_offset,
+            "end": end,
+            "log_epoch": log_epoch,
+        },
+    )
+
+
 def queue_offset_out_of_range(
     topic: str, queue_id: int, queue_offset: int, min_queue_offset: int, max_queue_offset: int
 ) -> ServiceError:

@@ -11,6 +11,7 @@ from ariane_broker.consumer_groups import ConsumerGroups
 from ariane_broker.consumer_offsets import ConsumerOffsets, GroupOffset, QueueKey
 from ariane_broker.errors import consumer_offset_reset, queue_offset_out_of_range
 from ariane_broker.group_changes import GroupChanges, check_user_group
+from ariane_broker.log_epochs import LogEpochs
 from ariane_broker.outbox import OffsetsReset
 from ariane_broker.queue_locks import QueueLocks
 from ariane_broker.readable_topics import readable_queue
@@ -28,12 +29,14 @@ class OffsetToStore:
         consumer_offset: The next queue offset it will consume.
         lock_epoch: Of its lock of the queue; None if it has none.
         reset_epoch: Of the offset that it began with; None if it does not know.
+        log_epoch: The epoch of the log that the offset was learnt in; 0 if it does not know.
     """
 
     queue: QueueKey
     consumer_offset: int
     lock_epoch: int | None = None
     reset_epoch: int | None = None
+    log_epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,7 @@ class OffsetChanges:
         clients: ClientTable,
         lookup: TimeLookup,
         locks: QueueLocks,
+        epochs: LogEpochs,
         mark_changed: Callable[[], None],
         save: Callable[[], Awaitable[None]],
     ) -> None:
@@ -116,6 +120,7 @@ class OffsetChanges:
             clients: The attached clients.
             lookup: Finds offsets by time.
             locks: Who may store the offset of a queue that is consumed in order.
+            epochs: Knows which offsets a lost end of the log has left without meaning.
             mark_changed: There is something to save.
             save: Returns once all that was marked is on the disk.
         """
@@ -127,6 +132,7 @@ class OffsetChanges:
         self._clients = clients
         self._lookup = lookup
         self._locks = locks
+        self._epochs = epochs
         self._mark_changed = mark_changed
         self._save = save
 
@@ -286,6 +292,7 @@ class OffsetChanges:
         epoch = self._offsets.reset_epoch(consumer_group, queue)
         if wanted.reset_epoch is not None and wanted.reset_epoch < epoch:
             raise consumer_offset_reset(*queue, epoch)
+        self._epochs.check(queue, wanted.consumer_offset, wanted.log_epoch)
         # Below the oldest that is kept is where a slow consumer stands; beyond the end is nobody.
         self._check_range(queue, wanted.consumer_offset, offset_min=0)
         self._offsets.put(consumer_group, queue, ConsumerOffset(wanted.consumer_offset))

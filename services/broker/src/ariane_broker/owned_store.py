@@ -132,6 +132,10 @@ class OwnedStore:
         """The queue offset of a time; see ``Store.queue_offset_at_time``."""
         return self._opened.queue_offset_at_time(topic, queue_id, timestamp_ms, boundary=boundary)
 
+    def queue_offset_behind(self, topic: str, queue_id: int, commit_log_offset: int) -> int:
+        """The first queue offset behind; see ``Store.queue_offset_behind``."""
+        return self._opened.queue_offset_behind(topic, queue_id, commit_log_offset)
+
     def queue_entries(
         self, topic: str, queue_id: int, queue_offset: int, *, max_count: int
     ) -> Entries:

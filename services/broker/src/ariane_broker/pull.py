@@ -14,6 +14,7 @@ from ariane_broker.client_table import ClientTable
 from ariane_broker.deaths.client_work import GroupQueue
 from ariane_broker.deaths.vanished_members import VanishedMembers
 from ariane_broker.held_requests import HeldRequests
+from ariane_broker.log_epochs import LogEpochs
 from ariane_broker.open_pull import Look, OpenPull
 from ariane_broker.pull_order import Position, PulledQueue, PullOrder, checked_order
 from ariane_broker.queue_locks import QueueLocks
@@ -59,6 +60,7 @@ class PullRecords:
         clients: ClientTable,
         members: VanishedMembers,
         locks: QueueLocks,
+        epochs: LogEpochs,
         service_error: Callable[[Exception], ServiceError],
         draw: Callable[[int], int],
         monotonic: Callable[[], float],
@@ -74,6 +76,7 @@ class PullRecords:
             clients: The attached clients, whose subscriptions must agree with a pull.
             members: Knows what they have in work.
             locks: Who may read a queue that is consumed in order.
+            epochs: Knows which positions a lost end of the log has left without meaning.
             service_error: Makes errors of the store public.
             draw: A random number from 0 up to its argument, exclusive.
             monotonic: Seconds that never go back.
@@ -86,6 +89,7 @@ class PullRecords:
         self._clients = clients
         self._members = members
         self._locks = locks
+        self._epochs = epochs
         self._service_error = service_error
         self._draw = draw
         self._monotonic = monotonic
@@ -149,7 +153,8 @@ class PullRecords:
                     tag_codes=codes.get(position.queue.topic),
                 )
             except (ServiceError, StorageError) as error:
-                look.found[place] = _failed(position, self._service_error(error))
+                failure = self._service_error(error)
+                look.found[place] = _failed(position, failure, self._epochs.current)
                 continue
             if read.next_queue_offset >= read.max_queue_offset:
                 look.left.discard(place)
@@ -161,6 +166,7 @@ class PullRecords:
                 read.chunks,
                 read.sizes,
                 bodies_suffice=order.bodies_suffice,
+                log_epoch=self._epochs.current,
             )
             if read.count:
                 size_bytes = pulled.size_bytes
@@ -185,16 +191,21 @@ class PullRecords:
         return turns[first:] + turns[:first]
 
     def _check_queue(self, order: PullOrder, position: Position) -> None:
-        """Refuse a queue that may not be read, or that another member has locked meanwhile."""
+        """Refuse a queue that may not be read, or that another member has locked meanwhile.
+
+        So too a position whose meaning was lost with the end of the log.
+        """
         readable_queue(self._topics, *position.queue, order.consumer_group)
         refusal = self._locks.refusal(
             order.consumer_group, order.client_id, position.queue, position.lock_epoch
         )
         if refusal is not None:
             raise refusal
+        if position.log_epoch:
+            self._epochs.check(position.queue, position.queue_offset, position.log_epoch)
 
 
-def _failed(position: Position, error: ServiceError) -> PulledQueue:
+def _failed(position: Position, error: ServiceError, log_epoch: int) -> PulledQueue:
     """A queue that cannot be read; the bounds tell a reader that is out of range where to go."""
     return PulledQueue(
         position.queue,
@@ -202,4 +213,5 @@ def _failed(position: Position, error: ServiceError) -> PulledQueue:
         int(error.metadata.get("min", 0)),
         int(error.metadata.get("max", 0)),
         error=error,
+        log_epoch=log_epoch,
     )

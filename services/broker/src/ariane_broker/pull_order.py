@@ -33,6 +33,7 @@ class Position:
         record_count_max: At most this many records of this queue; 0: no own limit.
         size_bytes_max: At most about this many bytes of this queue; 0: no own limit.
         lock_epoch: Of the consumer's lock of the queue; None if it has none.
+        log_epoch: The epoch of the log that the offset was learnt in; 0 if that is not known.
     """
 
     queue: QueueKey
@@ -40,6 +41,7 @@ class Position:
     record_count_max: int = 0
     size_bytes_max: int = 0
     lock_epoch: int | None = None
+    log_epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +85,7 @@ class PulledQueue:
         sizes: Bytes of each record.
         error: Why there is nothing.
         bodies_suffice: As the order said.
+        log_epoch: The epoch of the log that it was read in.
     """
 
     queue: QueueKey
@@ -93,6 +96,7 @@ class PulledQueue:
     sizes: NDArray[np.int32] = field(default_factory=lambda: _NO_SIZES)
     error: ServiceError | None = None
     bodies_suffice: bool = False
+    log_epoch: int = 0
 
     @property
     def size_bytes(self) -> int:

@@ -87,5 +87,6 @@ def queue_head(queue: PulledQueue) -> QueueRecords:
         next_queue_offset=queue.next_queue_offset,
         min_queue_offset=queue.min_queue_offset,
         max_queue_offset=queue.max_queue_offset,
+        log_epoch=queue.log_epoch,
         record_sizes=queue.sizes.astype(_INT32, copy=False).tobytes(),
     )

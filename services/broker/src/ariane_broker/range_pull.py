@@ -11,6 +11,8 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ariane_broker.consumer_offsets import QueueKey
+from ariane_broker.log_epochs import LogEpochs
 from ariane_broker.pull import ReadableLog
 from ariane_broker.readable_topics import readable_queue
 from ariane_broker.span_gather import gather_spans
@@ -46,6 +48,7 @@ class RangeOrder:
         end: The range's end, exclusive; beyond the readable end it means the readable end.
         filter: Which messages.
         projection: How much of each.
+        log_epoch: The epoch of the log that the range was learnt in; 0 if that is not known.
         chunk_bytes: About how many bytes of records one chunk covers; 0 means the default.
     """
 
@@ -56,6 +59,7 @@ class RangeOrder:
     filter: FilterExpression = ALL_MESSAGES
     projection: Projection = Projection.RECORDS
     chunk_bytes: int = 0
+    log_epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,29 +95,34 @@ class RangeLog(ReadableLog, Protocol):
 class PullRange:
     """Answers range reads."""
 
-    def __init__(self, log: RangeLog, topics: TopicTable, statistics: BrokerStatistics) -> None:
+    def __init__(
+        self, log: RangeLog, topics: TopicTable, statistics: BrokerStatistics, epochs: LogEpochs
+    ) -> None:
         """Take the parts.
 
         Args:
             log: The store.
             topics: The topics of this broker.
             statistics: Counts what is handed out.
+            epochs: Knows which ranges a lost end of the log has left without meaning.
         """
         self._log = log
         self._topics = topics
         self._statistics = statistics
+        self._epochs = epochs
 
     async def read(self, order: RangeOrder) -> AsyncIterator[RangeChunk]:
         """Read a range; ends at its end or at the end that was readable when it began.
 
         Raises:
-            ServiceError: TOPIC_NOT_FOUND, TOPIC_NOT_READABLE, QUEUE_NOT_FOUND, FIELD_INVALID or
-                FILTER_EXPRESSION_INVALID.
+            ServiceError: TOPIC_NOT_FOUND, TOPIC_NOT_READABLE, QUEUE_NOT_FOUND, QUEUE_CUT,
+                FIELD_INVALID or FILTER_EXPRESSION_INVALID.
             StorageError: The begin is not kept (any more), or a record is damaged.
         """
         _check(order)
         tag_codes = wanted_tag_codes(order.filter)
         readable_queue(self._topics, order.topic, order.queue_id)
+        self._epochs.check(QueueKey(order.topic, order.queue_id), order.end, order.log_epoch)
         end = min(order.end, self._log.queue_bounds(order.topic, order.queue_id)[1])
         position = order.begin
         while True:

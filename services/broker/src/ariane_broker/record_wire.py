@@ -33,6 +33,7 @@ def pull_order(request: PullRecordsRequest, *, hold_seconds_max: float | None) -
             position.record_count_max,
             position.size_bytes_max,
             position.lock_epoch if position.HasField("lock_epoch") else None,
+            position.log_epoch,
         )
         for position in request.positions
     )

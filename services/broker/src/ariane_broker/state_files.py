@@ -17,11 +17,14 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from ariane_broker import log_epochs
 from ariane_broker.consumer_groups import ConsumerGroups
 from ariane_broker.consumer_offsets import ConsumerOffsets, QueueKey
 from ariane_broker.deaths.suspicions import Suspicions
+from ariane_broker.log_epochs import LogEpochs
 from ariane_broker.queue_locks import QueueLocks
 from ariane_broker.saved_state import StateFile
+from ariane_broker.statistics import BrokerStatistics
 from ariane_broker.topic_table import TopicConfig, TopicTable, topics_of
 from ariane_servicekit import StartRefused, get_logger
 from ariane_storage.errors import StateFileDamaged
@@ -42,6 +45,7 @@ class StateFiles:
         groups: ``config/subscriptionGroup.json``.
         locks: ``config/queueLocks.json``.
         deaths: ``config/consumerDeaths.json``.
+        epochs: ``config/logEpochs.json``.
     """
 
     topics: StateFile
@@ -49,6 +53,7 @@ class StateFiles:
     groups: StateFile
     locks: StateFile
     deaths: StateFile
+    epochs: StateFile
 
 
 class BrokerState:
@@ -56,7 +61,6 @@ class BrokerState:
 
     Attributes:
         findings: What was wrong with the state, in sentences for people.
-        set_back_count: Consumer offsets that lay beyond the end of their queue.
     """
 
     def __init__(
@@ -68,6 +72,8 @@ class BrokerState:
         *,
         locks: QueueLocks,
         suspicions: Suspicions,
+        epochs: LogEpochs,
+        statistics: BrokerStatistics,
         end_of_queue: Callable[[QueueKey], int],
         executor: Executor,
         accept_offset_loss: bool,
@@ -81,6 +87,8 @@ class BrokerState:
             groups: Filled from its file.
             locks: Filled from its file.
             suspicions: Filled from its file.
+            epochs: Filled from its file; the present one begins.
+            statistics: Counts what is set back.
             end_of_queue: The next queue offset of a queue of the recovered store.
             executor: Where the disk is waited for.
             accept_offset_loss: Whether to start although consumer offsets are lost.
@@ -91,11 +99,12 @@ class BrokerState:
         self._groups = groups
         self._locks = locks
         self._suspicions = suspicions
+        self._epochs = epochs
+        self._statistics = statistics
         self._end_of_queue = end_of_queue
         self._executor = executor
         self._accept_offset_loss = accept_offset_loss
         self.findings: list[str] = []
-        self.set_back_count = 0
 
     async def load(
         self, queues: Iterable[tuple[str, int]], required_topics: Iterable[TopicConfig]
@@ -115,6 +124,7 @@ class BrokerState:
         groups = await self._load(self._files.groups, self._groups.load)
         await self._load_locks()
         await self._load_suspicions()
+        await self._begin_epoch()
         self._tell_backups()
         missing = await self._topics_of(known_queues, lost=topics is None)
         missing += [topic for topic in required_topics if self._topics.find(topic.topic) is None]
@@ -156,7 +166,7 @@ class BrokerState:
                 + told
                 + (f"; and {more} more" if more > 0 else "")
             )
-            self.set_back_count += len(changes)
+            self._statistics.set_back_offset_count += len(changes)
             await self._save(self._files.offsets, self._offsets.document())
         if self._suspicions.set_back(self._end_of_queue):
             await self._save(self._files.deaths, self._suspicions.document())
@@ -224,6 +234,28 @@ class BrokerState:
                 "looked for anew"
             )
             await self._save(file, self._suspicions.document())
+
+    async def _begin_epoch(self) -> None:
+        """Begin an epoch of the log, durably: nobody hears of it before.
+
+        A previous generation is not believed: it lacks the last epoch.
+        """
+        file = self._files.epochs
+        loop = asyncio.get_running_loop()
+        try:
+            document = await loop.run_in_executor(self._executor, file.load)
+            if document is not None and not file.used_backup:
+                self._epochs.load(document)
+            lost = document is not None and file.used_backup
+        except (StateFileDamaged, KeyError, TypeError, ValueError, AttributeError):
+            lost = True
+        if lost:
+            self._found(
+                f"config/{log_epochs.FILE_NAME} was damaged; consumers that were connected before "
+                "go on from their stored offsets"
+            )
+        self._epochs.begin()
+        await self._save(file, self._epochs.document())
 
     async def _load(
         self, file: StateFile, take_over: Callable[[Mapping[str, Any]], None]

@@ -18,6 +18,8 @@ class BrokerStatistics:
         append_seconds: Time spent appending.
         vanished_member_count: Members of groups whose stream broke without a goodbye.
         counted_death_count: Deaths of members that were counted against a message.
+        set_back_offset_count: Consumer offsets and positions that lay beyond what the log kept of
+            its end, and were set back.
     """
 
     stored_message_count: int = 0
@@ -28,6 +30,7 @@ class BrokerStatistics:
     append_seconds: float = 0.0
     vanished_member_count: int = 0
     counted_death_count: int = 0
+    set_back_offset_count: int = 0
 
     def count_append(
         self, message_count: int, size_bytes: int, seconds: float, *, batch_count: int = 1

@@ -252,6 +252,7 @@ class BrokerStatistics(_message.Message):
     APPEND_DURATION_FIELD_NUMBER: _builtins.int
     VANISHED_MEMBER_COUNT_FIELD_NUMBER: _builtins.int
     COUNTED_DEATH_COUNT_FIELD_NUMBER: _builtins.int
+    SET_BACK_OFFSET_COUNT_FIELD_NUMBER: _builtins.int
     stored_message_count: _builtins.int
     """Messages stored."""
     stored_bytes: _builtins.int
@@ -270,6 +271,8 @@ class BrokerStatistics(_message.Message):
     """Members of groups whose stream broke without a goodbye."""
     counted_death_count: _builtins.int
     """Deaths of members that were counted against a message."""
+    set_back_offset_count: _builtins.int
+    """Consumer offsets and positions that lay beyond what the log kept of its end, and were set back."""
     @_builtins.property
     def append_duration(self) -> _duration_pb2.Duration:
         """Time spent appending."""
@@ -287,10 +290,11 @@ class BrokerStatistics(_message.Message):
         append_duration: _duration_pb2.Duration | None = ...,
         vanished_member_count: _builtins.int = ...,
         counted_death_count: _builtins.int = ...,
+        set_back_offset_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["append_duration", b"append_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["append_duration", b"append_duration", "client_count", b"client_count", "counted_death_count", b"counted_death_count", "held_pull_count", b"held_pull_count", "pulled_bytes", b"pulled_bytes", "pulled_message_count", b"pulled_message_count", "stored_batch_count", b"stored_batch_count", "stored_bytes", b"stored_bytes", "stored_message_count", b"stored_message_count", "vanished_member_count", b"vanished_member_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["append_duration", b"append_duration", "client_count", b"client_count", "counted_death_count", b"counted_death_count", "held_pull_count", b"held_pull_count", "pulled_bytes", b"pulled_bytes", "pulled_message_count", b"pulled_message_count", "set_back_offset_count", b"set_back_offset_count", "stored_batch_count", b"stored_batch_count", "stored_bytes", b"stored_bytes", "stored_message_count", b"stored_message_count", "vanished_member_count", b"vanished_member_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -62,6 +62,7 @@ class QueueConsumerOffset(_message.Message):
     WATCHED_END_FIELD_NUMBER: _builtins.int
     ALONE_END_FIELD_NUMBER: _builtins.int
     IN_DOUBT_FIELD_NUMBER: _builtins.int
+    LOG_EPOCH_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic."""
     queue_id: _builtins.int
@@ -97,6 +98,10 @@ class QueueConsumerOffset(_message.Message):
     """In an answer: a member may have died of the message at `queue_offset`. It is known soon; until
     then nobody should take the queue over.
     """
+    log_epoch: _builtins.int
+    """The log epoch that the offset was learnt in, as in PullService; in answers always. In a store
+    0: not checked.
+    """
     def __init__(
         self,
         *,
@@ -110,10 +115,11 @@ class QueueConsumerOffset(_message.Message):
         watched_end: _builtins.int = ...,
         alone_end: _builtins.int = ...,
         in_doubt: _builtins.bool = ...,
+        log_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_in_work_end", b"_in_work_end", "_lock_epoch", b"_lock_epoch", "_queue_offset", b"_queue_offset", "_reset_epoch", b"_reset_epoch", "in_work_end", b"in_work_end", "lock_epoch", b"lock_epoch", "queue_offset", b"queue_offset", "reset_epoch", b"reset_epoch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_in_work_end", b"_in_work_end", "_lock_epoch", b"_lock_epoch", "_queue_offset", b"_queue_offset", "_reset_epoch", b"_reset_epoch", "alone", b"alone", "alone_end", b"alone_end", "in_doubt", b"in_doubt", "in_work_end", b"in_work_end", "lock_epoch", b"lock_epoch", "queue_id", b"queue_id", "queue_offset", b"queue_offset", "reset_epoch", b"reset_epoch", "topic", b"topic", "watched_end", b"watched_end"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_in_work_end", b"_in_work_end", "_lock_epoch", b"_lock_epoch", "_queue_offset", b"_queue_offset", "_reset_epoch", b"_reset_epoch", "alone", b"alone", "alone_end", b"alone_end", "in_doubt", b"in_doubt", "in_work_end", b"in_work_end", "lock_epoch", b"lock_epoch", "log_epoch", b"log_epoch", "queue_id", b"queue_id", "queue_offset", b"queue_offset", "reset_epoch", b"reset_epoch", "topic", b"topic", "watched_end", b"watched_end"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__in_work_end: _TypeAlias = _typing.Literal["in_work_end"]  # noqa: Y015
     _WhichOneofArgType__in_work_end: _TypeAlias = _typing.Literal["_in_work_end", b"_in_work_end"]  # noqa: Y015

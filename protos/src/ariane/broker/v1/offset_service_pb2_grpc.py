@@ -80,8 +80,8 @@ class OffsetServiceServicer(object):
     def StoreConsumerOffsets(self, request, context):
         """Stores consumer offsets of a group. Repeating is harmless. Offsets beyond the readable end are
         refused. Durable within 5 s, at once with `durable`.
-        Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_NOT_FOUND, QUEUE_LOCKED, QUEUE_LOCK_FENCED,
-        CONSUMER_OFFSET_RESET.
+        Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_CUT, QUEUE_NOT_FOUND, QUEUE_LOCKED,
+        QUEUE_LOCK_FENCED, CONSUMER_OFFSET_RESET.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -43,8 +43,8 @@ class OffsetServiceStub:
     StoreConsumerOffsets: _grpc.UnaryUnaryMultiCallable[_offset_service_pb2.StoreConsumerOffsetsRequest, _offset_service_pb2.StoreConsumerOffsetsResponse]
     """Stores consumer offsets of a group. Repeating is harmless. Offsets beyond the readable end are
     refused. Durable within 5 s, at once with `durable`.
-    Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_NOT_FOUND, QUEUE_LOCKED, QUEUE_LOCK_FENCED,
-    CONSUMER_OFFSET_RESET.
+    Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_CUT, QUEUE_NOT_FOUND, QUEUE_LOCKED,
+    QUEUE_LOCK_FENCED, CONSUMER_OFFSET_RESET.
     """
     ResetConsumerOffsets: _grpc.UnaryUnaryMultiCallable[_offset_service_pb2.ResetConsumerOffsetsRequest, _offset_service_pb2.ResetConsumerOffsetsResponse]
     """Sets a group's offsets anew and tells its members, online or not.
@@ -75,8 +75,8 @@ class OffsetServiceAsyncStub(OffsetServiceStub):
     StoreConsumerOffsets: _aio.UnaryUnaryMultiCallable[_offset_service_pb2.StoreConsumerOffsetsRequest, _offset_service_pb2.StoreConsumerOffsetsResponse]  # type: ignore[assignment]
     """Stores consumer offsets of a group. Repeating is harmless. Offsets beyond the readable end are
     refused. Durable within 5 s, at once with `durable`.
-    Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_NOT_FOUND, QUEUE_LOCKED, QUEUE_LOCK_FENCED,
-    CONSUMER_OFFSET_RESET.
+    Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_CUT, QUEUE_NOT_FOUND, QUEUE_LOCKED,
+    QUEUE_LOCK_FENCED, CONSUMER_OFFSET_RESET.
     """
     ResetConsumerOffsets: _aio.UnaryUnaryMultiCallable[_offset_service_pb2.ResetConsumerOffsetsRequest, _offset_service_pb2.ResetConsumerOffsetsResponse]  # type: ignore[assignment]
     """Sets a group's offsets anew and tells its members, online or not.
@@ -116,8 +116,8 @@ class OffsetServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_offset_service_pb2.StoreConsumerOffsetsResponse, _abc.Awaitable[_offset_service_pb2.StoreConsumerOffsetsResponse]]:
         """Stores consumer offsets of a group. Repeating is harmless. Offsets beyond the readable end are
         refused. Durable within 5 s, at once with `durable`.
-        Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_NOT_FOUND, QUEUE_LOCKED, QUEUE_LOCK_FENCED,
-        CONSUMER_OFFSET_RESET.
+        Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_CUT, QUEUE_NOT_FOUND, QUEUE_LOCKED,
+        QUEUE_LOCK_FENCED, CONSUMER_OFFSET_RESET.
         """
 
     @_abc_1.abstractmethod

@@ -168,6 +168,7 @@ class PullPosition(_message.Message):
     RECORD_COUNT_MAX_FIELD_NUMBER: _builtins.int
     SIZE_BYTES_MAX_FIELD_NUMBER: _builtins.int
     LOCK_EPOCH_FIELD_NUMBER: _builtins.int
+    LOG_EPOCH_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic."""
     queue_id: _builtins.int
@@ -182,6 +183,8 @@ class PullPosition(_message.Message):
     """The epoch of the caller's queue lock, for ordered consumers. Absent: the caller has no lock,
     and is refused where another one has.
     """
+    log_epoch: _builtins.int
+    """The log epoch that the position was learnt in; 0: not checked."""
     def __init__(
         self,
         *,
@@ -191,10 +194,11 @@ class PullPosition(_message.Message):
         record_count_max: _builtins.int = ...,
         size_bytes_max: _builtins.int = ...,
         lock_epoch: _builtins.int | None = ...,
+        log_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_lock_epoch", b"_lock_epoch", "lock_epoch", b"lock_epoch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lock_epoch", b"_lock_epoch", "lock_epoch", b"lock_epoch", "queue_id", b"queue_id", "queue_offset", b"queue_offset", "record_count_max", b"record_count_max", "size_bytes_max", b"size_bytes_max", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lock_epoch", b"_lock_epoch", "lock_epoch", b"lock_epoch", "log_epoch", b"log_epoch", "queue_id", b"queue_id", "queue_offset", b"queue_offset", "record_count_max", b"record_count_max", "size_bytes_max", b"size_bytes_max", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__lock_epoch: _TypeAlias = _typing.Literal["lock_epoch"]  # noqa: Y015
     _WhichOneofArgType__lock_epoch: _TypeAlias = _typing.Literal["_lock_epoch", b"_lock_epoch"]  # noqa: Y015
@@ -237,7 +241,7 @@ class StreamPullsRequest(_message.Message):
     PULL_FIELD_NUMBER: _builtins.int
     FOLLOW_FIELD_NUMBER: _builtins.int
     follow: _builtins.bool
-    """Whether the pull goes on after an answer that brought records, from where that ended, as if it
+    """Whether the pull goes on after an answer that moved positions, from where that ended, as if it
     were asked for again: with the same hold duration, and within what each position leaves of its
     `record_count_max` and `size_bytes_max`. It ends when one of its queues has an error or less
     than half of that, when the hold duration does, and with the next request.
@@ -300,6 +304,7 @@ class QueueRecords(_message.Message):
     NEXT_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
     MIN_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
     MAX_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
+    LOG_EPOCH_FIELD_NUMBER: _builtins.int
     RECORD_SIZES_FIELD_NUMBER: _builtins.int
     BODY_RUNS_FIELD_NUMBER: _builtins.int
     BODIES_FIELD_NUMBER: _builtins.int
@@ -314,6 +319,8 @@ class QueueRecords(_message.Message):
     """Oldest queue offset that is kept."""
     max_queue_offset: _builtins.int
     """Readable end, exclusive: the next queue offset to be handed out."""
+    log_epoch: _builtins.int
+    """The log epoch of the answer."""
     record_sizes: _builtins.bytes
     """Bytes of each record: n x int32, little-endian. Empty where there are runs of bodies."""
     bodies: _builtins.bytes
@@ -337,6 +344,7 @@ class QueueRecords(_message.Message):
         next_queue_offset: _builtins.int = ...,
         min_queue_offset: _builtins.int = ...,
         max_queue_offset: _builtins.int = ...,
+        log_epoch: _builtins.int = ...,
         record_sizes: _builtins.bytes = ...,
         body_runs: _abc.Iterable[Global___BodyRun] | None = ...,
         bodies: _builtins.bytes = ...,
@@ -344,7 +352,7 @@ class QueueRecords(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bodies", b"bodies", "body_runs", b"body_runs", "error", b"error", "max_queue_offset", b"max_queue_offset", "min_queue_offset", b"min_queue_offset", "next_queue_offset", b"next_queue_offset", "queue_id", b"queue_id", "record_sizes", b"record_sizes", "records", b"records", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bodies", b"bodies", "body_runs", b"body_runs", "error", b"error", "log_epoch", b"log_epoch", "max_queue_offset", b"max_queue_offset", "min_queue_offset", b"min_queue_offset", "next_queue_offset", b"next_queue_offset", "queue_id", b"queue_id", "record_sizes", b"record_sizes", "records", b"records", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -438,12 +446,15 @@ class PullMessagesResponse(_message.Message):
     NEXT_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
     MIN_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
     MAX_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
+    LOG_EPOCH_FIELD_NUMBER: _builtins.int
     next_queue_offset: _builtins.int
     """Where to go on."""
     min_queue_offset: _builtins.int
     """Oldest queue offset that is kept."""
     max_queue_offset: _builtins.int
     """Readable end, exclusive."""
+    log_epoch: _builtins.int
+    """The log epoch of the answer."""
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]:
         """The messages, in order; empty when there is nothing."""
@@ -455,10 +466,11 @@ class PullMessagesResponse(_message.Message):
         next_queue_offset: _builtins.int = ...,
         min_queue_offset: _builtins.int = ...,
         max_queue_offset: _builtins.int = ...,
+        log_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_queue_offset", b"max_queue_offset", "messages", b"messages", "min_queue_offset", b"min_queue_offset", "next_queue_offset", b"next_queue_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["log_epoch", b"log_epoch", "max_queue_offset", b"max_queue_offset", "messages", b"messages", "min_queue_offset", b"min_queue_offset", "next_queue_offset", b"next_queue_offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -477,6 +489,7 @@ class PullRangeRequest(_message.Message):
     FILTER_FIELD_NUMBER: _builtins.int
     PROJECTION_FIELD_NUMBER: _builtins.int
     CHUNK_BYTES_FIELD_NUMBER: _builtins.int
+    LOG_EPOCH_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic."""
     queue_id: _builtins.int
@@ -489,6 +502,8 @@ class PullRangeRequest(_message.Message):
     """How much of each message."""
     chunk_bytes: _builtins.int
     """About how many bytes one answer holds, 64 KiB to 4 MiB; 0 means 2 MiB."""
+    log_epoch: _builtins.int
+    """The log epoch that the range was learnt in; 0: not checked."""
     @_builtins.property
     def filter(self) -> _subscription_pb2.FilterExpression:
         """Which messages. Absent: all."""
@@ -503,10 +518,11 @@ class PullRangeRequest(_message.Message):
         filter: _subscription_pb2.FilterExpression | None = ...,
         projection: Global___RangeProjection.ValueType = ...,
         chunk_bytes: _builtins.int = ...,
+        log_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_queue_offset", b"begin_queue_offset", "chunk_bytes", b"chunk_bytes", "end_queue_offset", b"end_queue_offset", "filter", b"filter", "projection", b"projection", "queue_id", b"queue_id", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_queue_offset", b"begin_queue_offset", "chunk_bytes", b"chunk_bytes", "end_queue_offset", b"end_queue_offset", "filter", b"filter", "log_epoch", b"log_epoch", "projection", b"projection", "queue_id", b"queue_id", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -613,6 +629,7 @@ class QueueBounds(_message.Message):
     MAX_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
     LAST_STORE_TIME_FIELD_NUMBER: _builtins.int
     SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    LOG_EPOCH_FIELD_NUMBER: _builtins.int
     queue_id: _builtins.int
     """The queue."""
     min_queue_offset: _builtins.int
@@ -621,6 +638,8 @@ class QueueBounds(_message.Message):
     """Readable end, exclusive."""
     size_bytes: _builtins.int
     """Sum of the sizes of the records kept, in bytes; an estimate."""
+    log_epoch: _builtins.int
+    """The log epoch of the answer."""
     @_builtins.property
     def last_store_time(self) -> _timestamp_pb2.Timestamp:
         """When the newest message was stored; absent for an empty queue."""
@@ -633,10 +652,11 @@ class QueueBounds(_message.Message):
         max_queue_offset: _builtins.int = ...,
         last_store_time: _timestamp_pb2.Timestamp | None = ...,
         size_bytes: _builtins.int = ...,
+        log_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["last_store_time", b"last_store_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_store_time", b"last_store_time", "max_queue_offset", b"max_queue_offset", "min_queue_offset", b"min_queue_offset", "queue_id", b"queue_id", "size_bytes", b"size_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_store_time", b"last_store_time", "log_epoch", b"log_epoch", "max_queue_offset", b"max_queue_offset", "min_queue_offset", b"min_queue_offset", "queue_id", b"queue_id", "size_bytes", b"size_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -706,19 +726,23 @@ class FoundQueueOffset(_message.Message):
 
     QUEUE_ID_FIELD_NUMBER: _builtins.int
     QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
+    LOG_EPOCH_FIELD_NUMBER: _builtins.int
     queue_id: _builtins.int
     """The queue."""
     queue_offset: _builtins.int
     """The queue offset."""
+    log_epoch: _builtins.int
+    """The log epoch of the answer."""
     def __init__(
         self,
         *,
         queue_id: _builtins.int = ...,
         queue_offset: _builtins.int = ...,
+        log_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["queue_id", b"queue_id", "queue_offset", b"queue_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["log_epoch", b"log_epoch", "queue_id", b"queue_id", "queue_offset", b"queue_offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

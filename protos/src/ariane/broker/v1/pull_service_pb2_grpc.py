@@ -26,7 +26,11 @@ if _version_not_supported:
 
 
 class PullServiceStub(object):
-    """Hands out messages by position. Nothing is handed out that could still vanish.
+    """Hands out messages by position. Under synchronous flush nothing is handed out that could still
+    vanish. Where the end of the log can be lost with the power, answers carry the epoch of the log:
+    it changes whenever the broker opens its store. A position that is carried along with the epoch
+    that it was learnt in is refused with QUEUE_CUT when the log lost what lay before the position
+    since, although later messages may have the same queue offsets. 0, or no epoch: not checked.
     """
 
     def __init__(self, channel):
@@ -68,15 +72,20 @@ class PullServiceStub(object):
 
 
 class PullServiceServicer(object):
-    """Hands out messages by position. Nothing is handed out that could still vanish.
+    """Hands out messages by position. Under synchronous flush nothing is handed out that could still
+    vanish. Where the end of the log can be lost with the power, answers carry the epoch of the log:
+    it changes whenever the broker opens its store. A position that is carried along with the epoch
+    that it was learnt in is refused with QUEUE_CUT when the log lost what lay before the position
+    since, although later messages may have the same queue offsets. 0, or no epoch: not checked.
     """
 
     def PullRecords(self, request, context):
         """Reads from all the queues that a consumer owns on this broker, as packed records. When there
         is nothing yet the call is held until something arrives or the hold duration ends; then the
-        answer names every queue with its unchanged position. Unary, because a held pull is its own
+        answer names every queue with its unchanged position. Positions that a filter has moved over
+        messages that it leaves out are told within some 100 ms, without records. Unary, because a held pull is its own
         flow control: the next one is asked for when there is room.
-        Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_NOT_FOUND, TOPIC_NOT_FOUND, TOPIC_NOT_READABLE,
+        Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_CUT, QUEUE_NOT_FOUND, TOPIC_NOT_FOUND, TOPIC_NOT_READABLE,
         QUEUE_LOCKED, QUEUE_LOCK_FENCED.
         For the call: HELD_PULLS_EXHAUSTED, SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID.
         """
@@ -107,7 +116,7 @@ class PullServiceServicer(object):
     def PullRange(self, request, context):
         """Reads a range of one queue: stateless, no group, no lease. Streams, because a range is far
         larger than one message may be. Ends at `end_queue_offset` or at the readable end.
-        Errors: QUEUE_OFFSET_OUT_OF_RANGE when the begin is no longer kept, QUEUE_NOT_FOUND,
+        Errors: QUEUE_OFFSET_OUT_OF_RANGE when the begin is no longer kept, QUEUE_CUT, QUEUE_NOT_FOUND,
         TOPIC_NOT_FOUND, FILTER_EXPRESSION_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -172,7 +181,11 @@ def add_PullServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class PullService(object):
-    """Hands out messages by position. Nothing is handed out that could still vanish.
+    """Hands out messages by position. Under synchronous flush nothing is handed out that could still
+    vanish. Where the end of the log can be lost with the power, answers carry the epoch of the log:
+    it changes whenever the broker opens its store. A position that is carried along with the epoch
+    that it was learnt in is refused with QUEUE_CUT when the log lost what lay before the position
+    since, although later messages may have the same queue offsets. 0, or no epoch: not checked.
     """
 
     @staticmethod

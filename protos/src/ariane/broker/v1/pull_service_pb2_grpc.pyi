@@ -27,7 +27,12 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class PullServiceStub:
-    """Hands out messages by position. Nothing is handed out that could still vanish."""
+    """Hands out messages by position. Under synchronous flush nothing is handed out that could still
+    vanish. Where the end of the log can be lost with the power, answers carry the epoch of the log:
+    it changes whenever the broker opens its store. A position that is carried along with the epoch
+    that it was learnt in is refused with QUEUE_CUT when the log lost what lay before the position
+    since, although later messages may have the same queue offsets. 0, or no epoch: not checked.
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -36,9 +41,10 @@ class PullServiceStub:
     PullRecords: _grpc.UnaryUnaryMultiCallable[_pull_service_pb2.PullRecordsRequest, _pull_service_pb2.PullRecordsResponse]
     """Reads from all the queues that a consumer owns on this broker, as packed records. When there
     is nothing yet the call is held until something arrives or the hold duration ends; then the
-    answer names every queue with its unchanged position. Unary, because a held pull is its own
+    answer names every queue with its unchanged position. Positions that a filter has moved over
+    messages that it leaves out are told within some 100 ms, without records. Unary, because a held pull is its own
     flow control: the next one is asked for when there is room.
-    Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_NOT_FOUND, TOPIC_NOT_FOUND, TOPIC_NOT_READABLE,
+    Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_CUT, QUEUE_NOT_FOUND, TOPIC_NOT_FOUND, TOPIC_NOT_READABLE,
     QUEUE_LOCKED, QUEUE_LOCK_FENCED.
     For the call: HELD_PULLS_EXHAUSTED, SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID.
     """
@@ -57,7 +63,7 @@ class PullServiceStub:
     PullRange: _grpc.UnaryStreamMultiCallable[_pull_service_pb2.PullRangeRequest, _pull_service_pb2.PullRangeResponse]
     """Reads a range of one queue: stateless, no group, no lease. Streams, because a range is far
     larger than one message may be. Ends at `end_queue_offset` or at the readable end.
-    Errors: QUEUE_OFFSET_OUT_OF_RANGE when the begin is no longer kept, QUEUE_NOT_FOUND,
+    Errors: QUEUE_OFFSET_OUT_OF_RANGE when the begin is no longer kept, QUEUE_CUT, QUEUE_NOT_FOUND,
     TOPIC_NOT_FOUND, FILTER_EXPRESSION_INVALID.
     """
     ListQueueBounds: _grpc.UnaryUnaryMultiCallable[_pull_service_pb2.ListQueueBoundsRequest, _pull_service_pb2.ListQueueBoundsResponse]
@@ -71,15 +77,21 @@ class PullServiceStub:
 
 @_typing.type_check_only
 class PullServiceAsyncStub(PullServiceStub):
-    """Hands out messages by position. Nothing is handed out that could still vanish."""
+    """Hands out messages by position. Under synchronous flush nothing is handed out that could still
+    vanish. Where the end of the log can be lost with the power, answers carry the epoch of the log:
+    it changes whenever the broker opens its store. A position that is carried along with the epoch
+    that it was learnt in is refused with QUEUE_CUT when the log lost what lay before the position
+    since, although later messages may have the same queue offsets. 0, or no epoch: not checked.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     PullRecords: _aio.UnaryUnaryMultiCallable[_pull_service_pb2.PullRecordsRequest, _pull_service_pb2.PullRecordsResponse]  # type: ignore[assignment]
     """Reads from all the queues that a consumer owns on this broker, as packed records. When there
     is nothing yet the call is held until something arrives or the hold duration ends; then the
-    answer names every queue with its unchanged position. Unary, because a held pull is its own
+    answer names every queue with its unchanged position. Positions that a filter has moved over
+    messages that it leaves out are told within some 100 ms, without records. Unary, because a held pull is its own
     flow control: the next one is asked for when there is room.
-    Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_NOT_FOUND, TOPIC_NOT_FOUND, TOPIC_NOT_READABLE,
+    Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_CUT, QUEUE_NOT_FOUND, TOPIC_NOT_FOUND, TOPIC_NOT_READABLE,
     QUEUE_LOCKED, QUEUE_LOCK_FENCED.
     For the call: HELD_PULLS_EXHAUSTED, SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID.
     """
@@ -98,7 +110,7 @@ class PullServiceAsyncStub(PullServiceStub):
     PullRange: _aio.UnaryStreamMultiCallable[_pull_service_pb2.PullRangeRequest, _pull_service_pb2.PullRangeResponse]  # type: ignore[assignment]
     """Reads a range of one queue: stateless, no group, no lease. Streams, because a range is far
     larger than one message may be. Ends at `end_queue_offset` or at the readable end.
-    Errors: QUEUE_OFFSET_OUT_OF_RANGE when the begin is no longer kept, QUEUE_NOT_FOUND,
+    Errors: QUEUE_OFFSET_OUT_OF_RANGE when the begin is no longer kept, QUEUE_CUT, QUEUE_NOT_FOUND,
     TOPIC_NOT_FOUND, FILTER_EXPRESSION_INVALID.
     """
     ListQueueBounds: _aio.UnaryUnaryMultiCallable[_pull_service_pb2.ListQueueBoundsRequest, _pull_service_pb2.ListQueueBoundsResponse]  # type: ignore[assignment]
@@ -111,7 +123,12 @@ class PullServiceAsyncStub(PullServiceStub):
     """
 
 class PullServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Hands out messages by position. Nothing is handed out that could still vanish."""
+    """Hands out messages by position. Under synchronous flush nothing is handed out that could still
+    vanish. Where the end of the log can be lost with the power, answers carry the epoch of the log:
+    it changes whenever the broker opens its store. A position that is carried along with the epoch
+    that it was learnt in is refused with QUEUE_CUT when the log lost what lay before the position
+    since, although later messages may have the same queue offsets. 0, or no epoch: not checked.
+    """
 
     @_abc_1.abstractmethod
     def PullRecords(
@@ -121,9 +138,10 @@ class PullServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_pull_service_pb2.PullRecordsResponse, _abc.Awaitable[_pull_service_pb2.PullRecordsResponse]]:
         """Reads from all the queues that a consumer owns on this broker, as packed records. When there
         is nothing yet the call is held until something arrives or the hold duration ends; then the
-        answer names every queue with its unchanged position. Unary, because a held pull is its own
+        answer names every queue with its unchanged position. Positions that a filter has moved over
+        messages that it leaves out are told within some 100 ms, without records. Unary, because a held pull is its own
         flow control: the next one is asked for when there is room.
-        Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_NOT_FOUND, TOPIC_NOT_FOUND, TOPIC_NOT_READABLE,
+        Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_CUT, QUEUE_NOT_FOUND, TOPIC_NOT_FOUND, TOPIC_NOT_READABLE,
         QUEUE_LOCKED, QUEUE_LOCK_FENCED.
         For the call: HELD_PULLS_EXHAUSTED, SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID.
         """
@@ -160,7 +178,7 @@ class PullServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_pull_service_pb2.PullRangeResponse], _abc.AsyncIterator[_pull_service_pb2.PullRangeResponse]]:
         """Reads a range of one queue: stateless, no group, no lease. Streams, because a range is far
         larger than one message may be. Ends at `end_queue_offset` or at the readable end.
-        Errors: QUEUE_OFFSET_OUT_OF_RANGE when the begin is no longer kept, QUEUE_NOT_FOUND,
+        Errors: QUEUE_OFFSET_OUT_OF_RANGE when the begin is no longer kept, QUEUE_CUT, QUEUE_NOT_FOUND,
         TOPIC_NOT_FOUND, FILTER_EXPRESSION_INVALID.
         """
 

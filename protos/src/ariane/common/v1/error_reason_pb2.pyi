@@ -134,6 +134,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """The broker has as many consumer groups as it may have; `setting`, `limit`.
     FAILED_PRECONDITION.
     """
+    ERROR_REASON_QUEUE_CUT: _ErrorReason.ValueType  # 91
+    """The position was learnt before the queue lost its end, as with the power, and lies behind what
+    was kept; `queue_offset`, `end`, `log_epoch`. OUT_OF_RANGE.
+    """
     ERROR_REASON_TRANSACTION_DECIDED: _ErrorReason.ValueType  # 100
     """The transaction has another outcome already; `outcome`. FAILED_PRECONDITION."""
     ERROR_REASON_TRANSACTION_NOT_FOUND: _ErrorReason.ValueType  # 101
@@ -322,6 +326,10 @@ FAILED_PRECONDITION.
 ERROR_REASON_GROUP_LIMIT_REACHED: ErrorReason.ValueType  # 90
 """The broker has as many consumer groups as it may have; `setting`, `limit`.
 FAILED_PRECONDITION.
+"""
+ERROR_REASON_QUEUE_CUT: ErrorReason.ValueType  # 91
+"""The position was learnt before the queue lost its end, as with the power, and lies behind what
+was kept; `queue_offset`, `end`, `log_epoch`. OUT_OF_RANGE.
 """
 ERROR_REASON_TRANSACTION_DECIDED: ErrorReason.ValueType  # 100
 """The transaction has another outcome already; `outcome`. FAILED_PRECONDITION."""

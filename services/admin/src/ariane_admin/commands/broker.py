@@ -267,6 +267,7 @@ def _state_row(found: LiveBroker, state: GetBrokerStateResponse, *, wiped: bool)
         "clients": statistics.client_count,
         "vanished_members": statistics.vanished_member_count,
         "counted_deaths": statistics.counted_death_count,
+        "set_back_offsets": statistics.set_back_offset_count,
         "delayed_pending": delayed.timed_pending_count
         + sum(level.pending_count for level in delayed.levels),
         "delayed_pending_timed": delayed.timed_pending_count,

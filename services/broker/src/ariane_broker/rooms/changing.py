@@ -89,6 +89,7 @@ def changing_room(
         clients=clients,
         lookup=lookup,
         locks=state.locks,
+        epochs=state.epochs,
         mark_changed=saved_offsets.mark_changed,
         save=saved_offsets.save,
     )

@@ -98,6 +98,7 @@ def messaging_room(
         clients=changing.clients,
         members=changing.members,
         locks=state.locks,
+        epochs=state.epochs,
         service_error=service_error,
         draw=random.Random(secrets.randbits(64)).randrange,  # noqa: S311 - fairness, no secret.
         monotonic=clock.monotonic,
@@ -107,7 +108,7 @@ def messaging_room(
         append_streams=AppendStreams(append_records),
         send_messages=send_messages,
         pull_records=pull_records,
-        pull_range=PullRange(store, state.topics, storing.statistics),
+        pull_range=PullRange(store, state.topics, storing.statistics, state.epochs),
         query=MessageQuery(
             store, state.topics, own_host=lambda: literal_host(naming.announcement.address)
         ),

@@ -64,12 +64,13 @@ def rpc_services(
         "GroupService": GroupServicer(
             state.groups, changing.group_changes, retrying.group_deletion
         ),
-        "OffsetService": OffsetServicer(changing.offset_changes, changing.members),
+        "OffsetService": OffsetServicer(changing.offset_changes, changing.members, state.epochs),
         "PullService": PullServicer(
             messaging.pull_records,
             storing.held,
             messaging.pull_range,
             changing.lookup,
+            epochs=state.epochs,
             broker_name=broker_name,
         ),
         "QueryService": QueryServicer(messaging.query, broker_name=broker_name),

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 
+from ariane_broker import log_epochs
 from ariane_broker.consumer_groups import ConsumerGroups
 from ariane_broker.consumer_offsets import ConsumerOffsets
 from ariane_broker.deaths import suspicions as death_suspicions
 from ariane_broker.deaths.suspicions import Suspicions
-from ariane_broker.owned_store import OwnedStore
+from ariane_broker.log_epochs import LogEpochs
 from ariane_broker.queue_locks import QueueLocks
 from ariane_broker.rooms.outside import Outside
+from ariane_broker.rooms.storing import StoringRoom
 from ariane_broker.saved_state import SavedState
 from ariane_broker.state_files import BrokerState, StateFiles
 from ariane_broker.topic_table import TopicTable
@@ -32,10 +35,12 @@ class StateRoom:
     saved_locks: SavedState
     suspicions: Suspicions
     saved_suspicions: SavedState
+    epochs: LogEpochs
 
 
-def state_room(outside: Outside, store: OwnedStore) -> StateRoom:
+def state_room(outside: Outside, storing: StoringRoom) -> StateRoom:
     """Topics, groups and offsets; what is saved of consumers waits for the log of the store."""
+    store = storing.store
     settings, now_ms = outside.settings, outside.clock.now_ms
     topics = TopicTable(now_ms=now_ms, default_queue_count=settings.default_queue_count)
     groups = ConsumerGroups(now_ms=now_ms)
@@ -47,6 +52,7 @@ def state_room(outside: Outside, store: OwnedStore) -> StateRoom:
         groups=state_file.StateFile(folder / "subscriptionGroup.json", outside.disk),
         locks=state_file.StateFile(folder / "queueLocks.json", outside.disk),
         deaths=state_file.StateFile(folder / death_suspicions.FILE_NAME, outside.disk),
+        epochs=state_file.StateFile(folder / log_epochs.FILE_NAME, outside.disk),
     )
     locks = QueueLocks(
         monotonic=outside.clock.monotonic,
@@ -54,6 +60,7 @@ def state_room(outside: Outside, store: OwnedStore) -> StateRoom:
         lease_seconds=settings.queue_lock_lease_s,
     )
     suspicions = Suspicions()
+    epochs = LogEpochs(store, storing.statistics, draw=secrets.randbelow)
     state = BrokerState(
         files,
         topics,
@@ -61,6 +68,8 @@ def state_room(outside: Outside, store: OwnedStore) -> StateRoom:
         groups,
         locks=locks,
         suspicions=suspicions,
+        epochs=epochs,
+        statistics=storing.statistics,
         end_of_queue=lambda queue: store.queue_bounds(*queue)[1],
         executor=outside.threads.state,
         accept_offset_loss=settings.accept_offset_loss,
@@ -82,4 +91,5 @@ def state_room(outside: Outside, store: OwnedStore) -> StateRoom:
         saved_locks,
         suspicions,
         saved_suspicions,
+        epochs,
     )

@@ -138,4 +138,5 @@ class BrokerServicer(BrokerServiceServicer):
             append_duration=span_of(statistics.append_seconds),
             vanished_member_count=statistics.vanished_member_count,
             counted_death_count=statistics.counted_death_count,
+            set_back_offset_count=statistics.set_back_offset_count,
         )

@@ -13,6 +13,7 @@ from ariane.broker.v1.offset_service_pb2_grpc import OffsetServiceServicer
 from ariane_broker.consumer_offsets import GroupOffset, QueueKey
 from ariane_broker.deaths.client_work import GroupQueue
 from ariane_broker.deaths.vanished_members import VanishedMembers
+from ariane_broker.log_epochs import LogEpochs
 from ariane_broker.offset_changes import Backlog, KnownOffset, OffsetChanges, OffsetToStore
 from ariane_broker.wire_time import milliseconds_of, time_of
 from ariane_servicekit import field_invalid, take_page
@@ -22,15 +23,17 @@ from ariane_servicekit.error_status import status_of
 class OffsetServicer(OffsetServiceServicer):
     """Translates questions about consumer offsets, and changes."""
 
-    def __init__(self, changes: OffsetChanges, members: VanishedMembers) -> None:
+    def __init__(self, changes: OffsetChanges, members: VanishedMembers, epochs: LogEpochs) -> None:
         """Take the parts.
 
         Args:
             changes: What reads and changes offsets.
             members: What members say of their work, and must beware of.
+            epochs: Tells the present epoch of the log.
         """
         self._changes = changes
         self._members = members
+        self._epochs = epochs
 
     async def GetConsumerOffsets(
         self, request: offset_pb.GetConsumerOffsetsRequest, context: aio.ServicerContext[Any, Any]
@@ -55,6 +58,7 @@ class OffsetServicer(OffsetServiceServicer):
             watched_end=suspicion.watched_end,
             alone_end=suspicion.alone_end,
             in_doubt=self._members.in_doubt(place),
+            log_epoch=self._epochs.current,
         )
 
     async def StoreConsumerOffsets(
@@ -71,6 +75,7 @@ class OffsetServicer(OffsetServiceServicer):
                     given.queue_offset,
                     given.lock_epoch if given.HasField("lock_epoch") else None,
                     given.reset_epoch if given.HasField("reset_epoch") else None,
+                    given.log_epoch,
                 )
             )
         refused = await self._changes.store(

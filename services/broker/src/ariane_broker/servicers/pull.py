@@ -13,6 +13,7 @@ from ariane.broker.v1 import pull_service_pb2 as pull_pb
 from ariane.broker.v1.pull_service_pb2_grpc import PullServiceServicer
 from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.held_requests import HeldRequests
+from ariane_broker.log_epochs import LogEpochs
 from ariane_broker.pull import PullRecords
 from ariane_broker.pull_order import Position, PulledQueue, PullOrder
 from ariane_broker.pull_stream import PullStream, StreamOrder
@@ -48,6 +49,7 @@ class PullServicer(PullServiceServicer):
         pull_range: PullRange,
         lookup: QueueLookup,
         *,
+        epochs: LogEpochs,
         broker_name: str,
     ) -> None:
         """Take the parts.
@@ -57,12 +59,14 @@ class PullServicer(PullServiceServicer):
             held: Where they are held.
             pull_range: For ranges.
             lookup: For bounds and times.
+            epochs: Tells the present epoch of the log.
             broker_name: As it stands in plain messages.
         """
         self._pull_records = pull_records
         self._held = held
         self._pull_range = pull_range
         self._lookup = lookup
+        self._epochs = epochs
         self._broker_name = broker_name
 
     async def PullRecords(
@@ -99,6 +103,7 @@ class PullServicer(PullServiceServicer):
                     QueueKey(position.topic, position.queue_id),
                     position.queue_offset,
                     lock_epoch=position.lock_epoch if position.HasField("lock_epoch") else None,
+                    log_epoch=position.log_epoch,
                 ),
             ),
             filters={position.topic: filter_of(request.filter)},
@@ -127,6 +132,7 @@ class PullServicer(PullServiceServicer):
             filter=filter_of(request.filter),
             projection=projection,
             chunk_bytes=request.chunk_bytes,
+            log_epoch=request.log_epoch,
         )
         async for chunk in self._pull_range.read(order):
             # Bytes, as with streams of pulls.
@@ -147,6 +153,7 @@ class PullServicer(PullServiceServicer):
                     if queue.last_store_timestamp_ms is None
                     else time_of(queue.last_store_timestamp_ms),
                     size_bytes=queue.size_bytes,
+                    log_epoch=self._epochs.current,
                 )
                 for queue in kept
             ]
@@ -173,7 +180,9 @@ class PullServicer(PullServiceServicer):
         found = await self._lookup.offsets_from(request.topic, timestamp_ms)
         return pull_pb.FindQueueOffsetsResponse(
             queues=[
-                pull_pb.FoundQueueOffset(queue_id=queue_id, queue_offset=queue_offset)
+                pull_pb.FoundQueueOffset(
+                    queue_id=queue_id, queue_offset=queue_offset, log_epoch=self._epochs.current
+                )
                 for queue_id, queue_offset in found
             ]
         )
@@ -188,6 +197,7 @@ class PullServicer(PullServiceServicer):
             next_queue_offset=pulled.next_queue_offset,
             min_queue_offset=pulled.min_queue_offset,
             max_queue_offset=pulled.max_queue_offset,
+            log_epoch=pulled.log_epoch,
         )
 
 
