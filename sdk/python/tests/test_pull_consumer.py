@@ -147,6 +147,41 @@ async def test_what_was_polled_before_is_stored_by_itself(topic, one_queue, make
     assert (await reader.stored_offsets("auto", topic))[one_queue] == 5
 
 
+@pytest.mark.parametrize("auto_commit", [True, False])
+async def test_what_a_filter_leaves_out_is_passed_and_stored(
+    topic, one_queue, make_consumer, reader, auto_commit
+):
+    long_holds = replace(BRISK, hold_s=20.0)
+    async with asyncio.timeout(15):
+        async with make_consumer(
+            group="choosy",
+            subscriptions={topic: "nobody-has-it"},
+            settings=long_holds,
+            auto_commit=auto_commit,
+        ) as consumer:
+            while (await reader.stored_offsets("choosy", topic)).get(one_queue) != 10:
+                assert await consumer.poll(timeout_s=0.02) == []
+
+
+async def test_what_is_in_hand_is_not_passed_with_what_a_filter_leaves_out(
+    topic, producer, one_queue, make_consumer
+):
+    for tag in ("wanted", "other", "other"):
+        await producer.send(Message(topic, b"x", tag=tag), message_queue=one_queue)
+    options = {"group": "careful", "subscriptions": {topic: "wanted"}, "auto_commit": False}
+    async with make_consumer(**options) as consumer:
+        assert len(await consumer.poll(timeout_s=20)) == 1
+        await wait_until(lambda: _is_at(consumer, one_queue, 13))
+        await consumer.commit({one_queue: 10})
+        assert await consumer.committed(one_queue) == 10
+        await consumer.commit()
+        assert await consumer.committed(one_queue) == 13
+
+
+async def _is_at(consumer, queue, queue_offset):
+    return consumer.position(queue) == queue_offset
+
+
 async def test_an_error_leaves_what_was_in_hand_to_the_next(one_queue, make_consumer):
     with pytest.raises(RuntimeError):  # noqa: PT012 - the end of the block is the matter.
         async with make_consumer(group="sorry") as consumer:

@@ -21,6 +21,7 @@ class Log:
         self.ends = dict.fromkeys(QUEUES, 0)
         self.looks = []
         self.unfinished = False
+        self.matching = True
 
     def check(self, order, topics):
         """All may have all."""
@@ -44,7 +45,7 @@ class Log:
                 position.queue,
                 position.queue_offset + count,
                 max_queue_offset=end,
-                sizes=np.ones(count, np.int32),
+                sizes=np.ones(count if self.matching else 0, np.int32),
             )
         return look
 
@@ -132,6 +133,25 @@ async def test_the_end_of_its_time_names_all_queues(log, held):
     with opened(log, held, hold_s=0.01) as pull:
         assert await ends_of(pull) == dict.fromkeys(range(100), 0)
         assert not pull.may_go_on
+
+
+async def test_what_only_moved_is_told_soon_and_without_the_queues_that_did_not(log, held):
+    log.matching = False
+    with opened(log, held) as pull:
+        for number in (4, 7):
+            log.grow(number)
+            async with asyncio.timeout(5):
+                assert await ends_of(pull) == {number: 1}
+            assert pull.may_go_on
+    assert held.count == 0
+
+
+async def test_a_long_search_tells_how_far_it_has_come(log, held):
+    log.unfinished, log.matching = True, False
+    log.grow(4)
+    with opened(log, held) as pull:
+        async with asyncio.timeout(5):
+            assert await ends_of(pull) == {4: 1}
 
 
 async def test_an_interruption_ends_a_search_for_what_a_filter_wants(log, held):

@@ -332,6 +332,10 @@ async def test_one_that_follows_passes_over_what_its_filter_leaves_out(broker):
     async with conversation(broker) as talk:
         await talk.ask(("orders", 0, 0), hold_s=0.2, follow=True, subscriptions=[wanted])
         await broker.store("orders", [b"a"])
+        passed, more_follow = await talk.next()
+        assert ends(passed) == {0: 1}
+        assert more_follow
+        # The same pull goes on, until its hold ends without another message.
         assert ends(await talk.answer()) == {0: 1}
 
 

@@ -48,10 +48,10 @@ class PolledColumns(PolledQueue):
         """Hand out the next batch; nothing if there is none."""
         if self.paused or self.released:
             return None
-        had_room = self.wants_records
+        had_room, position = self.wants_records, self.position
         batch = self.window.take_batch()
         if batch is not None:
-            self._handed_out(had_room=had_room)
+            self._handed_out(position, had_room=had_room)
         return batch
 
     def _window_at(self, queue_offset: int) -> ColumnWindow:

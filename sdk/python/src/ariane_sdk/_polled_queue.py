@@ -60,6 +60,7 @@ class PolledQueue:
         self._on_room = on_room
         self._on_arrival = on_arrival
         self._done_offset = begin_offset
+        self._all_done = True
         self._released = False
         self._nothing_in_hand = asyncio.Event()
         self._nothing_in_hand.set()
@@ -71,8 +72,12 @@ class PolledQueue:
 
     @property
     def done_offset(self) -> int:
-        """The consumer offset that may be stored."""
-        return self._done_offset
+        """The consumer offset that may be stored.
+
+        Behind what the application is done with; when that is all it got, behind what a filter
+        left out since, too: otherwise that would be looked at again after each start.
+        """
+        return self.position if self._all_done else self._done_offset
 
     @property
     def released(self) -> bool:
@@ -104,16 +109,19 @@ class PolledQueue:
         """
         if self.paused or self._released:
             return ()
-        had_room = self.wants_records
+        had_room, position = self.wants_records, self.position
         delivery = self.window.take(count_max)
         if delivery is None:
             return ()
         # They count no longer for what may be pulled: whoever has them bounds them by its polls.
         self.window.finish(delivery)
-        self._handed_out(had_room=had_room)
+        self._handed_out(position, had_room=had_room)
         return delivery.messages
 
-    def _handed_out(self, *, had_room: bool) -> None:
+    def _handed_out(self, position: int, *, had_room: bool) -> None:
+        """Something was handed out from a position on."""
+        if self._all_done:
+            self._all_done, self._done_offset = False, position
         self._nothing_in_hand.clear()
         if not had_room and self.wants_records:
             self._on_room()
@@ -128,6 +136,7 @@ class PolledQueue:
             queue_offset: Up to here, exclusive; all that was handed out if not given.
         """
         self._done_offset = self.position if queue_offset is None else queue_offset
+        self._all_done = self._done_offset == self.position
         if self._done_offset >= self.position:
             self._nothing_in_hand.set()
 
@@ -136,7 +145,8 @@ class PolledQueue:
         self._nothing_in_hand.set()
 
     def seek(self, position: QueuePosition) -> None:
-        """Go on at another queue offset."""
+        """Go on at another queue offset; nothing before it counts as done by that."""
+        self._done_offset, self._all_done = self.done_offset, False
         self.window = self._window_at(position.queue_offset)
         self.log_epoch = position.log_epoch
         self._nothing_in_hand.set()

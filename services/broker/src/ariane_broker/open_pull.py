@@ -27,6 +27,10 @@ GO_ON_SHARE: Final = 2
 """A pull goes on while that part of the room is left in each of its queues; then the consumer is to
 say anew how much there is."""
 
+PASSED_TOLD_SECONDS: Final = 0.1
+"""When a filter lets nothing through, the consumer hears so soon how far it has come, and can store
+that. Not with each message: there may be many that nobody wants."""
+
 
 @dataclass(slots=True)
 class Look:
@@ -137,28 +141,35 @@ class OpenPull:
 
         Returns:
             What was found in the order of the positions: queues with records, with an error, or
-            whose position moved; all queues when the hold time ended.
+            whose position moved; all queues when the hold time ended. Positions that only moved
+            are told after ``PASSED_TOLD_SECONDS``.
 
         Raises:
             ServiceError: As ``Reads.check``; HELD_PULLS_EXHAUSTED.
         """
         self._reads.check(self._order, self._topics)
-        deadline = self._monotonic() + self._order.hold_seconds
+        deadline = tell_at = self._monotonic() + self._order.hold_seconds
         moved: dict[int, PulledQueue] = {}
         self._see_arrivals()
         while True:
             look = self._look_at(self._left)
-            moved |= self._go_to(look.found)
+            passed = self._go_to(look.found)
+            if passed and not moved:
+                tell_at = min(deadline, self._monotonic() + PASSED_TOLD_SECONDS)
+            moved |= passed
             if _says_something(look.found.values()):
                 self.may_go_on &= self._has_room(look.found)
                 return _in_order(moved)
             if look.unfinished:
                 # A filter with few matches reads far; others run in between.
                 await asyncio.sleep(0)
-                again = not self._interrupted and self._monotonic() < deadline
+                again = not self._interrupted and self._monotonic() < tell_at
                 self._see_arrivals()
             else:
-                again = await self._hold(deadline)
+                again = await self._hold(tell_at)
+            if not again and moved and not self._interrupted and self._monotonic() < deadline:
+                self.may_go_on &= self._has_room(moved)
+                return _in_order(moved)
             if not again:
                 self.may_go_on = False
                 found = self._look_at(range(len(self._positions))).found

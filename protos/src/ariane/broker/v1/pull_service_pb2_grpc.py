@@ -83,10 +83,10 @@ class PullServiceServicer(object):
         """Reads from all the queues that a consumer owns on this broker, as packed records. When there
         is nothing yet the call is held until something arrives or the hold duration ends; then the
         answer names every queue with its unchanged position. Positions that a filter has moved over
-        messages that it leaves out are told within some 100 ms, without records. Unary, because a held pull is its own
-        flow control: the next one is asked for when there is room.
-        Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_CUT, QUEUE_NOT_FOUND, TOPIC_NOT_FOUND, TOPIC_NOT_READABLE,
-        QUEUE_LOCKED, QUEUE_LOCK_FENCED.
+        messages that it leaves out are told within some 100 ms, without records. Unary, because a held
+        pull is its own flow control: the next one is asked for when there is room.
+        Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_CUT, QUEUE_NOT_FOUND, TOPIC_NOT_FOUND,
+        TOPIC_NOT_READABLE, QUEUE_LOCKED, QUEUE_LOCK_FENCED.
         For the call: HELD_PULLS_EXHAUSTED, SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -42,10 +42,10 @@ class PullServiceStub:
     """Reads from all the queues that a consumer owns on this broker, as packed records. When there
     is nothing yet the call is held until something arrives or the hold duration ends; then the
     answer names every queue with its unchanged position. Positions that a filter has moved over
-    messages that it leaves out are told within some 100 ms, without records. Unary, because a held pull is its own
-    flow control: the next one is asked for when there is room.
-    Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_CUT, QUEUE_NOT_FOUND, TOPIC_NOT_FOUND, TOPIC_NOT_READABLE,
-    QUEUE_LOCKED, QUEUE_LOCK_FENCED.
+    messages that it leaves out are told within some 100 ms, without records. Unary, because a held
+    pull is its own flow control: the next one is asked for when there is room.
+    Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_CUT, QUEUE_NOT_FOUND, TOPIC_NOT_FOUND,
+    TOPIC_NOT_READABLE, QUEUE_LOCKED, QUEUE_LOCK_FENCED.
     For the call: HELD_PULLS_EXHAUSTED, SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID.
     """
     StreamPulls: _grpc.StreamStreamMultiCallable[_pull_service_pb2.StreamPullsRequest, _pull_service_pb2.StreamPullsResponse]
@@ -89,10 +89,10 @@ class PullServiceAsyncStub(PullServiceStub):
     """Reads from all the queues that a consumer owns on this broker, as packed records. When there
     is nothing yet the call is held until something arrives or the hold duration ends; then the
     answer names every queue with its unchanged position. Positions that a filter has moved over
-    messages that it leaves out are told within some 100 ms, without records. Unary, because a held pull is its own
-    flow control: the next one is asked for when there is room.
-    Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_CUT, QUEUE_NOT_FOUND, TOPIC_NOT_FOUND, TOPIC_NOT_READABLE,
-    QUEUE_LOCKED, QUEUE_LOCK_FENCED.
+    messages that it leaves out are told within some 100 ms, without records. Unary, because a held
+    pull is its own flow control: the next one is asked for when there is room.
+    Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_CUT, QUEUE_NOT_FOUND, TOPIC_NOT_FOUND,
+    TOPIC_NOT_READABLE, QUEUE_LOCKED, QUEUE_LOCK_FENCED.
     For the call: HELD_PULLS_EXHAUSTED, SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID.
     """
     StreamPulls: _aio.StreamStreamMultiCallable[_pull_service_pb2.StreamPullsRequest, _pull_service_pb2.StreamPullsResponse]  # type: ignore[assignment]
@@ -139,10 +139,10 @@ class PullServiceServicer(metaclass=_abc_1.ABCMeta):
         """Reads from all the queues that a consumer owns on this broker, as packed records. When there
         is nothing yet the call is held until something arrives or the hold duration ends; then the
         answer names every queue with its unchanged position. Positions that a filter has moved over
-        messages that it leaves out are told within some 100 ms, without records. Unary, because a held pull is its own
-        flow control: the next one is asked for when there is room.
-        Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_CUT, QUEUE_NOT_FOUND, TOPIC_NOT_FOUND, TOPIC_NOT_READABLE,
-        QUEUE_LOCKED, QUEUE_LOCK_FENCED.
+        messages that it leaves out are told within some 100 ms, without records. Unary, because a held
+        pull is its own flow control: the next one is asked for when there is room.
+        Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_CUT, QUEUE_NOT_FOUND, TOPIC_NOT_FOUND,
+        TOPIC_NOT_READABLE, QUEUE_LOCKED, QUEUE_LOCK_FENCED.
         For the call: HELD_PULLS_EXHAUSTED, SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID.
         """
 
