@@ -202,7 +202,7 @@ def test_one_message_at_a_time_is_what_many_at_once_are(bench, fill, place):
 
 def store_bytes(bench, commit_log_offset):
     with bench.open() as store:
-        return bytes(store._finder.record_view(commit_log_offset))
+        return store._finder.record(commit_log_offset)
 
 
 def test_a_queue_file_that_somebody_removes_beside_us_stops_nothing(bench, read_all):

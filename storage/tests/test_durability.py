@@ -29,7 +29,7 @@ HOUR_MS = 3_600_000
 def test_a_block_that_was_half_written_is_none(bench, read_all, k, ends):
     bench.config = small_config(flush_mode=FlushMode.SYNC)
     store = bench.open()
-    bench.disk.write_fails_at = k
+    bench.disk.write_fails_at = bench.disk.writes + k
     acknowledged: list[bytes] = []
 
     def bodies(opened):

@@ -33,7 +33,7 @@ def rocketmq_log():
     disk.make_folders(root / "commitlog")
     path = root / "commitlog" / f"{0:020d}"
     disk.allocate(path, 8192)
-    disk.map(path, writable=True).view[: len(GOLDEN_RECORD)] = GOLDEN_RECORD
+    disk.open(path, writable=True).write_at(0, GOLDEN_RECORD)
     disk.write(root / "abort", b"1")
     return disk
 
@@ -144,7 +144,7 @@ def test_records_of_every_kind_are_recovered(checksum, born, stored, topic):
     disk.make_folders(root / "commitlog")
     path = root / "commitlog" / f"{0:020d}"
     disk.allocate(path, 8192)
-    view, begin, messages = disk.map(path, writable=True).view, 0, []
+    file, begin, messages = disk.open(path, writable=True), 0, []
     for number in range(5):
         message = RecordFields(
             topic=topic,
@@ -158,7 +158,7 @@ def test_records_of_every_kind_are_recovered(checksum, born, stored, topic):
             store_timestamp_ms=1000 + number,
         )
         record = encode_record(message, checksum=checksum)
-        view[begin : begin + len(record)] = record
+        file.write_at(begin, record)
         begin += len(record)
         messages.append(decode_record(record))
     store = Store.open(root, small_config(), disk=disk, clock=FixedClock())
@@ -185,7 +185,7 @@ def test_transaction_marks_decide_what_is_dispatched(flag, entries, indexed):
     record = encode_record(
         RecordFields(topic="t", body=b"x", properties={"UNIQ_KEY": "u"}, system_flag=flag)
     )
-    disk.map(path, writable=True).view[: len(record)] = record
+    disk.open(path, writable=True).write_at(0, record)
     store = Store.open(root, small_config(), disk=disk, clock=FixedClock())
     assert store.queue_bounds("t", 0)[1] == entries
     assert len(store.query_by_key("t", "u")) == indexed

@@ -86,7 +86,7 @@ def left_by(store):
     """Everything that appends leave."""
     log = store._parts.log
     return (
-        bytes(log.view_of(0, log.write_offset)),
+        log.read(0, log.write_offset),
         {
             (topic, queue_id): store.queue_entries(topic, queue_id, 0, max_count=999).tobytes()
             for topic, queue_id in store.queues()

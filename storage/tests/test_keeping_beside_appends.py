@@ -133,9 +133,9 @@ def test_a_segment_whose_age_nobody_knows_is_kept(bench, store):
     bench.disk.used_ratio = 0.8
     far_future = bench.clock.time_ms + 1000 * 24 * 3_600_000
     for segment in store._parts.log.segments[1:]:
-        segment.view[4] ^= 1
+        bench.disk.flip_bit(segment.path, 4, 0)
     assert store.apply_retention(far_future).deleted == ()
-    segment.view[4] ^= 1
+    bench.disk.flip_bit(segment.path, 4, 0)
     report = store.apply_retention(far_future)
     assert (report.reason, report.deleted) == (RetentionReason.DISK_CLEAN, (0, 8192))
 

@@ -20,7 +20,7 @@ from ariane_storage import (
     StorePoisoned,
 )
 from ariane_storage.commands import store as store_group
-from ariane_storage.scan import Damage, DamageReason
+from ariane_storage.damage import Damage, DamageReason
 from ariane_storage.testing import block_of, small_config
 
 

@@ -147,7 +147,7 @@ def test_a_flipped_bit_in_any_field_costs_that_record_only(bench, fill, read_all
     before = contents(store, read_all)
     victim = results[4]
     begin, end = (int(offset) for offset in victim.commit_log_offsets[1:3])
-    record = bytes(store._parts.log.view_of(begin, end - begin))
+    record = store._parts.log.read(begin, end - begin)
     if known == "clean stop":
         store.close()
     start, length = field_range(record, name)
@@ -204,7 +204,7 @@ def test_a_torn_tail_is_cut_and_never_comes_back(bench, fill, read_all):
     store = bench.open()
     assert store.recovery.cut_reason is DamageReason.CHECKSUM
     assert store.max_offset == begin
-    assert bytes(store._parts.log.view_of(begin, 600)) == bytes(600)
+    assert store._parts.log.read(begin, 600) == bytes(600)
     # The cut is durable: power loss brings nothing of the old tail back.
     disk = bench.disk.lose_power(1)
     segment = disk.read(bench.segment_path(0))

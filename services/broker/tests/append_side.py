@@ -125,7 +125,7 @@ class Side:
         end = self.store.max_offset
         log = self.store._parts.log
         return (
-            bytes(log.view_of(0, end)),
+            log.read(0, end),
             self.store.queues(),
             self.sequences.document(end),
             self.statistics,

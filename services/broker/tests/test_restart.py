@@ -12,7 +12,7 @@ from ariane.broker.v1 import broker_service_pb2 as broker_pb
 from ariane.broker.v1 import group_service_pb2 as group_pb
 from ariane.broker.v1 import topic_service_pb2 as topic_pb
 from ariane_servicekit import StartRefused
-from ariane_storage.os_disk import OsMappedFile
+from ariane_storage.os_disk import OsOpenFile
 
 
 @pytest.fixture
@@ -231,7 +231,7 @@ async def test_a_failed_flush_ends_the_broker_and_acknowledges_nothing(running, 
     async with running(flush_mode="sync", drain_s_max=0.2) as broker:
         await broker.store("orders", [b"good"])
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(OsMappedFile, "flush", fail)
+            patch.setattr(OsOpenFile, "flush", fail)
             async with asyncio.timeout(20):
                 while True:
                     try:
@@ -255,7 +255,7 @@ async def test_a_failed_flush_is_told_once_as_an_error_when_nobody_waits_for_it(
         async with running(flush_mode="async", flush_interval_ms=10, drain_s_max=0.2) as broker:
             await broker.store("orders", [b"good"])
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(OsMappedFile, "flush", fail)
+                patch.setattr(OsOpenFile, "flush", fail)
                 async with asyncio.timeout(20):
                     while not [line for line in lines if line["event"] == "flush_failed"]:
                         with suppress(aio.AioRpcError):

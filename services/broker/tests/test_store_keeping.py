@@ -14,9 +14,9 @@ from structlog.testing import capture_logs
 import ariane_broker
 from ariane_broker.store_keeping import FILING_STEP_KEYS, StoreKeeping
 from ariane_servicekit import SystemClock
+from ariane_storage.damage import Damage, DamageReason
 from ariane_storage.errors import StoreFull, StorePoisoned
 from ariane_storage.retention import RetentionPlan, RetentionReport
-from ariane_storage.scan import Damage, DamageReason
 
 
 class ScriptedStore:

@@ -3,6 +3,7 @@
 from ariane_storage.append import Appended
 from ariane_storage.clock import Clock, SystemClock
 from ariane_storage.config import FlushMode, StoreConfig
+from ariane_storage.damage import Damage, DamageReason
 from ariane_storage.disk import Disk, DiskUsage
 from ariane_storage.errors import (
     BlockRejected,
@@ -22,7 +23,6 @@ from ariane_storage.os_disk import OsDisk
 from ariane_storage.read import QueueRead, QueueReadStatus
 from ariane_storage.recovery import Progress, ProgressCallback, RecoveryReport
 from ariane_storage.retention import RetentionReason, RetentionReport
-from ariane_storage.scan import Damage, DamageReason
 from ariane_storage.state_file import StateFile
 from ariane_storage.store import Store
 from ariane_storage.time_lookup import TimeBoundary

@@ -20,7 +20,7 @@ from ariane_storage.index import Index
 from ariane_storage.layout import find_layout
 from ariane_storage.quarantine import Quarantine
 from ariane_storage.queue_table import QueueTable
-from ariane_storage.scan import record_at
+from ariane_storage.record_search import record_at
 from ariane_storage.store_files import StoreFiles, visit_store
 
 _ENTRIES_AT_ONCE = 4096
@@ -112,11 +112,7 @@ class ClosedStore:
     def record_view(self, commit_log_offset: int) -> memoryview | None:
         """The bytes of the valid record at an offset, or None."""
         segment = self.log.segment_at(commit_log_offset)
-        if segment is None:
-            return None
-        position = commit_log_offset - segment.start
-        end = record_at(segment, position)
-        return None if end is None else segment.view[position:end]
+        return None if segment is None else record_at(segment, commit_log_offset - segment.start)
 
     def queue_records(self, topic: str, queue_id: int) -> Iterator[memoryview | None]:
         """Records of a queue in its order, by its entries; None where there is no valid one."""

@@ -26,7 +26,7 @@ from ariane_storage.disk import Disk, is_exhausted
 from ariane_storage.errors import StoreFormatError, StoreFull
 from ariane_storage.segment import Segment, segment_name, segment_starts
 
-_SEGMENTS_MAPPED_MAX: Final = 64
+_SEGMENTS_OPEN_MAX: Final = 64
 
 
 class CommitLog:
@@ -107,11 +107,11 @@ class CommitLog:
         return tuple(self._segments)
 
     def walk(self, begin: int) -> Iterator[Segment]:
-        """Segments from an offset on, each mapped in its turn: a long log has very many."""
+        """Segments from an offset on, each opened in its turn: a long log has very many."""
         for segment in self.segments:
             if segment.end > begin:
-                if not segment.is_mapped:
-                    self._map(segment)
+                if not segment.is_open:
+                    self._open(segment)
                 yield segment
 
     def segment_at(self, commit_log_offset: int) -> Segment | None:
@@ -123,30 +123,33 @@ class CommitLog:
         segment = self._segments[place]
         if commit_log_offset >= segment.end:
             return None
-        if not segment.is_mapped:
-            self._map(segment)
+        if not segment.is_open:
+            self._open(segment)
         return segment
 
-    def _map(self, segment: Segment) -> None:
-        """Map a segment, and let go of one that nobody has needed for long."""
+    def _open(self, segment: Segment) -> None:
+        """Open a segment, and let go of one that nobody has needed for long."""
         segment.file()
         self._recent[segment.start] = segment
-        while len(self._recent) > _SEGMENTS_MAPPED_MAX:
+        while len(self._recent) > _SEGMENTS_OPEN_MAX:
             start, oldest = self._recent.popitem(last=False)
             unflushed = self._writable and oldest.end > self.flushed_offset
             if unflushed or oldest is segment:
-                self._recent[start] = oldest  # Still to be flushed: its mapping hears of errors.
+                self._recent[start] = oldest  # Still to be flushed: its descriptor hears of errors.
                 break
-            oldest.unmap()
+            oldest.close()
 
-    def view_of(self, commit_log_offset: int, size: int) -> memoryview | None:
-        """Bytes of the log that lie in one segment, or None if they are not there."""
+    def read(self, commit_log_offset: int, size: int) -> bytes | None:
+        """Bytes of the log that lie in one segment, or None if they are not there.
+
+        Raises:
+            BytesUnreadable: The disk cannot read them.
+        """
         segment = self.segment_at(commit_log_offset)
         if segment is None:
             return None
         position = commit_log_offset - segment.start
-        view = segment.view[position : position + size]
-        return view if len(view) == size else None
+        return segment.read(position, size) if size <= segment.length - position else None
 
     # Appending: one thread.
 
@@ -200,7 +203,7 @@ class CommitLog:
         segment = self._new_segment(start)
         try:
             self._disk.allocate(path, self.segment_bytes)
-            self._map(segment)
+            self._open(segment)
         except OSError as error:
             if not is_exhausted(error):
                 raise
@@ -237,8 +240,8 @@ class CommitLog:
         flushed = self.flushed_offset
         if target > flushed:
             for segment in self.segments:
-                if segment.end > flushed and segment.start < target and segment.is_mapped:
-                    segment.file().flush()
+                if segment.end > flushed and segment.start < target:
+                    segment.flush()
             self.flushed_offset = target
         return self.flushed_offset
 
@@ -255,7 +258,7 @@ class CommitLog:
             self._drop(len(self._segments) - 1)
         if self._segments and self._segments[-1].end > commit_log_offset:
             last = self._segments[-1]
-            last.unmap()
+            last.close()
             self._disk.cut(last.path, commit_log_offset - last.start)
         self._disk.sync(folders=[self.folder])
         self.write_offset = commit_log_offset
@@ -271,17 +274,17 @@ class CommitLog:
         return self._forget(0)
 
     def delete(self, segment: Segment) -> None:
-        """Durably delete a segment that was forgotten; readers keep the views they hold.
+        """Durably delete a segment that was forgotten; who is reading it reads to the end.
 
         Any thread: the file system takes its time over a gigabyte.
         """
-        segment.unmap()
+        segment.close()
         self._disk.remove(segment.path)
         self._disk.sync(folders=[self.folder])
 
     def _drop(self, place: int) -> None:
         segment = self._forget(place)
-        segment.unmap()
+        segment.close()
         self._disk.remove(segment.path)
 
     def _forget(self, place: int) -> Segment:
@@ -294,7 +297,7 @@ class CommitLog:
         return segment
 
     def close(self) -> None:
-        """Let go of all memory."""
+        """Let go of all files."""
         for segment in self._segments:
-            segment.unmap()
+            segment.close()
         self._recent.clear()

@@ -6,9 +6,8 @@ Two rules make power loss bearable, and every caller relies on them:
 * a file that is mapped was allocated before, so that a full disk is an ``OSError`` when space is
   taken and never a signal when memory is written.
 
-What is written once and in order, the log, is written by ``write_at`` and only read as memory: a
-page that is written as a whole need not be read, zeroed and mapped first, which costs several times
-what the copy does.
+The log is written and read by calls: a page that cannot be read, or a file that was shortened, is
+an error of a call, and of a mapping a signal that ends the process.
 """
 
 from __future__ import annotations
@@ -29,6 +28,23 @@ _EXHAUSTED: Final = frozenset(
 def is_exhausted(error: OSError) -> bool:
     """Whether space, descriptors or memory have run out: nothing is lost, and it may pass."""
     return error.errno in _EXHAUSTED
+
+
+_UNREADABLE: Final = frozenset(
+    {
+        errno.EIO,
+        errno.ENODATA,  # A medium error, as some drivers say it.
+        errno.EREMOTEIO,
+        errno.EBADMSG,  # A checksum of the file system.
+        errno.EUCLEAN,
+        errno.EILSEQ,
+    }
+)
+
+
+def is_unreadable(error: OSError) -> bool:
+    """Whether the disk has lost what was asked for: other places of the file may be sound."""
+    return error.errno in _UNREADABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +99,49 @@ class MappedFile(Protocol):
 
 
 class OpenFile(Protocol):
-    """A file for reads and writes at a place, without memory of its own."""
+    """A file for reads and writes at a place, without memory of its own.
 
-    def read_at(self, position: int, size: int) -> bytes:
-        """Bytes from a place; fewer than asked at the end of the file."""
+    It closes by itself when nobody uses it any more, so that whoever forgets it need not know
+    whether another thread is reading.
+    """
+
+    def size(self) -> int:
+        """Length in bytes, now."""
         ...
 
-    def write_at(self, position: int, content: bytes) -> None:
-        """Write all bytes at a place."""
+    def read_at(self, position: int, size: int) -> bytes:
+        """Bytes from a place; fewer than asked at the end of the file.
+
+        Raises:
+            OSError: The disk cannot read one of them (see ``is_unreadable``).
+        """
+        ...
+
+    def gather(self, positions: Iterable[int], sizes: Iterable[int]) -> bytes:
+        """Bytes from many places, back to back: one call of the system for each.
+
+        Returns:
+            Fewer bytes than asked where not all of them could be had; nobody knows which then.
+
+        Raises:
+            OSError: The disk cannot read one of them.
+        """
+        ...
+
+    def write_at(self, position: int, content: ByteBuffer) -> None:
+        """Write all bytes at a place; whoever reads sees them at once.
+
+        Raises:
+            OSError: The disk failed: some of them may have been written.
+        """
+        ...
+
+    def flush(self) -> None:
+        """Make durable what was written before the call. Any thread; releases the GIL.
+
+        Raises:
+            OSError: The disk failed: what is durable is unknown from now on.
+        """
         ...
 
     def written_ranges(self, begin: int) -> Iterator[tuple[int, int]]:
@@ -98,7 +149,7 @@ class OpenFile(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Let go of the file: nobody uses it any more."""
         ...
 
 

@@ -21,11 +21,12 @@ from ariane_record.message import split_keys
 from ariane_record.names import DELAY_TOPIC, TIMER_TOPIC
 from ariane_storage.consume_queue import ConsumeQueue
 from ariane_storage.consume_queue_entry import ENTRY, Entries
+from ariane_storage.damage import Damage, DamageReason
 from ariane_storage.deleted_topics import DeletedTopics
 from ariane_storage.fields import Int64s
 from ariane_storage.index import PENDING_KEYS_MAX, Index
 from ariane_storage.queue_table import QueueTable, can_name_queue
-from ariane_storage.scan import Damage, DamageReason, Stretch
+from ariane_storage.scan import Stretch
 
 _UNKNOWN_LEVEL_DELAY_MS: Final = 1000
 

@@ -8,6 +8,7 @@
     +-- StorePoisoned             a flush failed: no further write is ever accepted
     +-- StoreFull                 no space, or the disk is above the ratio that stops writes
     +-- StoreFormatError          files of another size, version or kind than configured
+    +-- BytesUnreadable           the disk cannot read a place of a file
     +-- StateFileDamaged          both generations of a state file are bad
     +-- BlockRejected             a block that is not what it claims; nothing was written
     +-- IllegalQueue              a topic or queue id that cannot name a folder
@@ -81,6 +82,22 @@ class StoreFormatError(StorageError):
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
         self.path = path
+        self.reason = reason
+
+
+class BytesUnreadable(StorageError):
+    """The disk cannot read a place of a file, or the file ends in front of it.
+
+    Attributes:
+        path: The file.
+        position: Byte of the file from which it could not be read.
+        reason: What the disk said.
+    """
+
+    def __init__(self, path: Path, position: int, reason: str) -> None:
+        super().__init__(f"{path}: unreadable from byte {position} on: {reason}")
+        self.path = path
+        self.position = position
         self.reason = reason
 
 

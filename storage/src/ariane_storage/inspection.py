@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ariane_storage.closed_store import ClosedStore
+from ariane_storage.damage import Damage, DamageReason
 from ariane_storage.dispatch import Rows
 from ariane_storage.fields import Int64s
 from ariane_storage.finding import Finding, FindingState
@@ -15,7 +16,7 @@ from ariane_storage.index_inspection import check_index
 from ariane_storage.missing_files import lost_begin
 from ariane_storage.queue_inspection import ExpectedQueue, check_queues, queues_before
 from ariane_storage.recovery import Progress, ProgressCallback
-from ariane_storage.scan import Damage, DamageReason, Ending, scan
+from ariane_storage.scan import Ending, scan
 from ariane_storage.segment import segment_name
 from ariane_storage.state_inspection import check_state
 

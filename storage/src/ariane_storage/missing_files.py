@@ -9,10 +9,11 @@ from __future__ import annotations
 from ariane_storage.checkpoint import Checkpoint
 from ariane_storage.commit_log import CommitLog
 from ariane_storage.consume_queue_entry import HOLE_SIZE
+from ariane_storage.damage import Damage, DamageReason
 from ariane_storage.deleted_topics import DeletedTopics
 from ariane_storage.dispatch import Rows
 from ariane_storage.queue_table import QueueTable
-from ariane_storage.scan import Damage, DamageReason, Stretch, scan
+from ariane_storage.scan import Stretch, scan
 
 
 def lost_begin(log: CommitLog, checkpoint: Checkpoint | None, *, crashed: bool) -> Damage | None:

@@ -18,6 +18,7 @@ import stat
 import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from itertools import repeat
 from pathlib import Path
 from typing import Final
 
@@ -89,15 +90,35 @@ class OsOpenFile:
     """An open descriptor."""
 
     def __init__(self, path: Path, *, writable: bool) -> None:
+        self._descriptor = -1
         self._descriptor = _open_file(path, os.O_RDWR if writable else os.O_RDONLY)
+
+    def size(self) -> int:
+        """Length in bytes, now."""
+        return os.fstat(self._descriptor).st_size
 
     def read_at(self, position: int, size: int) -> bytes:
         """Bytes from a place; fewer than asked at the end of the file."""
-        return os.pread(self._descriptor, size, position)
+        content = os.pread(self._descriptor, size, position)
+        while len(content) < size:
+            # The end of the file, or a page in front of one that cannot be read: ask that one.
+            rest = os.pread(self._descriptor, size - len(content), position + len(content))
+            if not rest:
+                break
+            content += rest
+        return content
 
-    def write_at(self, position: int, content: bytes) -> None:
+    def gather(self, positions: Iterable[int], sizes: Iterable[int]) -> bytes:
+        """Bytes from many places, back to back."""
+        return b"".join(map(os.pread, repeat(self._descriptor), sizes, positions))
+
+    def write_at(self, position: int, content: ByteBuffer) -> None:
         """Write all bytes at a place."""
         _write_all(self._descriptor, position, content)
+
+    def flush(self) -> None:
+        """Make durable what was written before the call."""
+        os.fdatasync(self._descriptor)
 
     def written_ranges(self, begin: int) -> Iterator[tuple[int, int]]:
         """Ranges that the file system has data for."""
@@ -105,7 +126,11 @@ class OsOpenFile:
 
     def close(self) -> None:
         """Let go of the file."""
-        os.close(self._descriptor)
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    __del__ = close
 
 
 class OsFileLock:

@@ -13,9 +13,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from pathlib import Path
 
+from ariane_storage.damage import Damage, DamageReason
 from ariane_storage.disk import Disk
 from ariane_storage.errors import StateFileDamaged
-from ariane_storage.scan import Damage, DamageReason
 from ariane_storage.state_file import StateFile
 
 

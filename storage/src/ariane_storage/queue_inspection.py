@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from ariane_storage.closed_store import ClosedStore
 from ariane_storage.consume_queue import ConsumeQueue
 from ariane_storage.consume_queue_entry import ENTRY_BYTES, HOLE_SIZE, Entries
+from ariane_storage.damage import Damage
 from ariane_storage.fields import Int64s
 from ariane_storage.finding import Finding, FindingState
-from ariane_storage.scan import Damage
 from ariane_storage.segment import segment_name
 
 _ENTRIES_AT_ONCE: Final = 65_536

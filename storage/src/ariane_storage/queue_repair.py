@@ -14,10 +14,12 @@ import numpy as np
 
 from ariane_storage.consume_queue import ConsumeQueue
 from ariane_storage.consume_queue_entry import HOLE_SIZE, Entries, holes
+from ariane_storage.damage import Damage, DamageReason
 from ariane_storage.dispatch import Rows
 from ariane_storage.fields import headers
 from ariane_storage.parts import StoreParts
-from ariane_storage.scan import Damage, DamageReason, Ending, record_at, scan
+from ariane_storage.record_search import record_at
+from ariane_storage.scan import Ending, scan
 
 _NEIGHBOURS_MAX: Final = 1000
 
@@ -102,13 +104,12 @@ def _sound_record(
     segment = parts.log.segment_at(commit_log_offset)
     if segment is None or not 0 < int(entry["size"]) < HOLE_SIZE:
         return None
-    position = commit_log_offset - segment.start
-    end = record_at(segment, position)
-    if end is None:
+    record = record_at(segment, commit_log_offset - segment.start)
+    if record is None:
         return None
-    header = headers(segment.view, np.array([position]), 0)
+    header = headers(record, np.array([0]), 0)
     if int(header.field("queue_offset")[0]) != queue_offset:
         return None
     if int(header.field("queue_id")[0]) != queue.queue_id:
         return None
-    return commit_log_offset, segment.start + end
+    return commit_log_offset, commit_log_offset + len(record)

@@ -1,16 +1,24 @@
-"""Reading a message queue: runs of the mapped log, as they lie.
+"""Reading a message queue: runs of the log, as they lie.
 
-Entries of the consume queue say where the messages are; those that lie back to back become one view
-of the log, so that a pull of a thousand messages is a handful of views. Nothing is copied here.
+Entries of the consume queue say where the messages are; those that lie back to back are read by one
+call, so that a pull of a thousand messages is a handful of calls into one buffer. Little that lies
+between two of them is read along, which costs less than a call for each::
+
+    the log     +---+---+---+.......+---+---+.+---+.......
+                | a | b | c | ..... | d | e |.| f | ....      '.' is of other queues
+                +---+---+---+.......+---+---+.+---+.......
+    the buffer  +---+---+---+---+---+.+---+
+                | a | b | c | d | e |.| f |                   two calls, two chunks
+                +---+---+---+---+---+.+---+
 
 Every record is compared with its entry before it is handed out: its size, its position, its queue
 offset. Records that this process has neither written nor checked yet are checked against their
-checksum as well. What fails is passed over, and reported.
+checksum as well. What fails, or cannot be read, is passed over, and reported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from struct import Struct
@@ -23,8 +31,10 @@ from ariane_record import record_checksum_ok
 from ariane_record.layout import RECORD_BYTES_MIN, QueueOffset
 from ariane_storage.commit_log import CommitLog
 from ariane_storage.consume_queue_entry import HOLE_SIZE, Entries
+from ariane_storage.errors import BytesUnreadable
 from ariane_storage.fields import FIELD_STARTS, FieldColumn, Int64s
 from ariane_storage.record_places import checksum_faults, locate
+from ariane_storage.segment import Segment
 
 _unpack_identity = Struct(">i16xqq").unpack_from
 """Size, queue offset and commit-log offset of a record."""
@@ -41,6 +51,11 @@ _IDENTITY: Final = np.dtype(
 """The same of many records."""
 
 _NO_SIZES: Final = np.empty(0, np.int32)
+_NONE_SOUND: Final = np.zeros(1, np.bool_)
+_READ_ALONG_MAX: Final = 1024
+"""As many bytes between two records are copied in less time than a call takes."""
+_LARGE_BYTES: Final = 1 << 20
+"""An entry that names so large a record is compared with the front of it before it is read."""
 
 
 class QueueReadStatus(StrEnum):
@@ -60,8 +75,7 @@ class QueueRead:
 
     Attributes:
         status: What came of it.
-        chunks: Runs of whole records. They are the log itself: copy them before the next step of
-            the event loop, or keep them only as long as the segment.
+        chunks: Runs of whole records, read for this answer.
         sizes: Bytes of each record, in order, int32[count].
         next_queue_offset: Where to go on.
         min_queue_offset: The oldest queue offset that is kept.
@@ -178,7 +192,7 @@ def gather(
     trusted_from: int,
     on_fault: Callable[[int], None],
 ) -> tuple[list[memoryview], Int64s]:
-    """Views of the selected records, those that lie back to back in one, and their sizes.
+    """The selected records, those that lie back to back in one view, and their sizes.
 
     Args:
         log: Where they lie.
@@ -198,22 +212,21 @@ def gather(
             continue
         # Sizes on this side: a damaged offset near 2**63 must not wrap around.
         inside = (rest.commit_log_offsets >= segment.start) & (
-            rest.commit_log_offsets <= segment.start + len(segment.view) - rest.sizes
+            rest.commit_log_offsets <= segment.start + segment.length - rest.sizes
         )
         count = len(inside) if bool(inside.all()) else max(1, int(np.argmin(inside)))
         part, rest = rest.part(0, count), rest.part(count, len(rest.sizes))
-        sound = (
-            _sound(segment.view, segment.start, part, trusted_from)
-            if bool(inside[0])
-            else np.zeros(count, np.bool_)
-        )
-        if not bool(sound.all()):
-            for queue_offset in part.queue_offsets[~sound].tolist():
-                on_fault(queue_offset)
-            part = part.keep(sound)
-        if len(part.sizes):
-            chunks += _runs(segment.view, part.commit_log_offsets - segment.start, part.sizes)
-            kept.append(part.sizes)
+        if not bool(inside[0]):
+            on_fault(int(part.queue_offsets[0]))
+            continue
+        for some, read in _reads(segment, part, trusted_from):
+            sound = _NONE_SOUND if read is None else read.sound
+            if not bool(sound.all()):
+                for queue_offset in some.queue_offsets[~sound].tolist():
+                    on_fault(queue_offset)
+            if read is not None:
+                chunks += read.chunks()
+                kept.append(read.sizes[sound])
     sizes = np.concatenate(kept) if kept else np.empty(0, np.int64)
     return chunks, sizes
 
@@ -235,7 +248,10 @@ def whole_record(
     """
     if not RECORD_BYTES_MIN <= size < HOLE_SIZE:
         return None
-    record = log.view_of(commit_log_offset, size)
+    try:
+        record = None if size > _LARGE_BYTES else log.read(commit_log_offset, size)
+    except BytesUnreadable:
+        return None
     if record is None:
         return None
     found_size, found_queue_offset, found_commit_log_offset = _unpack_identity(record)
@@ -247,45 +263,109 @@ def whole_record(
         return None
     if commit_log_offset < trusted_from and not record_checksum_ok(record, required=True):
         return None
-    return record
+    return memoryview(record)
 
 
-def _sound(view: memoryview, begin: int, part: Selection, trusted_from: int) -> NDArray[np.bool_]:
-    """Which records of one segment are those that their entries mean."""
-    starts = part.commit_log_offsets - begin
-    if int(part.sizes.min()) < RECORD_BYTES_MIN or bool((starts[1:] <= starts[:-1]).any()):
-        # Entries that no append has made: one by one, and only what stands on its own.
-        return _sound_one_by_one(view, begin, part, trusted_from)
-    # One step over the log, which is not in the caches of the processor, for all three.
-    found = FieldColumn(view, f"V{_IDENTITY_BYTES}", starts, 0).get().view(_IDENTITY)
-    sound: NDArray[np.bool_] = (
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """Records that were read.
+
+    Attributes:
+        buffer: Where they lie.
+        starts: Where each starts there, ascending.
+        sizes: Bytes of each.
+        sound: Which are those that their entries mean.
+    """
+
+    buffer: memoryview
+    starts: Int64s
+    sizes: Int64s
+    sound: NDArray[np.bool_]
+
+    def chunks(self) -> list[memoryview]:
+        """The sound ones, those that lie back to back as one view."""
+        starts, sizes = self.starts, self.sizes
+        if not bool(self.sound.all()):
+            starts, sizes = starts[self.sound], sizes[self.sound]
+            if not len(starts):
+                return []
+        ends = starts + sizes
+        breaks = np.flatnonzero(starts[1:] != ends[:-1])
+        if not len(breaks) and len(self.buffer) == int(sizes.sum()):
+            return [self.buffer]
+        firsts = starts[np.concatenate(([0], breaks + 1))]
+        lasts = ends[np.concatenate((breaks, [len(ends) - 1]))]
+        return list(map(self.buffer.__getitem__, map(slice, firsts.tolist(), lasts.tolist())))
+
+
+def _reads(
+    segment: Segment, part: Selection, trusted_from: int
+) -> Iterator[tuple[Selection, _Read | None]]:
+    """Read records of one segment: all at once, or by halves what cannot be; None of a lone one.
+
+    Reasons are a record that the disk cannot read, and entries that no append has made.
+    """
+    read = _read(segment, part, trusted_from)
+    count = len(part.sizes)
+    if read is not None or count == 1:
+        yield part, read
+        return
+    yield from _reads(segment, part.part(0, count // 2), trusted_from)
+    yield from _reads(segment, part.part(count // 2, count), trusted_from)
+
+
+def _read(segment: Segment, part: Selection, trusted_from: int) -> _Read | None:
+    """Read records of one segment; None if they have to be looked at one by one."""
+    starts, sizes = part.commit_log_offsets - segment.start, part.sizes
+    if int(sizes.min()) < RECORD_BYTES_MIN or bool((starts[1:] < starts[:-1] + sizes[:-1]).any()):
+        return None
+    if int(sizes.max()) > _LARGE_BYTES and not _fronts_agree(segment, part):
+        return None
+    ends = starts + sizes
+    breaks = np.flatnonzero(starts[1:] > ends[:-1] + _READ_ALONG_MAX)
+    firsts = starts[np.concatenate(([0], breaks + 1))]
+    lengths = ends[np.concatenate((breaks, [len(ends) - 1]))] - firsts
+    content = segment.gather(firsts.tolist(), lengths.tolist())
+    if content is None:
+        return None
+    buffer = memoryview(content)
+    # How far each run has moved, from its place in the segment to that in the buffer.
+    moved = firsts - (np.cumsum(lengths) - lengths)
+    counts = np.diff(np.concatenate(([0], breaks + 1, [len(starts)])))
+    starts = starts - np.repeat(moved, counts)
+    return _Read(buffer, starts, sizes, _sound(buffer, starts, part, trusted_from))
+
+
+def _fronts_agree(segment: Segment, part: Selection) -> bool:
+    """Whether the large records among some are those that their entries mean."""
+    are_large = part.sizes > _LARGE_BYTES
+    starts = (part.commit_log_offsets[are_large] - segment.start).tolist()
+    content = segment.gather(starts, [_IDENTITY_BYTES] * len(starts))
+    if content is None:
+        return False
+    return bool(_are_meant(np.frombuffer(content, _IDENTITY), part.keep(are_large)).all())
+
+
+def _are_meant(found: NDArray[np.void], part: Selection) -> NDArray[np.bool_]:
+    """Which records are those that their entries mean, by what their fronts say."""
+    meant: NDArray[np.bool_] = (
         (found["commit_log_offset"] == part.commit_log_offsets)
         & (found["size"] == part.sizes)
         & (found["queue_offset"] == part.queue_offsets)
     )
+    return meant
+
+
+def _sound(
+    buffer: memoryview, starts: Int64s, part: Selection, trusted_from: int
+) -> NDArray[np.bool_]:
+    """Which records in a buffer are those that their entries mean."""
+    # One step over the buffer for all three.
+    found = FieldColumn(buffer, f"V{_IDENTITY_BYTES}", starts, 0).get().view(_IDENTITY)
+    sound = _are_meant(found, part)
     if int(part.commit_log_offsets[0]) < trusted_from and bool(sound.any()):
-        places, structured = locate(view, starts[sound], part.sizes[sound])
+        places, structured = locate(buffer, starts[sound], part.sizes[sound])
         fine = structured.copy()
         fine[structured] = ~checksum_faults(places)
         sound[sound] = fine
     return sound
-
-
-def _sound_one_by_one(
-    view: memoryview, begin: int, part: Selection, trusted_from: int
-) -> NDArray[np.bool_]:
-    sound = np.zeros(len(part.sizes), np.bool_)
-    for place in range(len(sound)):
-        if part.sizes[place] >= RECORD_BYTES_MIN:
-            only = part.part(place, place + 1)
-            sound[place] = _sound(view, begin, only, trusted_from)[0]
-    return sound
-
-
-def _runs(view: memoryview, starts: Int64s, sizes: Int64s) -> list[memoryview]:
-    """Records that lie back to back, as one view each."""
-    ends = starts + sizes
-    breaks = np.flatnonzero(starts[1:] != ends[:-1])
-    firsts = starts[np.concatenate(([0], breaks + 1))]
-    lasts = ends[np.concatenate((breaks, [len(ends) - 1]))]
-    return list(map(view.__getitem__, map(slice, firsts.tolist(), lasts.tolist())))

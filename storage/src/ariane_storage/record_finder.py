@@ -18,10 +18,11 @@ from ariane_record.layout import (
 from ariane_record.record_copy import RecordCopy, copy_of
 from ariane_storage.commit_log import CommitLog
 from ariane_storage.consume_queue_entry import HOLE_SIZE
-from ariane_storage.errors import RecordCorrupted, RecordNotFound
+from ariane_storage.damage import Damage, DamageReason
+from ariane_storage.errors import BytesUnreadable, RecordCorrupted, RecordNotFound
 from ariane_storage.fields import FIELD_STARTS
 from ariane_storage.parts import StoreParts
-from ariane_storage.scan import Damage, DamageReason, find_record
+from ariane_storage.record_search import WINDOW_BYTES, find_record, is_plausible
 
 _T = TypeVar("_T")
 
@@ -29,6 +30,7 @@ _unpack_front = Struct(">iI").unpack_from
 _unpack_long = Struct(">q").unpack_from
 _unpack_flag = Struct(">i").unpack_from
 _POSITION_START: Final = FIELD_STARTS["commit_log_offset"]
+_FRONT_BYTES: Final = RECORD_BYTES_MIN + IPV6_EXTRA_BYTES
 _TIMESTAMP_START: Final = FIELD_STARTS["store_timestamp"]
 
 
@@ -38,26 +40,41 @@ class RecordFinder:
     def __init__(self, parts: StoreParts) -> None:
         self._parts = parts
 
-    def record_view(self, commit_log_offset: int) -> memoryview:
+    def record(self, commit_log_offset: int) -> bytes:
         """The bytes of the record at an offset, not yet checked against its checksum.
 
         Raises:
             RecordNotFound: No record starts there, or it is not confirmed yet.
-            RecordCorrupted: Its size is impossible.
+            RecordCorrupted: Its size is impossible, or the disk cannot read it.
             StoreClosed: The store was closed.
         """
         parts = self._parts
         parts.check_open()
-        front = parts.log.view_of(commit_log_offset, RECORD_BYTES_MIN)
-        if front is None or not (
-            parts.log.min_offset <= commit_log_offset < parts.confirmed_offset
-        ):
+        if not parts.log.min_offset <= commit_log_offset < parts.confirmed_offset:
+            raise RecordNotFound(commit_log_offset)
+        try:
+            return self._record(commit_log_offset)
+        except BytesUnreadable as error:
+            # Unless it is known already, which also tells that a record starts there.
+            if not parts.quarantine.covers(commit_log_offset):
+                self._quarantine(commit_log_offset)
+            raise RecordCorrupted(commit_log_offset, error.reason) from error
+
+    def _record(self, commit_log_offset: int) -> bytes:
+        parts = self._parts
+        front = parts.log.read(commit_log_offset, RECORD_BYTES_MIN)
+        if front is None:
             raise RecordNotFound(commit_log_offset)
         size, magic = _unpack_front(front)
         position = _unpack_long(front, _POSITION_START)[0]
         if magic not in (MAGIC_V1, MAGIC_V2) or position != commit_log_offset:
             raise RecordNotFound(commit_log_offset)
-        record = parts.log.view_of(commit_log_offset, size) if size >= RECORD_BYTES_MIN else None
+        segment = parts.log.segment_at(commit_log_offset)
+        position = commit_log_offset - (segment.start if segment is not None else 0)
+        sound = size >= RECORD_BYTES_MIN and segment is not None
+        if size > WINDOW_BYTES and segment is not None:
+            sound = is_plausible(segment, position)
+        record = parts.log.read(commit_log_offset, size) if sound else None
         if record is None:
             raise RecordCorrupted(commit_log_offset, DamageReason.SIZE)
         return record
@@ -70,9 +87,9 @@ class RecordFinder:
         """What of the record at an offset goes along; see ``Store.copy_at``."""
         return self._read(commit_log_offset, copy_of)
 
-    def _read(self, commit_log_offset: int, read: Callable[[memoryview], _T]) -> _T:
+    def _read(self, commit_log_offset: int, read: Callable[[bytes], _T]) -> _T:
         """What a record says; one that is damaged is kept apart."""
-        record = self.record_view(commit_log_offset)
+        record = self.record(commit_log_offset)
         try:
             return read(record)
         except Undecodable as error:
@@ -81,7 +98,7 @@ class RecordFinder:
 
     def store_timestamp_at(self, commit_log_offset: int) -> int:
         """When the record at an offset was stored, in milliseconds."""
-        return _store_timestamp(self.record_view(commit_log_offset))
+        return _store_timestamp(self.record(commit_log_offset))
 
     def by_key(
         self, topic: str, key: str, *, begin_ms: int, end_ms: int, max_count: int
@@ -117,16 +134,19 @@ class RecordFinder:
         if segment is None:
             return
         position = commit_log_offset - segment.start
-        size = _unpack_front(segment.view, position)[0]
+        front = segment.window(position, RECORD_BYTES_MIN)
+        size = 0 if front.unreadable else _unpack_front(front.content)[0]
         end = position + size
-        if not (size >= RECORD_BYTES_MIN and end <= len(segment.view)):
-            end = find_record(segment, position + 1) or len(segment.view)
-        self._parts.quarantine.add(
-            Damage(commit_log_offset, segment.start + end, DamageReason.CHECKSUM)
-        )
+        reason = DamageReason.CHECKSUM
+        if not (size >= RECORD_BYTES_MIN and end <= segment.length):
+            written = min(segment.length, self._parts.log.write_offset - segment.start)
+            end = find_record(segment, max(position + 1, front.unreadable_end)) or written
+        if segment.window(position, end - position).unreadable:
+            reason = DamageReason.UNREADABLE
+        self._parts.quarantine.add(Damage(commit_log_offset, segment.start + end, reason))
 
 
-def _store_timestamp(record: memoryview) -> int:
+def _store_timestamp(record: bytes) -> int:
     flag = _unpack_flag(record, SYSTEM_FLAG_START)[0]
     shift = IPV6_EXTRA_BYTES if flag & SystemFlag.BORN_HOST_IPV6 else 0
     timestamp: int = _unpack_long(record, _TIMESTAMP_START + shift)[0]
@@ -137,7 +157,10 @@ def entry_timestamp(log: CommitLog, commit_log_offset: int, size: int) -> int | 
     """Store timestamp of the record of an entry, or None if there is no such record."""
     if not RECORD_BYTES_MIN <= size < HOLE_SIZE:
         return None
-    record = log.view_of(commit_log_offset, size)
+    try:
+        record = log.read(commit_log_offset, min(size, _FRONT_BYTES))
+    except BytesUnreadable:
+        return None
     if record is None or _unpack_long(record, _POSITION_START)[0] != commit_log_offset:
         return None
     return _store_timestamp(record)

@@ -28,6 +28,7 @@ from ariane_record.layout import BLANK_SIZE_MIN_BYTES
 from ariane_storage.checkpoint import Checkpoint
 from ariane_storage.commit_log import CommitLog
 from ariane_storage.config import StoreConfig
+from ariane_storage.damage import Damage, DamageReason
 from ariane_storage.deleted_topics import DeletedTopics
 from ariane_storage.dispatch import Dispatcher
 from ariane_storage.idle_queues import IdleQueues
@@ -35,7 +36,8 @@ from ariane_storage.index import Index, load_or_discard
 from ariane_storage.missing_files import lack_first_files, lost_begin
 from ariane_storage.quarantine import Quarantine
 from ariane_storage.queue_table import QueueSums, QueueTable
-from ariane_storage.scan import Damage, DamageReason, Ending, Stretch, record_at, scan
+from ariane_storage.record_search import record_at
+from ariane_storage.scan import Ending, Stretch, scan
 from ariane_storage.sequenced_batches import SequencedBatch, sequenced_batches
 
 SECTOR_BYTES: Final = 512
@@ -259,8 +261,10 @@ class Recovery:
             segments = self.log.segments
             return not segments or begin == segments[-1].end
         position = begin - segment.start
-        front = bytes(segment.view[position : position + 8])
-        return not any(front) or record_at(segment, position) is not None
+        front = segment.window(position, BLANK_SIZE_MIN_BYTES)
+        if front.unreadable:
+            return False
+        return not any(front.content) or record_at(segment, position) is not None
 
     def _ends_quietly(self, begin: int) -> bool:
         """Whether the log was closed here: then nothing behind it has to be looked for."""
@@ -268,8 +272,11 @@ class Recovery:
             return False
         if begin != self.checkpoint.dispatched_offset:
             return False
-        front = self.log.view_of(begin, BLANK_SIZE_MIN_BYTES)
-        return front is None or not any(front)
+        segment = self.log.segment_at(begin)
+        if segment is None:
+            return True
+        front = segment.window(begin - segment.start, BLANK_SIZE_MIN_BYTES)
+        return not front.unreadable and not any(front.content)
 
     def _scan(self, begin: int, dispatcher: Dispatcher) -> Ending:
         """Dispatch all records from an offset on, and find where the log ends."""
@@ -324,13 +331,15 @@ class Recovery:
         if segment is None:
             return False
         begin = damage.begin - segment.start
-        view = segment.view
         # The next record may itself begin with zeros that were never written.
-        end = min(damage.end - segment.start + _UNWRITTEN_BYTES_MIN, len(view))
+        end = min(damage.end - segment.start + _UNWRITTEN_BYTES_MIN, segment.length)
+        window = segment.window(begin, end - begin)
         first_boundary = begin - begin % SECTOR_BYTES + SECTOR_BYTES
         for boundary in range(first_boundary, end + 1, SECTOR_BYTES):
-            sector_end = view[max(begin, boundary - _UNWRITTEN_BYTES_MIN) : boundary]
-            if not any(sector_end):
+            first = max(begin, boundary - _UNWRITTEN_BYTES_MIN)
+            is_zero = not any(window.content[first - begin : boundary - begin])
+            # What cannot be read was written: the disk would know that it holds nothing.
+            if is_zero and window.unreadable_in(first, boundary) is None:
                 return True
         return False
 

@@ -80,15 +80,15 @@ class RetentionPlan:
 
 def first_store_timestamp(segment: Segment) -> int | None:
     """Store timestamp of the first record of a segment in milliseconds, or None if it has none."""
-    view = segment.view
-    if len(view) < HEADER.itemsize:
+    front = segment.window(0, HEADER.itemsize + IPV6_EXTRA_BYTES)
+    if front.unreadable or len(front.content) < HEADER.itemsize + IPV6_EXTRA_BYTES:
         return None
-    _, magic = _unpack_front(view)
+    _, magic = _unpack_front(front.content)
     if magic not in (MAGIC_V1, MAGIC_V2):
         return None
-    (flag,) = _unpack_flag(view, SYSTEM_FLAG_START)
+    (flag,) = _unpack_flag(front.content, SYSTEM_FLAG_START)
     shift = IPV6_EXTRA_BYTES if flag & SystemFlag.BORN_HOST_IPV6 else 0
-    timestamp: int = _unpack_timestamp(view, _STORE_TIMESTAMP_START + shift)[0]
+    timestamp: int = _unpack_timestamp(front.content, _STORE_TIMESTAMP_START + shift)[0]
     return timestamp
 
 

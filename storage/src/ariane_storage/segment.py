@@ -1,4 +1,4 @@
-"""One segment of the commit log: a file of fixed length, written in order and read as memory.
+"""One segment of the commit log: a file of fixed length, written in order and read by calls.
 
 ::
 
@@ -12,6 +12,9 @@
 
 A record never spans two segments: where the next one does not fit, eight bytes of blank filler say
 how much room is left, and the record starts the next segment.
+
+Reading by calls costs a copy that views of a mapping would not, but most of them are copied into an
+answer anyway, and a page that cannot be read is an error and never a signal.
 """
 
 from __future__ import annotations
@@ -21,17 +24,15 @@ from pathlib import Path
 from struct import Struct
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ariane_record.layout import BLANK_SIZE_MIN_BYTES, MAGIC_BLANK, ByteBuffer
-from ariane_storage.disk import Disk, MappedFile
-from ariane_storage.errors import StoreFormatError
+from ariane_storage.disk import Disk, OpenFile, is_unreadable
+from ariane_storage.errors import BytesUnreadable, StoreFormatError
+from ariane_storage.file_window import FileWindow, read_window
 
 NAME_DIGITS: Final = 20
 _BLANK: Final = Struct(">iI")
-_MAPPING: Final = threading.Lock()
-"""Two threads that look at a segment for the first time map it once."""
+_OPENING: Final = threading.Lock()
+"""Two threads that look at a segment for the first time open it once."""
 
 
 def segment_name(start: int) -> str:
@@ -49,7 +50,7 @@ def segment_starts(disk: Disk, folder: Path) -> list[int]:
 
 
 class Segment:
-    """A file of the commit log, mapped when it is first looked at.
+    """A file of the commit log, opened when it is first looked at. Any thread reads.
 
     Attributes:
         start: Commit-log offset of its first byte.
@@ -57,12 +58,13 @@ class Segment:
         path: Its file.
     """
 
-    __slots__ = ("_disk", "_file", "_writable", "path", "size", "start")
+    __slots__ = ("_disk", "_file", "_length", "_writable", "path", "size", "start")
 
     def __init__(self, disk: Disk, path: Path, *, start: int, size: int, writable: bool) -> None:
         self._disk = disk
         self._writable = writable
-        self._file: MappedFile | None = None
+        self._file: OpenFile | None = None
+        self._length = size
         self.path = path
         self.start = start
         self.size = size
@@ -73,35 +75,66 @@ class Segment:
         return self.start + self.size
 
     @property
-    def is_mapped(self) -> bool:
-        """Whether it takes memory and descriptors."""
+    def is_open(self) -> bool:
+        """Whether it takes a descriptor."""
         return self._file is not None
 
-    def file(self) -> MappedFile:
-        """Its mapping."""
+    def file(self) -> OpenFile:
+        """Its file, open."""
         file = self._file
         if file is None:
-            with _MAPPING:
-                file = self._file = self._file or self._mapped()
+            with _OPENING:
+                file = self._file = self._file or self._opened()
         return file
 
-    def _mapped(self) -> MappedFile:
-        mapped = self._disk.map(self.path, writable=self._writable)
-        if self._writable and len(mapped.view) != self.size:
-            mapped.close()
-            raise StoreFormatError(
-                self.path, f"{len(mapped.view)} bytes long, {self.size} are configured"
-            )
-        return mapped
+    def _opened(self) -> OpenFile:
+        file = self._disk.open(self.path, writable=self._writable)
+        length = file.size()
+        if self._writable and length != self.size:
+            file.close()
+            raise StoreFormatError(self.path, f"{length} bytes long, {self.size} are configured")
+        self._length = min(length, self.size)
+        return file
 
     @property
-    def view(self) -> memoryview:
-        """Its bytes; fewer than ``size`` only in a damaged store that is opened for reading."""
-        return self.file().view
+    def length(self) -> int:
+        """Bytes of its file; fewer than ``size`` only in a damaged store opened for reading."""
+        self.file()
+        return self._length
 
-    def array(self) -> NDArray[np.uint8]:
-        """Its bytes as an array."""
-        return np.frombuffer(self.view, np.uint8)
+    def read(self, position: int, size: int) -> bytes:
+        """Bytes from a position of the segment, all of which lie in it.
+
+        Raises:
+            BytesUnreadable: The disk cannot read one of them, or the file was shortened.
+            OSError: The disk failed in another way.
+        """
+        try:
+            content = self.file().read_at(position, size)
+        except OSError as error:
+            if not is_unreadable(error):
+                raise
+            raise BytesUnreadable(self.path, position, error.strerror or str(error)) from error
+        if len(content) < size:
+            raise BytesUnreadable(self.path, position + len(content), "the file ends there")
+        return content
+
+    def window(self, position: int, size: int) -> FileWindow:
+        """Up to ``size`` bytes from a position of the segment, and which could not be read."""
+        return read_window(self.file(), position, max(0, min(size, self.length - position)))
+
+    def gather(self, positions: list[int], sizes: list[int]) -> bytes | None:
+        """Ranges of the segment, back to back; None if one of them cannot be read."""
+        try:
+            if len(positions) == 1:
+                content = self.file().read_at(positions[0], sizes[0])
+            else:
+                content = self.file().gather(positions, sizes)
+        except OSError as error:
+            if not is_unreadable(error):
+                raise
+            return None
+        return content if len(content) == sum(sizes) else None
 
     def fill_rest(self, position: int) -> None:
         """Write the blank filler at a position of the segment."""
@@ -118,8 +151,16 @@ class Segment:
         """
         self.file().write_at(position, content)
 
-    def unmap(self) -> None:
-        """Let go of its memory; views that others hold stay valid."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+    def flush(self) -> None:
+        """Make durable what was written before the call, if it is open.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        file = self._file
+        if file is not None:
+            file.flush()
+
+    def close(self) -> None:
+        """Let go of its file, which closes when no other thread is reading it any more."""
+        self._file = None

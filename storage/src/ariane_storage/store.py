@@ -22,6 +22,7 @@ from ariane_storage.block_table import BlockTable
 from ariane_storage.clock import Clock, SystemClock
 from ariane_storage.config import StoreConfig
 from ariane_storage.consume_queue_entry import Entries
+from ariane_storage.damage import Damage
 from ariane_storage.disk import Disk, FileLock
 from ariane_storage.fields import Int64s
 from ariane_storage.keeper import Keeper
@@ -34,7 +35,7 @@ from ariane_storage.read import QueueRead, Selection
 from ariane_storage.record_finder import RecordFinder
 from ariane_storage.recovery import ProgressCallback, RecoveryReport
 from ariane_storage.retention import RetentionPlan, RetentionReport
-from ariane_storage.scan import Damage, Stretch
+from ariane_storage.scan import Stretch
 from ariane_storage.store_files import StoreFiles, mark_stopped
 from ariane_storage.time_lookup import TimeBoundary
 from ariane_storage.topic_deletion import TopicDeletion

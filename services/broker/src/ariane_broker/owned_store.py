@@ -15,12 +15,13 @@ from ariane_record.record_copy import RecordCopy
 from ariane_storage.append import Appended, AppendedTable
 from ariane_storage.block_table import BlockTable
 from ariane_storage.consume_queue_entry import Entries
+from ariane_storage.damage import Damage
 from ariane_storage.errors import StoreClosed, StoreFull
 from ariane_storage.fields import Int64s
 from ariane_storage.read import QueueRead
 from ariane_storage.recovery import RecoveryReport
 from ariane_storage.retention import RetentionPlan, RetentionReport
-from ariane_storage.scan import Damage, Stretch
+from ariane_storage.scan import Stretch
 from ariane_storage.store import Store
 from ariane_storage.time_lookup import TimeBoundary
 from ariane_storage.topic_deletion import TopicDeletion

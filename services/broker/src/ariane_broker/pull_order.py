@@ -80,8 +80,7 @@ class PulledQueue:
         next_queue_offset: Where to go on.
         min_queue_offset: The oldest that is kept.
         max_queue_offset: Readable end, exclusive.
-        chunks: The records, those that lie back to back in one: views of the commit log, to be
-            copied before anybody else has a turn.
+        chunks: The records, those that lie back to back in one.
         sizes: Bytes of each record.
         error: Why there is nothing.
         bodies_suffice: As the order said.

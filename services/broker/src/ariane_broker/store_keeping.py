@@ -12,9 +12,9 @@ from concurrent.futures import Executor
 from typing import Final, Protocol
 
 from ariane_servicekit import Clock, Loop, get_logger
+from ariane_storage.damage import Damage
 from ariane_storage.errors import StoreFull, StorePoisoned
 from ariane_storage.retention import RetentionPlan, RetentionReport
-from ariane_storage.scan import Damage
 
 FLUSH_TICK_SECONDS: Final = 0.1
 """How often the store is asked what is due; its own intervals say what is."""

@@ -21,9 +21,10 @@ from ariane_storage.commands.output import (
     print_rows,
     progress_beside_output,
 )
+from ariane_storage.damage import Damage
 from ariane_storage.os_disk import OsDisk
 from ariane_storage.recovery import Progress, ProgressCallback
-from ariane_storage.scan import Damage, Ending, scan
+from ariane_storage.scan import Ending, scan
 
 _TABLE_COLUMNS: Final = (
     *("commit_log_offset", "size", "topic", "queue_id", "queue_offset"),

@@ -10,7 +10,7 @@ dice say:
 
 Further faults: an error at the k-th flush, after which the kernel takes the pages for clean and
 never writes them; an error halfway through the k-th write to the log; no space beyond a limit; the
-plug pulled at the k-th step; flipped bits.
+plug pulled at the k-th step; flipped bits; pages that nobody can read any more.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Final
 
 from ariane_record.layout import ByteBuffer
 from ariane_storage.disk import DiskUsage, FileLock, MappedFile, OpenFile
-from ariane_storage.testing.file_images import Inode, written_bytes
+from ariane_storage.testing.file_images import PAGE_BYTES, Inode, written_bytes
 from ariane_storage.testing.folder_image import FolderImage
 from ariane_storage.testing.held_lock import HeldLock
 
@@ -41,7 +41,7 @@ class FaultyDisk:
     Attributes:
         steps: Steps that changed something so far.
         flushes: Flushes and syncs so far.
-        writes: Writes to mapped files so far, that are not made as memory.
+        writes: Writes so far to files whose space was taken before.
         power_fails_at: The step at which the plug is pulled, or None.
         flush_fails_at: The flush, counted from 1, that fails with EIO, or None.
         write_fails_at: The write, counted from 1, that fails with EIO halfway, or None.
@@ -120,6 +120,20 @@ class FaultyDisk:
         inode.clean = inode.durable = bytes(inode.cached)
         inode.space = min(inode.space, length)
 
+    def make_unreadable(self, path: Path, begin: int, end: int) -> None:
+        """Let the disk lose those pages of a file that have a byte of a range, until written to."""
+        pages = range(begin // PAGE_BYTES, (end + PAGE_BYTES - 1) // PAGE_BYTES)
+        self._inode(path).unreadable.update(pages)
+
+    def lose_pages(self, path: Path, count: int, seed: int) -> list[int]:
+        """Let the disk lose some pages of a file that are drawn; returns where they begin."""
+        dice = random.Random(seed)  # noqa: S311 - the dice of a test, which it can throw again.
+        pages = (len(self._inode(path).cached) + PAGE_BYTES - 1) // PAGE_BYTES
+        begins = [page * PAGE_BYTES for page in dice.sample(range(pages), min(count, pages))]
+        for begin in begins:
+            self.make_unreadable(path, begin, begin + 1)
+        return sorted(begins)
+
     def paths(self) -> list[Path]:
         """All files, sorted."""
         return sorted(
@@ -138,7 +152,7 @@ class FaultyDisk:
             raise PowerLost
 
     def write_fails(self) -> bool:
-        """Count a write to a mapped file; whether it is the one that fails."""
+        """Count a write to space that was taken before; whether it is the one that fails."""
         self.writes += 1
         return self.writes == self.write_fails_at
 
@@ -224,7 +238,9 @@ class FaultyDisk:
         """The whole content of a small file."""
         if self._is_off:
             raise PowerLost
-        return bytes(self._inode(path).cached)
+        inode = self._inode(path)
+        inode.check_readable(0, len(inode.cached))
+        return bytes(inode.cached)
 
     def write(self, path: Path, content: bytes) -> None:
         """Write a small file as a whole and make its content durable (not its name)."""
@@ -232,6 +248,7 @@ class FaultyDisk:
         inode = self._inode_to_write(path)
         self._take(inode, len(content))
         inode.cached = bytearray(content)
+        inode.unreadable.clear()
         inode.space = len(content)
         self.step()
         self.flush(inode)
@@ -269,6 +286,7 @@ class FaultyDisk:
         """Make everything behind the first bytes zeros, durably; the length stays."""
         self.step()
         inode = self._inode(path)
+        inode.overwrite(keep_bytes, len(inode.cached))
         inode.cached = inode.cached[:keep_bytes].ljust(len(inode.cached), b"\0")
         self.step()
         self.flush(inode)
@@ -388,26 +406,43 @@ class _Descriptor:
         self._disk = disk
         self._inode = inode
 
+    def size(self) -> int:
+        return len(self._inode.cached)
+
     def read_at(self, position: int, size: int) -> bytes:
+        self._inode.check_readable(position, position + size)
         return bytes(self._inode.cached[position : position + size])
+
+    def gather(self, positions: Iterable[int], sizes: Iterable[int]) -> bytes:
+        return b"".join(map(self.read_at, positions, sizes))
 
     def written_ranges(self, begin: int) -> Iterator[tuple[int, int]]:
         if begin < len(self._inode.cached):
             yield begin, len(self._inode.cached)
 
-    def write_at(self, position: int, content: bytes) -> None:
+    def write_at(self, position: int, content: ByteBuffer) -> None:
         self._disk.step()
-        end = position + len(content)
-        cached = self._inode.cached
-        if len(cached) < end:
-            cached = cached.ljust(end, b"\0")
-        # Another object: mappings of this file are not among those that the store writes to.
-        cached = cached[:position] + content + cached[end:]
-        before, self._inode.cached = self._inode.cached, cached
+        inode, end = self._inode, position + len(content)
+        inode.overwrite(position, end)
+        if end <= inode.space:
+            if self._disk.write_fails():
+                half = len(content) // 2
+                inode.cached[position : position + half] = memoryview(content)[:half]
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            inode.cached[position:end] = content
+            return
+        before = bytes(inode.cached)
+        if len(before) < end:
+            inode.cached.extend(bytes(end - len(before)))
+        inode.cached[position:end] = content
         limit = self._disk.space_bytes
         if limit is not None and self._disk.taken_bytes() > limit:
-            self._inode.cached = before
+            inode.cached = bytearray(before)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def flush(self) -> None:
+        self._disk.step()
+        self._disk.flush(self._inode)
 
     def close(self) -> None:
         pass

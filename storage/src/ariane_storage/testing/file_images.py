@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 from typing import Final
 
 SECTOR_BYTES: Final = 512
+PAGE_BYTES: Final = 4096
 _TEAR_BYTES: Final = 8
 
 
@@ -17,21 +20,40 @@ class Inode:
         clean: What the kernel believes to be on the medium; differs from it after a failed flush.
         durable: What is on the medium.
         space: Bytes that were taken for it in advance.
+        unreadable: Numbers of pages that the medium has lost, until they are written as a whole.
     """
 
-    __slots__ = ("cached", "clean", "durable", "space")
+    __slots__ = ("cached", "clean", "durable", "space", "unreadable")
 
     def __init__(self) -> None:
         self.cached = bytearray()
         self.clean = b""
         self.durable = b""
         self.space = 0
+        self.unreadable: set[int] = set()
+
+    def check_readable(self, begin: int, end: int) -> None:
+        """Fail as the system does if a page of a range is lost."""
+        pages = range(begin // PAGE_BYTES, (end + PAGE_BYTES - 1) // PAGE_BYTES)
+        if self.unreadable and not self.unreadable.isdisjoint(pages):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def overwrite(self, begin: int, end: int) -> None:
+        """Bring lost pages back that are written as a whole; others are read first, and fail."""
+        if not self.unreadable:
+            return
+        whole = range((begin + PAGE_BYTES - 1) // PAGE_BYTES, end // PAGE_BYTES)
+        if end == len(self.cached):
+            whole = range(whole.start, (end + PAGE_BYTES - 1) // PAGE_BYTES)
+        self.unreadable.difference_update(whole)
+        self.check_readable(begin, end)
 
     def copy(self) -> Inode:
         """The same file, on another disk."""
         inode = Inode()
         inode.cached = bytearray(self.cached)
         inode.clean, inode.durable, inode.space = self.clean, self.durable, self.space
+        inode.unreadable = set(self.unreadable)
         return inode
 
     def copy_for_restart(self, content: bytes) -> Inode:
@@ -40,6 +62,7 @@ class Inode:
         inode.cached = bytearray(content)
         inode.clean = inode.durable = content
         inode.space = min(self.space, len(content))
+        inode.unreadable = set(self.unreadable)
         return inode
 
     def flush(self, *, fails: bool = False) -> None:

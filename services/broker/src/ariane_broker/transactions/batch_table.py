@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -264,7 +264,7 @@ class BatchTable:
         if first >= behind or not self.publications:
             return
         part = stretch.places.rows(first, behind)
-        whole = Stretch(stretch.segment, part)
+        whole = replace(stretch, places=part)
         ordinary = ~is_committed(whole)
         spots = part.body_starts - _HALF_OFFSET_BEFORE_BODY
         named = FieldColumn(part.buffer, ">i8", spots, 0).get().astype(np.int64)
