@@ -50,6 +50,16 @@ def test_bytes_are_those_of_the_record_codec(bench, store, topic, length_step):
     assert appended.next_commit_log_offset == store.max_offset
 
 
+@pytest.mark.parametrize("count", [1, 30])
+def test_what_rocketmq_stored_with_a_control_character_can_be_copied(store, count):
+    message = RecordFields(topic="flights", body=b"old", properties={"note": "two\nlines"})
+    block = encode_block("flights", [message] * count)
+    store.append_block(block, 0)
+    with pytest.raises(BlockRejected, match="control character"):
+        store.append_block(replace(block, forwarded=False), 0)
+    assert store.read_queue("flights", 0, 0, max_count=200, max_bytes=1 << 20).count == count
+
+
 def test_attempts_flags_and_half_offset_of_a_forwarded_message_are_kept(store):
     message = RecordFields(
         topic="flights",

@@ -118,3 +118,21 @@ def test_progress_is_a_line_on_a_terminal(capfd, monkeypatch):
     with progress() as show:
         show("1,000 messages sent")
     assert capfd.readouterr().out == ""
+
+
+def test_nothing_of_a_row_is_obeyed_by_a_terminal():
+    trick = "\x1b[31m\x9b5m\u202e\x07"
+
+    @click.command()
+    @output_option
+    def hostile(output):
+        output.rows(["tag"], [{"tag": trick, "list": [trick]}])
+        output.record({"tag": trick, "map": {trick: trick}})
+        output.done(f"Done: {trick}", {"tag": trick})
+
+    text = out(hostile)
+    assert not any(sign in text for sign in "\x1b\x9b\u202e\x07")
+    assert text.count("\\x1b[31m") == 5
+    text = out(hostile, "-o", "json")
+    assert not any(sign in text for sign in "\x1b\x9b\u202e\x07")
+    assert json.loads(text.splitlines()[0]) == [{"tag": trick, "list": [trick]}]

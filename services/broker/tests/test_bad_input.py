@@ -5,8 +5,10 @@ import pytest
 from grpc import StatusCode, aio
 
 from ariane.broker.v1 import broker_service_pb2 as broker_pb
+from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.broker.v1 import topic_service_pb2 as topic_pb
+from ariane.common.v1 import message_pb2 as message_pb
 from ariane_record.checksum import crc32
 
 
@@ -106,6 +108,79 @@ SYSTEM_NAMES = (
     *("SCHEDULE_TOPIC_XXXX", "%RETRY%group", "%DLQ%group", "RMQ_SYS_TRANS_HALF_TOPIC"),
     *("rmq_sys_anything", "TBW102", "TRANS_CHECK_MAX_TIME_TOPIC", "%RETRY%../../x"),
 )
+
+
+def with_text(batch, text):
+    """The batch with other letters in a property, and all checksums as they should be."""
+    assert len(text.encode()) == 3
+    records = batch.records.replace(b"a!b", text.encode())
+    assert records != batch.records
+    return changed(batch, records=records, records_crc32=crc32(records))
+
+
+@pytest.mark.parametrize("sign", ["\x00", "\n", "\x1b", "\x7f"], ids=ascii)
+@pytest.mark.parametrize("count", [1, 20, 200])
+async def test_control_characters_in_packed_records(broker, reason_of, sign, count):
+    def batch(number):
+        bodies = [b"body"] * count
+        return broker.batch(f"topic-{number}", bodies, properties={"name": "a!b"})
+
+    await broker.store("topic-0", [b"as it should be"], properties={"name": "a!b"})
+    end = await log_end(broker)
+    # One batch, and many of one request, which are looked at together.
+    for batches in ([batch(0)], [batch(number) for number in range(1 + 40 // count)]):
+        await broker.append(*batches)
+        before = await log_end(broker)
+        results = await broker.append(*(with_text(each, f"a{sign}b") for each in batches))
+        assert {reason_of(result.error) for result in results} == {"BLOCK_CORRUPTED"}
+        assert "control character" in results[0].error.message
+        assert await log_end(broker) == before > end
+    (result,) = await broker.append(with_text(batch(0), "a\u00a0"))
+    assert not result.HasField("error")
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"tag": "a\nb"},
+        {"keys": ["a\x00b"]},
+        {"message_group": "a\x1bb"},
+        {"unique_id": "a\x85b"},
+        {"properties": {"a\nb": "value"}},
+        {"properties": {"name": "\x9b31m"}},
+    ],
+    ids=lambda part: next(iter(part)),
+)
+async def test_control_characters_in_plain_messages(broker, refused, part):
+    await broker.create_topic("orders")
+    message = message_pb.Message(topic="orders", body=b"any\x1b\x00\nbytes", **part)
+    request = send_pb.SendMessagesRequest(topic="orders", messages=[message])
+    failure = await refused(broker.sends.SendMessages(request))
+    assert (failure.reason, failure.code) == ("MESSAGE_ILLEGAL", "INVALID_ARGUMENT")
+    assert "control character" in failure.metadata["rule"]
+
+
+@pytest.mark.parametrize("group", ["a\nb", "a\n", "\x00", "a\x85"], ids=ascii)
+async def test_control_characters_in_names_of_groups(broker, refused, group):
+    await broker.store("orders", [b"a"])
+    for call in (
+        broker.store_offset(group, "orders", 0, 1),
+        broker.pull(("orders", 0, 0), group=group),
+        broker.known_offset(group, "orders"),
+    ):
+        assert (await refused(call)).reason in {"GROUP_NAME_ILLEGAL", "GROUP_NOT_FOUND"}
+
+
+@pytest.mark.parametrize("client_id", ["a\nb", "\x00", "a\x9b"], ids=ascii)
+async def test_control_characters_in_ids_of_clients(broker, refused, client_id):
+    async def attach():
+        call = broker.clients.Attach()
+        hello = client_pb.ClientHello(client_id=client_id)
+        await call.write(client_pb.AttachRequest(hello=hello))
+        return await call.read()
+
+    failure = await refused(attach())
+    assert (failure.reason, failure.metadata["field"]) == ("FIELD_INVALID", "hello.client_id")
 
 
 async def test_illegal_topic_names(broker, reason_of, refused, tmp_path):

@@ -20,6 +20,7 @@ from ariane_record import RecordBlock, SystemFlag
 from ariane_record.block import EMPTY_CRC_PROPERTY
 from ariane_record.checksum import crc32, range_crcs
 from ariane_record.columns import gather_headers
+from ariane_record.control_characters import properties_hold_control_character
 from ariane_record.counted_topic import counted_topic
 from ariane_record.crc_algebra import CrcFolder
 from ariane_record.layout import (
@@ -140,7 +141,7 @@ def check_block(
     body_lengths = _body_lengths(headers, bits)
     properties_lengths = _check_lengths(records, starts, ends, stride, body_lengths, topic)
     has_checksums = _check_reserved(block, ends, stride, properties_lengths, limits)
-    _check_properties(records, ends, stride, properties_lengths, has_checksums=has_checksums)
+    _check_properties(block, ends, stride, properties_lengths, has_checksums=has_checksums)
     checked = CheckedBlock(starts, ends, stride, has_checksums, headers)
     if block.record_crcs is None:
         _check_bodies(block, checked)
@@ -344,24 +345,29 @@ def _check_reserved(
 
 
 def _check_properties(
-    records: ByteBuffer,
+    block: RecordBlock,
     ends: Int64s,
     stride: int,
     properties_lengths: int | Int64s,
     *,
     has_checksums: bool,
 ) -> None:
-    """Properties are UTF-8, and none but the first record says a producer sequence."""
-    encoded = _joined_properties(records, ends, stride, properties_lengths)
+    """Properties are text, and none but the first record says a producer sequence."""
+    encoded = _joined_properties(block.records, ends, stride, properties_lengths)
     if has_checksums and says_later_sequence(encoded):
         raise BlockRejected("a producer sequence elsewhere than at the beginning of the batch")
-    if encoded.isascii() or (has_checksums and is_text(encoded)):
-        # The checksum between two records is ASCII: no character reaches from one into the next.
+    # The checksum between two records is ASCII: no character reaches from one into the next.
+    if (encoded.isascii() or (has_checksums and is_text(encoded))) and (
+        block.forwarded or not properties_hold_control_character(encoded)
+    ):
         return
     lengths = np.broadcast_to(np.asarray(properties_lengths), (len(ends),))
     for position, (end, length) in enumerate(zip(ends.tolist(), lengths.tolist(), strict=True)):
-        if not is_text(bytes(records[end - length : end])):
+        of_one = bytes(block.records[end - length : end])
+        if not is_text(of_one):
             raise BlockRejected("its properties are not UTF-8", position)
+        if not block.forwarded and properties_hold_control_character(of_one):
+            raise BlockRejected("its properties hold a control character", position)
 
 
 def says_later_sequence(encoded: bytes) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 
 from ariane_record import RecordBlock
 from ariane_record.checksum import checksum_digits, crc32
+from ariane_record.control_characters import properties_hold_control_character
 from ariane_record.counted_topic import counted_topic
 from ariane_record.layout import (
     CRC_DIGITS,
@@ -166,4 +167,8 @@ def _are_records_sound(block: RecordBlock, records: bytes, sizes: list[int]) -> 
         begin = end
     encoded = b"".join(properties)
     # The checksum property is ASCII: no character reaches from one record into the next.
-    return is_text(encoded) and not says_later_sequence(encoded)
+    return (
+        is_text(encoded)
+        and not says_later_sequence(encoded)
+        and (forwarded or not properties_hold_control_character(encoded))
+    )

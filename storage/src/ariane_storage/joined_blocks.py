@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from ariane_record.block import EMPTY_CRC_PROPERTY
 from ariane_record.checksum import crc32, uneven_crcs
 from ariane_record.columns import gather_headers
+from ariane_record.control_characters import properties_hold_control_character
 from ariane_record.counted_topic import counted_topic
 from ariane_record.layout import (
     CRC_MASK,
@@ -162,6 +163,8 @@ class JoinedBlocks:
             or of_firsts.count(_LATER_SEQUENCE) != len(sequences)
             or not is_text(of_firsts)
             or not is_text(of_others)
+            or properties_hold_control_character(of_firsts)
+            or properties_hold_control_character(of_others)
         ):
             return False
         if not sequences:

@@ -15,6 +15,7 @@ from ariane_record import (
     check_group_name,
     check_topic_name,
 )
+from ariane_record.control_characters import holds_control_character
 from ariane_record.errors import RecordError
 from ariane_sdk._message import Message, SystemMessage
 from ariane_sdk.errors import (
@@ -115,7 +116,12 @@ def checked_tag(tag: str) -> str:
     Raises:
         MessageIllegal: It could not be told from an expression.
     """
-    if TAG_SEPARATOR in tag or tag == ALL_TAGS or tag != tag.strip() or not tag.isprintable():
+    if (
+        TAG_SEPARATOR in tag
+        or tag == ALL_TAGS
+        or tag != tag.strip()
+        or holds_control_character(tag)
+    ):
         raise MessageIllegal(
             f"tag {tag!r}: no '||', not '*', no spaces around it, no control characters"
         )

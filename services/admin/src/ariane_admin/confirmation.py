@@ -10,6 +10,7 @@ import click
 
 from ariane_admin.errors import CommandFailed
 from ariane_admin.exits import ExitStatus
+from ariane_record.control_characters import shown
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -30,5 +31,5 @@ def confirm(question: str, *, yes: bool) -> None:
     if not sys.stdin.isatty():
         raise CommandFailed(f"{question} Say --yes to do it without asking.", ExitStatus.USAGE)
     # On standard error: standard output is for results.
-    if not click.confirm(question, err=True):
+    if not click.confirm(shown(question), err=True):
         raise CommandFailed("nothing was done", ExitStatus.REFUSED)

@@ -13,6 +13,7 @@ from typing import IO, Any
 import click
 
 from ariane_admin.exits import ExitStatus
+from ariane_record.control_characters import shown
 
 _CHARACTERS_MAX = 1000
 """Of a longer line, begin and end are shown."""
@@ -41,7 +42,7 @@ class CommandFailed(click.ClickException):
 
 def say_error(message: str, file: IO[Any] | None = None) -> None:
     """Write one line that tells what went wrong, to standard error unless `file` is given."""
-    line = " ".join(message.split())
+    line = shown(" ".join(message.split()))
     if len(line) > _CHARACTERS_MAX:
         # What was said wrongly is repeated, and may be of any length.
         line = f"{line[: _CHARACTERS_MAX // 2]} ... {line[-_CHARACTERS_MAX // 2 :]}"

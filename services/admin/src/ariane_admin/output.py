@@ -3,6 +3,9 @@
 One rule for every command: results go to standard output, everything else to standard error. With
 ``-o json`` a list is one array, a thing one object, and a stream (``ariane consume``) one object a
 line; names of fields do not change from version to version.
+
+Much of what is written comes from strangers: tags, keys, bodies, names. What a terminal would obey
+is written as an escape, in JSON as one of JSON's.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ariane_admin.standard_streams import can_write_everything
+from ariane_record.control_characters import shown, shown_json, shown_lines
 
 _WIDTH_WITHOUT_TERMINAL = 1000
 """Columns of a table in a file or a pipe: wide enough that nothing is cut."""
@@ -69,7 +73,7 @@ class Output:
             table.add_column(column.replace("_", " "), justify="right" if number else "left")
         for row in listed:
             # As text: a body may have brackets in it that are markup to a string.
-            table.add_row(*(Text(_cell(row[column])) for column in columns))
+            table.add_row(*(Text(shown(_cell(row[column]))) for column in columns))
         _console().print(table)
 
     def record(self, row: Row, parts: Mapping[str, Part] = NO_PARTS) -> None:
@@ -88,7 +92,7 @@ class Output:
         table.add_column(style="bold")
         table.add_column()
         for name, value in row.items():
-            table.add_row(name.replace("_", " "), Text(_cell(value)))
+            table.add_row(name.replace("_", " "), Text(shown(_cell(value))))
         _console().print(table)
         for name, (columns, rows) in parts.items():
             if rows:
@@ -100,7 +104,7 @@ class Output:
         if self.for_programs:
             self._write_json(dict(row))
         else:
-            click.echo(sentence)
+            click.echo(shown_lines(sentence))
 
     def line(self, row: Row) -> None:
         """Write one element of a stream as a line of JSON."""
@@ -109,7 +113,7 @@ class Output:
     def _write_json(self, value: object) -> None:
         # Escapes of JSON where standard output does not know all characters.
         escaped = not can_write_everything(sys.stdout.encoding)
-        click.echo(json.dumps(value, ensure_ascii=escaped, default=str))
+        click.echo(shown_json(json.dumps(value, ensure_ascii=escaped, default=str)))
 
 
 def output_option(command: _Command) -> _Command:

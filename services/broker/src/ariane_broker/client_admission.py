@@ -11,6 +11,7 @@ from ariane_broker.errors import broker_draining
 from ariane_broker.group_changes import GroupChanges
 from ariane_broker.membership import ConsumeModel, Membership
 from ariane_broker.subscription import wanted_tag_codes
+from ariane_record.control_characters import holds_control_character
 from ariane_record.names import retry_topic
 from ariane_servicekit import field_invalid
 
@@ -51,8 +52,8 @@ class ClientAdmission:
         if self.draining:
             raise broker_draining()
         client_id = hello.client_id
-        if not 1 <= len(client_id) <= CLIENT_ID_LENGTH_MAX or not client_id.isprintable():
-            rule = f"must be 1 to {CLIENT_ID_LENGTH_MAX} printable characters"
+        if not 1 <= len(client_id) <= CLIENT_ID_LENGTH_MAX or holds_control_character(client_id):
+            rule = f"must be 1 to {CLIENT_ID_LENGTH_MAX} characters, none of control"
             raise field_invalid("hello.client_id", rule)
         if len(hello.producer_groups) > GROUPS_MAX:
             raise field_invalid("hello.producer_groups", f"must be at most {GROUPS_MAX}")

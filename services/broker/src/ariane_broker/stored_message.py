@@ -38,6 +38,7 @@ from ariane_record import (
     RecordTooLarge,
     SystemFlag,
 )
+from ariane_record.control_characters import holds_control_character
 from ariane_record.layout import COMPRESSION_TYPE_MASK, Host
 from ariane_record.message_id import encode_offset_message_id
 
@@ -129,7 +130,7 @@ def encode_message(
     if len(message.body) > defaults.body_bytes_max:
         raise message_too_large(len(message.body), defaults.body_bytes_max, position)
     tag = message.tag
-    if "||" in tag or not tag.isprintable() or tag != tag.strip():
+    if "||" in tag or holds_control_character(tag) or tag != tag.strip():
         raise message_illegal(position, "a tag holds no '||', control character or outer space")
     reserved = _RESERVED_PROPERTIES.intersection(message.properties)
     if reserved:

@@ -14,6 +14,7 @@ from typing import Final
 
 from ariane_broker.errors import filter_expression_invalid
 from ariane_record import tag_code
+from ariane_record.control_characters import holds_control_character
 from ariane_servicekit.errors import feature_not_available
 
 EXPRESSION_LENGTH_MAX: Final = 4096
@@ -106,7 +107,7 @@ def parse_tags(text: str) -> frozenset[str] | None:
             raise filter_expression_invalid(text, position, "a tag is missing")
         if tag == _ALL:
             raise filter_expression_invalid(text, position, "'*' stands alone")
-        if "|" in tag or not tag.isprintable():
+        if "|" in tag or holds_control_character(tag):
             raise filter_expression_invalid(
                 text, position, "a tag holds '|' or a control character"
             )

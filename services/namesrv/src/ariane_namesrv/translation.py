@@ -35,9 +35,9 @@ SILENCE_S_MAX: Final = 3600
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,120}")
 # Brokers check the names of topics by their rules; here only what would spoil lists and logs.
-_TOPIC: Final = re.compile(r"[^\x00-\x20\x7f]{1,255}")
+_TOPIC: Final = re.compile(r"[^\x00-\x20\x7f-\x9f]{1,255}")
 _TOKEN: Final = re.compile(r"[\x21-\x7e]{1,128}")
-_ZONE: Final = re.compile(r"[^\x00-\x1f\x7f]{0,120}")
+_ZONE: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f]{0,120}")
 
 _PERMISSIONS: Final[Mapping[route_pb2.TopicPermission.ValueType, Permission]] = MappingProxyType(
     {
@@ -88,7 +88,7 @@ def read_registration(
     if request.topics_version < 0:
         raise field_invalid("topics_version", "must be at least 0", request.topics_version)
     if not _ZONE.fullmatch(identity.zone):
-        raise field_invalid("identity.zone", "must be at most 120 printable characters")
+        raise field_invalid("identity.zone", "must be at most 120 characters, none of control")
     if len(request.filter_server_addresses) > FILTER_SERVERS_MAX:
         raise field_invalid("filter_server_addresses", f"must be at most {FILTER_SERVERS_MAX}")
     if request.HasField("silence_max"):

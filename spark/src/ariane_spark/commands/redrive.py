@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from ariane_record.control_characters import shown_json
 from ariane_spark.commands.shared import (
     EXIT_FAILED,
     Moment,
@@ -123,7 +124,7 @@ def redrive(
 def _tell(plan: RedrivePlan, report: RedriveReport, *, for_programs: bool) -> None:
     if for_programs:
         told = {"group": plan.group, "letter_count": report.letter_count, **asdict(report)}
-        click.echo(json.dumps(told, ensure_ascii=False))
+        click.echo(shown_json(json.dumps(told, ensure_ascii=False)))
         return
     if report.reasons:
         click.echo(

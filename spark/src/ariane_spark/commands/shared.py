@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from ariane_record.control_characters import shown
 from ariane_sdk.errors import ArianeError
 from ariane_spark.errors import ArianeSparkError
 
@@ -141,9 +142,9 @@ def one_line_errors(command: _C) -> _C:
         try:
             return command(*arguments, **options)
         except (ArianeSparkError, ArianeError, OSError) as error:
-            click.echo(f"ariane spark: {error}", err=True)
+            click.echo(f"ariane spark: {shown(str(error))}", err=True)
         except (PySparkException, Py4JError) as error:
-            click.echo(f"ariane spark: {told_by(error)}", err=True)
+            click.echo(f"ariane spark: {shown(told_by(error))}", err=True)
         except KeyboardInterrupt:
             sys.exit(EXIT_INTERRUPTED)
         sys.exit(EXIT_FAILED)

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from ariane_record.checksum import crc32 as crc32_of
 from ariane_record.checksum import range_crcs
+from ariane_record.control_characters import are_pairs
 from ariane_record.counted_topic import counted_topic
 from ariane_record.errors import BlockFull, IllegalProperty, RecordTooLarge
 from ariane_record.java_hash import key_hashes, tag_code
@@ -352,12 +353,13 @@ def _encode_pairs(  # noqa: C901 - five optional parts, told one after the other
     if message_group:
         text += "__SHARDINGKEY\x01" + message_group + _VALUE_END
         count += 1
-    if text.count(_NAME_END) != count or text.count(_VALUE_END) != count:
-        raise IllegalProperty("a property, tag, key, id or group holds 0x01 or 0x02")
     try:
-        return text.encode()
+        encoded = text.encode()
     except UnicodeEncodeError as error:
         raise IllegalProperty(f"no Unicode text: {error}") from error
+    if not are_pairs(encoded, count):
+        raise IllegalProperty("a property, tag, key, id or group holds a control character")
+    return encoded
 
 
 def _illegal_pair(properties: Mapping[str, str]) -> IllegalProperty:

@@ -18,7 +18,9 @@ from ariane_record.block import KEYS_MAX, OWN_ARGUMENTS
 from ariane_record.errors import IllegalColumn
 from ariane_record.layout import KEY_SEPARATOR
 
-_SEPARATORS: Final = "[\x01\x02]"
+_CONTROL_CHARACTERS: Final = r"\p{Cc}"
+_SPACE: Final = 0x20
+_DELETE: Final = 0x7F
 _FEW_PAIRS: Final = 64
 
 
@@ -89,7 +91,7 @@ def checked_bodies(array: Any) -> Any:
 
 
 def _texts(column: str, array: Any) -> Any:
-    """Texts with 32-bit offsets, valid UTF-8, without separators; nulls stay."""
+    """Texts with 32-bit offsets, valid UTF-8, without control characters; nulls stay."""
     kind = array.type
     if pa.types.is_dictionary(kind) and is_textual(kind.value_type):
         array = array.dictionary_decode()
@@ -97,17 +99,15 @@ def _texts(column: str, array: Any) -> Any:
         raise IllegalColumn(column, f"{kind}; string is expected")
     array = array.cast(pa.string())
     octets = own_octets(array)
-    if not is_ascii(array):
+    ascii_only = is_ascii(array)
+    if not ascii_only:
         try:
             array.validate(full=True)
         except pa.ArrowInvalid as error:
             raise IllegalColumn(column, f"no UTF-8: {error}") from None
-    if ((octets == 1) | (octets == 2)).any():
-        _refuse_any(
-            column,
-            pc.match_substring_regex(array, _SEPARATORS),
-            "holds 0x01 or 0x02, which separate properties",
-        )
+    if not ascii_only or bool(((octets < _SPACE) | (octets == _DELETE)).any()):
+        wrong = pc.match_substring_regex(array, _CONTROL_CHARACTERS)
+        _refuse_any(column, wrong, "holds a control character")
     return array
 
 

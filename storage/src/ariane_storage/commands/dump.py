@@ -10,6 +10,7 @@ from typing import Any, Final
 import click
 
 from ariane_record import decode_record
+from ariane_record.control_characters import shown
 from ariane_record.layout import Host
 from ariane_storage.closed_store import ClosedStore
 from ariane_storage.commands.body import body_facts
@@ -103,7 +104,7 @@ def dump(
         rows = map(record_row, islice(records, max_count))
         print_rows(rows, _TABLE_COLUMNS, output_format)
     for line in damage:
-        click.echo(f"ariane store: {line}", err=True)
+        click.echo(f"ariane store: {shown(line)}", err=True)
     if damage:
         raise SystemExit(EXIT_DAMAGED)
 

@@ -15,7 +15,9 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as ProgressDisplay
 from rich.table import Table
+from rich.text import Text
 
+from ariane_record.control_characters import shown, shown_json
 from ariane_storage.errors import StorageError
 from ariane_storage.recovery import Progress, ProgressCallback
 
@@ -49,7 +51,7 @@ def one_line_errors(command: _C) -> _C:
         except BrokenPipeError:
             raise  # Whoever read has read enough; click ends quietly.
         except (StorageError, OSError) as error:
-            click.echo(f"ariane store: {error}", err=True)
+            click.echo(f"ariane store: {shown(str(error))}", err=True)
             sys.exit(EXIT_FAILED)
 
     return wrapped  # type: ignore[return-value]
@@ -119,12 +121,12 @@ def print_rows(
     count = 0
     if output_format == "jsonl":
         for row in rows:
-            click.echo(json.dumps(row, ensure_ascii=False))
+            click.echo(shown_json(json.dumps(row, ensure_ascii=False)))
             count += 1
         return count
     if output_format == "json":
         gathered = list(rows)
-        click.echo(json.dumps(gathered, ensure_ascii=False, indent=2))
+        click.echo(shown_json(json.dumps(gathered, ensure_ascii=False, indent=2)))
         return len(gathered)
     names = list(columns)
     table = Table(*names, box=None, header_style="bold")
@@ -144,7 +146,7 @@ def print_summary(summary: Mapping[str, Any], output_format: str) -> None:
         _print_table(table)
     else:
         indent = 2 if output_format == "json" else None
-        click.echo(json.dumps(summary, ensure_ascii=False, indent=indent))
+        click.echo(shown_json(json.dumps(summary, ensure_ascii=False, indent=indent)))
 
 
 def _print_table(table: Table) -> None:
@@ -155,7 +157,12 @@ def _print_table(table: Table) -> None:
     console.print(table, soft_wrap=not console.is_terminal)
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Any) -> Text:
+    # As text: names and properties may have brackets in them, which are markup to a string.
+    return Text(shown(_plain_cell(value)))
+
+
+def _plain_cell(value: Any) -> str:
     if isinstance(value, list | tuple):
         return " ".join(map(str, value))
     if isinstance(value, dict):

@@ -110,7 +110,11 @@ Global___AcknowledgedLevel: _TypeAlias = AcknowledgedLevel  # noqa: Y015
 
 @_typing.final
 class Message(_message.Message):
-    """One message, plainly. A client that packs no blocks sends and receives these."""
+    """One message, plainly. A client that packs no blocks sends and receives these.
+
+    Control characters, which no part but the body may hold, are those of Unicode's category Cc:
+    U+0000 to U+001F, and U+007F to U+009F. Packed records are held to the same rule.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -155,9 +159,11 @@ class Message(_message.Message):
     tag: _builtins.str
     """One coarse label for filtering. Optional. May not contain "||" or control characters."""
     message_group: _builtins.str
-    """Messages of one group stay in order: they go to one queue. Optional."""
+    """Messages of one group stay in order: they go to one queue. Optional; no control characters."""
     unique_id: _builtins.str
-    """The id that the producer gave: unique for ever. The SDK fills it; the broker does when empty."""
+    """The id that the producer gave: unique for ever, without control characters. The SDK fills it;
+    the broker does when empty.
+    """
     flag: _builtins.int
     """Free for the application."""
     message_type: Global___MessageType.ValueType
@@ -170,7 +176,7 @@ class Message(_message.Message):
     """
     @_builtins.property
     def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Keys for lookup, without spaces; at most 254."""
+        """Keys for lookup, without spaces and control characters; at most 254."""
 
     @_builtins.property
     def properties(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterable, Sequence
 from contextlib import aclosing
 
@@ -17,6 +18,7 @@ from ariane_admin.output import Output, output_option
 from ariane_admin.queue_tail import follow, read_stored
 from ariane_admin.roll_call import RollCall
 from ariane_admin.start_position import StartPosition, StartPositionType
+from ariane_record.control_characters import shown_lines
 from ariane_sdk import PushConsumer, QueueReader, ReceivedMessage
 
 _LISTENER_BATCH = 32
@@ -78,11 +80,18 @@ class _Lines:
         if self._output.for_programs:
             self._output.line(as_row(message))
         else:
-            click.echo(bytes(message.body))
+            click.echo(_shown_body(bytes(message.body)))
         if self._left is not None:
             self._left -= 1
             if self._left == 0:
                 self.enough.set()
+
+
+def _shown_body(body: bytes) -> bytes:
+    """A body as it goes out: to files and pipes as it is, to a terminal without what it obeys."""
+    if not sys.stdout.isatty():
+        return body
+    return shown_lines(body.decode(errors="backslashreplace")).encode()
 
 
 @click.command()

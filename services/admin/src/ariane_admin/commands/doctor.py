@@ -13,6 +13,7 @@ from ariane_admin.connection import name_servers_option, run_async
 from ariane_admin.diagnosis import Finding, Severity, diagnose
 from ariane_admin.exits import ExitStatus
 from ariane_admin.output import Output, output_option
+from ariane_record.control_characters import shown
 
 
 @click.command()
@@ -50,7 +51,8 @@ def doctor(*, name_servers: str, output: Output) -> int:
 def _tell(facts: ClusterFacts, findings: Sequence[Finding]) -> None:
     """A line each, whole: tables wrap in narrow terminals."""
     for one in findings:
-        click.echo(f"{one.severity.value}: {one.subject}: {one.finding}; {one.advice}")
+        line = f"{one.severity.value}: {one.subject}: {one.finding}; {one.advice}"
+        click.echo(shown(line))
     if not findings:
         counted = (("name server", len(facts.name_servers)), ("broker", len(facts.brokers)))
         named = " and ".join(f"{count} {what}{'s' * (count != 1)}" for what, count in counted)

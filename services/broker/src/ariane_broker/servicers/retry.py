@@ -14,6 +14,7 @@ from ariane_broker.retry.failures import FailedPlace, Failure, TakenBack
 from ariane_broker.retry.redriving import DeadLetterRedrive
 from ariane_broker.retry.returning import MessageReturns
 from ariane_broker.wire_time import seconds_of
+from ariane_record.control_characters import holds_control_character
 from ariane_servicekit.error_status import status_of
 from ariane_servicekit.errors import ServiceError, field_invalid
 
@@ -116,8 +117,8 @@ def _failure(
         if not 0 <= count <= _COUNT_MAX:
             raise field_invalid(field, f"must be 0 to {_COUNT_MAX}", count)
     return_id = request.return_id
-    if len(return_id) > RETURN_ID_LENGTH_MAX or not return_id.isprintable():
-        rule = f"must be at most {RETURN_ID_LENGTH_MAX} printable characters"
+    if len(return_id) > RETURN_ID_LENGTH_MAX or holds_control_character(return_id):
+        rule = f"must be at most {RETURN_ID_LENGTH_MAX} characters, none of control"
         raise field_invalid("return_id", rule)
     reason = _REASONS.get(request.dead_letter_reason, DeadLetterReason.REJECTED)
     wait_ms = round(seconds_of(request.delay, "delay") * 1000)

@@ -47,6 +47,7 @@ from ariane_broker.transactions.batch_records import (
 from ariane_broker.transactions.batch_table import BatchTable, Progress
 from ariane_broker.transactions.writing import TransactionLog
 from ariane_record.block import encode_block
+from ariane_record.control_characters import holds_control_character
 from ariane_record.layout import Host
 from ariane_servicekit.errors import field_invalid
 
@@ -293,8 +294,8 @@ def _keys_of(request: StageBatchRecordsRequest) -> tuple[BatchKey, AttemptKey]:
 def _check_batch(batch: BatchKey) -> None:
     if not 1 <= len(batch.query_id) <= QUERY_ID_LENGTH_MAX:
         raise field_invalid("query_id", f"must have 1 to {QUERY_ID_LENGTH_MAX} characters")
-    if not batch.query_id.isprintable():
-        raise field_invalid("query_id", "must be printable")
+    if holds_control_character(batch.query_id):
+        raise field_invalid("query_id", "must hold no control character")
     if batch.batch_id < 0:
         raise field_invalid("batch_id", "must be 0 or more", batch.batch_id)
 

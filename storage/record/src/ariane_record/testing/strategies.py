@@ -13,9 +13,12 @@ from ariane_record.message import RecordFields
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 
-_TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x01\x02"), min_size=1, max_size=9)
+_LETTERS = st.characters(codec="utf-8", exclude_categories=("Cc", "Cs"))
+_TEXT = st.text(_LETTERS, min_size=1, max_size=9)
 _KEY = st.text(
-    st.characters(codec="utf-8", exclude_characters="\x01\x02 "), min_size=1, max_size=40
+    st.characters(codec="utf-8", exclude_categories=("Cc", "Cs"), exclude_characters=" "),
+    min_size=1,
+    max_size=40,
 )
 _NAME_ALPHABET = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 

@@ -1,0 +1,72 @@
+"""A message cannot do anything to the operator's terminal: the real command on a real terminal."""
+
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from ariane_record.control_characters import holds_control_character, shown
+from ariane_sdk import Message
+from ariane_sdk.sync import Producer
+
+TRICK = "\x1b]0;owned\x07\x1b[31mred\x9b5m"
+
+
+@pytest.fixture(scope="module")
+def topic(cluster):
+    with Producer(cluster.name_servers) as producer:
+        producer.send(Message("terminal", f"{TRICK}\nnext line".encode(), keys=("k",)))
+    return "terminal"
+
+
+def on_a_terminal(cluster, *arguments):
+    """What a command writes to a terminal."""
+    leader, follower = pty.openpty()
+    environment = {**os.environ, "ARIANE_NAME_SERVERS": cluster.name_servers, "TERM": "dumb"}
+    command = [sys.executable, "-m", "ariane_admin", *arguments]
+    with subprocess.Popen(command, stdout=follower, stderr=follower, env=environment) as process:
+        os.close(follower)
+        parts = []
+        while True:
+            try:
+                part = os.read(leader, 65536)
+            except OSError:  # As a terminal says that nobody writes any more.
+                break
+            if not part:
+                break
+            parts.append(part)
+        os.close(leader)
+    return process.returncode, b"".join(parts).decode()
+
+
+def lines_of(text):
+    return [line.rstrip("\r") for line in text.split("\n")]
+
+
+def test_a_body_is_shown_and_not_obeyed(cluster, topic):
+    status, text = on_a_terminal(cluster, "consume", topic, "--from", "earliest", "--count", "1")
+    assert status == 0, text
+    assert lines_of(text)[:2] == [shown(TRICK), "next line"]
+
+
+def test_a_body_in_a_pipe_stays_as_it_is(ariane, topic):
+    text = ariane("consume", topic, "--from", "earliest", "--count", "1")
+    assert text == f"{TRICK}\nnext line\n"
+
+
+def test_json_on_a_terminal_has_no_character_that_it_obeys(cluster, topic):
+    status, text = on_a_terminal(
+        cluster, "consume", topic, "--from", "earliest", "--count", "1", "-o", "json"
+    )
+    assert status == 0, text
+    assert not any(map(holds_control_character, lines_of(text)))
+    assert "\\u009b5m" in text
+
+
+def test_errors_repeat_nothing_that_a_terminal_obeys(cluster, topic):
+    status, text = on_a_terminal(cluster, "topic", "show", f"{topic}{TRICK}")
+    assert status != 0
+    assert not any(map(holds_control_character, lines_of(text)))
+    assert "owned" in text

@@ -1,0 +1,95 @@
+"""Control characters: none in what a message says beside its body, and none on a terminal.
+
+Control characters are those of Unicode's category Cc::
+
+    U+0000 .. U+001F    C0: newline, tab, escape, NUL ...
+    U+007F              delete
+    U+0080 .. U+009F    C1: in UTF-8 0xC2 and 0x80 .. 0x9F
+
+Two of them, 0x01 and 0x02, are what properties are made of (``properties``): in encoded properties
+they are structure, anywhere else they are forbidden like the others.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import numpy as np
+
+_ANY: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
+_C1_ENCODED: Final = re.compile(rb"\xc2[\x80-\x9f]")
+_C0_OF_PROPERTIES: Final = bytes([0, *range(3, 0x20), 0x7F])
+"""Those that have no place in encoded properties, of one byte each."""
+
+_THREE: Final = np.uint8(3)
+_C0_LEFT: Final = 0x20 - 3
+_DELETE: Final = 0x7F
+_NO_CONTROL: Final = bytes([*range(0x20, 0x7F), *range(0x80, 0x100)])
+_SEPARATORS: Final = tuple(b"\x01\x02" * count for count in range(64))
+_FEW_BYTES: Final = 2048
+"""Up to here one pass over the bytes is faster than the first step of numpy."""
+
+_MISLEADING: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""Besides control characters what orders a line anew or ends it: a reader would be shown another
+text than there is."""
+
+_MISLEADING_BUT_LAYOUT: Final = re.compile(
+    _MISLEADING.pattern.replace("\x00-\x1f", "\x00-\x08\x0b-\x1f")
+)
+_MISLEADING_IN_JSON: Final = re.compile(_MISLEADING.pattern.replace("\x00-\x1f", ""))
+
+
+def holds_control_character(text: str) -> bool:
+    """Whether a text holds one."""
+    # Nearly every text is printable, which is known without a search.
+    return not text.isprintable() and _ANY.search(text) is not None
+
+
+def properties_hold_control_character(encoded: bytes) -> bool:
+    """Whether encoded properties hold one that does not separate them.
+
+    Args:
+        encoded: Properties of any number of records, valid UTF-8.
+    """
+    if len(encoded) <= _FEW_BYTES:
+        if len(encoded.translate(None, _C0_OF_PROPERTIES)) != len(encoded):
+            return True
+    else:
+        octets = np.frombuffer(encoded, np.uint8)
+        # Those from 3 on are the least numbers then: 0 to 2 wrap around to the end.
+        if (octets - _THREE).min() < _C0_LEFT or 0 in encoded or _DELETE in encoded:
+            return True
+    return not encoded.isascii() and _C1_ENCODED.search(encoded) is not None
+
+
+def are_pairs(encoded: bytes, count: int) -> bool:
+    """Whether encoded properties are a number of pairs, without a control character in any.
+
+    For one message: the control characters that are left without all else say it.
+    """
+    separators = _SEPARATORS[count] if count < len(_SEPARATORS) else b"\x01\x02" * count
+    return encoded.translate(None, _NO_CONTROL) == separators and (
+        encoded.isascii() or _C1_ENCODED.search(encoded) is None
+    )
+
+
+def shown(text: str) -> str:
+    r"""A text for a person: what a terminal would obey, or show turned round, as escapes: \x1b."""
+    return text if text.isprintable() else _MISLEADING.sub(_escape, text)
+
+
+def shown_lines(text: str) -> str:
+    """As ``shown``, for text of several lines: newlines and tabs stay."""
+    return text if text.isprintable() else _MISLEADING_BUT_LAYOUT.sub(_escape, text)
+
+
+def shown_json(encoded: str) -> str:
+    r"""JSON that says the same in characters that a terminal shows: the rest as \u009b."""
+    if encoded.isascii() and "\x7f" not in encoded:
+        return encoded
+    return _MISLEADING_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", encoded)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
