@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from ariane_sdk import Message, Producer
+from ariane_sdk import Message, Producer, QueueReader
 from ariane_servicekit.processes import LocalCluster, ProcessFailed, ServiceProcess
 
+SEGMENT_BYTES = 1 << 20
 SMALL_STORE = (
-    *("--segment-bytes", str(1 << 20)),
+    *("--segment-bytes", str(SEGMENT_BYTES)),
     *("--message-bytes-max", str(1 << 16)),
     *("--consume-queue-entries", "1000"),
     *("--index-slots", "1000"),
@@ -24,17 +25,50 @@ def cluster_in(folder: Path, flush_mode: str = "async", brokers: int = 1) -> Loc
     )
 
 
-async def send(cluster: LocalCluster, topic: str, count: int, size: int = 100) -> None:
+async def send(cluster: LocalCluster, topic: str, count: int, size: int = 100) -> list[bytes]:
+    """Send numbered messages and wait for all acknowledgements; returns their bodies."""
+    bodies = [b"%d " % number + b"." * size for number in range(count)]
     async with Producer(cluster.name_servers) as producer:
         for first in range(0, count, 500):
-            numbers = range(first, min(first + 500, count))
             await producer.send_batch(
-                [Message(topic, b"%d " % number + b"." * size) for number in numbers]
+                [Message(topic, body) for body in bodies[first : first + 500]]
             )
+    return bodies
 
 
 def contents_of(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+async def read_all(cluster: LocalCluster, topic: str) -> list[bytes]:
+    """Bodies of all messages of a topic, sorted."""
+    bodies: list[bytes] = []
+    async with QueueReader(cluster.name_servers) as reader:
+        for queue, (begin, end) in (await reader.bounds(topic)).items():
+            async for columns in reader.read_range(queue, begin, end):
+                bodies += columns.bodies()
+    return sorted(bodies)
+
+
+async def test_a_stray_file_in_the_commit_log_costs_no_message(tmp_path: Path) -> None:
+    async with cluster_in(tmp_path) as cluster:
+        (broker,) = cluster.brokers
+        sent = await send(cluster, "orders", 1000, size=1000)
+        await broker.stop()
+        log = tmp_path / "broker-a" / "commitlog"
+        next_start = int(max(path.name for path in log.iterdir())) + SEGMENT_BYTES
+        stray = log / f"{next_start + 2 * SEGMENT_BYTES:020d}"
+        stray.touch()
+        await broker.start()
+        sent += await send(cluster, "orders", 6000, size=1000)
+        assert int(max(path.name for path in log.iterdir())[:20]) > int(stray.name)
+        assert await read_all(cluster, "orders") == sorted(sent)
+        broker.kill()
+        await broker.wait()
+        await broker.start()
+        assert await read_all(cluster, "orders") == sorted(sent)
+        assert stray.with_name(f"{stray.name}.foreign").exists()
+        assert f"set aside as {stray.name}.foreign" in broker.log_path.read_text()
 
 
 async def test_a_broker_follows_no_link_out_of_its_store(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from ariane_storage.layout import find_layout
 from ariane_storage.quarantine import Quarantine
 from ariane_storage.queue_table import QueueTable
 from ariane_storage.record_search import record_at
+from ariane_storage.segment_files import find_segments
 from ariane_storage.store_files import StoreFiles, visit_store
 
 _ENTRIES_AT_ONCE = 4096
@@ -35,6 +36,8 @@ class ClosedStore:
         files: Paths in it.
         config: Settings with the sizes of its files.
         log: Its commit log.
+        foreign_segments: First bytes, by their names, of files that have a segment's name and are
+            none of its.
         queues: Its consume queues, as far as their files have entries.
         index: Its index.
         index_fault: Why the index cannot be read, or nothing.
@@ -60,9 +63,18 @@ class ClosedStore:
         self.config = find_layout(disk, self.files).configure(StoreConfig())
         self.crashed = disk.size_of(self.files.abort) is not None
         self.checkpoint = CheckpointFile(disk, self.files.checkpoint).load()
+        found = find_segments(
+            disk,
+            self.files.commit_log,
+            self.config.segment_bytes,
+            self.checkpoint,
+            crashed=self.crashed,
+        )
+        self.foreign_segments = found.foreign
         self.log = CommitLog(
             disk,
             self.files.commit_log,
+            found.starts,
             segment_bytes=self.config.segment_bytes,
             writable=False,
         )

@@ -17,14 +17,14 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 from ariane_record.layout import BLANK_SIZE_MIN_BYTES
 from ariane_storage.disk import Disk, is_exhausted
 from ariane_storage.errors import StoreFormatError, StoreFull
-from ariane_storage.segment import Segment, segment_name, segment_starts
+from ariane_storage.segment import Segment, segment_name
 
 _SEGMENTS_OPEN_MAX: Final = 64
 
@@ -40,18 +40,25 @@ class CommitLog:
     """
 
     def __init__(
-        self, disk: Disk, folder: Path, *, segment_bytes: int, writable: bool = True
+        self,
+        disk: Disk,
+        folder: Path,
+        starts: Iterable[int],
+        *,
+        segment_bytes: int,
+        writable: bool = True,
     ) -> None:
-        """List the segments that are there.
+        """Take over the segments that are there.
 
         Args:
             disk: Where they lie.
             folder: ``commitlog`` of a store.
+            starts: Their first bytes, multiples of their length, ascending.
             segment_bytes: Length of a segment.
             writable: False opens the log as it is, for reading only.
 
         Raises:
-            StoreFormatError: A file is longer than configured, or starts within another.
+            StoreFormatError: A file is longer than configured.
         """
         self._disk = disk
         self._writable = writable
@@ -64,7 +71,7 @@ class CommitLog:
         # Segments are added by one thread and deleted by another.
         self._listing = threading.Lock()
         self.shortened: list[Segment] = []
-        for start in segment_starts(disk, folder):
+        for start in starts:
             self._adopt(start)
         self.write_offset = self._segments[0].start if self._segments else 0
         self.flushed_offset = self.write_offset
@@ -76,8 +83,6 @@ class CommitLog:
             raise StoreFormatError(
                 path, f"{length} bytes long, but segments of {self.segment_bytes} are configured"
             )
-        if self._segments and start < self._segments[-1].end:
-            raise StoreFormatError(path, f"starts within {self._segments[-1].path.name}")
         segment = self._new_segment(start)
         if length < self.segment_bytes:
             # A crash while it was made, or somebody cut it: what is missing reads as zeros.
@@ -199,12 +204,19 @@ class CommitLog:
             return segment if segment is not None else self._grow(start)
 
     def _grow(self, start: int) -> Segment:
-        path = self.folder / segment_name(start)
+        if start % self.segment_bytes or (self._segments and start < self._segments[-1].end):
+            raise AssertionError("segments are found by where they start, so they come in order")
         segment = self._new_segment(start)
+        if self._disk.size_of(segment.path) is not None:
+            name = segment.path.relative_to(self.folder.parent)
+            reason = f"{name} is there already, and no segment of this log: move it away"
+            raise StoreFull(self.folder.parent, reason)
         try:
-            self._disk.allocate(path, self.segment_bytes)
+            self._disk.allocate(segment.path, self.segment_bytes)
             self._open(segment)
         except OSError as error:
+            # There may be space for it, and no descriptor.
+            self._disk.remove(segment.path)
             if not is_exhausted(error):
                 raise
             reason = f"no space left for another segment ({error.strerror})"

@@ -25,6 +25,9 @@ class FindingState(StrEnum):
     CUT = "cut"
     """Removed with the end of the log."""
 
+    SET_ASIDE = "set aside"
+    """A foreign file that a repair, or a start, has given another name."""
+
     BUILT_AGAIN = "built again"
     """Made anew from the log."""
 
@@ -37,9 +40,9 @@ class Finding:
     """Something that is not as it should be.
 
     Attributes:
-        where: "commit log", "tail", "consume queue", "queue offsets", "index", "checkpoint",
-            "quarantine", "layout", "deleted topics", "idle queues" or "state file"; and of a
-            repair, "file" for one that it has written.
+        where: "commit log", "foreign file", "tail", "consume queue", "queue offsets", "index",
+            "checkpoint", "quarantine", "layout", "deleted topics", "idle queues" or "state file";
+            and of a repair, "file" for one that it has written.
         reason: What is wrong.
         begin: Commit-log offset, or queue offset, at which it begins.
         end: Where it ends.

@@ -106,6 +106,7 @@ def inspect(store: ClosedStore, progress: ProgressCallback | None = None) -> Ins
     )
     found.queue_spans = {name: queue.span for name, queue in expected.items()}
     lost = [(finding.begin, finding.end) for finding in damage if finding.where == "commit log"]
+    found.findings += _foreign_files(store)
     found.findings += check_state(store)
     if gone := lost_begin(store.log, store.checkpoint, crashed=store.crashed):
         found.findings += queues_before(store, gone)
@@ -162,6 +163,15 @@ def _missing_end(store: ClosedStore) -> Iterator[Finding]:
     if store.checkpoint is not None and end < store.checkpoint.flushed_offset:
         flushed = store.checkpoint.flushed_offset
         yield _of_log(store, Damage(end, flushed, DamageReason.SEGMENT_MISSING))
+
+
+def _foreign_files(store: ClosedStore) -> Iterator[Finding]:
+    """Files with a segment's name that belong to no log."""
+    for start in store.foreign_segments:
+        reason = "has a segment's name, and is none of this log: the next start sets it aside"
+        end = start + store.log.segment_bytes
+        path = f"commitlog/{segment_name(start)}"
+        yield Finding("foreign file", reason, start, end, path=path)
 
 
 def _collect(

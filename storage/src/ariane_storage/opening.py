@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ariane_storage.checkpoint import CheckpointFile
 from ariane_storage.clock import Clock
 from ariane_storage.commit_log import CommitLog
@@ -18,6 +20,7 @@ from ariane_storage.parts import StoreParts
 from ariane_storage.quarantine import Quarantine
 from ariane_storage.queue_table import QueueTable
 from ariane_storage.recovery import ProgressCallback, Recovery, RecoveryReport
+from ariane_storage.segment_files import find_segments, set_aside
 from ariane_storage.store_files import StoreFiles, mark_running, own_store
 
 
@@ -83,12 +86,15 @@ def _recovered(
     if rebuild:
         IdleQueues(disk, files.idle_queues).check()
     crashed = mark_running(disk, files)
+    size = config.segment_bytes
+    found = find_segments(disk, files.commit_log, size, checkpoint, crashed=crashed)
+    foreign = set_aside(disk, files.commit_log, found.foreign)
     parts = StoreParts(
         config=config,
         disk=disk,
         clock=clock,
         files=files,
-        log=CommitLog(disk, files.commit_log, segment_bytes=config.segment_bytes),
+        log=CommitLog(disk, files.commit_log, found.starts, segment_bytes=size),
         queues=QueueTable(
             disk,
             files.consume_queues,
@@ -116,7 +122,7 @@ def _recovered(
         progress=progress,
         rebuild=rebuild,
     )
-    report = recovery.run()
+    report = replace(recovery.run(), set_aside=foreign)
     # Entries may lead into damage that the scan has met: only what lies behind it is beyond doubt.
     parts.trusted_from = max([report.scanned_from, *(damage.end for damage in report.damage)])
     parts.store_timestamp_ms = max(

@@ -76,6 +76,7 @@ class RecoveryReport:
         rebuilt: What was built from the whole log: "consume queues", "index".
         lost_begin: Segments that are gone from the begin of the log, which retention has not
             deleted; or None.
+        set_aside: New names of files in ``commitlog`` that had a segment's name and were none.
     """
 
     crashed: bool
@@ -86,6 +87,7 @@ class RecoveryReport:
     damage: tuple[Damage, ...]
     rebuilt: tuple[str, ...]
     lost_begin: Damage | None = None
+    set_aside: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

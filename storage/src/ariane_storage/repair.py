@@ -84,7 +84,7 @@ def _look(
 
 
 def _needs_rebuild(finding: Finding) -> bool:
-    return finding.state is FindingState.OPEN and finding.where != "tail"
+    return finding.state is FindingState.OPEN and finding.where not in {"tail", "foreign file"}
 
 
 def _seen_to(before: Inspection, after: Inspection) -> Iterator[Finding]:
@@ -119,6 +119,8 @@ def _fate(finding: Finding, after: Inspection, *, was_cut: bool) -> FindingState
     if finding.where == "commit log":
         is_cut = finding.begin >= after.end_offset
         return FindingState.CUT if is_cut else FindingState.LOST
+    if finding.where == "foreign file":
+        return FindingState.SET_ASIDE
     if finding.where == "tail" or (was_cut and finding.reason in _BEYOND):
         return FindingState.CUT
     return FindingState.BUILT_AGAIN

@@ -17,6 +17,10 @@ def recovery_findings(report: RecoveryReport) -> list[str]:
         findings.append(
             f"the tail was cut at commit-log offset {report.end_offset}: {report.cut_reason}"
         )
+    findings += [
+        f"a file in commitlog had a segment's name and was none: it was set aside as {name}"
+        for name in report.set_aside
+    ]
     if (lost := report.lost_begin) is not None:
         findings.append(
             f"commit-log offsets {lost.begin} to {lost.end} are gone from the begin of the log, "

@@ -57,7 +57,8 @@ def fsck(folder: Path, output_format: str, *, is_repair: bool) -> None:
     Nothing is changed unless --repair is given. Of each finding there is the place (file and byte,
     or topic and queue), the range, and its state: "open" (--repair sees to it), "by hand" (only you
     can), "quarantined" (damage that is known and passed over), "lost" (messages gone for good),
-    and after a repair "cut" or "built again"; "done" are files that it has written.
+    and after a repair "cut", "built again" or "set aside" (a foreign file, under another name);
+    "done" are files that it has written.
 
     The exit status is 1 if there is anything left but a torn tail, lost messages included; 2 if a
     repair was refused.
