@@ -298,6 +298,12 @@ _ROWS: Final = (
         "Drop what is in work, and go on from the stored offset or from `end`.",
     ),
     ErrorRow(
+        ErrorReason.ERROR_REASON_QUEUES_UNREAD,
+        StatusCode.FAILED_PRECONDITION,
+        "Change the queues that are read with those that are written (`--queues`), and read fewer "
+        "only when groups have consumed the others; or say that it is meant (`--force`).",
+    ),
+    ErrorRow(
         ErrorReason.ERROR_REASON_TRANSACTION_DECIDED,
         StatusCode.FAILED_PRECONDITION,
         "Accept the outcome that the error names.",

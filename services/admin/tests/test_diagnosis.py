@@ -3,7 +3,11 @@
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from ariane.broker.v1.broker_service_pb2 import GetBrokerStateResponse, StoreState
+from ariane.broker.v1.broker_service_pb2 import (
+    GetBrokerStateResponse,
+    StoreState,
+    UnreadTopic,
+)
 from ariane.broker.v1.client_service_pb2 import GroupMember, SubscriptionConflict
 from ariane.common.v1.process_service_pb2 import ProcessState
 from ariane.namesrv.v1.route_pb2 import (
@@ -38,6 +42,7 @@ def broker(one=None, *, answers_as=None, **changes):
         writable=changes.pop("writable", True),
         store=store,
         recovery_findings=changes.pop("recovery_findings", ()),
+        unread_topics=changes.pop("unread_topics", ()),
     )
     return BrokerFacts(one, **{"process": process(), "state": state, **changes})
 
@@ -78,6 +83,9 @@ ONE_FINDING = {
     "as an operator decided": findings(broker(writable=False)),
     "90% full": findings(broker(store={"disk_used_ratio": 0.9})),
     "the tail was cut": findings(broker(recovery_findings=["the tail was cut"])),
+    "3 messages on broker broker-a/0 at 10.0.0.1:10911 lie in queues": findings(
+        broker(unread_topics=[UnreadTopic(topic="orders", queue_count=1, message_count=3)])
+    ),
     "orders: a, not b": findings(broker(conflicts=[CONFLICT]), broker(conflicts=[CONFLICT])),
     "is not registered with name server 10.0.0.8:9876": findings(
         broker(),

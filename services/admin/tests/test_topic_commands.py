@@ -5,6 +5,7 @@ import signal
 
 from ariane_admin.cli import main
 from ariane_admin.exits import ExitStatus
+from ariane_sdk import Message, MessageQueue, sync
 
 
 def layout(ariane_json, topic):
@@ -208,3 +209,26 @@ def test_orders_that_make_no_sense(ariane):
     ariane("topic", "order", "nowhere", status=ExitStatus.NOT_FOUND)
     ariane("topic", "create", "plain")
     ariane("topic", "order", "plain", "--set", "--clear", status=ExitStatus.USAGE)
+
+
+def test_queues_that_nobody_reads_need_force_and_are_told(ariane, ariane_json, cluster, capfd):
+    ariane("topic", "create", "hidden", "--queues", "1", "--broker", "broker-a")
+    said = ariane("topic", "update", "hidden", "--write-queues", "3", status=ExitStatus.REFUSED)
+    assert "only 1 read" in said
+    assert "--queues" in said
+    ariane("topic", "update", "hidden", "--queues", "2")
+    both = ariane("topic", "update", "hidden", "--queues", "2", "--read-queues", "1", status=2)
+    assert "--queues says both" in both
+    rows = ariane_json("topic", "update", "hidden", "--write-queues", "3", "--force")
+    assert [(row["read_queues"], row["write_queues"]) for row in rows] == [(2, 3)]
+    lost = MessageQueue("hidden", "broker-a", 2)
+    with sync.Producer(cluster.name_servers) as producer:
+        producer.send(Message("hidden", b"x"), message_queue=lost)
+    assert [
+        row["unread_messages"] for row in ariane_json("topic", "show", "hidden", "--brokers")
+    ] == [1]
+    capfd.readouterr()
+    assert main(["doctor"]) == ExitStatus.FAILED
+    assert "nobody gets them" in capfd.readouterr().out
+    ariane("topic", "update", "hidden", "--queues", "3")
+    assert "nobody gets them" not in ariane("doctor")

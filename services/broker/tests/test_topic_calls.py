@@ -87,6 +87,8 @@ async def test_shrinking_write_queues_first_loses_nothing(broker, reason_of):
     (result,) = await broker.append(broker.batch("orders", [b"late"], 3))
     assert reason_of(result.error) == "QUEUE_NOT_FOUND"
     assert await broker.bodies("orders", 3) == [b"3"]
+    for queue_id in range(4):
+        await broker.store_offset("group", "orders", queue_id, 1)
     response = await broker.topics.UpdateTopic(
         topic_pb.UpdateTopicRequest(topic="orders", read_queue_count=2)
     )

@@ -8,6 +8,7 @@ from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_broker.topic_changes import TopicChanges
 from ariane_broker.topic_limits import TopicLimits
 from ariane_broker.topic_table import TopicChange, TopicTable
+from ariane_broker.unread_queues import UnreadQueues
 from ariane_servicekit import ServiceError
 from ariane_storage.state_file import StateFile
 
@@ -25,6 +26,7 @@ class Creations:
         self.changes = TopicChanges(
             self.table,
             TopicLimits(topics_max=400, queues_max=1500, group_topics_max=2),
+            UnreadQueues(None, self.table, None),
             save=self.save,
             announce=self.announce,
             delete_queues=self.announce,
@@ -71,7 +73,7 @@ async def test_creations_that_wait_have_their_turn_together(creations):
 
 
 async def test_creations_of_one_turn_are_told_apart(creations):
-    await creations.create("old", write_queue_count=7)
+    await creations.create("old", read_queue_count=7, write_queue_count=7)
     creations.saved.clear()
     outcomes = await asyncio.gather(
         creations.create("a", write_queue_count=3),

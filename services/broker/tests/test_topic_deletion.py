@@ -14,6 +14,7 @@ from ariane.common.v1 import message_pb2 as message_pb
 from ariane_broker.topic_changes import TopicChanges
 from ariane_broker.topic_limits import TopicLimits
 from ariane_broker.topic_table import TopicTable
+from ariane_broker.unread_queues import UnreadQueues
 from ariane_storage.errors import StoreFull
 from ariane_storage.keeper import Keeper
 from ariane_storage.os_disk import OsDisk
@@ -195,6 +196,7 @@ class Deletions:
         self.changes = TopicChanges(
             self.table,
             TopicLimits(10_000, 100_000, 8_000),
+            UnreadQueues(None, self.table, None),
             save=self.save,
             announce=self.announce,
             delete_queues=self.delete_queues,

@@ -40,6 +40,7 @@ class QueueLag:
         suspected_count: Messages from the consumer offset on among which one is that members may
             die of.
         death_count: How many died of the message at the consumer offset, in order.
+        unread: Whether the queue is not among those that are read: nobody gets its messages.
     """
 
     message_queue: MessageQueue
@@ -49,6 +50,7 @@ class QueueLag:
     oldest_store_time: datetime | None
     suspected_count: int = 0
     death_count: int = 0
+    unread: bool = False
 
 
 def group_member_of(member: client_service_pb2.GroupMember) -> GroupMember:
@@ -67,4 +69,5 @@ def queue_lag_of(lag: offset_service_pb2.ConsumerLag, broker_name: str) -> Queue
         moment_from(lag.oldest_store_time) if has_oldest else None,
         lag.suspected_count,
         lag.death_count,
+        lag.unread,
     )

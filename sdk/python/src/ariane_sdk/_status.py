@@ -126,6 +126,7 @@ REASON_ROWS: Final[Mapping[str, ReasonRow]] = {
     "CONSUMER_OFFSET_RESET": ReasonRow(CallError),
     "GROUP_LIMIT_REACHED": ReasonRow(GroupRefused),
     "QUEUE_CUT": ReasonRow(CallError),
+    "QUEUES_UNREAD": ReasonRow(TopicRefused),
     "TRANSACTION_DECIDED": ReasonRow(TransactionDecided),
     "TRANSACTION_NOT_FOUND": ReasonRow(TransactionNotFound),
     "TRANSACTION_FOREIGN": ReasonRow(TransactionForeign),

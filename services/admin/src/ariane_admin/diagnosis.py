@@ -289,6 +289,18 @@ def _recoveries(facts: ClusterFacts) -> Iterator[Finding]:
             )
 
 
+def _unread_queues(facts: ClusterFacts) -> Iterator[Finding]:
+    for broker in facts.brokers:
+        for one in broker.state.unread_topics if broker.state is not None else ():
+            yield Finding(
+                Severity.ERROR,
+                f"topic {one.topic}",
+                f"{one.message_count} messages on {_subject(broker.identity)} lie in queues that"
+                f" are not read ({one.queue_count} of them): nobody gets them",
+                f"ariane topic update {one.topic} --queues N, N as many as ever had messages",
+            )
+
+
 def _subscription_conflicts(facts: ClusterFacts) -> Iterator[Finding]:
     told = set()
     for broker in facts.brokers:
@@ -325,6 +337,7 @@ RULES: Final[Sequence[Callable[[ClusterFacts], Iterable[Finding]]]] = (
     _not_writable,
     _disks,
     _recoveries,
+    _unread_queues,
     _subscription_conflicts,
 )
 

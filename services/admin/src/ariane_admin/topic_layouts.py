@@ -103,6 +103,7 @@ def layout_row(broker: LiveBroker, found: Topic) -> Row:
         "version": found.version,
         "system": found.system,
         "last_stored": moment_text(found, "last_store_time"),
+        "unread_messages": found.unread_message_count,
     }
 
 

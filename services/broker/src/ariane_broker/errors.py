@@ -6,7 +6,7 @@ here, so that its text and the values in its metadata are the same wherever it c
     ServiceError (ariane_servicekit)
     +-- by name of a topic      topic_name_illegal, topic_not_found, topic_exists, topic_reserved,
     |                           topic_not_writable, topic_not_readable, queue_not_found,
-    |                           message_type_mismatch, topic_limit_reached
+    |                           message_type_mismatch, topic_limit_reached, queues_unread
     +-- by message              message_too_large, message_illegal, block_corrupted,
     |                           flush_unconfirmed, message_not_found, delivery_time_too_late,
     |                           message_delivered
@@ -15,7 +15,7 @@ here, so that its text and the values in its metadata are the same wherever it c
     |                           client_id_taken, client_not_attached, subscription_conflict,
     |                           queue_locked, queue_lock_fenced, consumer_offset_reset,
     |                           client_silent, group_limit_reached
-    +-- by pull                 queue_offset_out_of_range, filter_expression_invalid,
+    +-- by pull                 queue_offset_out_of_range, queue_cut, filter_expression_invalid,
     |                           held_pulls_exhausted
     +-- by transaction          transaction_not_found, transaction_decided,
     |                           half_messages_exhausted, producer_not_attached
@@ -348,6 +348,27 @@ def consumer_offset_reset(topic: str, queue_id: int, epoch: int) -> ServiceError
         ErrorReason.ERROR_REASON_CONSUMER_OFFSET_RESET,
         f"topic {topic!r}, queue {queue_id}: the offset was set anew since it was read",
         {"topic": topic, "queue_id": queue_id, "epoch": epoch},
+    )
+
+
+def queues_unread(topic: str, reads: int, writes: int, message_count: int) -> ServiceError:
+    """The change would leave messages, or those to come, in queues that nobody reads."""
+    hidden = (
+        f"{message_count} messages that groups have not consumed lie in queues from {reads} on, "
+        "which would not be read any more"
+        if message_count
+        else f"{writes} queues would be written and only {reads} read: nobody would get the "
+        "messages of the others"
+    )
+    return ServiceError(
+        ErrorReason.ERROR_REASON_QUEUES_UNREAD,
+        f"topic {topic!r}: {hidden}",
+        {
+            "topic": topic,
+            "read_queue_count": reads,
+            "write_queue_count": writes,
+            "message_count": message_count,
+        },
     )
 
 

@@ -31,6 +31,7 @@ from ariane_broker.errors import (
 from ariane_broker.shared_turns import SharedTurns, Waiting
 from ariane_broker.topic_limits import TopicLimits, added_queue_count
 from ariane_broker.topic_table import TopicChange, TopicConfig, TopicTable
+from ariane_broker.unread_queues import UnreadQueues
 from ariane_record import IllegalName, check_topic_name, is_system_topic
 from ariane_servicekit.errors import ServiceError
 
@@ -58,6 +59,7 @@ class TopicChanges:
         self,
         table: TopicTable,
         limits: TopicLimits,
+        unread: UnreadQueues,
         *,
         save: Callable[[dict[str, Any]], Awaitable[None]],
         announce: Callable[[], Awaitable[None]],
@@ -72,6 +74,7 @@ class TopicChanges:
         Args:
             table: The topics.
             limits: How many may be made.
+            unread: Refuses to hide messages in queues that are not read.
             save: Saves the file of topics durably.
             announce: Tells the name servers at once; waits for them only for a moment.
             delete_queues: Deletes all queues of topics durably, or none; before it waits for
@@ -83,6 +86,7 @@ class TopicChanges:
         """
         self._table = table
         self._limits = limits
+        self._unread = unread
         self._save = save
         self._announce = announce
         self._delete_queues = delete_queues
@@ -104,8 +108,8 @@ class TopicChanges:
         """Create a topic; it stands in the routes of all name servers that are reached.
 
         Raises:
-            ServiceError: TOPIC_EXISTS, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED, FIELD_INVALID or
-                TOPIC_LIMIT_REACHED.
+            ServiceError: TOPIC_EXISTS, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED, FIELD_INVALID,
+                QUEUES_UNREAD or TOPIC_LIMIT_REACHED.
         """
         check_user_topic(topic)
         config = await self._creations.ask(_Creation(topic, change, may_stand=False))
@@ -139,13 +143,15 @@ class TopicChanges:
         """Change a topic.
 
         Raises:
-            ServiceError: TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID or
+            ServiceError: TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID, QUEUES_UNREAD or
                 TOPIC_LIMIT_REACHED.
         """
         async with self._lock:
             refuse_system_topic(topic)
             before = self._table.find(topic)
             config = self._table.updated(topic, change)
+            if not change.allow_unread_queues:
+                self._unread.check(before, config)
             added_count = added_queue_count(self._table.get(topic), config)
             if added_count:
                 self._limits.room_beside(self._table.all()).take_queues(added_count)
@@ -203,7 +209,7 @@ class TopicChanges:
                 continue
             try:
                 if topic not in made:
-                    config = self._table.created(topic, change)
+                    config = self._new(topic, change)
                     room.take(config)
                     made[topic] = config
             except ServiceError as error:
@@ -217,6 +223,13 @@ class TopicChanges:
         # Not before: had nothing been saved, the topic would not exist.
         for topic, told in late:
             told.set_exception(topic_exists(topic))
+
+    def _new(self, topic: str, change: TopicChange) -> TopicConfig:
+        """What a new topic would be, if it hides nothing."""
+        config = self._table.created(topic, change)
+        if not change.allow_unread_queues:
+            self._unread.check(None, config)
+        return config
 
     async def _delete_all(self, waiting: Sequence[Waiting[str, None]]) -> None:
         """Delete topics, and tell who waits for that."""

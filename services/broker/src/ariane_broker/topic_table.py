@@ -135,6 +135,7 @@ class TopicChange:
         permission: New permission.
         message_type: New message type.
         attributes: Attributes to set; an empty value removes one.
+        allow_unread_queues: Whether queues that are not read may have messages, or get them.
     """
 
     read_queue_count: int | None = None
@@ -142,6 +143,7 @@ class TopicChange:
     permission: Permission | None = None
     message_type: TopicMessageType | None = None
     attributes: Mapping[str, str] = field(default_factory=dict)
+    allow_unread_queues: bool = False
 
 
 class TopicTable:

@@ -52,6 +52,7 @@ class GetBrokerStateResponse(_message.Message):
     STATISTICS_FIELD_NUMBER: _builtins.int
     RECOVERY_FINDINGS_FIELD_NUMBER: _builtins.int
     DELAYED_MESSAGES_FIELD_NUMBER: _builtins.int
+    UNREAD_TOPICS_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """The broker's version."""
     writable: _builtins.bool
@@ -80,6 +81,10 @@ class GetBrokerStateResponse(_message.Message):
     def delayed_messages(self) -> Global___DelayedMessages:
         """Messages that are delivered later."""
 
+    @_builtins.property
+    def unread_topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___UnreadTopic]:
+        """Topics that keep messages in queues that are not read, by name; at most 100."""
+
     def __init__(
         self,
         *,
@@ -91,14 +96,45 @@ class GetBrokerStateResponse(_message.Message):
         statistics: Global___BrokerStatistics | None = ...,
         recovery_findings: _abc.Iterable[_builtins.str] | None = ...,
         delayed_messages: Global___DelayedMessages | None = ...,
+        unread_topics: _abc.Iterable[Global___UnreadTopic] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["delayed_messages", b"delayed_messages", "identity", b"identity", "start_time", b"start_time", "statistics", b"statistics", "store", b"store"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delayed_messages", b"delayed_messages", "identity", b"identity", "recovery_findings", b"recovery_findings", "start_time", b"start_time", "statistics", b"statistics", "store", b"store", "version", b"version", "writable", b"writable"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delayed_messages", b"delayed_messages", "identity", b"identity", "recovery_findings", b"recovery_findings", "start_time", b"start_time", "statistics", b"statistics", "store", b"store", "unread_topics", b"unread_topics", "version", b"version", "writable", b"writable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetBrokerStateResponse: _TypeAlias = GetBrokerStateResponse  # noqa: Y015
+
+@_typing.final
+class UnreadTopic(_message.Message):
+    """A topic that keeps messages in queues that are not read: nobody gets them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    QUEUE_COUNT_FIELD_NUMBER: _builtins.int
+    MESSAGE_COUNT_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """The topic."""
+    queue_count: _builtins.int
+    """Such queues."""
+    message_count: _builtins.int
+    """Messages in them."""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        queue_count: _builtins.int = ...,
+        message_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message_count", b"message_count", "queue_count", b"queue_count", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnreadTopic: _TypeAlias = UnreadTopic  # noqa: Y015
 
 @_typing.final
 class DelayedMessages(_message.Message):

@@ -541,6 +541,7 @@ class ConsumerLag(_message.Message):
     OLDEST_STORE_TIME_FIELD_NUMBER: _builtins.int
     SUSPECTED_COUNT_FIELD_NUMBER: _builtins.int
     DEATH_COUNT_FIELD_NUMBER: _builtins.int
+    UNREAD_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The group."""
     topic: _builtins.str
@@ -557,6 +558,10 @@ class ConsumerLag(_message.Message):
     """Messages from `consumer_offset` on among which one is that members of the group may die of."""
     death_count: _builtins.int
     """How many died of the message at `consumer_offset`, where the group consumes in order."""
+    unread: _builtins.bool
+    """Whether the queue is not among those that are read: nobody gets its messages. Of such queues
+    those are listed that have some, for groups that have an offset in the topic.
+    """
     @_builtins.property
     def oldest_store_time(self) -> _timestamp_pb2.Timestamp:
         """When the oldest message not consumed yet was stored; absent without a backlog."""
@@ -573,10 +578,11 @@ class ConsumerLag(_message.Message):
         oldest_store_time: _timestamp_pb2.Timestamp | None = ...,
         suspected_count: _builtins.int = ...,
         death_count: _builtins.int = ...,
+        unread: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["oldest_store_time", b"oldest_store_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "consumer_offset", b"consumer_offset", "death_count", b"death_count", "max_queue_offset", b"max_queue_offset", "message_count", b"message_count", "oldest_store_time", b"oldest_store_time", "queue_id", b"queue_id", "suspected_count", b"suspected_count", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "consumer_offset", b"consumer_offset", "death_count", b"death_count", "max_queue_offset", b"max_queue_offset", "message_count", b"message_count", "oldest_store_time", b"oldest_store_time", "queue_id", b"queue_id", "suspected_count", b"suspected_count", "topic", b"topic", "unread", b"unread"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -28,7 +28,7 @@ from ariane.namesrv.v1 import route_pb2 as ariane_dot_namesrv_dot_v1_dot_route__
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$ariane/broker/v1/topic_service.proto\x12\x10\x61riane.broker.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1e\x61riane/common/v1/message.proto\x1a\x1d\x61riane/namesrv/v1/route.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfe\x02\n\x05Topic\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x18\n\x10read_queue_count\x18\x02 \x01(\x05\x12\x19\n\x11write_queue_count\x18\x03 \x01(\x05\x12\x36\n\npermission\x18\x04 \x01(\x0e\x32\".ariane.namesrv.v1.TopicPermission\x12\x33\n\x0cmessage_type\x18\x05 \x01(\x0e\x32\x1d.ariane.common.v1.MessageType\x12;\n\nattributes\x18\x06 \x03(\x0b\x32\'.ariane.broker.v1.Topic.AttributesEntry\x12\x0f\n\x07version\x18\x07 \x01(\x03\x12\x0e\n\x06system\x18\x08 \x01(\x08\x12\x33\n\x0flast_store_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x1a\x31\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"<\n\x12\x43reateTopicRequest\x12&\n\x05topic\x18\x01 \x01(\x0b\x32\x17.ariane.broker.v1.Topic\"=\n\x13\x43reateTopicResponse\x12&\n\x05topic\x18\x01 \x01(\x0b\x32\x17.ariane.broker.v1.Topic\" \n\x0fGetTopicRequest\x12\r\n\x05topic\x18\x01 \x01(\t\":\n\x10GetTopicResponse\x12&\n\x05topic\x18\x01 \x01(\x0b\x32\x17.ariane.broker.v1.Topic\"R\n\x11ListTopicsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x16\n\x0einclude_system\x18\x03 \x01(\x08\"V\n\x12ListTopicsResponse\x12\'\n\x06topics\x18\x01 \x03(\x0b\x32\x17.ariane.broker.v1.Topic\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x8d\x03\n\x12UpdateTopicRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x1d\n\x10read_queue_count\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x1e\n\x11write_queue_count\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x36\n\npermission\x18\x04 \x01(\x0e\x32\".ariane.namesrv.v1.TopicPermission\x12\x38\n\x0cmessage_type\x18\x05 \x01(\x0e\x32\x1d.ariane.common.v1.MessageTypeH\x02\x88\x01\x01\x12H\n\nattributes\x18\x06 \x03(\x0b\x32\x34.ariane.broker.v1.UpdateTopicRequest.AttributesEntry\x1a\x31\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x13\n\x11_read_queue_countB\x14\n\x12_write_queue_countB\x0f\n\r_message_type\"=\n\x13UpdateTopicResponse\x12&\n\x05topic\x18\x01 \x01(\x0b\x32\x17.ariane.broker.v1.Topic\"#\n\x12\x44\x65leteTopicRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"\x15\n\x13\x44\x65leteTopicResponse2\x80\x04\n\x0cTopicService\x12\x64\n\x0b\x43reateTopic\x12$.ariane.broker.v1.CreateTopicRequest\x1a%.ariane.broker.v1.CreateTopicResponse\"\x08\xca\xf3\x18\x04\x08\x04\x10\x02\x12[\n\x08GetTopic\x12!.ariane.broker.v1.GetTopicRequest\x1a\".ariane.broker.v1.GetTopicResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x02\x12\x61\n\nListTopics\x12#.ariane.broker.v1.ListTopicsRequest\x1a$.ariane.broker.v1.ListTopicsResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x04\x12\x64\n\x0bUpdateTopic\x12$.ariane.broker.v1.UpdateTopicRequest\x1a%.ariane.broker.v1.UpdateTopicResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x02\x12\x64\n\x0b\x44\x65leteTopic\x12$.ariane.broker.v1.DeleteTopicRequest\x1a%.ariane.broker.v1.DeleteTopicResponse\"\x08\xca\xf3\x18\x04\x08\x06\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$ariane/broker/v1/topic_service.proto\x12\x10\x61riane.broker.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1e\x61riane/common/v1/message.proto\x1a\x1d\x61riane/namesrv/v1/route.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9c\x03\n\x05Topic\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x18\n\x10read_queue_count\x18\x02 \x01(\x05\x12\x19\n\x11write_queue_count\x18\x03 \x01(\x05\x12\x36\n\npermission\x18\x04 \x01(\x0e\x32\".ariane.namesrv.v1.TopicPermission\x12\x33\n\x0cmessage_type\x18\x05 \x01(\x0e\x32\x1d.ariane.common.v1.MessageType\x12;\n\nattributes\x18\x06 \x03(\x0b\x32\'.ariane.broker.v1.Topic.AttributesEntry\x12\x0f\n\x07version\x18\x07 \x01(\x03\x12\x0e\n\x06system\x18\x08 \x01(\x08\x12\x33\n\x0flast_store_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1c\n\x14unread_message_count\x18\n \x01(\x03\x1a\x31\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"Y\n\x12\x43reateTopicRequest\x12&\n\x05topic\x18\x01 \x01(\x0b\x32\x17.ariane.broker.v1.Topic\x12\x1b\n\x13\x61llow_unread_queues\x18\x02 \x01(\x08\"=\n\x13\x43reateTopicResponse\x12&\n\x05topic\x18\x01 \x01(\x0b\x32\x17.ariane.broker.v1.Topic\" \n\x0fGetTopicRequest\x12\r\n\x05topic\x18\x01 \x01(\t\":\n\x10GetTopicResponse\x12&\n\x05topic\x18\x01 \x01(\x0b\x32\x17.ariane.broker.v1.Topic\"R\n\x11ListTopicsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x16\n\x0einclude_system\x18\x03 \x01(\x08\"V\n\x12ListTopicsResponse\x12\'\n\x06topics\x18\x01 \x03(\x0b\x32\x17.ariane.broker.v1.Topic\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xaa\x03\n\x12UpdateTopicRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x1d\n\x10read_queue_count\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x1e\n\x11write_queue_count\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x36\n\npermission\x18\x04 \x01(\x0e\x32\".ariane.namesrv.v1.TopicPermission\x12\x38\n\x0cmessage_type\x18\x05 \x01(\x0e\x32\x1d.ariane.common.v1.MessageTypeH\x02\x88\x01\x01\x12H\n\nattributes\x18\x06 \x03(\x0b\x32\x34.ariane.broker.v1.UpdateTopicRequest.AttributesEntry\x12\x1b\n\x13\x61llow_unread_queues\x18\x07 \x01(\x08\x1a\x31\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x13\n\x11_read_queue_countB\x14\n\x12_write_queue_countB\x0f\n\r_message_type\"=\n\x13UpdateTopicResponse\x12&\n\x05topic\x18\x01 \x01(\x0b\x32\x17.ariane.broker.v1.Topic\"#\n\x12\x44\x65leteTopicRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"\x15\n\x13\x44\x65leteTopicResponse2\x80\x04\n\x0cTopicService\x12\x64\n\x0b\x43reateTopic\x12$.ariane.broker.v1.CreateTopicRequest\x1a%.ariane.broker.v1.CreateTopicResponse\"\x08\xca\xf3\x18\x04\x08\x04\x10\x02\x12[\n\x08GetTopic\x12!.ariane.broker.v1.GetTopicRequest\x1a\".ariane.broker.v1.GetTopicResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x02\x12\x61\n\nListTopics\x12#.ariane.broker.v1.ListTopicsRequest\x1a$.ariane.broker.v1.ListTopicsResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x04\x12\x64\n\x0bUpdateTopic\x12$.ariane.broker.v1.UpdateTopicRequest\x1a%.ariane.broker.v1.UpdateTopicResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x02\x12\x64\n\x0b\x44\x65leteTopic\x12$.ariane.broker.v1.DeleteTopicRequest\x1a%.ariane.broker.v1.DeleteTopicResponse\"\x08\xca\xf3\x18\x04\x08\x06\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -50,31 +50,31 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TOPICSERVICE'].methods_by_name['DeleteTopic']._loaded_options = None
   _globals['_TOPICSERVICE'].methods_by_name['DeleteTopic']._serialized_options = b'\312\363\030\004\010\006\020\002'
   _globals['_TOPIC']._serialized_start=186
-  _globals['_TOPIC']._serialized_end=568
-  _globals['_TOPIC_ATTRIBUTESENTRY']._serialized_start=519
-  _globals['_TOPIC_ATTRIBUTESENTRY']._serialized_end=568
-  _globals['_CREATETOPICREQUEST']._serialized_start=570
-  _globals['_CREATETOPICREQUEST']._serialized_end=630
-  _globals['_CREATETOPICRESPONSE']._serialized_start=632
-  _globals['_CREATETOPICRESPONSE']._serialized_end=693
-  _globals['_GETTOPICREQUEST']._serialized_start=695
-  _globals['_GETTOPICREQUEST']._serialized_end=727
-  _globals['_GETTOPICRESPONSE']._serialized_start=729
-  _globals['_GETTOPICRESPONSE']._serialized_end=787
-  _globals['_LISTTOPICSREQUEST']._serialized_start=789
-  _globals['_LISTTOPICSREQUEST']._serialized_end=871
-  _globals['_LISTTOPICSRESPONSE']._serialized_start=873
-  _globals['_LISTTOPICSRESPONSE']._serialized_end=959
-  _globals['_UPDATETOPICREQUEST']._serialized_start=962
-  _globals['_UPDATETOPICREQUEST']._serialized_end=1359
-  _globals['_UPDATETOPICREQUEST_ATTRIBUTESENTRY']._serialized_start=519
-  _globals['_UPDATETOPICREQUEST_ATTRIBUTESENTRY']._serialized_end=568
-  _globals['_UPDATETOPICRESPONSE']._serialized_start=1361
-  _globals['_UPDATETOPICRESPONSE']._serialized_end=1422
-  _globals['_DELETETOPICREQUEST']._serialized_start=1424
-  _globals['_DELETETOPICREQUEST']._serialized_end=1459
-  _globals['_DELETETOPICRESPONSE']._serialized_start=1461
-  _globals['_DELETETOPICRESPONSE']._serialized_end=1482
-  _globals['_TOPICSERVICE']._serialized_start=1485
-  _globals['_TOPICSERVICE']._serialized_end=1997
+  _globals['_TOPIC']._serialized_end=598
+  _globals['_TOPIC_ATTRIBUTESENTRY']._serialized_start=549
+  _globals['_TOPIC_ATTRIBUTESENTRY']._serialized_end=598
+  _globals['_CREATETOPICREQUEST']._serialized_start=600
+  _globals['_CREATETOPICREQUEST']._serialized_end=689
+  _globals['_CREATETOPICRESPONSE']._serialized_start=691
+  _globals['_CREATETOPICRESPONSE']._serialized_end=752
+  _globals['_GETTOPICREQUEST']._serialized_start=754
+  _globals['_GETTOPICREQUEST']._serialized_end=786
+  _globals['_GETTOPICRESPONSE']._serialized_start=788
+  _globals['_GETTOPICRESPONSE']._serialized_end=846
+  _globals['_LISTTOPICSREQUEST']._serialized_start=848
+  _globals['_LISTTOPICSREQUEST']._serialized_end=930
+  _globals['_LISTTOPICSRESPONSE']._serialized_start=932
+  _globals['_LISTTOPICSRESPONSE']._serialized_end=1018
+  _globals['_UPDATETOPICREQUEST']._serialized_start=1021
+  _globals['_UPDATETOPICREQUEST']._serialized_end=1447
+  _globals['_UPDATETOPICREQUEST_ATTRIBUTESENTRY']._serialized_start=549
+  _globals['_UPDATETOPICREQUEST_ATTRIBUTESENTRY']._serialized_end=598
+  _globals['_UPDATETOPICRESPONSE']._serialized_start=1449
+  _globals['_UPDATETOPICRESPONSE']._serialized_end=1510
+  _globals['_DELETETOPICREQUEST']._serialized_start=1512
+  _globals['_DELETETOPICREQUEST']._serialized_end=1547
+  _globals['_DELETETOPICRESPONSE']._serialized_start=1549
+  _globals['_DELETETOPICRESPONSE']._serialized_end=1570
+  _globals['_TOPICSERVICE']._serialized_start=1573
+  _globals['_TOPICSERVICE']._serialized_end=2085
 # @@protoc_insertion_point(module_scope)

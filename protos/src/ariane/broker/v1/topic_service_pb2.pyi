@@ -56,6 +56,7 @@ class Topic(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     SYSTEM_FIELD_NUMBER: _builtins.int
     LAST_STORE_TIME_FIELD_NUMBER: _builtins.int
+    UNREAD_MESSAGE_COUNT_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The name. 1 to 127 characters of A-Z a-z 0-9 _ and -; system topics bear others."""
     read_queue_count: _builtins.int
@@ -70,6 +71,8 @@ class Topic(_message.Message):
     """Grows with each change. Output only."""
     system: _builtins.bool
     """Whether the system made it for itself. Output only."""
+    unread_message_count: _builtins.int
+    """Messages kept in queues that are not read: nobody gets them. Output only."""
     @_builtins.property
     def attributes(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Further attributes, such as "cleanup.policy"."""
@@ -90,10 +93,11 @@ class Topic(_message.Message):
         version: _builtins.int = ...,
         system: _builtins.bool = ...,
         last_store_time: _timestamp_pb2.Timestamp | None = ...,
+        unread_message_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["last_store_time", b"last_store_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "last_store_time", b"last_store_time", "message_type", b"message_type", "permission", b"permission", "read_queue_count", b"read_queue_count", "system", b"system", "topic", b"topic", "version", b"version", "write_queue_count", b"write_queue_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "last_store_time", b"last_store_time", "message_type", b"message_type", "permission", b"permission", "read_queue_count", b"read_queue_count", "system", b"system", "topic", b"topic", "unread_message_count", b"unread_message_count", "version", b"version", "write_queue_count", b"write_queue_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -106,6 +110,9 @@ class CreateTopicRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPIC_FIELD_NUMBER: _builtins.int
+    ALLOW_UNREAD_QUEUES_FIELD_NUMBER: _builtins.int
+    allow_unread_queues: _builtins.bool
+    """Whether queues may be written that are not read."""
     @_builtins.property
     def topic(self) -> Global___Topic:
         """What to create. Queue counts of 0 mean the broker's default, 4."""
@@ -114,10 +121,11 @@ class CreateTopicRequest(_message.Message):
         self,
         *,
         topic: Global___Topic | None = ...,
+        allow_unread_queues: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["topic", b"topic"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_unread_queues", b"allow_unread_queues", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -283,6 +291,7 @@ class UpdateTopicRequest(_message.Message):
     PERMISSION_FIELD_NUMBER: _builtins.int
     MESSAGE_TYPE_FIELD_NUMBER: _builtins.int
     ATTRIBUTES_FIELD_NUMBER: _builtins.int
+    ALLOW_UNREAD_QUEUES_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic."""
     read_queue_count: _builtins.int
@@ -293,6 +302,8 @@ class UpdateTopicRequest(_message.Message):
     """New permission. Unspecified: unchanged."""
     message_type: _message_pb2.MessageType.ValueType
     """New message type. Absent: unchanged."""
+    allow_unread_queues: _builtins.bool
+    """Whether queues may have messages, or get them, that are not read."""
     @_builtins.property
     def attributes(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Attributes to set; an empty value removes one."""
@@ -306,10 +317,11 @@ class UpdateTopicRequest(_message.Message):
         permission: _route_pb2.TopicPermission.ValueType = ...,
         message_type: _message_pb2.MessageType.ValueType | None = ...,
         attributes: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        allow_unread_queues: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_message_type", b"_message_type", "_read_queue_count", b"_read_queue_count", "_write_queue_count", b"_write_queue_count", "message_type", b"message_type", "read_queue_count", b"read_queue_count", "write_queue_count", b"write_queue_count"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_message_type", b"_message_type", "_read_queue_count", b"_read_queue_count", "_write_queue_count", b"_write_queue_count", "attributes", b"attributes", "message_type", b"message_type", "permission", b"permission", "read_queue_count", b"read_queue_count", "topic", b"topic", "write_queue_count", b"write_queue_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_message_type", b"_message_type", "_read_queue_count", b"_read_queue_count", "_write_queue_count", b"_write_queue_count", "allow_unread_queues", b"allow_unread_queues", "attributes", b"attributes", "message_type", b"message_type", "permission", b"permission", "read_queue_count", b"read_queue_count", "topic", b"topic", "write_queue_count", b"write_queue_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__message_type: _TypeAlias = _typing.Literal["message_type"]  # noqa: Y015
     _WhichOneofArgType__message_type: _TypeAlias = _typing.Literal["_message_type", b"_message_type"]  # noqa: Y015

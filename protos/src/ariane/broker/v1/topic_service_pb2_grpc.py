@@ -69,7 +69,8 @@ class TopicServiceServicer(object):
     def CreateTopic(self, request, context):
         """Creates a topic. It stands in the routes when the call returns, where a name server is
         reached.
-        Errors: TOPIC_EXISTS, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED, FIELD_INVALID, TOPIC_LIMIT_REACHED.
+        Errors: TOPIC_EXISTS, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED, FIELD_INVALID, TOPIC_LIMIT_REACHED,
+        QUEUES_UNREAD.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -93,8 +94,10 @@ class TopicServiceServicer(object):
 
     def UpdateTopic(self, request, context):
         """Changes a topic: queue counts, permission, message type, attributes. Shrinking write queues
-        before read queues loses nothing.
-        Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID, TOPIC_LIMIT_REACHED.
+        before read queues loses nothing. A change that hides messages is refused unless it says so:
+        more queues that are written and not read, or fewer that are read while groups have not
+        consumed the others.
+        Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID, TOPIC_LIMIT_REACHED, QUEUES_UNREAD.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -36,7 +36,8 @@ class TopicServiceStub:
     CreateTopic: _grpc.UnaryUnaryMultiCallable[_topic_service_pb2.CreateTopicRequest, _topic_service_pb2.CreateTopicResponse]
     """Creates a topic. It stands in the routes when the call returns, where a name server is
     reached.
-    Errors: TOPIC_EXISTS, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED, FIELD_INVALID, TOPIC_LIMIT_REACHED.
+    Errors: TOPIC_EXISTS, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED, FIELD_INVALID, TOPIC_LIMIT_REACHED,
+    QUEUES_UNREAD.
     """
     GetTopic: _grpc.UnaryUnaryMultiCallable[_topic_service_pb2.GetTopicRequest, _topic_service_pb2.GetTopicResponse]
     """Reads one topic.
@@ -48,8 +49,10 @@ class TopicServiceStub:
     """
     UpdateTopic: _grpc.UnaryUnaryMultiCallable[_topic_service_pb2.UpdateTopicRequest, _topic_service_pb2.UpdateTopicResponse]
     """Changes a topic: queue counts, permission, message type, attributes. Shrinking write queues
-    before read queues loses nothing.
-    Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID, TOPIC_LIMIT_REACHED.
+    before read queues loses nothing. A change that hides messages is refused unless it says so:
+    more queues that are written and not read, or fewer that are read while groups have not
+    consumed the others.
+    Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID, TOPIC_LIMIT_REACHED, QUEUES_UNREAD.
     """
     DeleteTopic: _grpc.UnaryUnaryMultiCallable[_topic_service_pb2.DeleteTopicRequest, _topic_service_pb2.DeleteTopicResponse]
     """Deletes a topic with its queues and the offsets of its groups. Safe while in use: clients are
@@ -65,7 +68,8 @@ class TopicServiceAsyncStub(TopicServiceStub):
     CreateTopic: _aio.UnaryUnaryMultiCallable[_topic_service_pb2.CreateTopicRequest, _topic_service_pb2.CreateTopicResponse]  # type: ignore[assignment]
     """Creates a topic. It stands in the routes when the call returns, where a name server is
     reached.
-    Errors: TOPIC_EXISTS, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED, FIELD_INVALID, TOPIC_LIMIT_REACHED.
+    Errors: TOPIC_EXISTS, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED, FIELD_INVALID, TOPIC_LIMIT_REACHED,
+    QUEUES_UNREAD.
     """
     GetTopic: _aio.UnaryUnaryMultiCallable[_topic_service_pb2.GetTopicRequest, _topic_service_pb2.GetTopicResponse]  # type: ignore[assignment]
     """Reads one topic.
@@ -77,8 +81,10 @@ class TopicServiceAsyncStub(TopicServiceStub):
     """
     UpdateTopic: _aio.UnaryUnaryMultiCallable[_topic_service_pb2.UpdateTopicRequest, _topic_service_pb2.UpdateTopicResponse]  # type: ignore[assignment]
     """Changes a topic: queue counts, permission, message type, attributes. Shrinking write queues
-    before read queues loses nothing.
-    Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID, TOPIC_LIMIT_REACHED.
+    before read queues loses nothing. A change that hides messages is refused unless it says so:
+    more queues that are written and not read, or fewer that are read while groups have not
+    consumed the others.
+    Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID, TOPIC_LIMIT_REACHED, QUEUES_UNREAD.
     """
     DeleteTopic: _aio.UnaryUnaryMultiCallable[_topic_service_pb2.DeleteTopicRequest, _topic_service_pb2.DeleteTopicResponse]  # type: ignore[assignment]
     """Deletes a topic with its queues and the offsets of its groups. Safe while in use: clients are
@@ -97,7 +103,8 @@ class TopicServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_topic_service_pb2.CreateTopicResponse, _abc.Awaitable[_topic_service_pb2.CreateTopicResponse]]:
         """Creates a topic. It stands in the routes when the call returns, where a name server is
         reached.
-        Errors: TOPIC_EXISTS, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED, FIELD_INVALID, TOPIC_LIMIT_REACHED.
+        Errors: TOPIC_EXISTS, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED, FIELD_INVALID, TOPIC_LIMIT_REACHED,
+        QUEUES_UNREAD.
         """
 
     @_abc_1.abstractmethod
@@ -127,8 +134,10 @@ class TopicServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_topic_service_pb2.UpdateTopicResponse, _abc.Awaitable[_topic_service_pb2.UpdateTopicResponse]]:
         """Changes a topic: queue counts, permission, message type, attributes. Shrinking write queues
-        before read queues loses nothing.
-        Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID, TOPIC_LIMIT_REACHED.
+        before read queues loses nothing. A change that hides messages is refused unless it says so:
+        more queues that are written and not read, or fewer that are read while groups have not
+        consumed the others.
+        Errors: TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID, TOPIC_LIMIT_REACHED, QUEUES_UNREAD.
         """
 
     @_abc_1.abstractmethod

@@ -138,6 +138,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """The position was learnt before the queue lost its end, as with the power, and lies behind what
     was kept; `queue_offset`, `end`, `log_epoch`. OUT_OF_RANGE.
     """
+    ERROR_REASON_QUEUES_UNREAD: _ErrorReason.ValueType  # 92
+    """The change would hide messages in queues that are not read; `read_queue_count`,
+    `write_queue_count`, `message_count`. FAILED_PRECONDITION.
+    """
     ERROR_REASON_TRANSACTION_DECIDED: _ErrorReason.ValueType  # 100
     """The transaction has another outcome already; `outcome`. FAILED_PRECONDITION."""
     ERROR_REASON_TRANSACTION_NOT_FOUND: _ErrorReason.ValueType  # 101
@@ -330,6 +334,10 @@ FAILED_PRECONDITION.
 ERROR_REASON_QUEUE_CUT: ErrorReason.ValueType  # 91
 """The position was learnt before the queue lost its end, as with the power, and lies behind what
 was kept; `queue_offset`, `end`, `log_epoch`. OUT_OF_RANGE.
+"""
+ERROR_REASON_QUEUES_UNREAD: ErrorReason.ValueType  # 92
+"""The change would hide messages in queues that are not read; `read_queue_count`,
+`write_queue_count`, `message_count`. FAILED_PRECONDITION.
 """
 ERROR_REASON_TRANSACTION_DECIDED: ErrorReason.ValueType  # 100
 """The transaction has another outcome already; `outcome`. FAILED_PRECONDITION."""

@@ -48,7 +48,7 @@ from ariane_sdk.errors import FeatureNotAvailable, GroupNotFound
 
 _LAG_COLUMNS = (
     *("topic", "broker", "queue_id", "consumer_offset", "max_offset", "lag", "oldest"),
-    *("suspected", "deaths"),
+    *("suspected", "deaths", "unread"),
 )
 _TOTALS = ("members", "lag")
 _OFFSET_COLUMNS = ("broker", "queue_id", "consumer_offset")
@@ -322,6 +322,7 @@ def _lag_row(lag: QueueLag) -> Row:
         "oldest": _iso(lag.oldest_store_time),
         "suspected": lag.suspected_count,
         "deaths": lag.death_count,
+        "unread": lag.unread,
     }
 
 

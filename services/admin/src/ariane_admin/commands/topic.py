@@ -52,7 +52,10 @@ if TYPE_CHECKING:
 
 _QUEUES = click.IntRange(1, QUEUES_MAX)
 _QUEUE_COLUMNS = ("broker", "address", "queue_id", "min_offset", "max_offset", "messages")
-_LAYOUT_COLUMNS = ("broker", "read_queues", "write_queues", "permission", "type", "version")
+_LAYOUT_COLUMNS = (
+    *("broker", "read_queues", "write_queues", "permission", "type", "version"),
+    "unread_messages",
+)
 
 
 @click.group()
@@ -177,7 +180,8 @@ def list_topics(*, system: bool, name_servers: str, output: Output) -> int:
 def show(*, name: str, brokers: bool, name_servers: str, output: Output) -> int:
     """Show the message queues of topic NAME, and how many messages each keeps.
 
-    Where message groups are divided among them in a fixed order, the place of each in it. Of
+    Where message groups are divided among them in a fixed order, the place of each in it. Messages
+    in queues that are not read, which nobody gets, are told as a warning, and by --brokers. Of
     brokers that do not answer only what the route says is shown; exit status 3.
 
     \b
@@ -197,6 +201,7 @@ def show(*, name: str, brokers: bool, name_servers: str, output: Output) -> int:
 
 @topic.command("update")
 @click.argument("name")
+@click.option("--queues", type=_QUEUES, help="Queues that are read and written.")
 @click.option("--read-queues", type=_QUEUES, help="Queues that are read.")
 @click.option("--write-queues", type=click.IntRange(0, QUEUES_MAX), help="Queues that are written.")
 @click.option("--permission", type=PermissionType(), help="What is allowed.")
@@ -204,38 +209,50 @@ def show(*, name: str, brokers: bool, name_servers: str, output: Output) -> int:
 @click.option(
     "--broker", "broker_names", multiple=True, help="Only on this broker; may be repeated."
 )
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Also where queues would have messages, or get them, that are not read.",
+)
 @name_servers_option
 @output_option
 def update(
     *,
     name: str,
+    queues: int | None,
     read_queues: int | None,
     write_queues: int | None,
     permission: route_pb2.TopicPermission.ValueType | None,
     message_type: message_pb2.MessageType.ValueType | None,
     broker_names: tuple[str, ...],
+    force: bool,
     name_servers: str,
     output: Output,
 ) -> None:
     """Change topic NAME on every broker that has it.
 
     To have fewer queues without losing a message: lower the write queues first, wait until the
-    groups have consumed the queues that go (ariane group show), then lower the read queues.
+    groups have consumed the queues that go (ariane group show), then lower the read queues. What
+    would leave messages in queues that nobody reads is refused without --force.
 
     \b
     Examples:
-      ariane topic update orders --write-queues 8
+      ariane topic update orders --queues 8
+      ariane topic update orders --write-queues 2
       ariane topic update orders --permission read --broker broker-a
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    if queues is not None and (read_queues is not None or write_queues is not None):
+        raise click.UsageError("--queues says both: leave --read-queues and --write-queues out")
     request = UpdateTopicRequest(
         topic=name,
-        read_queue_count=read_queues,
-        write_queue_count=write_queues,
+        read_queue_count=queues if read_queues is None else read_queues,
+        write_queue_count=queues if write_queues is None else write_queues,
         permission=permission or route_pb2.TOPIC_PERMISSION_UNSPECIFIED,
         message_type=message_type,
     )
     if request == UpdateTopicRequest(topic=name):
-        raise click.UsageError("nothing to change: say --read-queues, --write-queues or another")
+        raise click.UsageError("nothing to change: say --queues, --permission or another")
+    request.allow_unread_queues = force
 
     async def ask() -> list[Mapping[str, object]]:
         async with ClusterDoors(name_servers) as doors:
@@ -347,7 +364,17 @@ async def _queues(name_servers: str, name: str) -> tuple[RollCall, list[Row]]:
         async def at(broker: LiveBroker) -> Mapping[MessageQueue, tuple[int, int]]:
             return await reader.bounds(name, broker_names=[broker.broker_name])
 
+        async def lying(broker: LiveBroker) -> Mapping[str, object]:
+            return await _layout_at(doors, broker, name)
+
         bounds = {queue: both for each in await roll.ask(at) for queue, both in each.items()}
+        for layout in await roll.ask(lying):
+            if layout["unread_messages"]:
+                say_warning(
+                    "{unread_messages} messages on {broker} lie in queues that are not read:"
+                    " nobody gets them, unless ariane topic update {topic} --read-queues says"
+                    " more than {read_queues}".format_map({**layout, "topic": name})
+                )
         silent = {q for q in route.read_queues if q.broker_name in roll.unanswered}
         addresses = {broker.broker_name: broker.read_address for broker in route.brokers}
         places = places_in_order(route)

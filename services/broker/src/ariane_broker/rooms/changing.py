@@ -27,6 +27,7 @@ from ariane_broker.saved_state import StateFile
 from ariane_broker.subscription_conflicts import SubscriptionConflicts
 from ariane_broker.topic_changes import TopicChanges
 from ariane_broker.topic_limits import TopicLimits
+from ariane_broker.unread_queues import UnreadQueues
 from ariane_servicekit import get_logger
 
 _log = get_logger(__name__)
@@ -46,6 +47,7 @@ class ChangingRoom:
     questions: ClientQuestions
     conflicts: SubscriptionConflicts
     locking: QueueLocking
+    unread: UnreadQueues
 
 
 def changing_room(
@@ -53,9 +55,11 @@ def changing_room(
 ) -> ChangingRoom:
     """Who may change topics, groups and offsets; who is attached."""
     settings, saved_offsets = outside.settings, state.saved_offsets
+    unread = UnreadQueues(storing.store, state.topics, state.offsets)
     topic_changes = TopicChanges(
         state.topics,
         TopicLimits(settings.topics_max, settings.queues_max, 2 * settings.groups_max),
+        unread,
         save=_saver(state.files.topics, outside.threads.state),
         announce=naming.registration.announce,
         delete_queues=partial(_delete_queues, storing.store, outside.threads.keeper),
@@ -106,6 +110,7 @@ def changing_room(
         questions=ClientQuestions(clients, new_id=lambda: secrets.token_hex(8)),
         conflicts=conflicts,
         locking=QueueLocking(state.locks, clients, state.topics, state.saved_locks),
+        unread=unread,
     )
 
 

@@ -55,6 +55,7 @@ def rpc_services(
         held=storing.held,
         clients=changing.clients,
         drain=messaging.drain,
+        unread=changing.unread,
         version=version("ariane-broker"),
         start_time_ms=outside.clock.now_ms(),
     )
@@ -64,7 +65,9 @@ def rpc_services(
         "GroupService": GroupServicer(
             state.groups, changing.group_changes, retrying.group_deletion
         ),
-        "OffsetService": OffsetServicer(changing.offset_changes, changing.members, state.epochs),
+        "OffsetService": OffsetServicer(
+            changing.offset_changes, changing.members, state.epochs, changing.unread
+        ),
         "PullService": PullServicer(
             messaging.pull_records,
             storing.held,
@@ -85,7 +88,9 @@ def rpc_services(
             broker_name=broker_name,
             store_host=lambda: storing.store.store_host,
         ),
-        "TopicService": TopicServicer(state.topics, changing.topic_changes, changing.lookup),
+        "TopicService": TopicServicer(
+            state.topics, changing.topic_changes, changing.lookup, changing.unread
+        ),
         "TransactionService": TransactionServicer(
             transacting.ends,
             transacting.streams,

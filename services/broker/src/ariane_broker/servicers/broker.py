@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from grpc import aio
 
@@ -21,7 +21,10 @@ from ariane_broker.settings import BrokerSettings
 from ariane_broker.state_files import BrokerState
 from ariane_broker.statistics import BrokerStatistics
 from ariane_broker.store_keeping import StoreKeeping
+from ariane_broker.unread_queues import UnreadQueues
 from ariane_broker.wire_time import span_of, time_of
+
+UNREAD_TOPICS_MAX: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,7 @@ class BrokerParts:
         held: Who waits.
         clients: Who is attached.
         drain: Whether it takes messages.
+        unread: Finds what nobody can read.
         version: Of the broker.
         start_time_ms: When the process started.
     """
@@ -53,6 +57,7 @@ class BrokerParts:
     held: HeldRequests
     clients: ClientTable
     drain: BrokerDrain
+    unread: UnreadQueues
     version: str
     start_time_ms: int
 
@@ -82,6 +87,7 @@ class BrokerServicer(BrokerServiceServicer):
             statistics=self._statistics(),
             recovery_findings=[*recovery_findings(parts.store.recovery), *parts.state.findings],
             delayed_messages=self._delayed_messages(),
+            unread_topics=self._unread_topics(),
         )
 
     async def DrainBroker(
@@ -103,6 +109,15 @@ class BrokerServicer(BrokerServiceServicer):
             refusal=keeping.refusal,
             flush_mode=self._parts.settings.flush_mode,
         )
+
+    def _unread_topics(self) -> list[broker_pb.UnreadTopic]:
+        topics: dict[str, broker_pb.UnreadTopic] = {}
+        for unread in self._parts.unread.all():
+            name = unread.queue.topic
+            told = topics.setdefault(name, broker_pb.UnreadTopic(topic=name))
+            told.queue_count += 1
+            told.message_count += unread.message_count
+        return [*topics.values()][:UNREAD_TOPICS_MAX]
 
     def _delayed_messages(self) -> broker_pb.DelayedMessages:
         delayed = self._parts.delayed

@@ -15,6 +15,7 @@ from ariane_broker.deaths.client_work import GroupQueue
 from ariane_broker.deaths.vanished_members import VanishedMembers
 from ariane_broker.log_epochs import LogEpochs
 from ariane_broker.offset_changes import Backlog, KnownOffset, OffsetChanges, OffsetToStore
+from ariane_broker.unread_queues import UnreadQueues
 from ariane_broker.wire_time import milliseconds_of, time_of
 from ariane_servicekit import field_invalid, take_page
 from ariane_servicekit.error_status import status_of
@@ -23,17 +24,25 @@ from ariane_servicekit.error_status import status_of
 class OffsetServicer(OffsetServiceServicer):
     """Translates questions about consumer offsets, and changes."""
 
-    def __init__(self, changes: OffsetChanges, members: VanishedMembers, epochs: LogEpochs) -> None:
+    def __init__(
+        self,
+        changes: OffsetChanges,
+        members: VanishedMembers,
+        epochs: LogEpochs,
+        unread: UnreadQueues,
+    ) -> None:
         """Take the parts.
 
         Args:
             changes: What reads and changes offsets.
             members: What members say of their work, and must beware of.
             epochs: Tells the present epoch of the log.
+            unread: Finds what nobody can read.
         """
         self._changes = changes
         self._members = members
         self._epochs = epochs
+        self._unread = unread
 
     async def GetConsumerOffsets(
         self, request: offset_pb.GetConsumerOffsetsRequest, context: aio.ServicerContext[Any, Any]
@@ -139,8 +148,9 @@ class OffsetServicer(OffsetServiceServicer):
         self, request: offset_pb.ListConsumerLagsRequest, context: aio.ServicerContext[Any, Any]
     ) -> offset_pb.ListConsumerLagsResponse:
         """List backlogs."""
+        read = self._changes.places(request.consumer_group, request.topic)
         page = take_page(
-            self._changes.places(request.consumer_group, request.topic),
+            sorted([*read, *self._unread.places(read)]),
             lambda place: (place.consumer_group, *place.queue),
             page_size=request.page_size,
             page_token=request.page_token,
@@ -166,6 +176,7 @@ class OffsetServicer(OffsetServiceServicer):
             oldest_store_time=None if oldest_ms is None else time_of(oldest_ms),
             suspected_count=max(0, suspected_end - place.consumer_offset),
             death_count=suspicion.deaths_of(place.consumer_offset),
+            unread=self._unread.is_unread(place.queue),
         )
 
     def _target(

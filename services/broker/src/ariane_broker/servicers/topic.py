@@ -23,6 +23,7 @@ from ariane_broker.topic_table import (
     TopicMessageType,
     TopicTable,
 )
+from ariane_broker.unread_queues import UnreadQueues
 from ariane_broker.wire_time import time_of
 from ariane_servicekit import field_invalid, take_page
 
@@ -41,17 +42,21 @@ _TYPE_VALUES: Final = {kind: value for value, kind in _TYPES.items()}
 class TopicServicer(TopicServiceServicer):
     """Translates questions about topics, and changes."""
 
-    def __init__(self, table: TopicTable, changes: TopicChanges, lookup: QueueLookup) -> None:
+    def __init__(
+        self, table: TopicTable, changes: TopicChanges, lookup: QueueLookup, unread: UnreadQueues
+    ) -> None:
         """Take the parts.
 
         Args:
             table: The topics.
             changes: What changes them.
             lookup: When something was last stored in one.
+            unread: Counts what nobody can read.
         """
         self._table = table
         self._changes = changes
         self._lookup = lookup
+        self._unread = unread
 
     async def CreateTopic(
         self, request: topic_pb.CreateTopicRequest, context: aio.ServicerContext[Any, Any]
@@ -64,9 +69,10 @@ class TopicServicer(TopicServiceServicer):
             permission=_permission(wanted.permission),
             message_type=_message_type(wanted.message_type),
             attributes=_attributes(wanted.attributes),
+            allow_unread_queues=request.allow_unread_queues,
         )
         config = await self._changes.create(wanted.topic, change)
-        return topic_pb.CreateTopicResponse(topic=await self._topic(config))
+        return topic_pb.CreateTopicResponse(topic=await self._only(config))
 
     async def GetTopic(
         self, request: topic_pb.GetTopicRequest, context: aio.ServicerContext[Any, Any]
@@ -74,7 +80,7 @@ class TopicServicer(TopicServiceServicer):
         """Read one topic."""
         if self._table.find(request.topic) is None:
             check_topic_spelling(request.topic)
-        return topic_pb.GetTopicResponse(topic=await self._topic(self._table.get(request.topic)))
+        return topic_pb.GetTopicResponse(topic=await self._only(self._table.get(request.topic)))
 
     async def ListTopics(
         self, request: topic_pb.ListTopicsRequest, context: aio.ServicerContext[Any, Any]
@@ -87,8 +93,11 @@ class TopicServicer(TopicServiceServicer):
             page_token=request.page_token,
             scope=f"topics:{request.include_system}",
         )
+        unread_counts = self._unread.message_counts()
         return topic_pb.ListTopicsResponse(
-            topics=[await self._topic(config) for config in page.entries],
+            topics=[
+                await self._topic(config, unread_counts[config.topic]) for config in page.entries
+            ],
             next_page_token=page.next_page_token,
         )
 
@@ -105,9 +114,10 @@ class TopicServicer(TopicServiceServicer):
             if request.HasField("message_type")
             else None,
             attributes=_attributes(request.attributes),
+            allow_unread_queues=request.allow_unread_queues,
         )
         config = await self._changes.update(request.topic, change)
-        return topic_pb.UpdateTopicResponse(topic=await self._topic(config))
+        return topic_pb.UpdateTopicResponse(topic=await self._only(config))
 
     async def DeleteTopic(
         self, request: topic_pb.DeleteTopicRequest, context: aio.ServicerContext[Any, Any]
@@ -116,7 +126,10 @@ class TopicServicer(TopicServiceServicer):
         await self._changes.delete(request.topic)
         return topic_pb.DeleteTopicResponse()
 
-    async def _topic(self, config: TopicConfig) -> topic_pb.Topic:
+    async def _only(self, config: TopicConfig) -> topic_pb.Topic:
+        return await self._topic(config, self._unread.message_counts()[config.topic])
+
+    async def _topic(self, config: TopicConfig, unread_message_count: int) -> topic_pb.Topic:
         stored_ms = await self._lookup.last_store_timestamp_ms(config)
         attributes = dict(config.attributes)
         attributes.pop(MESSAGE_TYPE_ATTRIBUTE, None)
@@ -130,6 +143,7 @@ class TopicServicer(TopicServiceServicer):
             version=config.version,
             system=config.system,
             last_store_time=None if stored_ms is None else time_of(stored_ms),
+            unread_message_count=unread_message_count,
         )
 
 
