@@ -139,10 +139,19 @@ async def test_who_sends_seldom_finds_its_streams_forgotten_and_sends_neverthele
     assert anew == (queue_id, 1, 0)
 
 
-@pytest.mark.parametrize(("expected", "unknown"), [("0", True), ("1", False)])
-async def test_a_gap_after_an_unknown_outcome(world, make_status, expected, unknown):
+@pytest.mark.parametrize(
+    ("metadata", "unknown"),
+    [
+        ({"expected": "0"}, True),
+        ({"expected": "0", "known_for_ms": "900"}, True),
+        # It was silent for long, and the connection broke meanwhile: nothing is stored.
+        ({"expected": "0", "known_for_ms": "3600000"}, False),
+        ({"expected": "1"}, False),
+    ],
+)
+async def test_a_gap_after_an_unknown_outcome(world, make_status, metadata, unknown):
     broker = world.brokers["broker-a"]
-    gap = make_status(grpc.StatusCode.FAILED_PRECONDITION, "SEQUENCE_GAP", expected=expected)
+    gap = make_status(grpc.StatusCode.FAILED_PRECONDITION, "SEQUENCE_GAP", **metadata)
     queue = MessageQueue("orders", "broker-a", 0)
     async with Producer(world.name_servers, settings=QUICK) as producer:
         for _ in range(2):

@@ -37,7 +37,9 @@ class Broker:
         """The stored batch and whether it is a duplicate, or the reason of the refusal."""
         size = count * RECORD_BYTES
         try:
-            known = self.sequences.duplicate_of(queue, sequence, count, size)
+            known = self.sequences.duplicate_of(
+                queue, sequence, count, lambda stored: stored.size_bytes == size
+            )
         except ServiceError as error:
             return error.row.name
         if known is not None:
@@ -86,7 +88,7 @@ def test_gaps_and_overlaps_are_refused():
     for first, count in [(0, 2), (0, 4), (1, 1), (2, 5)]:
         assert broker.append(at(first), count) == "SEQUENCE_PASSED"
     with pytest.raises(ServiceError, match="too long ago"):
-        broker.sequences.duplicate_of(QUEUE, at(0), 3, 3 * RECORD_BYTES + 1)
+        broker.sequences.duplicate_of(QUEUE, at(0), 3, lambda stored: False)
 
 
 def test_results_are_kept_of_the_last_batches_only():
@@ -119,6 +121,29 @@ def test_streams_expire_and_their_number_is_bounded():
     assert broker.append(at(1, producer_id=3), 1)[1] is False
     broker.now_ms += 5000
     assert broker.sequences.document(0)["streams"] == []
+
+
+def test_of_a_stream_that_is_not_known_it_is_said_since_when_it_has_stored_nothing():
+    broker = Broker(expiry_ms=1000, stream_count_max=2)
+
+    def known_for_ms():
+        with pytest.raises(ServiceError) as gap:
+            broker.sequences.duplicate_of(QUEUE, at(1, producer_id=99), 1, lambda stored: True)
+        return int(gap.value.metadata["known_for_ms"])
+
+    assert known_for_ms() == 1000
+    for producer_id in range(1, 4):
+        broker.now_ms += 10
+        broker.append(at(0, producer_id=producer_id), 1)
+    # The first one was crowded out; it has stored something 20 ms ago.
+    assert known_for_ms() == 19
+    broker.save()
+    broker.sequences = broker.new_sequences()
+    broker.sequences.load(broker.snapshot)
+    # Of who was crowded out the snapshot says no more than that others were used later.
+    assert known_for_ms() == 9
+    broker.now_ms += 5000
+    assert known_for_ms() == 1000
 
 
 def test_a_deleted_topic_is_forgotten():

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from grpc import aio
 from structlog.testing import capture_logs
 
 from ariane.broker.v1 import send_service_pb2 as send_pb
@@ -27,6 +28,30 @@ async def test_a_repeat_is_answered_with_the_first_result(broker):
     assert again == first
     assert await broker.bodies("orders") == [b"a", b"b", b"between"]
     assert (await append(broker, 2, [b"c"])).first_queue_offset == 3
+
+
+@pytest.mark.parametrize("flush_mode", ["async", "sync"])
+async def test_numbers_of_a_batch_are_not_taken_by_other_bytes_of_its_size(
+    running, crashed, reason_of, flush_mode
+):
+    async def check(broker):
+        for bodies, options in (
+            ([b"a", b"x"], {}),
+            ([b"a", b"b"], {"tags": ["", "u"]}),
+            ([b"a", b"b"], {"keys": ["j", "k"]}),
+        ):
+            refused = await append(broker, 0, bodies, **({"tags": ["", "t"]} | options))
+            assert reason_of(refused.error) == "SEQUENCE_PASSED"
+        assert (await append(broker, 0, [b"a", b"b"], tags=["", "t"])).duplicate
+
+    async with running(flush_mode=flush_mode) as broker:
+        await broker.create_topic("orders")
+        await append(broker, 0, [b"a", b"b"], tags=["", "t"])
+        await check(broker)
+        # It is the log that is compared with, also by who was not there.
+        async with crashed() as survivor:
+            await check(survivor)
+            assert await survivor.bodies("orders") == [b"a", b"b"]
 
 
 @pytest.mark.parametrize("flush_mode", ["async", "sync"])
@@ -128,4 +153,7 @@ async def test_plain_messages_are_idempotent_too(broker):
     assert (first.duplicate, again.duplicate) == (False, True)
     again.duplicate = False
     assert again == first
+    request.messages[1].body = b"c"
+    with pytest.raises(aio.AioRpcError, match="numbers 0 to 1"):
+        await broker.sends.SendMessages(request)
     assert await broker.bodies("orders", 1) == [b"a", b"b"]

@@ -61,3 +61,18 @@ class RepeatRules:
         if error.reason in ROUTING_REASONS and self._routes.is_asking(batch.topic):
             return False  # It may change something, once name servers have answered.
         return error.reason in COUNTED_REASONS
+
+    def is_surely_missing(self, error: CallError, age_s: float) -> bool:
+        """Whether the broker says that no travel of a batch has stored it.
+
+        Args:
+            error: What it says of the batch.
+            age_s: Since when it may have travelled.
+        """
+        if error.reason != SEQUENCE_GAP:
+            return False
+        if int(error.metadata.get("expected", 0)):
+            return True  # The broker knows the stream, and the batch is not in it.
+        # A stream that is not known has stored nothing for so long. A second is for clocks that
+        # do not run alike.
+        return age_s + 1.0 < int(error.metadata.get("known_for_ms", 0)) / 1000

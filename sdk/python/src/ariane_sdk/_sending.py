@@ -493,8 +493,8 @@ class Sending:
         journey.in_flight = False
         journey.last_refusal = error
         journey.maybe_stored |= error.outcome_unknown
-        if error.reason == SEQUENCE_GAP and int(error.metadata.get("expected", 0)):
-            # The broker knows the stream, and the batch is not in it.
+        begun_s = journey.deadline_s - self._settings.send_timeout_s
+        if self._rules.is_surely_missing(error, self._clock.monotonic_s() - begun_s):
             journey.maybe_stored = False
         if journey.maybe_stored or journey.sequence is None or self._streams is None:
             return

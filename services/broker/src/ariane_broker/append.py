@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
-import numpy as np
-
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_broker.arrivals import Arrivals
 from ariane_broker.batch_check import BATCHES_MAX, Batch, block_of, check_place, check_sizes
@@ -24,14 +22,15 @@ from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.delay.delayed_append import DelayedAppend
 from ariane_broker.errors import broker_draining, store_poisoned
 from ariane_broker.message_types import check_message_types
-from ariane_broker.producer_sequences import ProducerSequences, StoredBatch
+from ariane_broker.producer_sequences import ProducerSequences
 from ariane_broker.promised_outcomes import Acknowledged, FlushWait, PromisedOutcomes
+from ariane_broker.repeated_batch import StoredRecords, first_result, is_stored_as
 from ariane_broker.small_append import SmallAppend, TableLog, stored_batch
 from ariane_broker.small_batches import SmallBatches
 from ariane_broker.statistics import BrokerStatistics
 from ariane_broker.topics_for_send import TopicsForSend
 from ariane_record import RecordBlock
-from ariane_record.layout import CommitLogOffset, Host, QueueOffset
+from ariane_record.layout import Host
 from ariane_servicekit.errors import ServiceError, field_invalid
 from ariane_storage.append import Appended, AppendedTable
 from ariane_storage.errors import BlockRejected, StorageError, StorePoisoned
@@ -44,7 +43,7 @@ _SEQUENCE_MAX: Final = 1 << 62
 _as_queue: Final[Callable[[tuple[str, int]], QueueKey]] = partial(tuple.__new__, QueueKey)
 
 
-class AppendLog(TableLog, Protocol):
+class AppendLog(TableLog, StoredRecords, Protocol):
     """What is asked of the store."""
 
     def append_block(self, block: RecordBlock, queue_id: int, *, born_host: Host = ...) -> Appended:
@@ -263,16 +262,15 @@ class AppendRecords:
         if sequence is not None:
             # Before anything else: what was stored once is so whatever its topic has become.
             try:
-                stored = self._sequences.duplicate_of(
-                    queue, sequence, block.count, block.size_bytes
-                )
+                is_same = partial(is_stored_as, self._log, block, is_plain=batch.is_plain)
+                stored = self._sequences.duplicate_of(queue, sequence, block.count, is_same)
             except ServiceError:
                 if config is None:
                     # Its streams went with the topic: that is what is wrong, and no number.
                     check_place(batch, config)
                 raise
             if stored is not None:
-                return BatchOutcome(appended=_first_result(stored, block), duplicate=True)
+                return BatchOutcome(appended=first_result(stored, block), duplicate=True)
         check_place(batch, config)
         check_sizes(original, self._body_bytes_max)
         if config is not None:
@@ -321,16 +319,3 @@ def _check_numbers(batch: Batch, position: int) -> None:
         raise field_invalid(f"{field}.sequence.producer_epoch", "must be 0 or more", epoch)
     rule = f"must be 0 to {_SEQUENCE_MAX}"
     raise field_invalid(f"{field}.sequence.first_sequence", rule, first_sequence)
-
-
-def _first_result(stored: StoredBatch, block: RecordBlock) -> Appended:
-    """What the first copy of a batch was answered with."""
-    ends = np.cumsum(block.sizes, dtype=np.int64)
-    return Appended(
-        first_queue_offset=QueueOffset(stored.first_queue_offset),
-        count=stored.record_count,
-        first_commit_log_offset=CommitLogOffset(stored.commit_log_offset),
-        next_commit_log_offset=CommitLogOffset(stored.next_commit_log_offset),
-        store_timestamp_ms=stored.store_timestamp_ms,
-        commit_log_offsets=ends - block.sizes + stored.commit_log_offset,
-    )

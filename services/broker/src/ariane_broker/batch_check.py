@@ -54,6 +54,7 @@ class Batch(NamedTuple):
         error: Why there is no block.
         sequence: Where it stands in the stream of its producer; None stores every arrival.
         delay: When it is to be delivered; None for at once.
+        is_plain: Whether the broker has encoded it, and filled in what messages did not say.
     """
 
     block: RecordBlock | None
@@ -62,6 +63,7 @@ class Batch(NamedTuple):
     error: ServiceError | None = None
     sequence: ProducerSequence | None = None
     delay: Delay | None = None
+    is_plain: bool = False
 
 
 def block_of(batch: Batch) -> RecordBlock:

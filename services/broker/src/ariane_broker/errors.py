@@ -176,13 +176,26 @@ def flush_unconfirmed() -> ServiceError:
     )
 
 
-def sequence_gap(topic: str, queue_id: int, expected: int, actual: int) -> ServiceError:
-    """A batch does not go on where the last one of its stream ended."""
+def sequence_gap(
+    topic: str, queue_id: int, expected: int, actual: int, *, known_for_ms: int | None = None
+) -> ServiceError:
+    """A batch does not go on where the last one of its stream ended.
+
+    Args:
+        topic: Where it goes.
+        queue_id: Likewise.
+        expected: The number of its first message that was.
+        actual: The one that it has.
+        known_for_ms: If the stream is not known: since when it has surely stored nothing.
+    """
+    metadata = {"expected": expected, "actual": actual}
+    if known_for_ms is not None:
+        metadata["known_for_ms"] = known_for_ms
     return ServiceError(
         ErrorReason.ERROR_REASON_SEQUENCE_GAP,
         f"topic {topic!r}, queue {queue_id}: the batch begins at number {actual}, but {expected} "
         "is the next one of this producer",
-        {"expected": expected, "actual": actual},
+        metadata,
         field="sequence",
     )
 

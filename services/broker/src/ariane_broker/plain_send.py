@@ -125,7 +125,8 @@ class SendMessages:
         if queue_id is None:
             config = await self._topics.find_or_create(topic, 0, block)
             queue_id = self._choose_queue(config, messages)
-        batch = Batch(block, topic, queue_id, sequence=sequence, delay=delay_of(messages))
+        delay = delay_of(messages)
+        batch = Batch(block, topic, queue_id, sequence=sequence, delay=delay, is_plain=True)
         (outcome,) = await self._batch_append.append([batch], born_host)
         if outcome.appended is None or outcome.error is not None or outcome.level is None:
             raise outcome.error or RuntimeError("a batch without result and without error")

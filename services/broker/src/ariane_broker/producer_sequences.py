@@ -82,6 +82,11 @@ class Stream(NamedTuple):
         """A stream with the last of some batches."""
         return cls(epoch, deque(batches, BATCHES_KEPT))
 
+    @property
+    def last_used_ms(self) -> int:
+        """When its last batch was stored, milliseconds since the epoch."""
+        return self.batches[-1].store_timestamp_ms
+
 
 StreamKey: TypeAlias = tuple[int, str, int]
 """Producer id, topic, queue id."""
@@ -130,6 +135,8 @@ class ProducerSequences:
         self._stream_count_max = stream_count_max
         # The one unused for longest first.
         self._streams: dict[StreamKey, Stream] = {}
+        # The last use of those that had to go for want of room.
+        self._crowded_out_ms = 0
         self.change_count = 0
 
     def __len__(self) -> int:
@@ -140,8 +147,17 @@ class ProducerSequences:
         """Batches stored before this time do not matter any more."""
         return self._now_ms() - self._expiry_ms
 
+    @property
+    def known_for_ms(self) -> int:
+        """How far back every stream is known: one that is not has stored nothing since then."""
+        return min(self._expiry_ms, max(0, self._now_ms() - self._crowded_out_ms - 1))
+
     def duplicate_of(
-        self, queue: QueueKey, sequence: ProducerSequence, record_count: int, size_bytes: int
+        self,
+        queue: QueueKey,
+        sequence: ProducerSequence,
+        record_count: int,
+        is_same: Callable[[StoredBatch], bool],
     ) -> StoredBatch | None:
         """The batch as it is stored already, or None when it is the next one of its stream.
 
@@ -149,7 +165,7 @@ class ProducerSequences:
             queue: Where it goes.
             sequence: Where it stands.
             record_count: Its records.
-            size_bytes: Bytes of them.
+            is_same: Whether a stored batch with the same numbers is this one.
 
         Raises:
             ServiceError: SEQUENCE_GAP, SEQUENCE_PASSED or PRODUCER_FENCED.
@@ -158,7 +174,7 @@ class ProducerSequences:
         stream = self._live_stream((sequence.producer_id, *queue))
         if stream is None or epoch > stream.epoch:
             if first:
-                raise sequence_gap(*queue, 0, first)
+                raise sequence_gap(*queue, 0, first, known_for_ms=self.known_for_ms)
             return None
         if epoch < stream.epoch:
             raise producer_fenced(*queue, stream.epoch)
@@ -169,7 +185,7 @@ class ProducerSequences:
             raise sequence_gap(*queue, expected, first)
         for batch in stream.batches:
             same_numbers = batch.first_sequence == first and batch.record_count == record_count
-            if same_numbers and batch.size_bytes == size_bytes:
+            if same_numbers and is_same(batch):
                 return batch
         raise sequence_passed(*queue, expected, first, record_count)
 
@@ -214,8 +230,7 @@ class ProducerSequences:
         stream.batches.append(batch)
         self._streams[key] = stream
         self.change_count += 1
-        if len(self._streams) > self._stream_count_max:
-            del self._streams[next(iter(self._streams))]
+        self._make_room()
 
     def remember_all(self, batches: NextBatches, columns: Sequence[Sequence[int]]) -> None:
         """Batches that were just found to be the next ones were stored.
@@ -233,8 +248,7 @@ class ProducerSequences:
             stream[1].append(row)
             streams[key] = stream
         self.change_count += len(batches.keys)
-        while len(streams) > self._stream_count_max:
-            del streams[next(iter(streams))]
+        self._make_room()
 
     def replay(self, stretch: Stretch) -> None:
         """Take over the batches of a stretch of the log."""
@@ -275,6 +289,7 @@ class ProducerSequences:
     def clear(self) -> None:
         """Forget everything."""
         self._streams.clear()
+        self._crowded_out_ms = 0
 
     def document(self, commit_log_offset: int) -> dict[str, Any]:
         """Everything as JSON.
@@ -309,7 +324,15 @@ class ProducerSequences:
                 raise ValueError("a stream without batches")
             streams[int(producer_id), str(topic), int(queue_id)] = stream
         self._streams = streams
+        if len(streams) >= self._stream_count_max:
+            # Others may have gone, all of them unused for longer.
+            self._crowded_out_ms = next(iter(streams.values())).last_used_ms
         return int(document["commitLogOffset"])
+
+    def _make_room(self) -> None:
+        while len(self._streams) > self._stream_count_max:
+            stream = self._streams.pop(next(iter(self._streams)))
+            self._crowded_out_ms = max(self._crowded_out_ms, stream.last_used_ms)
 
     def _live_stream(self, key: StreamKey) -> Stream | None:
         stream = self._streams.get(key)
@@ -319,7 +342,7 @@ class ProducerSequences:
         return None
 
     def _is_live(self, stream: Stream) -> bool:
-        return stream.batches[-1].store_timestamp_ms >= self.matters_since_ms
+        return stream.last_used_ms >= self.matters_since_ms
 
     def _forget_expired(self) -> None:
         expired = []

@@ -83,7 +83,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     DEADLINE_EXCEEDED.
     """
     ERROR_REASON_SEQUENCE_GAP: _ErrorReason.ValueType  # 47
-    """A batch comes before one that is missing; `expected`, `actual`. FAILED_PRECONDITION."""
+    """A batch comes before one that is missing; `expected`, `actual`. Of a stream that is not known,
+    `known_for_ms` says for how many milliseconds it has surely stored nothing.
+    FAILED_PRECONDITION.
+    """
     ERROR_REASON_PRODUCER_FENCED: _ErrorReason.ValueType  # 48
     """A newer producer took over this producer's id; `epoch`. FAILED_PRECONDITION."""
     ERROR_REASON_BROKER_NOT_PRIMARY: _ErrorReason.ValueType  # 49
@@ -280,7 +283,10 @@ ERROR_REASON_REPLICATION_UNCONFIRMED: ErrorReason.ValueType  # 46
 DEADLINE_EXCEEDED.
 """
 ERROR_REASON_SEQUENCE_GAP: ErrorReason.ValueType  # 47
-"""A batch comes before one that is missing; `expected`, `actual`. FAILED_PRECONDITION."""
+"""A batch comes before one that is missing; `expected`, `actual`. Of a stream that is not known,
+`known_for_ms` says for how many milliseconds it has surely stored nothing.
+FAILED_PRECONDITION.
+"""
 ERROR_REASON_PRODUCER_FENCED: ErrorReason.ValueType  # 48
 """A newer producer took over this producer's id; `epoch`. FAILED_PRECONDITION."""
 ERROR_REASON_BROKER_NOT_PRIMARY: ErrorReason.ValueType  # 49
