@@ -20,7 +20,9 @@ def damage(disk, paths, dice):
     path = dice.choice(paths)
     content = bytearray(disk.read(path))
     place, length = dice.randrange(len(content)), dice.choice([8, 50, 512, 2000])
-    kind = dice.choice(["flip", "zeros", "other bytes", "short", "missing", "another file"])
+    kind = dice.choice(
+        ["flip", "zeros", "other bytes", "short", "missing", "another file", "lost pages"]
+    )
     match kind:
         case "flip":
             content[dice.randrange(min(len(content), 12_000))] ^= 1 << dice.randrange(8)
@@ -31,6 +33,9 @@ def damage(disk, paths, dice):
             content[place : place + length] = dice.randbytes(len(old))
         case "short":
             del content[place:]
+        case "lost pages":
+            disk.lose_pages(path, 1 + dice.randrange(2), dice.randrange(1 << 30))
+            return f"{kind}: {path}"
         case "another file":
             content = bytearray(disk.read(dice.choice(paths)))
     if kind == "missing":

@@ -58,50 +58,43 @@ def test_folders(place):
     assert disk.names(folder) == ["c"]
 
 
-def test_allocated_mapped_and_cut(place):
+def test_allocated_written_and_cut(place):
     disk, folder = place
-    path = folder / "mapped"
+    path = folder / "allocated"
     disk.allocate(path, 8192)
-    mapped = disk.map(path, writable=True)
-    mapped.view[0:4] = b"head"
-    mapped.view[8000:8004] = b"tail"
-    mapped.write_at(4096, memoryview(b"middle"))
-    assert mapped.view[4096:4102] == b"middle"
-    mapped.flush()
+    file = disk.open(path, writable=True)
+    assert file.size() == 8192
+    file.write_at(0, b"head")
+    file.write_at(8000, b"tail")
+    file.write_at(4096, memoryview(b"middle"))
+    assert file.read_at(4096, 6) == b"middle"
+    assert file.gather([8000, 0], [4, 4]) == b"tailhead"
+    assert file.read_at(8190, 5) == b"\0\0"
+    assert len(file.gather([8190, 0], [5, 4])) == 6
+    file.flush()
     assert disk.read(path)[8000:8004] == b"tail"
     assert disk.read(path)[4096:4102] == b"middle"
-    found = b"".join(bytes(mapped.view[b:e]) for b, e in mapped.written_ranges(4))
+    found = b"".join(file.read_at(b, e - b) for b, e in file.written_ranges(4))
     assert b"tail" in found
-    mapped.close()
-    mapped.close()
+    file.close()
+    file.close()
     disk.cut(path, 2)
     assert disk.read(path) == b"he" + bytes(8190)
     disk.allocate(path, 12288)
     assert disk.size_of(path) == 12288
-    reading = disk.map(path, writable=False)
-    with pytest.raises(TypeError):
-        reading.view[0:1] = b"x"
-    reading.close()
 
 
-@pytest.mark.parametrize("kind", ["mapped", "open"])
-def test_what_is_read_ahead_of_a_search_is_not_searched_too(tmp_path, kind):
+def test_what_is_read_ahead_of_a_search_is_not_searched_too(tmp_path):
     """Linux tells of pages that it has read ahead as of data, where nothing was ever written."""
     path = tmp_path / "file"
     OsDisk().allocate(path, 64 << 20)
-    if kind == "mapped":
-        file = OsDisk().map(path, writable=True)
-        file.write_at(0, b"head")
-        read = lambda begin, end: bytes(file.view[begin:end])  # noqa: E731 - one of two.
-    else:
-        file = OsDisk().open(path, writable=True)
-        file.write_at(0, b"head")
-        read = lambda begin, end: file.read_at(begin, end - begin)  # noqa: E731 - one of two.
-    assert read(8192, 8193) == b"\0"
+    file = OsDisk().open(path, writable=True)
+    file.write_at(0, b"head")
+    assert file.read_at(8192, 1) == b"\0"
     before = list(file.written_ranges(1))
     searched = []
     for begin, end in file.written_ranges(1):
-        read(begin, end)
+        file.read_at(begin, end - begin)
         searched.append((begin, end))
     assert searched == before
     file.close()
@@ -165,10 +158,10 @@ def test_what_was_not_flushed_may_be_lost_in_any_way():
     for seed in range(200):
         disk = FaultyDisk()
         disk.allocate(Path("/file"), 2048)
-        mapped = disk.map(Path("/file"), writable=True)
-        mapped.view[0:512] = b"a" * 512
-        mapped.flush()
-        mapped.view[512:1536] = b"b" * 512 + b"c" * 512
+        file = disk.open(Path("/file"), writable=True)
+        file.write_at(0, b"a" * 512)
+        file.flush()
+        file.write_at(512, b"b" * 512 + b"c" * 512)
         after = disk.lose_power(seed).read(Path("/file"))
         assert after[:512] == b"a" * 512
         outcomes.add((after[512:1024].count(b"b"), after[1024:1536].count(b"c")))
@@ -193,13 +186,13 @@ def test_names_are_lost_until_their_folder_is_synced():
 def test_after_a_failed_flush_the_kernel_forgets():
     disk = FaultyDisk()
     disk.allocate(Path("/file"), 1024)
-    mapped = disk.map(Path("/file"), writable=True)
-    mapped.view[0:4] = b"lost"
+    file = disk.open(Path("/file"), writable=True)
+    file.write_at(0, b"lost")
     disk.flush_fails_at = disk.flushes + 1
     with pytest.raises(OSError, match="Input/output error"):
-        mapped.flush()
-    mapped.view[600:604] = b"kept"
-    mapped.flush()
+        file.flush()
+    file.write_at(600, b"kept")
+    file.flush()
     after = disk.lose_power(0).read(Path("/file"))
     assert (after[0:4], after[600:604]) == (bytes(4), b"kept")
 
@@ -225,7 +218,6 @@ def test_nobody_is_left_after_the_plug_is_pulled():
         lambda: disk.read(Path("/a")),
         lambda: disk.names(Path("/")),
         lambda: disk.write(Path("/b"), b""),
-        lambda: disk.map(Path("/a"), writable=False),
         lambda: disk.open(Path("/a"), writable=False),
     ):
         with pytest.raises(PowerLost):

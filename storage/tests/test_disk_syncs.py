@@ -107,12 +107,12 @@ def test_folders_that_are_made_have_durable_names(tmp_path, calls):
     assert calls.of(tmp_path) == []
 
 
-def test_a_mapped_file_that_is_flushed_has_durable_bytes(tmp_path, calls):
+def test_an_open_file_that_is_flushed_has_durable_bytes(tmp_path, calls):
     path = tmp_path / "segment"
     OsDisk().allocate(path, 8192)
     calls.of(path)
-    mapped = OsDisk().map(path, writable=True)
-    mapped.write_at(4096, b"x")
-    mapped.flush()
+    file = OsDisk().open(path, writable=True)
+    file.write_at(4096, b"x")
+    file.flush()
     assert calls.of(path) == ["fdatasync segment"]
-    mapped.close()
+    file.close()

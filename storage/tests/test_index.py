@@ -76,6 +76,7 @@ def test_batches_make_the_same_bytes_as_one_key_at_a_time(batches):
         if columns:
             file.insert(*(np.array(column, np.int64) for column in zip(*columns, strict=True)))
     if len(reference.items) > 1:
+        file.flush()
         assert disk.read(PATH) == reference.encode()
     for hashed in range(21):
         assert [found for found, _ in file.find(hashed)] == [
@@ -197,8 +198,7 @@ def test_a_chain_that_runs_in_circles_ends():
     file = new_file(disk)
     file.insert(*(np.array(column) for column in ([3, 3, 3], [1, 2, 3], [5, 5, 5])))
     items = 40 + SLOTS * 4
-    view = disk.map(PATH, writable=True).view
-    view[items + 20 + 16 : items + 40] = (3).to_bytes(4, "big")
+    disk.open(PATH, writable=True).write_at(items + 20 + 16, (3).to_bytes(4, "big"))
     assert len(list(file.find(3))) == 3
 
 

@@ -109,8 +109,6 @@ def uses_of_a_file(disk, path):
         lambda: disk.create_sparse(path, 100),
         lambda: disk.allocate(path, 100),
         lambda: disk.cut(path, 0),
-        lambda: disk.map(path, writable=True),
-        lambda: disk.map(path, writable=False),
         lambda: disk.open(path, writable=True),
         lambda: disk.open(path, writable=False),
         lambda: disk.sync(files=[path]),
@@ -120,7 +118,7 @@ def uses_of_a_file(disk, path):
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-@pytest.mark.parametrize("use", range(13))
+@pytest.mark.parametrize("use", range(11))
 def test_no_use_of_a_file_follows_a_link(tmp_path, outside, use, is_there):
     target, path = outside / "target", tmp_path / "folder" / "file"
     if is_there:

@@ -122,8 +122,20 @@ def test_a_query_at_any_moment_of_filing_finds_all(monkeypatch):
             super().__setattr__(name, value)
             look()
 
+    class WatchedWrites:
+        def __init__(self, written):
+            self.written = written
+
+        def __getattr__(self, name):
+            return getattr(self.written, name)
+
+        def write_at(self, position, content):
+            look()
+            self.written.write_at(position, content)
+            look()
+
     file._slots = file._slots.view(Watched)
-    file._items = file._items.view(Watched)
+    file._file = WatchedWrites(file._file)
     file.__class__ = WatchedFile
     index.add(*keys_of(KEYS * 3, 10))
     index.settle()

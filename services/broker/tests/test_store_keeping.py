@@ -34,6 +34,7 @@ class ScriptedStore:
         self.prepare_error = None
         self.disk_ratio = 0.1
         self.damage = ()
+        self.unreadable = ()
         self.is_poisoned = False
 
     def flush_due(self):

@@ -28,7 +28,7 @@ from struct import Struct
 from typing import Final
 
 from ariane_record.checksum import crc32
-from ariane_storage.disk import Disk
+from ariane_storage.disk import Disk, is_unreadable
 from ariane_storage.errors import StoreFormatError
 
 CHECKPOINT_BYTES: Final = 4096
@@ -72,6 +72,8 @@ class CheckpointFile:
         self._disk = disk
         self._path = path
         self._sequence = 0
+        # Whether the disk has lost it, so that it has to be written as a whole.
+        self._is_lost = False
 
     def load(self) -> Checkpoint | None:
         """The newest checkpoint that can be believed, or None.
@@ -80,7 +82,7 @@ class CheckpointFile:
             StoreFormatError: A newer version of this program wrote it.
         """
         try:
-            content = self._disk.read(self._path)
+            content = self._read()
         except FileNotFoundError:
             return None
         if len(content) < _SLOT_STARTS[-1] + _SLOT.size + _CRC.size:
@@ -99,12 +101,22 @@ class CheckpointFile:
     def is_damaged(self) -> bool:
         """Whether it is there and has no whole slot; a Java broker leaves ours as they are."""
         try:
-            content = self._disk.read(self._path)
+            content = self._read()
         except FileNotFoundError:
             return False
         if len(content) < _SLOT_STARTS[-1] + _SLOT.size + _CRC.size:
             return True
         return all(self._decode_slot(content, start) is None for start in _SLOT_STARTS)
+
+    def _read(self) -> bytes:
+        """The content; nothing if the disk cannot read it."""
+        try:
+            return self._disk.read(self._path)
+        except OSError as error:
+            if not is_unreadable(error):
+                raise
+            self._is_lost = True
+            return b""
 
     def _decode_slot(self, content: bytes, start: int) -> tuple[int, Checkpoint] | None:
         end = start + _SLOT.size
@@ -124,9 +136,10 @@ class CheckpointFile:
         Raises:
             OSError: The disk failed.
         """
-        if self._disk.size_of(self._path) != CHECKPOINT_BYTES:
+        if self._is_lost or self._disk.size_of(self._path) != CHECKPOINT_BYTES:
             self._disk.write(self._path, bytes(CHECKPOINT_BYTES))
             self._disk.sync(folders=[self._path.parent])
+            self._is_lost = False
         sequence = self._sequence + 1
         slot = _SLOT.pack(_MAGIC, FORMAT_VERSION, sequence, *astuple(checkpoint))
         file = self._disk.open(self._path, writable=True)

@@ -15,7 +15,7 @@ from ariane_storage.config import StoreConfig
 from ariane_storage.consume_queue_entry import HOLE_SIZE
 from ariane_storage.deleted_topics import DeletedTopics
 from ariane_storage.disk import Disk
-from ariane_storage.errors import StateFileDamaged, StoreFormatError
+from ariane_storage.errors import BytesUnreadable, StateFileDamaged, StoreFormatError
 from ariane_storage.index import Index
 from ariane_storage.layout import find_layout
 from ariane_storage.quarantine import Quarantine
@@ -23,6 +23,7 @@ from ariane_storage.queue_table import QueueTable
 from ariane_storage.record_search import record_at
 from ariane_storage.segment_files import find_segments
 from ariane_storage.store_files import StoreFiles, visit_store
+from ariane_storage.unreadable_places import UnreadablePlaces
 
 _ENTRIES_AT_ONCE = 4096
 _NO_END = 1 << 62
@@ -47,6 +48,7 @@ class ClosedStore:
         deleted_topics: Up to where records of topics are deleted; no topic counts as deleted where
             that cannot be read.
         quarantine: Damaged ranges that are known.
+        unreadable: Places of consume queues and index that the disk could not read.
     """
 
     def __init__(self, root: Path, disk: Disk) -> None:
@@ -78,12 +80,14 @@ class ClosedStore:
             segment_bytes=self.config.segment_bytes,
             writable=False,
         )
+        self.unreadable = UnreadablePlaces()
         self.queues = QueueTable(
             disk,
             self.files.consume_queues,
             file_entries=self.config.consume_queue_file_entries,
             open_max=self.config.files_open_max,
             writable=False,
+            unreadable=self.unreadable,
         )
         self.queues.load(_NO_END, keep_rest=True)
         self.index = Index(
@@ -93,6 +97,7 @@ class ClosedStore:
             slots=self.config.index_slots,
             items=self.config.index_items,
             writable=False,
+            unreadable=self.unreadable,
         )
         self.deleted_topics = DeletedTopics(disk, self.files.deleted_topics)
         with suppress(StateFileDamaged, IsADirectoryError):
@@ -106,6 +111,8 @@ class ClosedStore:
         except StoreFormatError as error:
             self.index_fault = error.reason
             self.index_fault_path = str(error.path.relative_to(self.files.root))
+        except BytesUnreadable as error:
+            self.unreadable.note(error)
 
     def __enter__(self) -> Self:
         return self

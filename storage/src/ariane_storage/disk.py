@@ -3,11 +3,10 @@
 Two rules make power loss bearable, and every caller relies on them:
 
 * what ``flush`` or ``sync`` returned from is durable, names included if the folder was named;
-* a file that is mapped was allocated before, so that a full disk is an ``OSError`` when space is
-  taken and never a signal when memory is written.
+* files whose writes must not fail for lack of space are allocated before.
 
-The log is written and read by calls: a page that cannot be read, or a file that was shortened, is
-an error of a call, and of a mapping a signal that ends the process.
+Nothing is mapped: a page that cannot be read, or a file that was shortened, is an error of a call,
+and of a mapping a signal that ends the process.
 """
 
 from __future__ import annotations
@@ -63,39 +62,6 @@ class DiskUsage:
     def ratio(self) -> float:
         """Share that is taken, 0 to 1."""
         return self.used_bytes / self.total_bytes
-
-
-class MappedFile(Protocol):
-    """A file as memory. Views of it stay valid as long as somebody holds them."""
-
-    @property
-    def view(self) -> memoryview:
-        """The whole file; writable unless it was mapped for reading."""
-        ...
-
-    def flush(self) -> None:
-        """Make durable what was written before the call. Any thread; releases the GIL.
-
-        Raises:
-            OSError: The disk failed: what is durable is unknown from now on.
-        """
-        ...
-
-    def write_at(self, position: int, content: ByteBuffer) -> None:
-        """Write all bytes at a place within the file; views show them at once.
-
-        Raises:
-            OSError: The disk failed: some of them may have been written.
-        """
-        ...
-
-    def written_ranges(self, begin: int) -> Iterator[tuple[int, int]]:
-        """Ranges from a place on that may hold anything but zeros, in order."""
-        ...
-
-    def close(self) -> None:
-        """Let go of the file; the memory goes with the last view of it."""
-        ...
 
 
 class OpenFile(Protocol):
@@ -219,10 +185,6 @@ class Disk(Protocol):
 
     def cut(self, path: Path, keep_bytes: int) -> None:
         """Make everything behind the first bytes zeros, durably; the length stays."""
-        ...
-
-    def map(self, path: Path, *, writable: bool) -> MappedFile:
-        """Map a file as it is."""
         ...
 
     def open(self, path: Path, *, writable: bool) -> OpenFile:

@@ -18,11 +18,14 @@ from numpy.typing import NDArray
 from ariane_record.java_hash import key_hash
 from ariane_storage.clock import Clock
 from ariane_storage.disk import Disk, is_exhausted
-from ariane_storage.errors import StoreFormatError, StoreFull
+from ariane_storage.errors import BytesUnreadable, StoreFormatError, StoreFull
 from ariane_storage.fields import Int64s
 from ariane_storage.index_file import IndexFile, index_file_bytes
+from ariane_storage.unreadable_places import UnreadablePlaces
 from ariane_storage.waiting_keys import Keys, WaitingKeys
 
+ITEMS_UNKNOWN: Final = 1 << 62
+"""The number of items of an index that the disk cannot read as a whole: none has so many."""
 _STAMP_DIGITS: Final = 17
 PENDING_KEYS_MAX: Final = 1 << 13
 """Keys that may wait where no thread files them beside."""
@@ -42,6 +45,7 @@ class Index:
         slots: int,
         items: int,
         writable: bool = True,
+        unreadable: UnreadablePlaces | None = None,
     ) -> None:
         self._disk = disk
         self._folder = folder
@@ -49,20 +53,26 @@ class Index:
         self._slots = slots
         self._items = items
         self._writable = writable
+        self._unreadable = unreadable or UnreadablePlaces()
+        # Whether some of it could not be read: the next start builds it again.
+        self._is_lost = False
         self._files: list[IndexFile] = []
         self._waiting = WaitingKeys()
         # Held by who files, also while a file is flushed or allocated; queries never wait for it.
         self._filing = threading.Lock()
 
     def load(self) -> None:
-        """Map the files that are there.
+        """Open the files that are there.
 
         Raises:
             StoreFormatError: A file has another length than configured.
+            BytesUnreadable: The disk cannot read a header, or what adding items needs.
         """
         for name in self._disk.names(self._folder):
             if len(name) == _STAMP_DIGITS and name.isascii() and name.isdigit():
                 self._files.append(self._open(self._folder / name))
+        if self._writable and self._files:
+            self._files[-1].hold_slots()
 
     def _open(self, path: Path) -> IndexFile:
         return IndexFile(
@@ -73,6 +83,11 @@ class Index:
     def files(self) -> tuple[IndexFile, ...]:
         """All files, oldest first."""
         return tuple(self._files)
+
+    @property
+    def unreadable(self) -> UnreadablePlaces:
+        """Where places are noted that could not be read."""
+        return self._unreadable
 
     @property
     def item_count(self) -> int:
@@ -180,9 +195,20 @@ class Index:
             if file.item_count and file.begin_timestamp - 1000 <= end_ms:
                 if file.end_timestamp + 1000 < begin_ms:
                     return
-                for commit_log_offset, timestamp in file.find(wanted):
+                for commit_log_offset, timestamp in self._found_in(file, wanted):
                     if begin_ms - 1000 <= timestamp <= end_ms and commit_log_offset not in beside:
                         yield commit_log_offset
+
+    def _found_in(self, file: IndexFile, wanted: int) -> Iterator[tuple[int, int]]:
+        """Items of a hash in a file, as far as the disk can read them."""
+        try:
+            yield from file.find(wanted)
+        except BytesUnreadable as error:
+            self._note(error)
+
+    def _note(self, error: BytesUnreadable) -> None:
+        self._is_lost = True
+        self._unreadable.note(error)
 
     def flush(self, commit_log_end: int) -> int:
         """File what waits and make the newest file durable.
@@ -193,7 +219,8 @@ class Index:
             commit_log_end: The durable end of the log.
 
         Returns:
-            Items of records below that end: what is left of the index after a crash.
+            Items of records below that end: what is left of the index after a crash. If some of it
+            could not be read, ``ITEMS_UNKNOWN``: the next start finds other ones.
 
         Raises:
             OSError: The disk failed.
@@ -204,10 +231,18 @@ class Index:
         # Not as one who files: appends that have to file their keys do not wait for the disk.
         if files:
             files[-1].flush()
-        return sum(file.count_below(commit_log_end) for file in files)
+        try:
+            count = sum(file.count_below(commit_log_end) for file in files)
+        except BytesUnreadable as error:
+            self._note(error)
+        return ITEMS_UNKNOWN if self._is_lost else count
 
     def keep_below(self, commit_log_end: int) -> None:
-        """Forget items of records at or above an offset, after a crash or a cut of the log."""
+        """Forget items of records at or above an offset, after a crash or a cut of the log.
+
+        Raises:
+            BytesUnreadable: The disk cannot read them.
+        """
         with self._filing:
             self._waiting.keep_below(commit_log_end)
             while self._files:
@@ -229,6 +264,7 @@ class Index:
     def remove_all(self) -> None:
         """Delete every index file, to build them again."""
         self.close()
+        self._is_lost = False
         for name in self._disk.names(self._folder):
             self._disk.remove(self._folder / name)
 
@@ -245,11 +281,20 @@ class Index:
             self._waiting.clear()
 
 
-def load_or_discard(index: Index) -> bool:
-    """Load an index; one with damaged files is deleted. Returns whether it was sound."""
+def load_or_discard(index: Index, commit_log_end: int | None) -> bool:
+    """Load an index; one with damaged files is deleted. Returns whether it was sound.
+
+    Args:
+        index: The index.
+        commit_log_end: After a crash: items of records at or above it are forgotten.
+    """
     try:
         index.load()
-    except (StoreFormatError, ValueError):
+        if commit_log_end is not None:
+            index.keep_below(commit_log_end)
+    except (StoreFormatError, ValueError, BytesUnreadable) as error:
+        if isinstance(error, BytesUnreadable):
+            index.unreadable.note(error)
         index.remove_all()
         return False
     return True

@@ -340,7 +340,7 @@ class IndexFile:
         self._slots = None
 
 
-def _stable_order(slots: Int64s) -> Int64s:
+def _stable_order(slots: NDArray[Any]) -> Int64s:
     """``argsort``, stable, of numbers below 2**32.
 
     numpy sorts 16 bits by radix, which makes two such sorts four times as fast as one of 64 bits.

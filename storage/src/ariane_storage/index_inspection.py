@@ -7,8 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from ariane_storage.closed_store import ClosedStore
+from ariane_storage.errors import BytesUnreadable
 from ariane_storage.fields import Int64s
 from ariane_storage.finding import Finding
+from ariane_storage.index import ITEMS_UNKNOWN
+from ariane_storage.index_file import IndexFile
 
 
 def check_index(store: ClosedStore, record_starts: Int64s) -> Iterator[Finding]:
@@ -25,26 +28,38 @@ def check_index(store: ClosedStore, record_starts: Int64s) -> Iterator[Finding]:
         yield Finding("index", store.index_fault, path=store.index_fault_path)
         return
     for file in store.index.files:
-        path = f"index/{file.path.name}"
-        offsets = file.offsets()
-        stray = (offsets >= store.log.min_offset) & ~np.isin(offsets, record_starts)
-        if bool(stray.any()):
-            led = offsets[stray]
-            yield Finding(
-                "index",
-                f"{len(led)} items lead to no record",
-                int(led.min()),
-                int(led.max()),
-                path=path,
-                position=file.item_position(int(np.argmax(stray)) + 1),
-            )
-        unfound = 0 if store.crashed else file.count_unfound()
-        if unfound:
-            yield Finding("index", f"{unfound} items are not found by their keys", path=path)
+        try:
+            yield from _check_file(store, file, record_starts)
+        except BytesUnreadable as error:
+            store.unreadable.note(error)
     checkpoint = store.checkpoint
     if checkpoint is None or store.crashed:
         return
     count = store.index.item_count
     if count != checkpoint.index_item_count:
-        reason = f"{count} items, but the checkpoint knows of {checkpoint.index_item_count}"
+        known = checkpoint.index_item_count
+        reason = (
+            "some of it could not be read; it is built again at the next start"
+            if known == ITEMS_UNKNOWN
+            else f"{count} items, but the checkpoint knows of {known}"
+        )
         yield Finding("index", reason, path="index")
+
+
+def _check_file(store: ClosedStore, file: IndexFile, record_starts: Int64s) -> Iterator[Finding]:
+    path = f"index/{file.path.name}"
+    offsets = file.offsets()
+    stray = (offsets >= store.log.min_offset) & ~np.isin(offsets, record_starts)
+    if bool(stray.any()):
+        led = offsets[stray]
+        yield Finding(
+            "index",
+            f"{len(led)} items lead to no record",
+            int(led.min()),
+            int(led.max()),
+            path=path,
+            position=file.item_position(int(np.argmax(stray)) + 1),
+        )
+    unfound = 0 if store.crashed else file.count_unfound()
+    if unfound:
+        yield Finding("index", f"{unfound} items are not found by their keys", path=path)

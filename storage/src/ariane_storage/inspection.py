@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
 from ariane_storage.closed_store import ClosedStore
 from ariane_storage.damage import Damage, DamageReason
 from ariane_storage.dispatch import Rows
+from ariane_storage.errors import BytesUnreadable
 from ariane_storage.fields import Int64s
 from ariane_storage.finding import Finding, FindingState
 from ariane_storage.index_inspection import check_index
@@ -112,7 +114,16 @@ def inspect(store: ClosedStore, progress: ProgressCallback | None = None) -> Ins
         found.findings += queues_before(store, gone)
     found.findings += check_queues(store, expected, lost)
     found.findings += check_index(store, found.record_starts)
+    found.findings += map(partial(_of_file, store), store.unreadable.found)
     return found
+
+
+def _of_file(store: ClosedStore, place: BytesUnreadable) -> Finding:
+    """A finding of a consume queue or of the index: what the disk cannot read of its file."""
+    path = str(place.path.relative_to(store.files.root))
+    where = "index" if path.startswith("index/") else "consume queue"
+    reason = f"{DamageReason.UNREADABLE.value}: {place.reason}"
+    return Finding(where, reason, path=path, position=place.position)
 
 
 def _log_end(store: ClosedStore) -> int:

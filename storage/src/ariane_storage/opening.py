@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ariane_storage.checkpoint import CheckpointFile
@@ -22,6 +23,7 @@ from ariane_storage.queue_table import QueueTable
 from ariane_storage.recovery import ProgressCallback, Recovery, RecoveryReport
 from ariane_storage.segment_files import find_segments, set_aside
 from ariane_storage.store_files import StoreFiles, mark_running, own_store
+from ariane_storage.unreadable_places import UnreadablePlaces
 
 
 def open_parts(
@@ -89,24 +91,7 @@ def _recovered(
     size = config.segment_bytes
     found = find_segments(disk, files.commit_log, size, checkpoint, crashed=crashed)
     foreign = set_aside(disk, files.commit_log, found.foreign)
-    parts = StoreParts(
-        config=config,
-        disk=disk,
-        clock=clock,
-        files=files,
-        log=CommitLog(disk, files.commit_log, found.starts, segment_bytes=size),
-        queues=QueueTable(
-            disk,
-            files.consume_queues,
-            file_entries=config.consume_queue_file_entries,
-            open_max=config.files_open_max,
-        ),
-        index=Index(disk, files.index, clock, slots=config.index_slots, items=config.index_items),
-        idle_queues=IdleQueues(disk, files.idle_queues),
-        deleted_topics=DeletedTopics(disk, files.deleted_topics),
-        quarantine=Quarantine(disk, files.quarantine),
-        guard=FlushGuard(),
-    )
+    parts = _parts(files, config, disk, clock, found.starts)
     parts.quarantine.load()
     parts.deleted_topics.load(parts.log.min_offset)
     recovery = Recovery(
@@ -133,3 +118,37 @@ def _recovered(
     keeper.follow_log()
     keeper.flush_derived()
     return parts, keeper, report
+
+
+def _parts(
+    files: StoreFiles, config: StoreConfig, disk: Disk, clock: Clock, segment_starts: Sequence[int]
+) -> StoreParts:
+    """The parts of a store, none of them loaded yet."""
+    unreadable = UnreadablePlaces()
+    return StoreParts(
+        config=config,
+        disk=disk,
+        clock=clock,
+        files=files,
+        log=CommitLog(disk, files.commit_log, segment_starts, segment_bytes=config.segment_bytes),
+        queues=QueueTable(
+            disk,
+            files.consume_queues,
+            file_entries=config.consume_queue_file_entries,
+            open_max=config.files_open_max,
+            unreadable=unreadable,
+        ),
+        index=Index(
+            disk,
+            files.index,
+            clock,
+            slots=config.index_slots,
+            items=config.index_items,
+            unreadable=unreadable,
+        ),
+        idle_queues=IdleQueues(disk, files.idle_queues),
+        deleted_topics=DeletedTopics(disk, files.deleted_topics),
+        quarantine=Quarantine(disk, files.quarantine),
+        unreadable=unreadable,
+        guard=FlushGuard(),
+    )

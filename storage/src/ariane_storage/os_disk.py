@@ -11,19 +11,17 @@ import contextlib
 import ctypes
 import errno
 import fcntl
-import mmap
 import os
 import shutil
 import stat
 import struct
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from itertools import repeat
 from pathlib import Path
 from typing import Final
 
 from ariane_record.layout import ByteBuffer
-from ariane_storage.disk import DiskUsage, FileLock, MappedFile, OpenFile
+from ariane_storage.disk import DiskUsage, FileLock, OpenFile
 
 # ``syncfs`` has no name in Python 3.11.
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
@@ -35,55 +33,6 @@ _LINK: Final = (
 
 # From this many files on, one sync of the file system is cheaper than one of each file.
 _SYNC_ALL_FILES_MIN: Final = 64
-
-
-class OsMappedFile:
-    """A shared mapping of a file.
-
-    Flushing goes through the descriptor: ``fdatasync`` writes pages that were dirtied by memory as
-    well, releases the GIL (``mmap.flush`` does not in 3.11), and the descriptor is the one that is
-    told about an error of the disk, exactly once.
-    """
-
-    def __init__(self, path: Path, *, writable: bool) -> None:
-        self._descriptor = _open_file(path, os.O_RDWR if writable else os.O_RDONLY)
-        try:
-            access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
-            # Nothing can be mapped of an empty file: a crash or somebody's mistake has left it.
-            empty = os.fstat(self._descriptor).st_size == 0
-            mapped = b"" if empty else mmap.mmap(self._descriptor, 0, access=access)
-        except BaseException:
-            os.close(self._descriptor)
-            raise
-        self._view = memoryview(mapped)
-        self._closed = False
-        self._closing = threading.Lock()
-
-    @property
-    def view(self) -> memoryview:
-        """The whole file."""
-        return self._view
-
-    def flush(self) -> None:
-        """Make durable what was written before the call."""
-        with self._closing:
-            if not self._closed:
-                os.fdatasync(self._descriptor)
-
-    def write_at(self, position: int, content: ByteBuffer) -> None:
-        """Write all bytes at a place within the file."""
-        _write_all(self._descriptor, position, content)
-
-    def written_ranges(self, begin: int) -> Iterator[tuple[int, int]]:
-        """Ranges that the file system has data for: space that was only taken costs nothing."""
-        return _data_ranges(self._descriptor, begin)
-
-    def close(self) -> None:
-        """Let go of the file; the memory goes with the last view of it."""
-        with self._closing:
-            if not self._closed:
-                self._closed = True
-                os.close(self._descriptor)
 
 
 class OsOpenFile:
@@ -233,10 +182,6 @@ class OsDisk:
             else:
                 os.posix_fallocate(descriptor, 0, status.st_size)
             os.fsync(descriptor)
-
-    def map(self, path: Path, *, writable: bool) -> MappedFile:
-        """Map a file as it is."""
-        return OsMappedFile(path, writable=writable)
 
     def open(self, path: Path, *, writable: bool) -> OpenFile:
         """Open a file that is there."""

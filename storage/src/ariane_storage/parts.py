@@ -16,6 +16,7 @@ from ariane_storage.index import Index
 from ariane_storage.quarantine import Quarantine
 from ariane_storage.queue_table import QueueTable
 from ariane_storage.store_files import StoreFiles
+from ariane_storage.unreadable_places import UnreadablePlaces
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -33,6 +34,7 @@ class StoreParts:
         idle_queues: Ends of queues whose records are all deleted.
         deleted_topics: Up to where records of topics are deleted.
         quarantine: Damaged ranges of the commit log.
+        unreadable: Places of derived files that the disk could not read.
         guard: Lets only one thread flush, and none after a failure.
         trusted_from: Records from this commit-log offset on were written or checked by this
             process.
@@ -51,6 +53,7 @@ class StoreParts:
     idle_queues: IdleQueues
     deleted_topics: DeletedTopics
     quarantine: Quarantine
+    unreadable: UnreadablePlaces
     guard: FlushGuard
     trusted_from: int = 0
     store_timestamp_ms: int = 0

@@ -15,6 +15,7 @@ from ariane_storage.disk import Disk
 from ariane_storage.entry_files import QueueFiles, Unsynced
 from ariane_storage.errors import IllegalQueue
 from ariane_storage.open_files import OpenFiles
+from ariane_storage.unreadable_places import UnreadablePlaces
 
 # What RocketMQ allows in a topic; no name of a folder above or beside can be made of these.
 _TOPIC: Final = re.compile(r"[%|A-Za-z0-9_+-]{1,255}")
@@ -43,11 +44,20 @@ class QueueTable:
     """Finds queues, makes them when they are first appended to, and writes them out."""
 
     def __init__(
-        self, disk: Disk, folder: Path, *, file_entries: int, open_max: int, writable: bool = True
+        self,
+        disk: Disk,
+        folder: Path,
+        *,
+        file_entries: int,
+        open_max: int,
+        writable: bool = True,
+        unreadable: UnreadablePlaces | None = None,
     ) -> None:
         self._disk = disk
         self._folder = folder
-        self._open_files = OpenFiles(disk, open_max=open_max, writable=writable)
+        self._open_files = OpenFiles(
+            disk, unreadable or UnreadablePlaces(), open_max=open_max, writable=writable
+        )
         self.lock = threading.Lock()
         self._shared = QueueFiles(disk, self._open_files, file_entries, self.lock)
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}

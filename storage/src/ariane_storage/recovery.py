@@ -222,9 +222,9 @@ class Recovery:
             self.idle_queues.remember(self.queues)
             self.queues.remove_all()
             rebuilt.append("consume queues")
-        sound = checkpoint is not None and load_or_discard(self.index)
-        if checkpoint is not None and sound and self.crashed:
-            self.index.keep_below(checkpoint.dispatched_offset)
+        if checkpoint is not None:
+            kept_end = checkpoint.dispatched_offset if self.crashed else None
+            load_or_discard(self.index, kept_end)
         count = checkpoint.index_item_count if checkpoint is not None else -1
         if self.rebuild or self.index.item_count != count:
             self.index.remove_all()

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ariane_record.checksum import crc32
-from ariane_storage.disk import Disk
+from ariane_storage.disk import Disk, is_unreadable
 from ariane_storage.errors import StateFileDamaged
 
 # A string, or a bare integer that is a key; what is in strings is left alone.
@@ -67,11 +67,11 @@ class StateFile:
         sums, sums_reason = self._load_sums()
         reasons = []
         for path in (self._path, self._backup):
-            content = self._read(path)
-            if content is None:
-                reasons.append(f"{path.name} is missing")
-                continue
             try:
+                content = self._read(path)
+                if content is None:
+                    reasons.append(f"{path.name} is missing")
+                    continue
                 state = believed_state(content, sums)
             except ValueError as error:
                 reasons.append(f"{path.name} {error}")
@@ -136,17 +136,22 @@ class StateFile:
         self._disk.sync(folders=[self._path.parent])
 
     def _read(self, path: Path) -> bytes | None:
+        """The content of a file, None if there is none; ValueError if the disk cannot read it."""
         try:
             return self._disk.read(path)
         except FileNotFoundError:
             return None
+        except OSError as error:
+            if not is_unreadable(error):
+                raise
+            raise ValueError(f"cannot be read ({error.strerror})") from error
 
     def _believed(self, path: Path, sums: set[int] | None) -> bytes | None:
         """The content of a generation, if it can be believed."""
-        content = self._read(path)
-        if content is None or _is_known(content, sums):
-            return content
         try:
+            content = self._read(path)
+            if content is None or _is_known(content, sums):
+                return content
             believed_state(content, sums)
         except ValueError:
             return None
@@ -154,10 +159,10 @@ class StateFile:
 
     def _load_sums(self) -> tuple[set[int] | None, str]:
         """The checksums that the sidecar knows, or None and what is wrong with it."""
-        content = self._read(self._sums)
-        if content is None:
-            return None, ""
         try:
+            content = self._read(self._sums)
+            if content is None:
+                return None, ""
             return set(json.loads(content)["crc32"]), ""
         except (ValueError, KeyError, TypeError):
             # Then the generations must speak for themselves; parsing is the best there is.

@@ -24,6 +24,7 @@ from ariane_storage.config import StoreConfig
 from ariane_storage.consume_queue_entry import Entries
 from ariane_storage.damage import Damage
 from ariane_storage.disk import Disk, FileLock
+from ariane_storage.errors import BytesUnreadable
 from ariane_storage.fields import Int64s
 from ariane_storage.keeper import Keeper
 from ariane_storage.log_walk import offset_before, stretches_of_log
@@ -360,6 +361,11 @@ class Store:
     def damage(self) -> tuple[Damage, ...]:
         """Damaged ranges of the log that are known, oldest first."""
         return self._parts.quarantine.ranges
+
+    @property
+    def unreadable(self) -> tuple[BytesUnreadable, ...]:
+        """Places of consume queues and index that the disk could not read, in the order found."""
+        return self._parts.unreadable.found
 
     @property
     def is_poisoned(self) -> bool:

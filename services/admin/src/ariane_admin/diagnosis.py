@@ -284,7 +284,7 @@ def _recoveries(facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding(
                 Severity.WARNING,
                 _subject(broker.identity),
-                f"at its last start: {line}",
+                f"its store: {line}",
                 "ariane store fsck on its closed store says more",
             )
 

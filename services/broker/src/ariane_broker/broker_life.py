@@ -124,7 +124,9 @@ class BrokerLife:
         loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(self.threads.state, self._open_store)
-            for finding in recovery_findings(self.store.recovery):
+            for finding in recovery_findings(
+                self.store.recovery, self.store.damage, self.store.unreadable
+            ):
                 _log.warning("recovery_finding", finding=finding)
             await self.state.load(self.store.queues(), self.required_topics)
             await self.log_states.restore(self.state.has_topic)

@@ -16,7 +16,7 @@ from ariane_storage.append import Appended, AppendedTable
 from ariane_storage.block_table import BlockTable
 from ariane_storage.consume_queue_entry import Entries
 from ariane_storage.damage import Damage
-from ariane_storage.errors import StoreClosed, StoreFull
+from ariane_storage.errors import BytesUnreadable, StoreClosed, StoreFull
 from ariane_storage.fields import Int64s
 from ariane_storage.read import QueueRead
 from ariane_storage.recovery import RecoveryReport
@@ -279,6 +279,11 @@ class OwnedStore:
     def damage(self) -> tuple[Damage, ...]:
         """Damaged ranges of the log that are known, oldest first."""
         return self._opened.damage
+
+    @property
+    def unreadable(self) -> tuple[BytesUnreadable, ...]:
+        """Places of consume queues and index that the disk could not read, in the order found."""
+        return self._opened.unreadable
 
     @property
     def recovery(self) -> RecoveryReport:

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from ariane_storage.damage import Damage
+from ariane_storage.errors import BytesUnreadable
 from ariane_storage.recovery import RecoveryReport
 
 
-def recovery_findings(report: RecoveryReport) -> list[str]:
-    """Sentences; none after a clean stop without damage."""
+def recovery_findings(
+    report: RecoveryReport, damage: Iterable[Damage], unreadable: Iterable[BytesUnreadable]
+) -> list[str]:
+    """Sentences; none after a clean stop without damage.
+
+    Args:
+        report: What opening has found and done.
+        damage: Ranges of the log that are known to be damaged by now.
+        unreadable: Places of other files that the disk could not read by now.
+    """
     findings = []
     if report.crashed:
         findings.append(
@@ -27,9 +39,10 @@ def recovery_findings(report: RecoveryReport) -> list[str]:
             "which retention has not deleted"
         )
     findings += [
-        f"commit-log offsets {damage.begin} to {damage.end} are damaged: {damage.reason}"
-        for damage in report.damage
+        f"commit-log offsets {each.begin} to {each.end} are damaged: {each.reason}"
+        for each in damage
     ]
+    findings += [f"{place}; what it held is built again from the log" for place in unreadable]
     if report.end_offset:
         # A new store has neither, and nothing is amiss.
         findings += [f"{what} built again from the log" for what in report.rebuilt]

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from ariane_servicekit import Clock, Loop, get_logger
 from ariane_storage.damage import Damage
-from ariane_storage.errors import StoreFull, StorePoisoned
+from ariane_storage.errors import BytesUnreadable, StoreFull, StorePoisoned
 from ariane_storage.retention import RetentionPlan, RetentionReport
 
 FLUSH_TICK_SECONDS: Final = 0.1
@@ -94,6 +94,11 @@ class KeptStore(Protocol):
         """Damaged ranges of the log that are known, those that reads have found included."""
         ...
 
+    @property
+    def unreadable(self) -> tuple[BytesUnreadable, ...]:
+        """Places of consume queues and index that the disk could not read."""
+        ...
+
 
 class StoreKeeping:
     """The loops beside a store.
@@ -133,6 +138,7 @@ class StoreKeeping:
         self._disk_refuse_ratio = disk_refuse_ratio
         self._full_reasons: dict[str, str] = {}
         self._known_damage: frozenset[Damage] | None = None
+        self._unreadable_told = 0
         self.last_retention: RetentionReport | None = None
         self.disk_used_ratio = 0.0
         self._flushing = Loop("flush-due", self._flush, interval_s=flush_tick_seconds, clock=clock)
@@ -149,6 +155,7 @@ class StoreKeeping:
     def start(self) -> None:
         """Start all loops; the store is open."""
         self._known_damage = frozenset(self._store.damage)
+        self._unreadable_told = len(self._store.unreadable)
         # Not after the first turn of retention: a disk that is full already takes nothing.
         self._look_at_disk(self._store.disk_used_ratio)
         self._flushing.start()
@@ -218,7 +225,7 @@ class StoreKeeping:
             _log.info("writes_accepted", **ratios)
 
     def _tell_damage(self) -> None:
-        """Say which ranges reads have found damaged since the last time."""
+        """Say what reads have found damaged or unreadable since the last time."""
         found = self._store.damage
         for damage in found:
             if damage not in (self._known_damage or ()):
@@ -229,6 +236,14 @@ class StoreKeeping:
                     reason=damage.reason.value,
                 )
         self._known_damage = frozenset(found)
+        for place in self._store.unreadable[self._unreadable_told :]:
+            self._unreadable_told += 1
+            _log.warning(
+                "file_unreadable",
+                path=str(place.path),
+                position=place.position,
+                reason=place.reason,
+            )
 
     async def _in_keeper(self, name: str, step: Callable[[], None]) -> bool:
         """Run a step; whether it went well."""

@@ -103,6 +103,7 @@ def dump(
             records = _of_log(store, damage, progress)
         rows = map(record_row, islice(records, max_count))
         print_rows(rows, _TABLE_COLUMNS, output_format)
+        damage += map(str, store.unreadable.found)
     for line in damage:
         click.echo(f"ariane store: {shown(line)}", err=True)
     if damage:
@@ -116,7 +117,9 @@ def _of_log(
     total = store.log.segments[-1].end - first if store.log.segments else 0
     for event in scan(store.log.walk(begin), begin):
         if isinstance(event, Damage):
-            damage.append(f"damage from {event.begin} to {event.end}: {event.reason}")
+            damage.append(
+                f"damage from {event.begin} to {event.end}: {event.reason}{_place_of(store, event)}"
+            )
         elif isinstance(event, Ending):
             if event.reason is not None:
                 damage.append(f"torn tail at {event.commit_log_offset}: {event.reason}")
@@ -125,6 +128,14 @@ def _of_log(
             for begin, end in zip(places.starts.tolist(), places.ends.tolist(), strict=True):
                 yield places.buffer[begin:end]
             progress(Progress("print the commit log", event.end - first, total))
+
+
+def _place_of(store: ClosedStore, damage: Damage) -> str:
+    """The file in which a damaged range begins, and the byte of it."""
+    segment = store.log.segment_at(damage.begin)
+    if segment is None:
+        return ""
+    return f" (commitlog/{segment.path.name}, byte {damage.begin - segment.start})"
 
 
 def _of_queue(

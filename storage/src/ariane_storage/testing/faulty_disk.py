@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from ariane_record.layout import ByteBuffer
-from ariane_storage.disk import DiskUsage, FileLock, MappedFile, OpenFile
+from ariane_storage.disk import DiskUsage, FileLock, OpenFile
 from ariane_storage.testing.file_images import PAGE_BYTES, Inode, written_bytes
 from ariane_storage.testing.folder_image import FolderImage
 from ariane_storage.testing.held_lock import HeldLock
@@ -291,12 +291,6 @@ class FaultyDisk:
         self.step()
         self.flush(inode)
 
-    def map(self, path: Path, *, writable: bool) -> MappedFile:
-        """Map a file as it is."""
-        if self._is_off:
-            raise PowerLost
-        return _Mapping(self, self._inode(path), writable=writable)
-
     def open(self, path: Path, *, writable: bool) -> OpenFile:  # noqa: ARG002 - as on a real disk.
         """Open a file that is there."""
         if self._is_off:
@@ -364,39 +358,6 @@ class FaultyDisk:
     def process_id(self) -> int:
         """The number of a process that never ran."""
         return 4242
-
-
-class _Mapping:
-    """A file as memory: the bytes of the cache themselves."""
-
-    def __init__(self, disk: FaultyDisk, inode: Inode, *, writable: bool) -> None:
-        self._disk = disk
-        self._inode = inode
-        view = memoryview(inode.cached)
-        self._view = view if writable else view.toreadonly()
-
-    @property
-    def view(self) -> memoryview:
-        return self._view
-
-    def flush(self) -> None:
-        self._disk.step()
-        self._disk.flush(self._inode)
-
-    def write_at(self, position: int, content: ByteBuffer) -> None:
-        self._disk.step()
-        if self._disk.write_fails():
-            half = len(content) // 2
-            self._inode.cached[position : position + half] = memoryview(content)[:half]
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        self._inode.cached[position : position + len(content)] = content
-
-    def written_ranges(self, begin: int) -> Iterator[tuple[int, int]]:
-        if begin < len(self._view):
-            yield begin, len(self._view)
-
-    def close(self) -> None:
-        pass  # Views stay valid as long as somebody holds them, as with a real mapping.
 
 
 class _Descriptor:

@@ -75,7 +75,9 @@ class GetBrokerStateResponse(_message.Message):
 
     @_builtins.property
     def recovery_findings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What recovery found at the last start, for people; empty after a clean stop."""
+        """What recovery found at the last start, and damage that was found since, for people; empty
+        after a clean stop without any.
+        """
 
     @_builtins.property
     def delayed_messages(self) -> Global___DelayedMessages:

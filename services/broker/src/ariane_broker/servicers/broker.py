@@ -77,7 +77,7 @@ class BrokerServicer(BrokerServiceServicer):
         self, request: broker_pb.GetBrokerStateRequest, context: aio.ServicerContext[Any, Any]
     ) -> broker_pb.GetBrokerStateResponse:
         """Tell how the broker is."""
-        parts = self._parts
+        parts, store = self._parts, self._parts.store
         return broker_pb.GetBrokerStateResponse(
             identity=parts.announcement.identity,
             version=parts.version,
@@ -85,7 +85,10 @@ class BrokerServicer(BrokerServiceServicer):
             writable=parts.drain.writable and not parts.keeping.refusal,
             store=self._store_state(),
             statistics=self._statistics(),
-            recovery_findings=[*recovery_findings(parts.store.recovery), *parts.state.findings],
+            recovery_findings=[
+                *recovery_findings(store.recovery, store.damage, store.unreadable),
+                *parts.state.findings,
+            ],
             delayed_messages=self._delayed_messages(),
             unread_topics=self._unread_topics(),
         )
