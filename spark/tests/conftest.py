@@ -30,7 +30,7 @@ from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceStub
 from ariane_record import RecordFields, encode_record, tag_code
 from ariane_record.columns import decode_columns
 from ariane_sdk import MessageQueue
-from ariane_sdk.errors import QueueOffsetOutOfRange, RouteNotFound
+from ariane_sdk.errors import CallError, QueueOffsetOutOfRange, RouteNotFound
 from ariane_sdk.sync import ClusterClient, Producer
 from ariane_servicekit.processes import LocalCluster
 from ariane_spark import session
@@ -58,6 +58,8 @@ class MemoryCluster:
     reads: list[tuple[QueueRange, Detail]] = field(default_factory=list)
     questions: int = 0
     open_streams: int = 0
+    log_epoch: int = 0
+    kept_ends: dict[MessageQueue, int] = field(default_factory=dict)
 
     def add(
         self, topic: str, broker_name: str, queue_id: int, count: int, tags=("even", "odd")
@@ -95,7 +97,8 @@ class MemoryCluster:
                 raise RouteNotFound(f"no broker carries {topic}")
             for queue, records in queues.items():
                 earliest = self.earliest.get(queue, 0)
-                found[queue] = Bounds(earliest, len(records), 100 * (len(records) - earliest))
+                size_bytes = 100 * (len(records) - earliest)
+                found[queue] = Bounds(earliest, len(records), size_bytes, self.log_epoch)
         return found
 
     def topics(self) -> list[str]:
@@ -125,6 +128,9 @@ class MemoryCluster:
         try:
             self._fail()
             records = self.queues[part.queue]
+            kept_end = self.kept_ends.get(part.queue, len(records))
+            if part.log_epoch not in {0, self.log_epoch} and part.end > kept_end:
+                raise CallError("cut", reason="QUEUE_CUT", metadata={"end": str(kept_end)})
             kept = Bounds(self.earliest.get(part.queue, 0), len(records))
             if not kept.earliest <= part.begin <= kept.latest:
                 raise QueueOffsetOutOfRange(

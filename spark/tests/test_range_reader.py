@@ -283,3 +283,14 @@ def test_stopping_early_ends_what_was_asked_for(cluster):
 
     assert sorted(closed) == ranges
     assert cluster.open_streams == 0
+
+
+def test_a_range_whose_queue_lost_its_end_since_it_was_planned_is_a_loss(cluster, caplog):
+    queue = cluster.add("orders", "broker-a", 0, 10)
+    cluster.log_epoch, cluster.kept_ends[queue] = 2, 6
+    planned = QueueRange(queue, 4, 8, log_epoch=1)
+    with pytest.raises(DataLost, match="up to 6 only"):
+        read(cluster, planned)
+    assert read(cluster, planned, failOnDataLoss="false") == [(0, at) for at in range(4, 8)]
+    assert "up to 6 only" in caplog.text
+    assert len(read(cluster, QueueRange(queue, 4, 6, log_epoch=1))) == 2

@@ -375,3 +375,42 @@ def test_topics_by_pattern_come_while_the_query_runs(cluster, reader_with):
 
     assert set(start) == {"orders-eu"}
     assert third == {"orders-eu": {"broker-a": {"0": 3}}, "orders-us": {"broker-a": {"0": 2}}}
+
+
+@pytest.fixture
+def cut(cluster):
+    """A queue that was read up to 10, has lost all from 6 on, and has got 9 others since."""
+    queue = cluster.add("orders", "broker-a", 0, 10)
+    cluster.log_epoch = 1
+    reached = {"orders": {"broker-a": {"0": 10, "logEpoch": 1}}}
+    cluster.add("orders", "broker-a", 0, 5)
+    cluster.log_epoch, cluster.kept_ends[queue] = 2, 6
+    return reached
+
+
+def test_a_checkpoint_says_in_which_epoch_its_positions_were_learnt(cluster, reader_with):
+    cluster.add("orders", "broker-a", 0, 10)
+    cluster.log_epoch = 7
+    reader = reader_with(startingOffsets="earliest")
+    start = through_spark(reader.initialOffset())
+    end = through_spark(reader.latestOffset(start, ALL))
+    assert start == {"orders": {"broker-a": {"0": 0, "logEpoch": 7}}}
+    assert end == {"orders": {"broker-a": {"0": 10, "logEpoch": 7}}}
+    assert [p.log_epoch for each in reader.partitions(start, end) for p in each.ranges] == [7]
+    # A stop in order changes nothing, and is no progress.
+    cluster.log_epoch = 8
+    assert reader.latestOffset(end, ALL) is end
+
+
+def test_a_queue_that_lost_its_end_and_has_grown_again_is_a_loss(cut, reader_with):
+    with pytest.raises(DataLost, match=r"was at 10.* up to 6 only"):
+        reader_with().latestOffset(cut, ALL)
+
+
+def test_a_loss_that_is_accepted_is_said_once_and_gone_on_from(cut, reader_with, caplog):
+    reader = reader_with(failOnDataLoss="false")
+    end = {"orders": {"broker-a": {"0": 15, "logEpoch": 2}}}
+    for _ in range(3):
+        assert reader.latestOffset(cut, ALL) == end
+    assert caplog.text.count("up to 6 only") == 1
+    assert ranges(reader, cut, end) == [("broker-a", 10, 15)]

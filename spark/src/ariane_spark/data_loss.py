@@ -61,6 +61,23 @@ class DataLossPolicy:
             " deleted and made anew, or lost its end, and is read again from what is kept"
         )
 
+    def queue_cut(self, queue: MessageQueue, position: int, end: int) -> None:
+        """A queue has lost its end since a position in it was reached, and has got another.
+
+        Args:
+            queue: The queue.
+            position: The position.
+            end: Up to where the queue is what it was.
+
+        Raises:
+            DataLost: When a loss ends the query.
+        """
+        self._report(
+            f"{queue}: was at {position}, but lost its end since, as with the power, and is what it"
+            f" was up to {end} only; messages that have come since may lie before {position}, and"
+            " are not read"
+        )
+
     def out_of_range(self, queue: MessageQueue, begin: int, end: int, kept: Bounds) -> None:
         """A range goes beyond what is kept.
 

@@ -5,6 +5,9 @@ form is the one a person would write, and the one that Spark keeps in its checkp
 
     {"orders": {"broker-a": {"0": 23, "1": 40}, "broker-b": {"0": 7}}}
 
+In a checkpoint each broker has one more entry, ``"logEpoch"``: the epoch of its log that these
+positions were learnt in, by which it tells whether what lay before them is still there.
+
 Spark compares positions as text. So there is exactly one text for given positions: topics and
 brokers sorted by name, queues by number.
 """
@@ -13,10 +16,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ariane_record import QueueOffset
 from ariane_sdk import MessageQueue
+
+LOG_EPOCH: Final = "logEpoch"
+"""Stands beside the queue ids of a broker."""
 
 LATEST: Final = QueueOffset(-1)
 """Stands for the readable end of a queue in offsets that a person writes."""
@@ -32,11 +39,13 @@ class Bounds(NamedTuple):
         earliest: Oldest queue offset that is kept.
         latest: Readable end, exclusive.
         size_bytes: Bytes of what is kept, estimated.
+        log_epoch: The present epoch of the broker's log; 0 if it does not tell.
     """
 
     earliest: QueueOffset
     latest: QueueOffset
     size_bytes: int = 0
+    log_epoch: int = 0
 
     @property
     def message_bytes(self) -> float:
@@ -55,13 +64,35 @@ class OffsetsMalformed(ValueError):
     """A text or structure that does not say positions."""
 
 
-def to_json(positions: Mapping[MessageQueue, int]) -> OffsetsJson:
+LogEpochs: TypeAlias = dict[tuple[str, str], int]
+"""The log epoch of positions, by topic and broker."""
+
+
+def to_json(
+    positions: Mapping[MessageQueue, int],
+    log_epochs: Mapping[tuple[str, str], int] = MappingProxyType({}),
+) -> OffsetsJson:
     """The one form that Spark sees of these positions."""
     offsets: OffsetsJson = {}
     for queue in sorted(positions):
         by_broker = offsets.setdefault(queue.topic, {})
         by_broker.setdefault(queue.broker_name, {})[str(queue.queue_id)] = positions[queue]
+    for topic, by_broker in offsets.items():
+        for broker_name, by_queue in by_broker.items():
+            log_epoch = log_epochs.get((topic, broker_name), 0)
+            if log_epoch:
+                by_queue[LOG_EPOCH] = log_epoch
     return offsets
+
+
+def log_epochs_of(offsets: Mapping[str, Any]) -> LogEpochs:
+    """The log epochs in what Spark hands back; only of what ``from_json`` has read."""
+    return {
+        (topic, broker_name): int(by_queue[LOG_EPOCH])
+        for topic, by_broker in offsets.items()
+        for broker_name, by_queue in by_broker.items()
+        if LOG_EPOCH in by_queue
+    }
 
 
 def from_json(offsets: Mapping[str, Any]) -> Positions:
@@ -147,6 +178,8 @@ def _by_queue(nested: Any) -> Iterator[tuple[MessageQueue, Any]]:
         for broker_name, queues in _entries(brokers, topic):
             place = f"{topic}/{broker_name}"
             for queue_id, value in _entries(queues, place):
+                if queue_id == LOG_EPOCH:
+                    continue
                 yield MessageQueue(topic, broker_name, _queue_id(queue_id, place)), value
 
 

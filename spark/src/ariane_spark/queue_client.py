@@ -107,6 +107,7 @@ class QueueClient:
                         QueueOffset(queue.min_queue_offset),
                         QueueOffset(queue.max_queue_offset),
                         queue.size_bytes,
+                        queue.log_epoch,
                     )
         return found
 
@@ -202,6 +203,7 @@ class QueueClient:
                 projection=_PROJECTIONS[fetch.detail],
                 chunk_bytes=fetch.chunk_bytes,
                 filter=_filter_of(fetch.tags),
+                log_epoch=part.log_epoch,
             )
         )
         peer = _peer(broker_name, address)

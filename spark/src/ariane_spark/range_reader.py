@@ -130,8 +130,7 @@ class RangeReader:
                 # which repeats tasks and may do so elsewhere.
                 raise
             except ArianeError as refusal:
-                if not refusal.retriable:
-                    raise
+                part = self._after(part, refusal)
                 error = refusal
             if part.count > 0:
                 failures += 1
@@ -139,6 +138,15 @@ class RangeReader:
                     self._give_up(part, error)
                     return
                 self._repetition.wait(failures, error)
+
+    def _after(self, part: QueueRange, refusal: ArianeError) -> QueueRange:
+        """How a range is asked for again after an error; raises one that does not pass."""
+        if refusal.reason == "QUEUE_CUT":
+            self._loss.queue_cut(part.queue, part.end, int(refusal.metadata.get("end", 0)))
+            return replace(part, log_epoch=0)
+        if not refusal.retriable:
+            raise refusal
+        return part
 
     def _kept_part(self, part: QueueRange, refusal: QueueOffsetOutOfRange) -> QueueRange:
         """What is left of a range that goes beyond what is kept."""

@@ -12,11 +12,19 @@ from ariane_sdk import MessageQueue
 
 @dataclass(frozen=True, slots=True, order=True)
 class QueueRange:
-    """Messages of one queue, ``[begin, end)``."""
+    """Messages of one queue, ``[begin, end)``.
+
+    Attributes:
+        queue: The queue.
+        begin: The first.
+        end: Behind the last.
+        log_epoch: The epoch of the broker's log that the end was learnt in; 0: nothing is checked.
+    """
 
     queue: MessageQueue
     begin: QueueOffset
     end: QueueOffset
+    log_epoch: int = 0
 
     @property
     def count(self) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -21,19 +22,22 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from ariane_sdk import MessageQueue
+from ariane_sdk.errors import CallError, QueueOffsetOutOfRange
 from ariane_spark.admission import Patience, backlog_of, limit_by_bytes, limit_by_count
-from ariane_spark.cluster import Connect
-from ariane_spark.columns import Projection
+from ariane_spark.cluster import Connect, Fetch
+from ariane_spark.columns import Detail, Projection
 from ariane_spark.connection import connect_once
 from ariane_spark.data_loss import DataLossPolicy
 from ariane_spark.errors import OptionIllegal
 from ariane_spark.group_progress import GroupProgress
 from ariane_spark.offsets import (
     Bounds,
+    LogEpochs,
     OffsetsJson,
     OffsetsMalformed,
     Positions,
     from_json,
+    log_epochs_of,
     to_json,
 )
 from ariane_spark.options import ReadOptions
@@ -41,7 +45,7 @@ from ariane_spark.partitions import RangePartition, machine_parallelism, plan_pa
 from ariane_spark.position_rules import Edge
 from ariane_spark.positions import resolve
 from ariane_spark.range_reader import RangeReader
-from ariane_spark.ranges import ranges_between
+from ariane_spark.ranges import QueueRange, ranges_between
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,6 +79,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._bounds: dict[MessageQueue, Bounds] = {}
         self._bounds_until = float("-inf")
         self._uncertain: frozenset[str] = frozenset()
+        self._standing: set[tuple[QueueRange, int]] = set()
         self._patience = Patience(options.trigger, monotonic)
         self._progress = GroupProgress(options.commit_group)
 
@@ -87,7 +92,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             bounds = self._current_bounds() if self._loss.fails else selection.bounds(cluster)
             selection.check_found(bounds)
             start = resolve(self._options.starting, bounds, cluster, unnamed=Edge.EARLIEST)
-            self._initial = to_json(self._kept(start, bounds))
+            self._initial = to_json(self._kept(start, bounds), _epochs_of(bounds))
         return self._initial
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name.
@@ -111,6 +116,8 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Spark asks on when the micro-batch that ended here is done.
         self._progress.tell(begin, self._connect(self._options))
         bounds = self._current_bounds() if self._target is None else self._target
+        epochs = log_epochs_of(start)
+        self._check_epochs(begin, epochs, bounds)
         end = self._ends(begin, bounds)
         if not isinstance(limit, ReadAllAvailable):
             if self._target is None and not self._patience.is_over(backlog_of(begin, bounds)):
@@ -119,7 +126,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if end == begin:
             return start
         self._patience.begin_anew()
-        return to_json(end)
+        return to_json(end, epochs | _epochs_of(bounds))
 
     def reportLatestOffset(self) -> OffsetsJson:  # noqa: N802 - Spark's name.
         """Where the queues end now; shown in the query's progress, so that its lag can be told."""
@@ -128,7 +135,11 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """What each task of a micro-batch reads; on a replay this is the first that is called."""
         to = _from_checkpoint(end)
-        ranges = ranges_between(self._begins(_from_checkpoint(start), to), to)
+        epochs = log_epochs_of(end)
+        ranges = [
+            replace(part, log_epoch=epochs.get((part.queue.topic, part.queue.broker_name), 0))
+            for part in ranges_between(self._begins(_from_checkpoint(start), to), to)
+        ]
         limits = self._options.limits
         return list(plan_partitions(ranges, limits, parallelism=machine_parallelism()))
 
@@ -194,6 +205,35 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 ends[queue] = position  # It may come back; until then it stands still.
         return ends
 
+    def _check_epochs(
+        self, begin: Positions, epochs: LogEpochs, bounds: Mapping[MessageQueue, Bounds]
+    ) -> None:
+        """Have brokers that have opened their logs anew say whether positions still stand.
+
+        Raises:
+            DataLost: One does not, and a loss ends the query.
+        """
+        for queue, kept in bounds.items():
+            epoch = epochs.get((queue.topic, queue.broker_name), 0)
+            if queue not in begin or epoch in {0, kept.log_epoch} or kept.latest < begin[queue]:
+                continue
+            place = QueueRange(queue, begin[queue], begin[queue], epoch)
+            if (place, kept.log_epoch) not in self._standing:
+                self._check_place(place)
+                self._standing.add((place, kept.log_epoch))
+
+    def _check_place(self, place: QueueRange) -> None:
+        fetch = Fetch.of(Detail.POSITIONS, self._options)
+        try:
+            for _ in self._connect(self._options).read_range(place, fetch):
+                pass
+        except QueueOffsetOutOfRange:
+            return  # What retention has deleted is told when it is read.
+        except CallError as refusal:
+            if refusal.reason != "QUEUE_CUT":
+                raise
+            self._loss.queue_cut(place.queue, place.begin, int(refusal.metadata.get("end", 0)))
+
     def _begins(self, start: Positions, end: Positions) -> Positions:
         """Where each queue begins; one that ends before its start was made anew in between."""
         begins = {}
@@ -217,6 +257,14 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._uncertain = cluster.uncertain_topics()
             self._bounds_until = self._monotonic() + self._options.offset_cache_ms / 1000
         return self._bounds
+
+
+def _epochs_of(bounds: Mapping[MessageQueue, Bounds]) -> LogEpochs:
+    return {
+        (queue.topic, queue.broker_name): kept.log_epoch
+        for queue, kept in bounds.items()
+        if kept.log_epoch
+    }
 
 
 def _from_checkpoint(positions: Any) -> Positions:
