@@ -30,9 +30,12 @@ def why_not() -> str:
 class UnpluggedDisk:
     """An ext4 image and the folder it is mounted at."""
 
-    def __init__(self, folder: Path, *, megabytes: int = 64) -> None:
+    def __init__(
+        self, folder: Path, *, megabytes: int = 64, mount_point: Path | None = None
+    ) -> None:
         self.image = folder / "disk.img"
-        self.mount_point = folder / "mounted"
+        self.mount_point = mount_point or folder / "mounted"
+        folder.mkdir(parents=True, exist_ok=True)
         self.mount_point.mkdir(parents=True)
         with self.image.open("wb") as image:
             image.truncate(megabytes << 20)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
 from ariane_admin.cli import main
 from ariane_servicekit.processes import LocalCluster
+
+# Disks that lose power are kept there.
+sys.path.append(str(Path(__file__).parents[1] / "faults"))
 
 SMALL_STORE = (
     *("--segment-bytes", str(64 << 20)),

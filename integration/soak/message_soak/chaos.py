@@ -1,7 +1,8 @@
 """Which process is stopped when, and how: drawn from a seed, the same for the same seed.
 
-Every kind of process is stopped in order and killed; a shuffled deck makes sure that a short run
-meets all eight pairs. At most one process of a kind is down at a time: more is another promise.
+Every kind of process is stopped in order and killed, and brokers lose power where their disks can;
+a shuffled deck makes sure that a short run meets all pairs. At most one process of a kind is down
+at a time: more is another promise.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class Manner(StrEnum):
 
     STOP = "SIGTERM"
     KILL = "SIGKILL"
+    POWER = "power cut"
 
 
 Disturbed = tuple[Kind, Manner]
@@ -61,15 +63,20 @@ class Disturbance:
         return f"{self.manner} to {self.kind} {self.number}, away for {self.downtime_s:.1f} s"
 
 
-def disturbances(chance: Random, population: dict[Kind, int]) -> Iterator[Disturbance]:
+def disturbances(
+    chance: Random, population: dict[Kind, int], *, power_cuts: bool = False
+) -> Iterator[Disturbance]:
     """Draw for ever.
 
     Args:
         chance: Where they come from.
         population: How many processes of each kind there are.
+        power_cuts: Whether brokers lose power, too.
     """
     while True:
-        deck = [(kind, manner) for kind in Kind for manner in Manner]
+        deck = [(kind, manner) for kind in Kind for manner in (Manner.STOP, Manner.KILL)]
+        if power_cuts:
+            deck.append((Kind.BROKER, Manner.POWER))
         chance.shuffle(deck)
         for kind, manner in deck:
             yield Disturbance(

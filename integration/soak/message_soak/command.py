@@ -11,6 +11,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from unplugged_disk import why_not
+
 from ariane_servicekit.errors import ProcessFailed
 from message_soak.crew import MemberFailed
 from message_soak.run import Plan, Report, Soak
@@ -34,14 +36,27 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=5.0, help="how long (default: 5)")
     parser.add_argument("--seed", type=int, help="repeat the disturbances of an earlier run")
     parser.add_argument("--rate", type=float, default=100.0, help="messages a second by producer")
+    parser.add_argument(
+        "--power-cuts",
+        action="store_true",
+        help="brokers lose power, too, on disks of their own, and flush synchronously; needs root",
+    )
     parser.add_argument("--keep", type=Path, help="keep stores, ledgers and logs in this folder")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     asked = parser.parse_args()
     if asked.keep is not None and asked.keep.exists():
         parser.error(f"{asked.keep} exists; name a folder that does not")
+    if asked.power_cuts and why_not():
+        parser.error(f"--power-cuts: {why_not()}")
     seed = secrets.randbits(32) if asked.seed is None else asked.seed
     folder = asked.keep or Path(tempfile.mkdtemp(prefix="ariane-soak-"))
-    plan = Plan(folder=folder, duration_s=asked.minutes * 60, seed=seed, rate=asked.rate)
+    plan = Plan(
+        folder=folder,
+        duration_s=asked.minutes * 60,
+        seed=seed,
+        rate=asked.rate,
+        power_cuts=asked.power_cuts,
+    )
     began = time.monotonic()
 
     def say(words: str) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import signal
+import string
 import subprocess
 import sys
 import time
@@ -22,6 +23,7 @@ from ariane_servicekit.processes import LocalCluster, ServiceProcess
 from message_soak.chaos import Disturbance, Disturbed, Kind, Manner, disturbances
 from message_soak.crew import Member, MemberFailed
 from message_soak.ledger import SentLedger, read_receipts
+from message_soak.power import BROKER_FLAGS, BrokerDisks
 from message_soak.strategies import GROUPS
 from message_soak.verdict import Findings, judge_group, unstored_seconds
 
@@ -48,6 +50,8 @@ class Plan:
         brokers: How many.
         producers: How many.
         members: Consumers of each of the five groups.
+        power_cuts: Whether brokers lose power, too; they flush synchronously then, since otherwise
+            the last second of what they acknowledged may go with it.
     """
 
     folder: Path
@@ -58,6 +62,7 @@ class Plan:
     brokers: int = 3
     producers: int = 10
     members: int = 4
+    power_cuts: bool = False
 
 
 @dataclass(slots=True)
@@ -111,7 +116,12 @@ class Soak:
             plan.folder / "cluster",
             brokers=plan.brokers,
             name_servers=plan.name_servers,
-            extra_broker_args=SEGMENT_FLAGS,
+            flush_mode="sync" if plan.power_cuts else "async",
+            extra_broker_args=(*SEGMENT_FLAGS, *(BROKER_FLAGS if plan.power_cuts else ())),
+        )
+        stores = [f"broker-{letter}" for letter in string.ascii_lowercase[: plan.brokers]]
+        self._disks = BrokerDisks(
+            plan.folder / "disks", [plan.folder / "cluster" / name for name in stores]
         )
         self._ledgers = plan.folder / "ledgers"
         self._producers: list[Member] = []
@@ -122,6 +132,18 @@ class Soak:
     async def run(self) -> Report:
         """Run all phases; every process is gone afterwards, also when one of them fails."""
         self._ledgers.mkdir(parents=True)
+        try:
+            if self._plan.power_cuts:
+                await asyncio.to_thread(self._disks.plug_in)
+            await self._run()
+            await self._verify_stores()
+        finally:
+            await asyncio.to_thread(self._disks.unmount)
+        self._judge()
+        return self._report
+
+    async def _run(self) -> None:
+        """From the start of all processes to the end of all."""
         async with self._cluster:
             async with ClusterClient(self._cluster.name_servers) as client:
                 await client.create_topic(TOPIC, queue_count=QUEUES_PER_BROKER, fifo=True)
@@ -136,9 +158,6 @@ class Soak:
             finally:
                 for member in (*self._producers, *self._consumers):
                     await member.discard()
-        await self._verify_stores()
-        self._judge()
-        return self._report
 
     async def _start_members(self) -> None:
         plan, addresses = self._plan, self._cluster.name_servers
@@ -168,7 +187,8 @@ class Soak:
         until = time.monotonic() + self._plan.duration_s
         async with asyncio.TaskGroup() as returning:
             away = {kind: asyncio.Lock() for kind in Kind}
-            for disturbance in disturbances(chance, population):
+            deck = disturbances(chance, population, power_cuts=self._plan.power_cuts)
+            for disturbance in deck:
                 if time.monotonic() + disturbance.after_s > until:
                     break
                 await asyncio.sleep(disturbance.after_s)
@@ -189,7 +209,7 @@ class Soak:
                     process = self._cluster.name_server_processes[disturbance.number]
                     await _bounce(process, disturbance)
                 case Kind.BROKER:
-                    await _bounce(self._cluster.brokers[disturbance.number], disturbance)
+                    await self._bounce_broker(disturbance)
                 case Kind.PRODUCER | Kind.CONSUMER:
                     crew = self._producers
                     if disturbance.kind is Kind.CONSUMER:
@@ -204,6 +224,12 @@ class Soak:
             self._report.faults.append(str(failure))
         finally:
             lock.release()
+
+    async def _bounce_broker(self, disturbance: Disturbance) -> None:
+        broker = self._cluster.brokers[disturbance.number]
+        if disturbance.manner is Manner.POWER:
+            await self._disks.cut_power(broker)
+        await _bounce(broker, disturbance)
 
     async def _end_all(self, members: list[Member]) -> None:
         ended = await asyncio.gather(

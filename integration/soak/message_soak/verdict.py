@@ -13,7 +13,8 @@ Checked for each consumer group on its own:
 
 The bound on repeats: what can come again is what was received since its offset was last kept. A
 consumer stores every 5 s and at its end, so a killed one repeats 5 s of its share of the group. A
-broker writes offsets down every 5 s and at its end, so a killed one repeats 10 s of its share. What
+broker writes offsets down every 5 s and at its end, so a killed one repeats 10 s of its share, and
+so does one that lost power: it flushes synchronously, and hands out nothing that it can lose. What
 ends in order repeats nothing but what the handover of queues costs: a second.
 """
 
@@ -91,7 +92,7 @@ def unstored_seconds(disturbed: Mapping[Disturbed, int], *, members: int, broker
         Kind.BROKER: BROKER_UNSTORED_S / brokers,
     }
     return sum(
-        count * (HANDOVER_S + (of_one[kind] if manner is Manner.KILL else 0.0))
+        count * (HANDOVER_S + (0.0 if manner is Manner.STOP else of_one[kind]))
         for (kind, manner), count in disturbed.items()
         if kind in of_one
     )

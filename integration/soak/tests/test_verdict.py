@@ -101,10 +101,23 @@ def test_ledgers_outlive_their_writers(tmp_path):
     assert read_receipts(received) == [receipt(7)]
 
 
-def test_a_seed_draws_the_same_and_a_deck_holds_every_pair():
+@pytest.mark.parametrize("power_cuts", [False, True])
+def test_a_seed_draws_the_same_and_a_deck_holds_every_pair(power_cuts):
     population = dict.fromkeys(Kind, 3)
-    drawn = [list(islice(disturbances(Random(7), population), 8)) for _ in range(2)]
-    assert drawn[0] == drawn[1]
-    assert {(each.kind, each.manner) for each in drawn[0]} == {
-        (kind, manner) for kind in Kind for manner in Manner
-    }
+    pairs = {(kind, manner) for kind in Kind for manner in (Manner.STOP, Manner.KILL)}
+    if power_cuts:
+        pairs.add((Kind.BROKER, Manner.POWER))
+
+    def draw():
+        deck = disturbances(Random(7), population, power_cuts=power_cuts)
+        return list(islice(deck, len(pairs)))
+
+    assert draw() == draw()
+    assert {(each.kind, each.manner) for each in draw()} == pairs
+
+
+def test_a_broker_without_power_may_repeat_what_a_killed_one_may():
+    repeated = [
+        unstored_seconds({(Kind.BROKER, manner): 2}, members=4, brokers=2) for manner in Manner
+    ]
+    assert repeated == [2.0, 12.0, 12.0]
