@@ -21,6 +21,7 @@ from ariane_sdk._broker_calls import answer_of, peer_name, read_address
 from ariane_sdk._clock import Clock
 from ariane_sdk._log import logger
 from ariane_sdk._message import MessageQueue, ReceivedMessage
+from ariane_sdk._queue_position import QueuePosition
 from ariane_sdk._route import PRIMARY_ID, BrokerRoute, Route
 from ariane_sdk._session import Session
 from ariane_sdk._status import error_from_status
@@ -38,6 +39,8 @@ RETRY_S: Final = 0.2
 """How long to wait after a pull that failed."""
 
 CORRELATION_ID: Final = "CORRELATION_ID"
+
+_BEGIN: Final = QueuePosition(0)
 
 
 class ReplyInbox:
@@ -124,7 +127,10 @@ class ReplyInbox:
         """Read the queues of one broker from their ends on."""
         try:
             bounds = await self._session.calls.queue_bounds(broker, topic)
-            ends = {queue.queue_id: queue_bounds.max_queue_offset for queue, queue_bounds in bounds}
+            ends = {
+                queue.queue_id: QueuePosition(queue_bounds.max_queue_offset, queue_bounds.log_epoch)
+                for queue, queue_bounds in bounds
+            }
         except ServiceUnavailable:
             ends = {}  # It is read from its beginning when it comes back: it may have replies.
         self._start_reader(topic, broker.broker_name, ends)
@@ -135,7 +141,9 @@ class ReplyInbox:
             for broker in route.brokers:
                 self._start_reader(route.topic, broker.broker_name, {})
 
-    def _start_reader(self, topic: str, broker_name: str, offsets: dict[int, int]) -> None:
+    def _start_reader(
+        self, topic: str, broker_name: str, offsets: dict[int, QueuePosition]
+    ) -> None:
         if (topic, broker_name) in self._readers:
             return
 
@@ -150,7 +158,7 @@ class ReplyInbox:
         reader = start_task(loop_for_ever(turn, self._clock), f"replies-{broker_name}")
         self._readers[topic, broker_name] = reader
 
-    async def _pull(self, topic: str, broker_name: str, offsets: dict[int, int]) -> None:
+    async def _pull(self, topic: str, broker_name: str, offsets: dict[int, QueuePosition]) -> None:
         """One held pull for all queues of the topic on a broker."""
         route = await self._session.routes.get(topic)
         broker = route.broker(broker_name)
@@ -160,7 +168,9 @@ class ReplyInbox:
             consumer_group=REPLY_GROUP,
             client_id=self.client_id,
             positions=[
-                PullPosition(topic=topic, queue_id=queue_id, queue_offset=offsets.get(queue_id, 0))
+                PullPosition(
+                    topic=topic, queue_id=queue_id, **offsets.get(queue_id, _BEGIN)._asdict()
+                )
                 for queue_id in range(broker.read_queue_count)
             ],
             subscriptions=[self._filter.to_wire(topic)],
@@ -173,17 +183,22 @@ class ReplyInbox:
         for records in response.queues:
             self._take_in(MessageQueue(topic, broker_name, records.queue_id), records, offsets)
 
-    def _take_in(self, queue: MessageQueue, records: QueueRecords, offsets: dict[int, int]) -> None:
+    def _take_in(
+        self, queue: MessageQueue, records: QueueRecords, offsets: dict[int, QueuePosition]
+    ) -> None:
         if records.HasField("error"):
             error = error_from_status(records.error, peer=f"broker {queue.broker_name}")
-            if error.reason != "QUEUE_OFFSET_OUT_OF_RANGE":
+            if error.reason == "QUEUE_CUT":
+                next_offset = int(error.metadata["end"])
+            elif error.reason == "QUEUE_OFFSET_OUT_OF_RANGE":
+                asked = offsets.get(queue.queue_id, _BEGIN).queue_offset
+                oldest, end = records.min_queue_offset, records.max_queue_offset
+                next_offset = oldest if asked < oldest else end
+            else:
                 raise error
-            behind = offsets.get(queue.queue_id, 0) < records.min_queue_offset
-            offsets[queue.queue_id] = (
-                records.min_queue_offset if behind else records.max_queue_offset
-            )
+            offsets[queue.queue_id] = QueuePosition(next_offset, records.log_epoch)
             return
-        offsets[queue.queue_id] = records.next_queue_offset
+        offsets[queue.queue_id] = QueuePosition(records.next_queue_offset, records.log_epoch)
         if records.record_sizes:
             sizes = np.frombuffer(records.record_sizes, "<i4")
             self._hand_out(
