@@ -1,13 +1,13 @@
 """Which process is stopped when, and how: drawn from a seed, the same for the same seed.
 
-Every kind of process is stopped in order and killed, and brokers lose power where their disks can;
-a shuffled deck makes sure that a short run meets all pairs. At most one process of a kind is down
-at a time: more is another promise.
+Every kind of process is stopped in order and killed; a shuffled deck makes sure that a short run
+meets all pairs. Brokers may lose power as well, and their clocks may jump. At most one process of a
+kind is disturbed at a time: more is another promise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
@@ -29,6 +29,7 @@ class Manner(StrEnum):
     STOP = "SIGTERM"
     KILL = "SIGKILL"
     POWER = "power cut"
+    JUMP = "clock jump"
 
 
 Disturbed = tuple[Kind, Manner]
@@ -43,14 +44,14 @@ DOWNTIME_S: Final = (0.0, 4.0)
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """One process goes away and comes back.
+    """One process goes away and comes back, or the clock of brokers is wrong for a while.
 
     Attributes:
         after_s: Seconds since the one before.
         kind: What kind of process.
         number: Which of them.
         manner: How it ends.
-        downtime_s: Seconds until it is started again.
+        downtime_s: Seconds until it is started again, or right again.
     """
 
     after_s: float
@@ -64,19 +65,18 @@ class Disturbance:
 
 
 def disturbances(
-    chance: Random, population: dict[Kind, int], *, power_cuts: bool = False
+    chance: Random, population: dict[Kind, int], more: Sequence[Disturbed] = ()
 ) -> Iterator[Disturbance]:
     """Draw for ever.
 
     Args:
         chance: Where they come from.
         population: How many processes of each kind there are.
-        power_cuts: Whether brokers lose power, too.
+        more: What happens besides stops and kills.
     """
     while True:
         deck = [(kind, manner) for kind in Kind for manner in (Manner.STOP, Manner.KILL)]
-        if power_cuts:
-            deck.append((Kind.BROKER, Manner.POWER))
+        deck += more
         chance.shuffle(deck)
         for kind, manner in deck:
             yield Disturbance(

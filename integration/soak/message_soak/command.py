@@ -14,6 +14,7 @@ from pathlib import Path
 from unplugged_disk import why_not
 
 from ariane_servicekit.errors import ProcessFailed
+from message_soak.clocks import why_no_jumps
 from message_soak.crew import MemberFailed
 from message_soak.run import Plan, Report, Soak
 
@@ -41,6 +42,11 @@ def main() -> int:
         action="store_true",
         help="brokers lose power, too, on disks of their own, and flush synchronously; needs root",
     )
+    parser.add_argument(
+        "--clock-jumps",
+        action="store_true",
+        help="the clock of brokers jumps by seconds, hours or days, too, and is right again",
+    )
     parser.add_argument("--keep", type=Path, help="keep stores, ledgers and logs in this folder")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     asked = parser.parse_args()
@@ -48,6 +54,8 @@ def main() -> int:
         parser.error(f"{asked.keep} exists; name a folder that does not")
     if asked.power_cuts and why_not():
         parser.error(f"--power-cuts: {why_not()}")
+    if asked.clock_jumps and why_no_jumps():
+        parser.error(f"--clock-jumps: {why_no_jumps()}")
     seed = secrets.randbits(32) if asked.seed is None else asked.seed
     folder = asked.keep or Path(tempfile.mkdtemp(prefix="ariane-soak-"))
     plan = Plan(
@@ -56,6 +64,7 @@ def main() -> int:
         seed=seed,
         rate=asked.rate,
         power_cuts=asked.power_cuts,
+        clock_jumps=asked.clock_jumps,
     )
     began = time.monotonic()
 

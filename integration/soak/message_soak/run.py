@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import signal
 import string
 import subprocess
@@ -21,6 +22,7 @@ from ariane_sdk import ClusterClient
 from ariane_servicekit.errors import ProcessFailed
 from ariane_servicekit.processes import LocalCluster, ServiceProcess
 from message_soak.chaos import Disturbance, Disturbed, Kind, Manner, disturbances
+from message_soak.clocks import BROKER_MODULE, BrokerClock
 from message_soak.crew import Member, MemberFailed
 from message_soak.ledger import SentLedger, read_receipts
 from message_soak.power import BROKER_FLAGS, BrokerDisks
@@ -52,6 +54,7 @@ class Plan:
         members: Consumers of each of the five groups.
         power_cuts: Whether brokers lose power, too; they flush synchronously then, since otherwise
             the last second of what they acknowledged may go with it.
+        clock_jumps: Whether the clock of brokers jumps, and is right again.
     """
 
     folder: Path
@@ -63,6 +66,13 @@ class Plan:
     producers: int = 10
     members: int = 4
     power_cuts: bool = False
+    clock_jumps: bool = False
+
+    @property
+    def more(self) -> list[Disturbed]:
+        """What happens besides stops and kills."""
+        wanted = {Manner.POWER: self.power_cuts, Manner.JUMP: self.clock_jumps}
+        return [(Kind.BROKER, manner) for manner, is_wanted in wanted.items() if is_wanted]
 
 
 @dataclass(slots=True)
@@ -118,7 +128,9 @@ class Soak:
             name_servers=plan.name_servers,
             flush_mode="sync" if plan.power_cuts else "async",
             extra_broker_args=(*SEGMENT_FLAGS, *(BROKER_FLAGS if plan.power_cuts else ())),
+            broker_module=BROKER_MODULE if plan.clock_jumps else "ariane_broker",
         )
+        self._clock = BrokerClock(plan.folder / "clock", Random(plan.seed))
         stores = [f"broker-{letter}" for letter in string.ascii_lowercase[: plan.brokers]]
         self._disks = BrokerDisks(
             plan.folder / "disks", [plan.folder / "cluster" / name for name in stores]
@@ -135,6 +147,8 @@ class Soak:
         try:
             if self._plan.power_cuts:
                 await asyncio.to_thread(self._disks.plug_in)
+            if self._plan.clock_jumps:
+                os.environ.update(self._clock.wind_up())
             await self._run()
             await self._verify_stores()
         finally:
@@ -187,8 +201,7 @@ class Soak:
         until = time.monotonic() + self._plan.duration_s
         async with asyncio.TaskGroup() as returning:
             away = {kind: asyncio.Lock() for kind in Kind}
-            deck = disturbances(chance, population, power_cuts=self._plan.power_cuts)
-            for disturbance in deck:
+            for disturbance in disturbances(chance, population, self._plan.more):
                 if time.monotonic() + disturbance.after_s > until:
                     break
                 await asyncio.sleep(disturbance.after_s)
@@ -226,6 +239,11 @@ class Soak:
             lock.release()
 
     async def _bounce_broker(self, disturbance: Disturbance) -> None:
+        if disturbance.manner is Manner.JUMP:
+            self._say(f"the clock of brokers is {self._clock.jump() / 1000:+,.0f} s ahead")
+            await asyncio.sleep(disturbance.downtime_s)
+            self._clock.be_right()
+            return
         broker = self._cluster.brokers[disturbance.number]
         if disturbance.manner is Manner.POWER:
             await self._disks.cut_power(broker)

@@ -15,7 +15,8 @@ The bound on repeats: what can come again is what was received since its offset 
 consumer stores every 5 s and at its end, so a killed one repeats 5 s of its share of the group. A
 broker writes offsets down every 5 s and at its end, so a killed one repeats 10 s of its share, and
 so does one that lost power: it flushes synchronously, and hands out nothing that it can lose. What
-ends in order repeats nothing but what the handover of queues costs: a second.
+ends in order repeats nothing but what the handover of queues costs: a second. A clock that jumps
+repeats nothing.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from message_soak.ledger import Receipt, SentLedger, message_group
 CONSUMER_UNSTORED_S: Final = 5.0
 BROKER_UNSTORED_S: Final = 10.0
 HANDOVER_S: Final = 1.0
+UNSTORED_MANNERS: Final = frozenset({Manner.KILL, Manner.POWER})
 EXAMPLES_MAX: Final = 5
 
 
@@ -92,7 +94,7 @@ def unstored_seconds(disturbed: Mapping[Disturbed, int], *, members: int, broker
         Kind.BROKER: BROKER_UNSTORED_S / brokers,
     }
     return sum(
-        count * (HANDOVER_S + (0.0 if manner is Manner.STOP else of_one[kind]))
+        count * (HANDOVER_S + (of_one[kind] if manner in UNSTORED_MANNERS else 0.0))
         for (kind, manner), count in disturbed.items()
         if kind in of_one
     )

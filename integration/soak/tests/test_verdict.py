@@ -1,10 +1,12 @@
 """The verdict finds each kind of wrong in ledgers that were made for it."""
 
+import mmap
 from itertools import islice
 from random import Random
 
 import pytest
 from message_soak.chaos import Kind, Manner, disturbances
+from message_soak.clocks import BrokerClock
 from message_soak.ledger import LedgerFile, Receipt, SentLedger, read_receipts
 from message_soak.verdict import judge_group, unstored_seconds
 
@@ -101,15 +103,14 @@ def test_ledgers_outlive_their_writers(tmp_path):
     assert read_receipts(received) == [receipt(7)]
 
 
-@pytest.mark.parametrize("power_cuts", [False, True])
-def test_a_seed_draws_the_same_and_a_deck_holds_every_pair(power_cuts):
+@pytest.mark.parametrize("more", [[], [(Kind.BROKER, Manner.POWER), (Kind.BROKER, Manner.JUMP)]])
+def test_a_seed_draws_the_same_and_a_deck_holds_every_pair(more):
     population = dict.fromkeys(Kind, 3)
     pairs = {(kind, manner) for kind in Kind for manner in (Manner.STOP, Manner.KILL)}
-    if power_cuts:
-        pairs.add((Kind.BROKER, Manner.POWER))
+    pairs.update(more)
 
     def draw():
-        deck = disturbances(Random(7), population, power_cuts=power_cuts)
+        deck = disturbances(Random(7), population, more)
         return list(islice(deck, len(pairs)))
 
     assert draw() == draw()
@@ -120,4 +121,22 @@ def test_a_broker_without_power_may_repeat_what_a_killed_one_may():
     repeated = [
         unstored_seconds({(Kind.BROKER, manner): 2}, members=4, brokers=2) for manner in Manner
     ]
-    assert repeated == [2.0, 12.0, 12.0]
+    assert dict(zip(Manner, repeated, strict=True)) == {
+        Manner.STOP: 2.0,
+        Manner.KILL: 12.0,
+        Manner.POWER: 12.0,
+        Manner.JUMP: 2.0,
+    }
+
+
+def test_a_clock_is_wrong_by_what_its_file_says(tmp_path):
+    path = tmp_path / "clock"
+    clock = BrokerClock(path, Random(7))
+    assert clock.wind_up()["MOVED_CLOCK"] == str(path)
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 8) as seen:
+        assert int.from_bytes(seen[:], "little", signed=True) == 0
+        ahead_ms = clock.jump()
+        assert ahead_ms
+        assert int.from_bytes(seen[:], "little", signed=True) == ahead_ms
+        clock.be_right()
+        assert int.from_bytes(seen[:], "little", signed=True) == 0

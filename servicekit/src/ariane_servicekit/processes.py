@@ -222,6 +222,7 @@ class LocalCluster:
         checker_port: Of the first checker, the others take the next ones; 0: any.
         flush_mode: Of the brokers: ``async`` or ``sync``.
         extra_broker_args: Further flags for each broker.
+        broker_module: What a broker is: for tests, one that is composed with parts of their own.
     """
 
     def __init__(
@@ -235,6 +236,7 @@ class LocalCluster:
         checker_port: int = 0,
         flush_mode: str = "async",
         extra_broker_args: Sequence[str] = (),
+        broker_module: str = "ariane_broker",
     ) -> None:
         self.data_path = data_path
         self.name_server_processes = [
@@ -252,6 +254,7 @@ class LocalCluster:
             checker_port + number if checker_port else 0 for number in range(checkers)
         ]
         self._broker_names = [f"broker-{letter}" for letter in string.ascii_lowercase[:brokers]]
+        self._broker_module = broker_module
         self._broker_flags = ("--flush-mode", flush_mode, *extra_broker_args)
         self._thread: _LoopThread | None = None
 
@@ -346,7 +349,7 @@ class LocalCluster:
     def _broker(self, name: str) -> ServiceProcess:
         return self._process(
             name,
-            "ariane_broker",
+            self._broker_module,
             "--store-path",
             *("--name-servers", self.name_servers),
             *("--broker-name", name, "--cluster-name", CLUSTER_NAME),
