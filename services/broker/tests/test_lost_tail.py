@@ -57,6 +57,19 @@ async def test_offsets_beyond_the_end_are_set_back_durably_and_told(running, con
         assert await broker.known_offset("group", "orders") == 2
 
 
+@pytest.mark.parametrize("flush_mode", ["async", "sync"])
+async def test_offsets_at_the_end_stay_there(running, flush_mode):
+    async with running(flush_mode=flush_mode) as broker:
+        await broker.create_topic("orders")
+        await broker.store("orders", [b"a", b"b"])
+        await broker.store_offset("group", "orders", 0, 2)
+    async with running(flush_mode=flush_mode) as broker:
+        state = await state_of(broker)
+        assert list(state.recovery_findings) == []
+        assert state.statistics.set_back_offset_count == 0
+        assert await broker.known_offset("group", "orders") == 2
+
+
 async def test_nobody_has_died_of_messages_to_come(running, config):
     async with running() as broker:
         await broker.create_topic("orders")
