@@ -144,7 +144,7 @@ def canonical(text):
     return json.dumps(
         {
             topic: {
-                broker: dict(sorted(queues.items(), key=lambda item: int(item[0])))
+                broker: dict(sorted(queues.items(), key=lambda item: (len(item[0]), item[0])))
                 for broker, queues in sorted(brokers.items())
             }
             for topic, brokers in sorted(offsets.items())

@@ -130,7 +130,8 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> OffsetsJson:  # noqa: N802 - Spark's name.
         """Where the queues end now; shown in the query's progress, so that its lag can be told."""
-        return to_json({queue: kept.latest for queue, kept in self._current_bounds().items()})
+        bounds = self._current_bounds()
+        return to_json({queue: kept.latest for queue, kept in bounds.items()}, _epochs_of(bounds))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """What each task of a micro-batch reads; on a replay this is the first that is called."""
