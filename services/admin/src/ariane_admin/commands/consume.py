@@ -9,7 +9,7 @@ from contextlib import aclosing
 
 import click
 
-from ariane_admin.client_warnings import client_warnings
+from ariane_admin.client_warnings import client_warnings, say_warning
 from ariane_admin.cluster_doors import ClusterDoors
 from ariane_admin.connection import name_servers_option, run_async
 from ariane_admin.exits import ExitStatus
@@ -20,6 +20,7 @@ from ariane_admin.roll_call import RollCall
 from ariane_admin.start_position import StartPosition, StartPositionType
 from ariane_record.control_characters import shown_lines
 from ariane_sdk import PushConsumer, QueueReader, ReceivedMessage
+from ariane_sdk.errors import BodyDamaged, MessagesFailed
 
 _LISTENER_BATCH = 32
 
@@ -49,13 +50,31 @@ class _Lines:
         self.stopping = asyncio.Event()
         self.failure: OSError | None = None
         """Why nothing more can be written."""
+        self.damaged_count = 0
+        """Messages that were passed over because their bodies cannot be read."""
+
+    @property
+    def status(self) -> ExitStatus:
+        """How the command ends, as far as messages are concerned."""
+        return ExitStatus.FAILED if self.damaged_count else ExitStatus.DONE
 
     async def listen(self, messages: Sequence[ReceivedMessage]) -> None:
-        """Write `messages`: the listener of a consumer."""
+        """Write `messages`: the listener of a consumer.
+
+        Raises:
+            MessagesFailed: The bodies of some cannot be read: the group tries them again, and
+                they become dead letters in the end.
+        """
+        damaged: list[ReceivedMessage] = []
+        damage = ""
         for message in messages:
             if not self.enough.is_set():
                 try:
                     self.write(message)
+                except BodyDamaged as error:
+                    damaged.append(message)
+                    damage = str(error)
+                    continue
                 except OSError as error:
                     # A reader that left, a disk that is full: not the fault of messages.
                     self.failure = error
@@ -65,11 +84,20 @@ class _Lines:
             # A failure before the consumer stops would be a try of the group.
             await self.stopping.wait()
             raise _Enough
+        if damaged:
+            raise MessagesFailed(damaged, damage)
 
     async def write_all(self, messages: AsyncIterable[ReceivedMessage]) -> None:
-        """Write `messages` as they come, until no more are wanted."""
+        """Write `messages` as they come, until no more are wanted.
+
+        One whose body cannot be read is told, and passed over.
+        """
         async for message in messages:
-            self.write(message)
+            try:
+                self.write(message)
+            except BodyDamaged as error:
+                self.damaged_count += 1
+                say_warning(f"passed over: {error}")
             if self.enough.is_set():
                 return
 
@@ -135,6 +163,9 @@ def consume(
     that are away, too, and says so. With --no-follow, brokers that do not answer are named, and
     what the others keep is written; exit status 3.
 
+    A message whose compressed body cannot be read is told and passed over; exit status 1 in the
+    end. With --group it has failed: it comes again, and becomes a dead letter in the end.
+
     \b
     Examples:
       ariane consume orders --from earliest --count 10
@@ -170,7 +201,7 @@ async def _following(
         aclosing(follow(reader, topic, start)) as messages,
     ):
         await lines.write_all(messages)
-    return ExitStatus.DONE
+    return lines.status
 
 
 async def _up_to_the_end(
@@ -180,7 +211,7 @@ async def _up_to_the_end(
         roll = RollCall(await doors.primaries_of(topic))
         async with aclosing(read_stored(reader, topic, start, roll)) as messages:
             await lines.write_all(messages)
-    return roll.status
+    return roll.status or lines.status
 
 
 async def _as_member(consumer: PushConsumer, lines: _Lines) -> None:
