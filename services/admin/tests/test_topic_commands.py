@@ -6,6 +6,13 @@ import signal
 from ariane_admin.cli import main
 from ariane_admin.exits import ExitStatus
 from ariane_sdk import Message, MessageQueue, sync
+from ariane_servicekit import Address
+from ariane_servicekit.processes import LocalCluster, ServiceProcess
+
+SMALL_STORE = (
+    *("--segment-bytes", str(64 << 20)),
+    *("--disk-clean-ratio", "0.97", "--disk-force-ratio", "0.98", "--disk-refuse-ratio", "0.99"),
+)
 
 
 def layout(ariane_json, topic):
@@ -195,14 +202,29 @@ def test_name_servers_that_do_not_keep_an_order_are_told_again(ariane, ariane_js
 
     told = frozen("topic", "create", "half-known", "--queues", "1", "--type", "fifo")
     assert "1 of 2 name servers did it" in told
-    assert "say ariane topic order half-known --set when they answer" in told
-    ariane("topic", "order", "half-known", "--set", "--yes")
+    assert "half-known" not in listed(ariane_json)
+    ariane("topic", "create", "half-known", "--queues", "1", "--type", "fifo")
     told = frozen("topic", "delete", "half-known", "--yes")
     assert "say it again when they answer" in told
     ariane("topic", "delete", "half-known", "--missing-ok", "--yes")
     ariane("topic", "create", "half-known", "--queues", "1")
     for _ in cluster.name_server_processes * 4:
         assert ariane_json("topic", "order", "half-known")["queue_order"] == ""
+
+
+def test_name_servers_that_keep_no_order_refuse_before_a_fifo_topic_is_made(tmp_path, capfd):
+    """A name server without a folder forgets what it is told, and so takes no order."""
+    log = tmp_path / "namesrv.log"
+    here = LocalCluster(tmp_path, extra_broker_args=SMALL_STORE)
+    here.name_server_processes = [
+        ServiceProcess("namesrv-0", "ariane_namesrv", (), log, Address("127.0.0.1", 0))
+    ]
+    with here:
+        told = ("--name-servers", here.name_servers)
+        assert main(["topic", "create", "trades", "--type", "fifo", *told]) == ExitStatus.REFUSED
+        assert "--data-path" in capfd.readouterr().err
+        assert main(["topic", "show", "trades", *told]) == ExitStatus.NOT_FOUND
+        assert main(["topic", "create", "trades", *told]) == ExitStatus.DONE
 
 
 def test_orders_that_make_no_sense(ariane):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from ariane.broker.v1.topic_service_pb2 import CreateTopicRequest, DeleteTopicRequest, Topic
@@ -85,10 +86,49 @@ class ClusterClient(StatelessClient):
                 if not exists_ok:
                     raise
 
-        await self._at_every_primary(create)
+        if not fifo:
+            await self._at_every_primary(create)
+            return
+        primaries = [each for each in await self.list_brokers() if each.broker_id == PRIMARY_ID]
+        counts = {each.broker_name: queue_count for each in primaries}
+        async with self.queue_order_first(topic, counts):
+            await self._at_every_primary(create)
         # An order that stands is not drawn anew: a broker may just be away.
-        if fifo and not (await self.route(topic)).queue_order:
+        if not (await self.route(topic)).queue_order:
             await self.keep_queue_order(topic)
+
+    @asynccontextmanager
+    async def queue_order_first(self, topic: str, counts: Mapping[str, int]) -> AsyncIterator[None]:
+        """Fix the order of queues of a topic that the block makes; not of one that is there.
+
+        Name servers that keep no order say so before anything is made.
+
+        Args:
+            topic: The topic.
+            counts: The queues that each broker is about to get.
+
+        Raises:
+            CallError: A name server did not take it; the block was not run.
+        """
+        if await self._standing(topic) != (False, "") or not counts:
+            yield
+            return
+        orders = self._queue_orders()
+        try:
+            await orders.put(topic, counts)
+            yield
+        except BaseException:
+            with suppress(CallError):
+                if not (await self._standing(topic))[0]:
+                    await orders.delete(topic)
+            raise
+
+    async def _standing(self, topic: str) -> tuple[bool, str]:
+        """Whether any broker carries a topic; and the order of its queues, which may outlive it."""
+        try:
+            return True, (await self.route(topic)).queue_order
+        except RouteNotFound as unknown:
+            return False, unknown.metadata.get("queue_order", "")
 
     async def keep_queue_order(self, topic: str) -> Route:
         """Fix among which queues the message groups of a topic are divided: all it has now.

@@ -39,6 +39,7 @@ _STATUSES_BY_REASON: Mapping[str, ExitStatus] = MappingProxyType(
         "CONSUMER_OFFSET_NOT_FOUND": ExitStatus.NOT_FOUND,
         "MESSAGE_NOT_FOUND": ExitStatus.NOT_FOUND,
         "TRANSACTION_NOT_FOUND": ExitStatus.NOT_FOUND,
+        "FEATURE_NOT_AVAILABLE": ExitStatus.REFUSED,
         "GROUP_EXISTS": ExitStatus.REFUSED,
         "GROUP_IN_USE": ExitStatus.REFUSED,
         "MESSAGE_TYPE_MISMATCH": ExitStatus.REFUSED,

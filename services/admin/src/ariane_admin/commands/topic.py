@@ -136,11 +136,15 @@ def create(
                         raise
                     _tell_difference(await _layout_at(doors, broker, name), wanted)
 
-            await ask_each(await doors.primaries(broker_names, cluster_name=cluster_name), at)
-            if (
-                message_type == MESSAGE_TYPE_FIFO
-                and not (await doors.client.route(name)).queue_order
-            ):
+            primaries = await doors.primaries(broker_names, cluster_name=cluster_name)
+            if message_type != MESSAGE_TYPE_FIFO:
+                await ask_each(primaries, at)
+                return
+            # Name servers that keep no order refuse before anything is made.
+            counts = {broker.broker_name: queues for broker in primaries}
+            async with doors.client.queue_order_first(name, counts):
+                await ask_each(primaries, at)
+            if not (await doors.client.route(name)).queue_order:
                 try:
                     await doors.client.keep_queue_order(name)
                 except CallError as error:
