@@ -12,7 +12,10 @@ import pytest
 from ariane.broker.v1.send_service_pb2 import SendMessagesRequest
 from ariane.broker.v1.send_service_pb2_grpc import SendServiceStub
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_TRANSACTION, Message
+from ariane_admin.cli import main
 from ariane_admin.exits import ExitStatus
+from ariane_sdk.sync import Message as SentMessage
+from ariane_sdk.sync import Producer
 from ariane_servicekit.processes import ServiceProcess
 
 QUICK = (
@@ -34,7 +37,7 @@ def checker(cluster, tmp_path, monkeypatch):
     cluster.call_blocking(process.stop)
 
 
-def store_half(cluster, transaction_id):
+def store_half(cluster, transaction_id, topic="payments", group="cashiers"):
     """Send a half message that nobody will answer for."""
 
     async def send():
@@ -46,7 +49,7 @@ def store_half(cluster, transaction_id):
         )
         async with grpc.aio.insecure_channel(cluster.brokers[0].address) as channel:
             await SendServiceStub(channel).SendMessages(
-                SendMessagesRequest(topic="payments", messages=[message], producer_group="cashiers")
+                SendMessagesRequest(topic=topic, messages=[message], producer_group=group)
             )
 
     asyncio.run(send())
@@ -86,6 +89,59 @@ def test_from_parked_to_decided(cluster, checker, ariane, ariane_json):
     assert ariane_json("transaction", "list") == []
     unknown = ariane("transaction", "show", "nobody", status=ExitStatus.NOT_FOUND)
     assert "nobody" in unknown
+
+
+def test_many_are_resumed_and_decided_by_group_or_topic(
+    cluster, checker, ariane, ariane_json, capfd
+):
+    ids = {f"bulk-{number}" for number in range(5)}
+    for transaction_id in ids:
+        store_half(cluster, transaction_id, topic="bulk", group="bulk-cashiers")
+
+    def parked():
+        rows = ariane_json("transaction", "parked", "--topic", "bulk")
+        return len(rows) == len(ids)
+
+    wait_for(parked)
+    assert main(["transaction", "parked", "--count", "2", "--topic", "bulk"]) == ExitStatus.DONE
+    out, err = capfd.readouterr()
+    assert out.count("o-1") == 2  # Their keys tell people which they are.
+    assert "there are more than these 2" in err
+
+    both = ("--group", "bulk-cashiers", "--topic", "bulk")
+    cause = ("--cause", "test data")
+    ariane("transaction", "resume", status=ExitStatus.USAGE)
+    ariane("transaction", "resume", "bulk-1", *both, "--yes", status=ExitStatus.USAGE)
+    assert "--yes" in ariane("transaction", "resume", *both, status=ExitStatus.USAGE)
+    assert "0 transactions are" in ariane("transaction", "resume", "--group", "other", "--yes")
+    assert ariane_json("transaction", "resume", *both, "--yes") == {"done": 5, "failed": 0}
+    wait_for(parked)
+    ariane("transaction", "decide", "bulk-0", "--commit", *cause, "--yes")
+    told = ariane(
+        *("transaction", "decide", "bulk-0", "bulk-1", "--rollback", *cause, "--yes"),
+        status=ExitStatus.REFUSED,
+    )
+    assert "1 transactions have ended; 1 do not (1 TRANSACTION_DECIDED)" in told
+    rest = ("transaction", "decide", *both, "--rollback", *cause, "--yes")
+    assert ariane_json(*rest) == {"done": 3, "failed": 0}
+    assert ariane_json("transaction", "parked", "--topic", "bulk") == []
+    outcomes = [ariane_json("transaction", "show", each)["outcome"] for each in sorted(ids)]
+    assert outcomes == ["commit", *["rollback"] * 4]
+
+
+def test_why_an_answer_was_unknown_is_told(cluster, checker, ariane, ariane_json):
+    def fail(check):
+        raise LookupError("no such order in\nthe ledger")
+
+    with Producer(cluster.name_servers, group="puzzled", transaction_checker=fail) as producer:
+        half = producer.send_half(SentMessage("puzzles", b"x", keys=("o-7",)))
+        wait_for(lambda: ariane_json("transaction", "parked", "--group", "puzzled"))
+    [check] = ariane_json("transaction", "show", half.transaction_id)["check_list"]
+    assert check["answer"] == "unknown"
+    assert check["failure_reason"].startswith(
+        "the producer's checker failed: LookupError: no such order in"
+    )
+    assert "LookupError" in ariane("transaction", "show", half.transaction_id)
 
 
 def test_a_checker_that_is_no_address(ariane):

@@ -8,9 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import create_engine, inspect, select, text
+from sqlalchemy import create_engine, event, inspect, select, text
+from sqlalchemy.engine import make_url
 
 from ariane_servicekit import SystemClock
+from ariane_servicekit.error_status import ErrorTranslator
+from ariane_txn_checker.app import ERROR_RULES
 from ariane_txn_checker.database import (
     CheckStore,
     Database,
@@ -449,3 +452,47 @@ def test_lists_have_an_order_a_filter_and_pages(database, lease, half):
     assert tally.oldest_store_ms == 1_000_000
     assert inquiries.tally("checker-2").checked_count == 0
     assert inquiries.transaction("nobody") is None
+
+
+# --- many transactions, and a database that takes no changes ---
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    "selection", [TransactionSelection(), TransactionSelection("payments", "orders")]
+)
+def test_a_page_is_found_by_an_index_and_sorted_by_none(database, selection):
+    """Else a list of n pages costs n times all there are."""
+    plans = []
+
+    @event.listens_for(database._engine, "before_cursor_execute")
+    def explain(connection, cursor, statement, parameters, context, executemany):
+        if statement.startswith("SELECT checked_transaction"):
+            cursor.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)
+            plans.append(" ".join(row[3] for row in cursor.fetchall()))
+
+    inquiries = InquiryStore(database)
+    for after in (None, (5, "c1", "broker-a", "T1")):
+        inquiries.under_check(selection, after=after, limit=10)
+        inquiries.parked(selection, after=after, limit=10)
+    assert len(plans) == 4
+    for plan in plans:
+        assert "USING INDEX ix_checked_transaction" in plan
+        assert "TEMP B-TREE" not in plan
+
+
+async def test_a_database_that_takes_no_changes_is_told(database, database_url, lease, half):
+    SurveyStore(database).take_in(lease, stretch(half()))
+    CheckStore(database).park(lease, key())
+    url = f"{database_url}?options=-cdefault_transaction_read_only%3Don"
+    if database_url.startswith("sqlite"):
+        url = f"sqlite:///file:{make_url(database_url).database}?mode=ro&uri=true"
+    read_only = Database(url, SystemClock())
+    inquiries = InquiryStore(read_only)
+    assert inquiries.parked(TransactionSelection(), after=None, limit=10)
+    with pytest.raises(Exception, match=r"read-?only") as refused:
+        await read_only.call(inquiries.resume, key())
+    told = ErrorTranslator(ERROR_RULES).service_error(refused.value)
+    assert told.row.name == "SERVICE_BUSY"
+    assert "the database does not do this now" in str(told)
+    read_only.close()

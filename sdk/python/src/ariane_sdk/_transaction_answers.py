@@ -44,6 +44,9 @@ BROKERS_INTERVAL_S: Final = 15.0
 CHECKS_MAX: Final = 64
 """Questions in work at a time; others wait for their turn."""
 
+CAUSE_LENGTH_MAX: Final = 255
+"""Characters of what is said of an answer that is unknown."""
+
 _REAL_TOPIC: Final = "REAL_TOPIC"
 _ANSWERS: Final = {
     TransactionOutcome.COMMIT: TRANSACTION_OUTCOME_COMMIT,
@@ -164,18 +167,20 @@ class TransactionAnswers:
         check.add_done_callback(self._checks.discard)
 
     async def _answer(self, broker_name: str, wire: WireCheck) -> None:
-        outcome = TransactionOutcome.UNKNOWN
+        outcome, cause = TransactionOutcome.UNKNOWN, "the producer's checker does not know yet"
         try:
             async with self._room:
                 outcome = await ask(self._checker, _check_of(broker_name, wire))
-        except Exception:  # noqa: BLE001 - the application's function: it is asked again later.
+        except Exception as error:  # noqa: BLE001 - the application's function: it is asked again.
             logger.exception("the transaction checker failed on %s", wire.transaction_id)
+            cause = f"the producer's checker failed: {type(error).__qualname__}: {error}"
         attachment = self._attachments.get(broker_name)
         if attachment is not None:
             answer = TransactionAnswer(
                 transaction_id=wire.transaction_id,
                 unique_id=wire.unique_id,
                 outcome=_ANSWERS[outcome],
+                cause=cause[:CAUSE_LENGTH_MAX] if outcome is TransactionOutcome.UNKNOWN else "",
             )
             attachment.say(AttachRequest(transaction_answer=answer))
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
+import sqlite3
 from collections.abc import Collection, Sequence
 from secrets import token_hex
 from typing import Final
 
-from sqlalchemy.exc import DataError, OperationalError
+from sqlalchemy.exc import DataError, DBAPIError
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane.transaction.v1 import (
@@ -77,7 +78,7 @@ class CheckerApp:
         )
         self._finding = Loop("brokers", self._find, interval_s=BROKERS_INTERVAL_S, clock=clock)
         decisions = OperatorDecisions(self._database, self._brokers)
-        self.error_rules: ErrorRules = {OperationalError: _database_away, DataError: _unkeepable}
+        self.error_rules = ERROR_RULES
         self.open_while_draining: Collection[str] = ()
         self.rpc_services: Sequence[RpcService] = (
             RpcService(
@@ -130,11 +131,16 @@ class CheckerApp:
             self._sharing.wake()
 
 
-def _database_away(error: OperationalError) -> ServiceError:
-    cause = " ".join(str(error.orig).split())
+def _database_refuses(error: DBAPIError) -> ServiceError:
+    """It is away, or takes no changes now: it is read-only, full, or rights are missing."""
+    return _sqlite_refuses(error.orig or error)
+
+
+def _sqlite_refuses(error: BaseException) -> ServiceError:
+    cause = " ".join(str(error).split())
     return ServiceError(
         ErrorReason.ERROR_REASON_SERVICE_BUSY,
-        f"the database cannot be asked now: {cause}",
+        f"the database does not do this now: {cause}",
         {"cause": cause},
         retry_after_ms=5_000,
     )
@@ -142,3 +148,12 @@ def _database_away(error: OperationalError) -> ServiceError:
 
 def _unkeepable(_: DataError) -> ServiceError:
     return field_invalid("request", "holds text that no database keeps")
+
+
+ERROR_RULES: Final[ErrorRules] = {
+    DBAPIError: _database_refuses,
+    # SQLAlchemy does not wrap what fails while a connection is made ready.
+    sqlite3.Error: _sqlite_refuses,
+    DataError: _unkeepable,
+}
+"""What of a database is told to whoever asked."""

@@ -106,7 +106,7 @@ class RemoteBroker:
                 # It may have asked: that counts.
                 raise NobodyAnswered(refusal.reason) from error
             raise refusal from error
-        return Answer(Outcome(answer.outcome), answer.client_id)
+        return Answer(Outcome(answer.outcome), answer.client_id, answer.cause)
 
     async def end(self, transaction: CheckedTransaction, outcome: Outcome) -> Outcome:
         """End a transaction; return the outcome that stands."""

@@ -103,10 +103,11 @@ class HalfMessagePage:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a producer said."""
+    """What a producer said; if it does not know, also why."""
 
     outcome: Outcome
     client_id: str
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)

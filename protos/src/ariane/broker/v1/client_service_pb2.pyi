@@ -302,22 +302,26 @@ class TransactionAnswer(_message.Message):
     TRANSACTION_ID_FIELD_NUMBER: _builtins.int
     UNIQUE_ID_FIELD_NUMBER: _builtins.int
     OUTCOME_FIELD_NUMBER: _builtins.int
+    CAUSE_FIELD_NUMBER: _builtins.int
     transaction_id: _builtins.str
     """From the check."""
     unique_id: _builtins.str
     """From the check."""
     outcome: Global___TransactionOutcome.ValueType
     """What the producer knows."""
+    cause: _builtins.str
+    """Why it does not know, for people; at most 255 characters are kept."""
     def __init__(
         self,
         *,
         transaction_id: _builtins.str = ...,
         unique_id: _builtins.str = ...,
         outcome: Global___TransactionOutcome.ValueType = ...,
+        cause: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["outcome", b"outcome", "transaction_id", b"transaction_id", "unique_id", b"unique_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "outcome", b"outcome", "transaction_id", b"transaction_id", "unique_id", b"unique_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -315,19 +315,23 @@ class CheckTransactionResponse(_message.Message):
 
     OUTCOME_FIELD_NUMBER: _builtins.int
     CLIENT_ID_FIELD_NUMBER: _builtins.int
+    CAUSE_FIELD_NUMBER: _builtins.int
     outcome: _client_service_pb2.TransactionOutcome.ValueType
     """What the producer said."""
     client_id: _builtins.str
     """Who said it."""
+    cause: _builtins.str
+    """Why the producer does not know, as it says itself."""
     def __init__(
         self,
         *,
         outcome: _client_service_pb2.TransactionOutcome.ValueType = ...,
         client_id: _builtins.str = ...,
+        cause: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "outcome", b"outcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "client_id", b"client_id", "outcome", b"outcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -175,7 +175,9 @@ class TransactionCheckRecord(_message.Message):
     checker_id: _builtins.str
     """The checker that asked."""
     failure_reason: _builtins.str
-    """Why there was no answer: an error reason such as "CLIENT_NOT_ATTACHED"; empty otherwise."""
+    """Why there was no answer: an error reason such as "CLIENT_NOT_ATTACHED". Of an answer that is
+    unknown: why, as the producer says. Empty otherwise.
+    """
     @_builtins.property
     def ask_time(self) -> _timestamp_pb2.Timestamp:
         """When it was asked."""

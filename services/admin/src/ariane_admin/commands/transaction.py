@@ -30,6 +30,8 @@ from ariane.transaction.v1.checked_transaction_service_pb2 import (
 from ariane.transaction.v1.checked_transaction_service_pb2_grpc import (
     CheckedTransactionServiceStub,
 )
+from ariane_admin.bulk_transactions import BulkOutcome, ParkedSelection, end_with, for_each
+from ariane_admin.client_warnings import say_warning
 from ariane_admin.cluster_doors import CALL_SECONDS_MAX, PAGE_SIZE, answer_of, answer_to_question
 from ariane_admin.confirmation import confirm, yes_option
 from ariane_admin.connection import CHECKER_VARIABLE, checker_option, run_async
@@ -42,10 +44,32 @@ if TYPE_CHECKING:
         CheckedTransactionServiceAsyncStub,
     )
 
-_COLUMNS: Final = ("transaction_id", "topic", "group", "broker", "state", "checks", "stored")
+_COLUMNS: Final = (
+    *("transaction_id", "topic", "group", "keys", "broker", "state", "checks", "stored"),
+)
 _CHECK_COLUMNS: Final = ("check", "asked", "answer", "client_id", "failure_reason")
 
+CHECKS_MAX: Final = 10_000
+"""Checks of one transaction that are shown."""
+
 _EntryT = TypeVar("_EntryT")
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_count_option: Final = click.option(
+    "--count", type=click.IntRange(1), default=100, show_default=True, help="At most so many."
+)
+
+
+def _bulk_options(command: _Command) -> _Command:
+    """Give a command the options by which it takes many transactions."""
+    for option in (
+        click.option("--topic", default="", help="All that are parked, for this topic."),
+        click.option(
+            "--group", "producer_group", default="", help="All that are parked, of this group."
+        ),
+    ):
+        command = option(command)
+    return command
 
 
 class _PagedRequest(Protocol):
@@ -62,10 +86,11 @@ def transaction() -> None:
 @click.option("--group", "producer_group", default="", help="Only of this producer group.")
 @click.option("--topic", default="", help="Only for this topic.")
 @click.option("--broker", "broker_name", default="", help="Only on this broker.")
+@_count_option
 @checker_option
 @output_option
 def list_transactions(
-    *, producer_group: str, topic: str, broker_name: str, checker: str, output: Output
+    *, producer_group: str, topic: str, broker_name: str, count: int, checker: str, output: Output
 ) -> None:
     """List transactions under check, the next to be asked about first.
 
@@ -80,8 +105,9 @@ def list_transactions(
             request = ListCheckedTransactionsRequest(
                 producer_group=producer_group, topic=topic, broker_name=broker_name
             )
-            return await _all_pages(
+            return await _pages(
                 request,
+                count,
                 lambda: answer_to_question(
                     stub.ListCheckedTransactions(request, timeout=CALL_SECONDS_MAX), _peer(checker)
                 ),
@@ -94,9 +120,10 @@ def list_transactions(
 @transaction.command("parked")
 @click.option("--group", "producer_group", default="", help="Only of this producer group.")
 @click.option("--topic", default="", help="Only for this topic.")
+@_count_option
 @checker_option
 @output_option
-def parked(*, producer_group: str, topic: str, checker: str, output: Output) -> None:
+def parked(*, producer_group: str, topic: str, count: int, checker: str, output: Output) -> None:
     """List transactions that nobody could answer for, the longest waiting first.
 
     \b
@@ -107,8 +134,9 @@ def parked(*, producer_group: str, topic: str, checker: str, output: Output) -> 
     async def ask() -> list[Row]:
         async with _checker(checker) as stub:
             request = ListParkedTransactionsRequest(producer_group=producer_group, topic=topic)
-            return await _all_pages(
+            return await _pages(
                 request,
+                count,
                 lambda: answer_to_question(
                     stub.ListParkedTransactions(request, timeout=CALL_SECONDS_MAX), _peer(checker)
                 ),
@@ -137,8 +165,9 @@ def show(*, transaction_id: str, checker: str, output: Output) -> None:
                 stub.GetCheckedTransaction(one, timeout=CALL_SECONDS_MAX), _peer(checker)
             )
             request = ListTransactionChecksRequest(transaction_id=transaction_id)
-            checks: list[Row] = await _all_pages(
+            checks: list[Row] = await _pages(
                 request,
+                CHECKS_MAX,
                 lambda: answer_to_question(
                     stub.ListTransactionChecks(request, timeout=CALL_SECONDS_MAX), _peer(checker)
                 ),
@@ -151,66 +180,111 @@ def show(*, transaction_id: str, checker: str, output: Output) -> None:
 
 
 @transaction.command("decide")
-@click.argument("transaction_id")
-@click.option("--commit/--rollback", default=None, help="How it is to end.")
+@click.argument("transaction_ids", nargs=-1, metavar="[TRANSACTION_ID]...")
+@click.option("--commit/--rollback", default=None, help="How they are to end.")
 @click.option("--cause", required=True, help="Why, for the record.")
+@_bulk_options
 @yes_option
 @checker_option
 @output_option
 def decide(
     *,
-    transaction_id: str,
+    transaction_ids: tuple[str, ...],
     commit: bool | None,
     cause: str,
+    producer_group: str,
+    topic: str,
     yes: bool,
     checker: str,
     output: Output,
 ) -> None:
-    """End transaction TRANSACTION_ID, parked or not. An outcome that it has already stands.
+    """End transactions: those named, parked or not, or all that are parked and match.
+
+    An outcome that one has already stands.
 
     \b
-    Example:
+    Examples:
       ariane transaction decide 7F00... --rollback --cause "order 4711 was cancelled"
+      ariane transaction decide --group payments --rollback --cause "test data" --yes
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if commit is None:
         raise click.UsageError("say either --commit or --rollback")
+    selection = ParkedSelection.of(transaction_ids, producer_group, topic)
     word = "Commit" if commit else "Roll back"
-    confirm(f"{word} transaction {transaction_id}? It cannot be undone.", yes=yes)
+    confirm(f"{word} {selection}? It cannot be undone.", yes=yes)
 
-    async def ask() -> Row:
+    async def ask() -> BulkOutcome:
         async with _checker(checker) as stub:
-            request = DecideTransactionRequest(
-                transaction_id=transaction_id,
-                outcome=TRANSACTION_OUTCOME_COMMIT if commit else TRANSACTION_OUTCOME_ROLLBACK,
-                cause=cause,
-            )
-            # A broker is asked behind the checker: its time comes on top.
-            call = stub.DecideTransaction(request, timeout=3 * CALL_SECONDS_MAX)
-            return _row((await answer_of(call, _peer(checker))).transaction)
 
-    row = run_async(ask())
-    output.done(f"Transaction {transaction_id} has ended: {row['outcome']}.", row)
+            async def decide_one(transaction_id: str) -> CheckedTransaction:
+                request = DecideTransactionRequest(
+                    transaction_id=transaction_id,
+                    outcome=TRANSACTION_OUTCOME_COMMIT if commit else TRANSACTION_OUTCOME_ROLLBACK,
+                    cause=cause,
+                )
+                # A broker is asked behind the checker: its time comes on top.
+                call = stub.DecideTransaction(request, timeout=3 * CALL_SECONDS_MAX)
+                return (await answer_of(call, _peer(checker))).transaction
+
+            return await for_each(selection, _parked_ids(stub, checker, selection), decide_one)
+
+    done = run_async(ask())
+    end_with(done, output, "has ended", "have ended", _row)
 
 
 @transaction.command("resume")
-@click.argument("transaction_id")
+@click.argument("transaction_ids", nargs=-1, metavar="[TRANSACTION_ID]...")
+@_bulk_options
+@yes_option
 @checker_option
 @output_option
-def resume(*, transaction_id: str, checker: str, output: Output) -> None:
-    """Have the producers of a parked transaction asked again, counted anew.
+def resume(
+    *,
+    transaction_ids: tuple[str, ...],
+    producer_group: str,
+    topic: str,
+    yes: bool,
+    checker: str,
+    output: Output,
+) -> None:
+    """Have the producers of parked transactions asked again, counted anew.
 
     \b
-    Example:
+    Examples:
       ariane transaction resume 7F0000010A2B18B4AAC20000C0DE0001
+      ariane transaction resume --topic orders --yes
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    selection = ParkedSelection.of(transaction_ids, producer_group, topic)
+    if not transaction_ids:
+        confirm(f"Have producers asked again about {selection}?", yes=yes)
 
-    async def ask() -> Row:
+    async def ask() -> BulkOutcome:
         async with _checker(checker) as stub:
-            request = ResumeTransactionChecksRequest(transaction_id=transaction_id)
-            call = stub.ResumeTransactionChecks(request, timeout=CALL_SECONDS_MAX)
-            return _row((await answer_of(call, _peer(checker))).transaction)
 
-    output.done(f"Transaction {transaction_id} is under check.", run_async(ask()))
+            async def resume_one(transaction_id: str) -> CheckedTransaction:
+                request = ResumeTransactionChecksRequest(transaction_id=transaction_id)
+                call = stub.ResumeTransactionChecks(request, timeout=CALL_SECONDS_MAX)
+                return (await answer_of(call, _peer(checker))).transaction
+
+            return await for_each(selection, _parked_ids(stub, checker, selection), resume_one)
+
+    end_with(run_async(ask()), output, "is under check", "are under check", _row)
+
+
+async def _parked_ids(
+    stub: CheckedTransactionServiceAsyncStub, checker: str, selection: ParkedSelection
+) -> AsyncIterator[list[str]]:
+    """The ids of parked transactions, a page at a time; who is decided meanwhile is in no later."""
+    request = ListParkedTransactionsRequest(
+        producer_group=selection.producer_group, topic=selection.topic, page_size=PAGE_SIZE
+    )
+    while True:
+        call = stub.ListParkedTransactions(request, timeout=CALL_SECONDS_MAX)
+        answer = await answer_to_question(call, _peer(checker))
+        yield [each.transaction_id for each in answer.transactions]
+        request.page_token = answer.next_page_token
+        if not request.page_token:
+            return
 
 
 @asynccontextmanager
@@ -227,18 +301,23 @@ def _peer(address: str) -> str:
     return f"transaction checker at {address}"
 
 
-async def _all_pages(
+async def _pages(
     request: _PagedRequest,
+    count_max: int,
     ask: Callable[[], Awaitable[Any]],
     entries: Callable[[Any], Any],
 ) -> list[_EntryT]:
-    request.page_size = PAGE_SIZE
+    """The first entries of a list; whether there are more is told."""
     found: list[_EntryT] = []
     while True:
+        request.page_size = min(PAGE_SIZE, count_max - len(found))
         answer = await ask()
         found += entries(answer)
         request.page_token = answer.next_page_token
         if not request.page_token:
+            return found
+        if len(found) >= count_max:
+            say_warning(f"there are more than these {len(found):,}: ask for more by --count")
             return found
 
 

@@ -231,7 +231,8 @@ class ClientServicer(ClientServiceServicer):
                     raise field_invalid("hello", "must come once")
                 elif content == "transaction_answer":
                     said = request.transaction_answer
-                    self._checks.answered(client, said.transaction_id, answer_of(said.outcome))
+                    answer = answer_of(said.outcome)
+                    self._checks.answered(client, said.transaction_id, answer, said.cause)
                 elif content == "state":
                     state = request.state
                     self._questions.answered(client, state.question_id, dict(state.facts))

@@ -83,7 +83,7 @@ class TransactionServicer(TransactionServiceServicer):
             request.transaction_id, request.check_count, wait_seconds
         )
         return transaction_pb.CheckTransactionResponse(
-            outcome=ANSWERS[checked.answer], client_id=checked.client_id
+            outcome=ANSWERS[checked.answer], client_id=checked.client_id, cause=checked.cause
         )
 
     async def ListHalfMessages(

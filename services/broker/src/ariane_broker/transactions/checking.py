@@ -17,11 +17,15 @@ from ariane_broker.errors import client_silent, producer_not_attached
 from ariane_broker.outbox import TransactionAsked
 from ariane_broker.transactions.ending import CHECK_COUNT_MAX, TransactionEnds
 from ariane_broker.transactions.writing import TransactionLog
+from ariane_record.control_characters import shown
 from ariane_record.message import encode_record
 from ariane_servicekit.errors import field_invalid
 
 WAIT_SECONDS_DEFAULT: Final = 3.0
 WAIT_SECONDS_MAX: Final = 30.0
+
+CAUSE_LENGTH_MAX: Final = 255
+"""Characters that are kept of what a producer says of an answer."""
 
 
 class Answer(StrEnum):
@@ -39,10 +43,12 @@ class Checked:
     Attributes:
         answer: What the producer said.
         client_id: Who said it.
+        cause: Why the producer does not know, as it says itself.
     """
 
     answer: Answer
     client_id: str
+    cause: str = ""
 
 
 class TransactionChecks:
@@ -60,7 +66,7 @@ class TransactionChecks:
         self._ends = ends
         self._clients = clients
         self._turns: dict[str, int] = {}
-        self._open: dict[tuple[str, str], list[asyncio.Future[Answer]]] = {}
+        self._open: dict[tuple[str, str], list[asyncio.Future[Checked]]] = {}
 
     async def check(self, transaction_id: str, check_count: int, wait_seconds: float) -> Checked:
         """Ask one of the group's producers, the next in turn.
@@ -85,13 +91,13 @@ class TransactionChecks:
         record = encode_record(await self._log.message_at(half.commit_log_offset))
         client = self._next_producer(half.producer_group)
         key = (client.client_id, transaction_id)
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Checked] = asyncio.get_running_loop().create_future()
         self._open.setdefault(key, []).append(answer)
         client.outbox.put(TransactionAsked(transaction_id, record, check_count))
         wait_seconds = wait_seconds or WAIT_SECONDS_DEFAULT
         try:
             async with asyncio.timeout(wait_seconds):
-                return Checked(await answer, client.client_id)
+                return await answer
         except TimeoutError:
             raise client_silent(client.client_id, wait_seconds) from None
         finally:
@@ -100,11 +106,15 @@ class TransactionChecks:
             if not waiting:
                 del self._open[key]
 
-    def answered(self, client: AttachedClient, transaction_id: str, answer: Answer) -> None:
+    def answered(
+        self, client: AttachedClient, transaction_id: str, answer: Answer, cause: str
+    ) -> None:
         """A producer said how a transaction ended; only who was asked is heard."""
+        kept = shown(cause[:CAUSE_LENGTH_MAX])[:CAUSE_LENGTH_MAX]
+        checked = Checked(answer, client.client_id, kept)
         for waiting in self._open.get((client.client_id, transaction_id), ()):
             if not waiting.done():
-                waiting.set_result(answer)
+                waiting.set_result(checked)
 
     def _next_producer(self, producer_group: str) -> AttachedClient:
         """Round robin among those of the group, so that a silent one is not asked twice running."""

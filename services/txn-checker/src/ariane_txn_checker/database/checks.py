@@ -25,7 +25,7 @@ from sqlalchemy import (
 from ariane_txn_checker.database.engine import Database
 from ariane_txn_checker.database.leases import fence
 from ariane_txn_checker.database.rows import key_values, of_broker, of_transaction, transaction_of
-from ariane_txn_checker.database.tables import CHECK, TRANSACTION
+from ariane_txn_checker.database.tables import CHECK, NAME_LENGTH_MAX, TRANSACTION
 from ariane_txn_checker.transaction import (
     FORGOTTEN_CAUSE,
     OPERATOR,
@@ -164,6 +164,7 @@ class CheckStore:
                 "answer": answer.outcome,
                 "client_id": answer.client_id,
                 "answer_ms": self._database.now,
+                "failure_reason": answer.cause[:NAME_LENGTH_MAX],
             }
         else:
             values = {"failure_reason": answer}

@@ -28,7 +28,7 @@ from sqlalchemy import (
     func,
 )
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from ariane_servicekit import Clock, get_logger
 from ariane_txn_checker.database.schema import migrate
@@ -104,12 +104,13 @@ class Database:
         while True:
             try:
                 return await self.call(self._migrate)
-            except OperationalError as error:
+            except (DBAPIError, sqlite3.Error) as error:
+                cause = error.orig if isinstance(error, DBAPIError) else error
                 if self._clock.monotonic() >= end_s:
-                    text = " ".join(str(error.orig).split())
+                    text = " ".join(str(cause).split())
                     shown = self._engine.url.render_as_string(hide_password=True)
                     raise DatabaseUnusable(f"{shown}: {text}") from error
-                _log.warning("database_unreachable", error=str(error.orig))
+                _log.warning("database_unreachable", error=str(cause))
                 await self._clock.sleep(RETRY_S)
 
     async def call(

@@ -67,7 +67,11 @@ class InquiryStore:
         self, selection: TransactionSelection, *, after: PagePosition | None, limit: int
     ) -> Sequence[CheckedTransaction]:
         """Transactions under check, by the time of their next check."""
-        query = _selected(selection).where(TRANSACTION.c.state.in_((State.WAITING, State.ASKING)))
+        query = _selected(selection).where(
+            TRANSACTION.c.next_check_ms.is_not(None),
+            # A sum has no index: SQLite would take the one of states, and sort all for each page.
+            (TRANSACTION.c.state + 0).in_((State.WAITING, State.ASKING)),
+        )
         return self._page(query, "next_check_ms", after, limit)
 
     def parked(

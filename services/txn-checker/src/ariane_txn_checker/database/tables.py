@@ -36,6 +36,8 @@ METADATA: Final = MetaData(
 
 NAME_LENGTH_MAX: Final = 255
 
+_KEY_NAMES: Final = ("cluster_name", "broker_name", "transaction_id")
+
 CHECKER: Final = Table(
     "checker",
     METADATA,
@@ -85,8 +87,9 @@ TRANSACTION: Final = Table(
     Index("ix_checked_transaction_id", "transaction_id"),
     Index("ix_checked_transaction_due", "cluster_name", "broker_name", "next_check_ms"),
     Index("ix_checked_transaction_half", "cluster_name", "broker_name", "half_queue_offset"),
-    Index("ix_checked_transaction_checked", "state", "next_check_ms"),
-    Index("ix_checked_transaction_ended", "state", "end_ms"),
+    # As pages of them are ordered: however many there are, a page costs what it has.
+    Index("ix_checked_transaction_checked", "next_check_ms", *_KEY_NAMES),
+    Index("ix_checked_transaction_ended", "state", "end_ms", *_KEY_NAMES),
 )
 
 CHECK: Final = Table(

@@ -84,8 +84,8 @@ def _make_transactions() -> None:
         ("id", ["transaction_id"]),
         ("due", ["cluster_name", "broker_name", "next_check_ms"]),
         ("half", ["cluster_name", "broker_name", "half_queue_offset"]),
-        ("checked", ["state", "next_check_ms"]),
-        ("ended", ["state", "end_ms"]),
+        ("checked", ["next_check_ms", "cluster_name", "broker_name", "transaction_id"]),
+        ("ended", ["state", "end_ms", "cluster_name", "broker_name", "transaction_id"]),
     ):
         op.create_index(f"ix_{table}_{name}", table, columns)
 
