@@ -1,9 +1,12 @@
 """Each rule of the doctor, without a cluster."""
 
 import pytest
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from ariane.broker.v1.broker_service_pb2 import (
+    ClockState,
+    EarlyDeletions,
     GetBrokerStateResponse,
     StoreState,
     UnreadTopic,
@@ -43,6 +46,7 @@ def broker(one=None, *, answers_as=None, **changes):
         store=store,
         recovery_findings=changes.pop("recovery_findings", ()),
         unread_topics=changes.pop("unread_topics", ()),
+        clock=changes.pop("clock", None),
     )
     return BrokerFacts(one, **{"process": process(), "state": state, **changes})
 
@@ -82,6 +86,35 @@ ONE_FINDING = {
     "takes nothing: full": findings(broker(store={"refusal": "full"})),
     "as an operator decided": findings(broker(writable=False)),
     "90% full": findings(broker(store={"disk_used_ratio": 0.9})),
+    "has jumped 2 times since its start, last by 15.0 days back at 1970-01-01T00:00:07Z": findings(
+        broker(
+            clock=ClockState(
+                jump_count=2,
+                last_jump_duration=Duration(seconds=-15 * 86_400),
+                last_jump_time=Timestamp(seconds=7),
+            )
+        )
+    ),
+    "store times are 3.0 hours ahead of its clock": findings(
+        broker(clock=ClockState(stamp_ahead_duration=Duration(seconds=3 * 3600)))
+    ),
+    "its clock has jumped 90.0 s ahead": findings(
+        broker(clock=ClockState(jump_count=1, doubted_duration=Duration(seconds=90)))
+    ),
+    "12 messages were deleted before their time since its start, for lack of space; last at "
+    "1970-01-01T00:00:09Z of orders, bills, stored until 1970-01-01T00:00:05Z": findings(
+        broker(
+            store={
+                "early_deletions": EarlyDeletions(
+                    message_count=12,
+                    segment_count=1,
+                    last_time=Timestamp(seconds=9),
+                    last_topics=["orders", "bills"],
+                    last_store_time_end=Timestamp(seconds=5),
+                )
+            }
+        )
+    ),
     "the tail was cut": findings(broker(recovery_findings=["the tail was cut"])),
     "3 messages on broker broker-a/0 at 10.0.0.1:10911 lie in queues": findings(
         broker(unread_topics=[UnreadTopic(topic="orders", queue_count=1, message_count=3)])

@@ -200,7 +200,7 @@ def test_marks_of_a_level_survive_its_document():
     log.add([1, 2, 3, 4, 5])
 
     def levels():
-        return LevelQueues(log, level_count=1, now_ms=lambda: 9)
+        return LevelQueues(log, levels_ms=(1000,), now_ms=lambda: 9)
 
     before, after = levels(), levels()
     before.mark(1, np.array([1, 3]))

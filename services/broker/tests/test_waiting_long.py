@@ -50,7 +50,7 @@ class Delays:
 
     def __init__(self, store, clock):
         self.store, self.clock = store, clock
-        self.levels = LevelQueues(store, level_count=18, now_ms=clock.now_ms)
+        self.levels = LevelQueues(store, levels_ms=DELAY_LEVELS_MS, now_ms=clock.now_ms)
         self.timer = TimerQueue(store, now_ms=clock.now_ms)
         self.on_appended = lambda: None
         self.log = LogThatFills(store)
@@ -67,6 +67,7 @@ class Delays:
             self.timer,
             reparking,
             clock,
+            believed_ms=clock.now_ms,
             age_ms=DAY_MS,
             is_pressed=lambda: self.is_pressed,
         )

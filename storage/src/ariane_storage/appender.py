@@ -142,8 +142,11 @@ class Appender:
             return block.delivery_times_ms
         if block.topic != DELAY_TOPIC:
             return block.tag_codes
-        # The delay topic keeps the time of delivery; its queue number says the level.
-        return stamp + delay_of(queue.queue_id + 1, self._parts.config.delay_levels_ms)
+        # The delay topic keeps the time of delivery; its queue number says the level. The stamp may
+        # be ahead of the clock that delivers, as it never goes back.
+        return min(stamp, self._parts.clock.now_ms()) + delay_of(
+            queue.queue_id + 1, self._parts.config.delay_levels_ms
+        )
 
     def _add_keys(
         self,

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from typing import Final, Protocol
+
+# Linux alone has a clock that goes on while the machine sleeps.
+_STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Clock(Protocol):
@@ -11,6 +14,10 @@ class Clock(Protocol):
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
+        ...
+
+    def steady_ms(self) -> int:
+        """Milliseconds since some moment, also while the machine sleeps; nobody sets it."""
         ...
 
     def local_hour(self, now_ms: int) -> int:
@@ -28,6 +35,10 @@ class SystemClock:
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
         return time.time_ns() // 1_000_000
+
+    def steady_ms(self) -> int:
+        """Milliseconds since the machine started."""
+        return time.clock_gettime_ns(_STEADY) // 1_000_000
 
     def local_hour(self, now_ms: int) -> int:
         """Hour of the day in the machine's time zone."""

@@ -150,6 +150,10 @@ class Disk(Protocol):
         """Length of a file in bytes, or None if there is none."""
         ...
 
+    def modified_ms(self, path: Path) -> int | None:
+        """When a file was written to last, as its file system says; None if that is not known."""
+        ...
+
     def make_folders(self, path: Path, *, durable: bool = True) -> None:
         """Make a folder and those above it; no error if it is there.
 

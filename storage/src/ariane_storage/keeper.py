@@ -18,7 +18,12 @@ from ariane_storage.errors import StoreFull
 from ariane_storage.flush import FlushSchedule
 from ariane_storage.parts import StoreParts
 from ariane_storage.queue_table import QueueSums
-from ariane_storage.retention import RetentionPlan, RetentionReport, choose_segments
+from ariane_storage.retention import (
+    DeletedRange,
+    RetentionPlan,
+    RetentionReport,
+    choose_segments,
+)
 from ariane_storage.segment import Segment
 from ariane_storage.topic_deletion import TopicDeletion
 
@@ -119,6 +124,7 @@ class Keeper:
     def plan_retention(self, now_ms: int, keep_from: int | None) -> RetentionPlan:
         """Choose old segments; see ``Store.plan_retention``."""
         parts = self._parts
+        parts.guard.watch(parts.believed_time.save)
         durable_end = self.flush()
         safe_end = durable_end if keep_from is None else min(durable_end, keep_from)
         plan = self._choose(now_ms, safe_end)
@@ -134,7 +140,12 @@ class Keeper:
                 "no space left to note where queues end",
                 lambda: parts.idle_queues.note(parts.queues, plan.min_offset, durable_end),
             )
-        return replace(plan, queue_begins=self._queue_begins(plan.min_offset))
+        begins = self._queue_begins(plan.min_offset)
+        ranges = (
+            DeletedRange(queue.topic, queue.queue_id, queue.min_offset, begin)
+            for queue, begin in begins
+        )
+        return replace(plan, queue_begins=begins, ranges=tuple(ranges))
 
     def _choose(self, now_ms: int, safe_end: int) -> RetentionPlan:
         parts = self._parts
@@ -174,9 +185,12 @@ class Keeper:
             self.flush_derived()
         return RetentionReport(
             deleted=tuple(segment.start for segment in gone),
-            reason=plan.reason,
+            reason=plan.reason if gone else None,
             disk_ratio=ratio,
             min_offset=parts.log.min_offset,
+            ranges=plan.ranges if gone else (),
+            stored_from_ms=plan.stored_from_ms,
+            stored_until_ms=plan.stored_until_ms,
         )
 
     def _delete(self, segments: list[Segment], plan: RetentionPlan) -> None:

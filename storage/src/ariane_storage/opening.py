@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ariane_storage.believed_time import BelievedTime
 from ariane_storage.checkpoint import CheckpointFile
 from ariane_storage.clock import Clock
 from ariane_storage.commit_log import CommitLog
@@ -21,6 +22,7 @@ from ariane_storage.parts import StoreParts
 from ariane_storage.quarantine import Quarantine
 from ariane_storage.queue_table import QueueTable
 from ariane_storage.recovery import ProgressCallback, Recovery, RecoveryReport
+from ariane_storage.segment import segment_name
 from ariane_storage.segment_files import find_segments, set_aside
 from ariane_storage.store_files import StoreFiles, mark_running, own_store
 from ariane_storage.unreadable_places import UnreadablePlaces
@@ -92,6 +94,7 @@ def _recovered(
     found = find_segments(disk, files.commit_log, size, checkpoint, crashed=crashed)
     foreign = set_aside(disk, files.commit_log, found.foreign)
     parts = _parts(files, config, disk, clock, found.starts)
+    parts.believed_time.resume(_last_seen_ms(disk, files, found.starts))
     parts.quarantine.load()
     parts.deleted_topics.load(parts.log.min_offset)
     recovery = Recovery(
@@ -129,6 +132,7 @@ def _parts(
         config=config,
         disk=disk,
         clock=clock,
+        believed_time=BelievedTime(clock, disk, files.clock_doubt, patience_ms=config.retention_ms),
         files=files,
         log=CommitLog(disk, files.commit_log, segment_starts, segment_bytes=config.segment_bytes),
         queues=QueueTable(
@@ -152,3 +156,9 @@ def _parts(
         unreadable=unreadable,
         guard=FlushGuard(),
     )
+
+
+def _last_seen_ms(disk: Disk, files: StoreFiles, starts: Sequence[int]) -> int | None:
+    """When the store was written to last, as its files say; None for one that is new."""
+    segments = [files.commit_log / segment_name(start) for start in starts[-1:]]
+    return max(filter(None, map(disk.modified_ms, [files.checkpoint, *segments])), default=None)

@@ -130,6 +130,13 @@ class OsDisk:
         status = _status(path)
         return None if status is None else status.st_size
 
+    def modified_ms(self, path: Path) -> int | None:
+        """When a file was written to last; None if there is none."""
+        try:
+            return path.stat().st_mtime_ns // 1_000_000
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
     def make_folders(self, path: Path, *, durable: bool = True) -> None:
         """Make a folder and those above it."""
         if self.is_folder(path):

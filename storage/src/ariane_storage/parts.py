@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ariane_storage.believed_time import BelievedTime
 from ariane_storage.clock import Clock
 from ariane_storage.commit_log import CommitLog
 from ariane_storage.config import FlushMode, StoreConfig
@@ -27,6 +28,7 @@ class StoreParts:
         config: Its settings.
         disk: Where it lies.
         clock: What time it is.
+        believed_time: What time it is for what grows old.
         files: Paths in it.
         log: The commit log.
         queues: All consume queues.
@@ -46,6 +48,7 @@ class StoreParts:
     config: StoreConfig
     disk: Disk
     clock: Clock
+    believed_time: BelievedTime
     files: StoreFiles
     log: CommitLog
     queues: QueueTable

@@ -9,6 +9,9 @@
 
 The segment that is written is never deleted. Only what is flushed and dispatched goes.
 
+How old a segment is, its records and its file say; the younger of the two counts, and neither is
+believed that lies in the future.
+
 It takes three steps, so that the loop never waits for the disk: any thread chooses what goes and
 where queues will begin; the appending thread lets go of it, between two reads; any thread deletes.
 """
@@ -45,20 +48,44 @@ class RetentionReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class DeletedRange:
+    """Messages of one queue that are deleted.
+
+    Attributes:
+        topic: The topic.
+        queue_id: The queue.
+        begin: The first queue offset.
+        end: The queue offset behind the last one: where the queue begins now.
+    """
+
+    topic: str
+    queue_id: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class RetentionReport:
     """What one pass has done.
 
     Attributes:
         deleted: Commit-log offsets at which deleted segments started.
-        reason: Why, or None if nothing was deleted.
+        reason: Why the last of them went, or None if nothing was deleted: those that went before
+            their time are the last.
         disk_ratio: Share of the disk in use afterwards.
         min_offset: First commit-log offset that is kept now.
+        ranges: Which messages they were.
+        stored_from_ms: When the oldest of them was stored; None if nothing says so.
+        stored_until_ms: When the newest of them was, at the latest; likewise.
     """
 
     deleted: tuple[int, ...]
     reason: RetentionReason | None
     disk_ratio: float
     min_offset: int
+    ranges: tuple[DeletedRange, ...] = ()
+    stored_from_ms: int | None = None
+    stored_until_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +94,21 @@ class RetentionPlan:
 
     Attributes:
         segments: What goes, oldest first.
-        reason: Why, or None if nothing goes.
+        reason: Why the last of them goes, or None if nothing does.
         min_offset: Where the log will begin.
         queue_begins: Where each queue will begin that does not begin there already.
+        ranges: Which messages go.
+        stored_from_ms: When the oldest of them was stored; None if nothing says so.
+        stored_until_ms: When the newest of them was, at the latest; likewise.
     """
 
     segments: tuple[Segment, ...]
     reason: RetentionReason | None
     min_offset: int
     queue_begins: tuple[tuple[ConsumeQueue, int], ...] = ()
+    ranges: tuple[DeletedRange, ...] = ()
+    stored_from_ms: int | None = None
+    stored_until_ms: int | None = None
 
 
 def first_store_timestamp(segment: Segment) -> int | None:
@@ -121,26 +154,45 @@ def choose_segments(
         if oldest.end > min(safe_end, log.write_offset):
             break
         ratio = used_bytes / usage.total_bytes
-        newest_ms = _newest_ms(segments[place + 1 :])
+        newest_ms = _newest_ms(disk, oldest, segments[place + 1 :], now_ms)
         expired = newest_ms is not None and now_ms - newest_ms > config.retention_ms
-        if ratio >= config.disk_force_ratio:
-            why = RetentionReason.DISK_FORCE
-        elif expired and ratio >= config.disk_clean_ratio:
-            why = RetentionReason.DISK_CLEAN
+        if expired and ratio >= config.disk_clean_ratio:
+            reason = RetentionReason.DISK_CLEAN
         elif expired and hour:
-            why = RetentionReason.AGE
+            reason = RetentionReason.AGE
+        elif ratio >= config.disk_force_ratio:
+            reason = RetentionReason.DISK_FORCE
         else:
             break
-        reason = reason or why
         chosen.append(oldest)
         used_bytes -= oldest.size
-    begin = segments[len(chosen)].start if chosen else log.min_offset
-    return RetentionPlan(tuple(chosen), reason, begin)
+    if not chosen:
+        return RetentionPlan((), None, log.min_offset)
+    behind = segments[len(chosen) :]
+    return RetentionPlan(
+        tuple(chosen),
+        reason,
+        behind[0].start,
+        stored_from_ms=_first_ms(tuple(chosen)),
+        stored_until_ms=_first_ms(behind),
+    )
 
 
-def _newest_ms(behind: tuple[Segment, ...]) -> int | None:
-    """When the last record of a segment was stored at the latest: when one behind it began.
+def _newest_ms(
+    disk: Disk, segment: Segment, behind: tuple[Segment, ...], now_ms: int
+) -> int | None:
+    """When the last record of a segment was stored at the latest, by what lies in the past.
 
-    None if none of them says: a segment of unknown age is kept.
+    Its file says so, and the first record behind it. None if neither is to be believed, and if no
+    record says anything: a segment of unknown age is kept.
     """
-    return next(filter(None, map(first_store_timestamp, behind)), None)
+    stamped_ms = _first_ms(behind)
+    if stamped_ms is None:
+        return None
+    told = (stamped_ms, disk.modified_ms(segment.path))
+    return max((ms for ms in told if ms is not None and ms <= now_ms), default=None)
+
+
+def _first_ms(segments: tuple[Segment, ...]) -> int | None:
+    """When the first record of some segments was stored; None if none of them says."""
+    return next(filter(None, map(first_store_timestamp, segments)), None)

@@ -18,6 +18,7 @@ from ariane_record.layout import CommitLogOffset, Host, QueueOffset
 from ariane_record.record_copy import RecordCopy
 from ariane_storage.append import Appended, AppendedTable
 from ariane_storage.appender import Appender
+from ariane_storage.believed_time import BelievedTime
 from ariane_storage.block_table import BlockTable
 from ariane_storage.clock import Clock, SystemClock
 from ariane_storage.config import StoreConfig
@@ -448,7 +449,7 @@ class Store:
         ``finish_retention``.
 
         Args:
-            now_ms: The time; that of the clock unless given.
+            now_ms: The time; that of the clock unless given, where no jump of it is doubted.
             keep_from: Nothing at or behind this commit-log offset is deleted, however old.
 
         Raises:
@@ -465,14 +466,14 @@ class Store:
         """Flush, and choose the segments that go and where queues begin then. Any thread.
 
         Args:
-            now_ms: The time; that of the clock unless given.
+            now_ms: The time; that of the clock unless given, where no jump of it is doubted.
             keep_from: Nothing at or behind this commit-log offset is deleted, however old.
 
         Raises:
             StorePoisoned: The disk failed.
             StoreFull: No space to note where queues end that will have no messages.
         """
-        now = self._parts.clock.now_ms() if now_ms is None else now_ms
+        now = self._parts.believed_time.now_ms() if now_ms is None else now_ms
         return self._keeper.plan_retention(now, keep_from)
 
     def let_go(self, plan: RetentionPlan) -> None:
@@ -490,6 +491,19 @@ class Store:
             StoreFull: No space for derived files; the rest is deleted when the store is opened.
         """
         return self._keeper.finish_retention(plan)
+
+    @property
+    def believed_time(self) -> BelievedTime:
+        """The time by which messages grow old."""
+        return self._parts.believed_time
+
+    @property
+    def stamp_ahead_ms(self) -> int:
+        """How far the newest store timestamp is ahead of the clock; 0 when it is not.
+
+        Stamps never go back along the log: it is ahead once the clock was set back.
+        """
+        return max(0, self._parts.store_timestamp_ms - self._parts.clock.now_ms())
 
     @property
     def disk_used_ratio(self) -> float:

@@ -11,6 +11,7 @@
       idle-queues.json           ends of queues without records   (kept by retention)
       deleted-topics.json        up to where records are deleted  (kept by deletions)
       quarantine.json            damaged ranges of the log        (found by recovery and reads)
+      clock-doubt.json           a clock that jumped ahead        (kept by retention)
       layout.json                sizes of all these files
       lock                       locked while a process owns the store, and so is <root> itself
       abort                      there while it runs; left behind by a crash
@@ -74,6 +75,11 @@ class StoreFiles:
     def deleted_topics(self) -> Path:
         """Up to where records of deleted topics reach."""
         return self.root / "deleted-topics.json"
+
+    @property
+    def clock_doubt(self) -> Path:
+        """A clock that is not believed."""
+        return self.root / "clock-doubt.json"
 
     @property
     def layout(self) -> Path:

@@ -13,6 +13,7 @@ from enum import Enum
 from ipaddress import ip_address
 from typing import Final
 
+from ariane.broker.v1.broker_service_pb2 import ClockState, EarlyDeletions
 from ariane.namesrv.v1.route_pb2 import BrokerIdentity
 from ariane_admin.absent_brokers import topics_of_absent
 from ariane_admin.cluster_facts import ClusterFacts, ProcessFacts
@@ -227,6 +228,61 @@ def _clocks(facts: ClusterFacts) -> Iterator[Finding]:
             )
 
 
+def _clock_jumps(facts: ClusterFacts) -> Iterator[Finding]:
+    for broker in facts.brokers:
+        clock = broker.state.clock if broker.state is not None else ClockState()
+        subject = _subject(broker.identity)
+        doubted_s = clock.doubted_duration.ToTimedelta().total_seconds()
+        stamp_ahead_s = clock.stamp_ahead_duration.ToTimedelta().total_seconds()
+        if doubted_s:
+            yield Finding(
+                Severity.WARNING,
+                subject,
+                f"its clock has jumped {_span(doubted_s)} ahead, or its store was closed for so"
+                " long: what only this clock calls old is not deleted yet",
+                "set the clock right; one that is right is believed once it has stood for the"
+                " retention time",
+            )
+        if stamp_ahead_s > CLOCK_SECONDS_MAX:
+            yield Finding(
+                Severity.WARNING,
+                subject,
+                f"store times are {_span(stamp_ahead_s)} ahead of its clock: messages were stored"
+                " while it was ahead, and later ones get no earlier time",
+                "let NTP or chrony keep the clock; offsets by time are of no use until it has"
+                " caught up",
+            )
+        if clock.jump_count and not doubted_s:
+            jump_s = clock.last_jump_duration.ToTimedelta().total_seconds()
+            where = "ahead" if jump_s > 0 else "back"
+            yield Finding(
+                Severity.NOTE,
+                subject,
+                f"its clock has jumped {clock.jump_count} times since its start, last by"
+                f" {_span(abs(jump_s))} {where} at {clock.last_jump_time.ToJsonString()}",
+                "let NTP or chrony keep the clock: delayed messages come by it",
+            )
+
+
+def _early_deletions(facts: ClusterFacts) -> Iterator[Finding]:
+    for broker in facts.brokers:
+        early = broker.state.store.early_deletions if broker.state is not None else EarlyDeletions()
+        if not early.segment_count:
+            continue
+        stored = ""
+        if early.HasField("last_store_time_end"):
+            stored = f", stored until {early.last_store_time_end.ToJsonString()}"
+        yield Finding(
+            Severity.ERROR,
+            _subject(broker.identity),
+            f"{early.message_count} messages were deleted before their time since its start, for"
+            f" lack of space; last at {early.last_time.ToJsonString()} of"
+            f" {', '.join(early.last_topics) or 'no topic'}{stored}",
+            "make room on its disk or set --retention-hours lower; consumers that were behind have"
+            " lost them: its log names queues and offsets (messages_deleted_early)",
+        )
+
+
 def _versions(facts: ClusterFacts) -> Iterator[Finding]:
     by_version = defaultdict(list)
     for subject, process in _processes(facts):
@@ -333,9 +389,11 @@ RULES: Final[Sequence[Callable[[ClusterFacts], Iterable[Finding]]]] = (
     _loopback_addresses,
     _shared_names,
     _clocks,
+    _clock_jumps,
     _versions,
     _not_writable,
     _disks,
+    _early_deletions,
     _recoveries,
     _unread_queues,
     _subscription_conflicts,
@@ -357,6 +415,14 @@ def _processes(facts: ClusterFacts) -> Iterator[tuple[str, ProcessFacts]]:
     for broker in facts.brokers:
         if broker.process is not None:
             yield _subject(broker.identity), broker.process
+
+
+def _span(seconds: float) -> str:
+    """A span as people say it: in days, hours, or seconds."""
+    for length, unit in ((86_400, "days"), (3600, "hours")):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds:.1f} s"
 
 
 def _is_loopback(address: str) -> bool:

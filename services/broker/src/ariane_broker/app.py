@@ -95,6 +95,7 @@ def compose_from(outside: Outside) -> BrokerLife:
         loops=(
             delaying.delivery_loop.loop,
             delaying.aged_records.loop,
+            storing.clock_watch.loop,
             *_housekeeping(outside, state, storing, changing),
             transacting.upkeep,
             retrying.deaths,

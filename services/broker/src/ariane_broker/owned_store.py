@@ -13,6 +13,7 @@ from ariane_record import RecordBlock, RecordFields
 from ariane_record.layout import Host
 from ariane_record.record_copy import RecordCopy
 from ariane_storage.append import Appended, AppendedTable
+from ariane_storage.believed_time import ClockDoubt
 from ariane_storage.block_table import BlockTable
 from ariane_storage.consume_queue_entry import Entries
 from ariane_storage.damage import Damage
@@ -224,6 +225,20 @@ class OwnedStore:
     def disk_used_ratio(self) -> float:
         """Share of the disk in use now, 0 to 1."""
         return self._opened.disk_used_ratio
+
+    def believed_ms(self) -> int:
+        """Milliseconds since the epoch for what grows old; a jump of the clock is doubted."""
+        return self._opened.believed_time.now_ms()
+
+    @property
+    def clock_doubt(self) -> ClockDoubt | None:
+        """How far the clock is ahead of what is believed; None when it is not."""
+        return self._opened.believed_time.doubt
+
+    @property
+    def stamp_ahead_ms(self) -> int:
+        """How far the newest store timestamp is ahead of the clock; 0 when it is not."""
+        return self._opened.stamp_ahead_ms
 
     def plan_retention(self, keep_from: int) -> RetentionPlan:
         """Choose what is old enough and not needed; any thread."""

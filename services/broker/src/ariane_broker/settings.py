@@ -226,8 +226,8 @@ class BrokerSettings(ServiceSettings):
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
         description="Waits of the delay levels, level 1 first, in units of s, m, h or d: "
         "RocketMQ's messageDelayLevel, and its default. Failed messages wait by them too, from "
-        "level 3 on. Change it when nothing waits: what waits keeps its time, unless recovery "
-        "files it anew, and holds up what comes after it in its level.",
+        "level 3 on. Change it when nothing waits: what waits then keeps its time, or waits as "
+        "long as its level does now from the next start on, whichever is less.",
     )
     delay_days_max: float = Field(
         40,

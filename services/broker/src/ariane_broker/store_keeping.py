@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Final, Protocol
 
+from ariane_broker.early_deletions import EarlyDeletions
 from ariane_servicekit import Clock, Loop, get_logger
 from ariane_storage.damage import Damage
 from ariane_storage.errors import BytesUnreadable, StoreFull, StorePoisoned
@@ -105,6 +106,7 @@ class StoreKeeping:
 
     Attributes:
         last_retention: What the last turn of retention has done and seen.
+        early_deletions: What was deleted before its time.
         disk_used_ratio: Share of the disk in use when it was looked at last, 0 to 1.
     """
 
@@ -139,7 +141,9 @@ class StoreKeeping:
         self._full_reasons: dict[str, str] = {}
         self._known_damage: frozenset[Damage] | None = None
         self._unreadable_told = 0
+        self._clock = clock
         self.last_retention: RetentionReport | None = None
+        self.early_deletions = EarlyDeletions()
         self.disk_used_ratio = 0.0
         self._flushing = Loop("flush-due", self._flush, interval_s=flush_tick_seconds, clock=clock)
         self._filing = Loop(
@@ -212,6 +216,7 @@ class StoreKeeping:
             return
         self._full_reasons.pop("retention", None)
         self.last_retention = report
+        self.early_deletions.tell(report, self._clock.now_ms())
         self._look_at_disk(report.disk_ratio)
 
     def _look_at_disk(self, used: float) -> None:

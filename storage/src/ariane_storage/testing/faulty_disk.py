@@ -226,6 +226,10 @@ class FaultyDisk:
         except FileNotFoundError:
             return None
 
+    def modified_ms(self, path: Path) -> int | None:  # noqa: ARG002 - the disk's, not ours
+        """Nothing: this disk has no clock."""
+        return None
+
     def make_folders(self, path: Path, *, durable: bool = True) -> None:
         """Make a folder and those above it, always durably."""
         if path in self._folders:

@@ -16,13 +16,23 @@ class FixedClock:
 
     def __init__(self, time_ms: int = 1_700_000_000_000) -> None:
         self.time_ms = time_ms
+        self._steady_ms = 0
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
         return self.time_ms
 
+    def steady_ms(self) -> int:
+        """Milliseconds that have passed."""
+        return self._steady_ms
+
     def advance(self, milliseconds: int) -> None:
-        """Let time pass; it may also go back."""
+        """Let time pass."""
+        self.time_ms += milliseconds
+        self._steady_ms += milliseconds
+
+    def jump(self, milliseconds: int) -> None:
+        """Set the clock, ahead or back, while no time passes."""
         self.time_ms += milliseconds
 
     def local_hour(self, now_ms: int) -> int:

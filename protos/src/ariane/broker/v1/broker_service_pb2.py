@@ -28,7 +28,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%ariane/broker/v1/broker_service.proto\x12\x10\x61riane.broker.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1d\x61riane/namesrv/v1/route.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x17\n\x15GetBrokerStateRequest\"\x93\x03\n\x16GetBrokerStateResponse\x12\x33\n\x08identity\x18\x01 \x01(\x0b\x32!.ariane.namesrv.v1.BrokerIdentity\x12\x0f\n\x07version\x18\x02 \x01(\t\x12.\n\nstart_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08writable\x18\x04 \x01(\x08\x12+\n\x05store\x18\x05 \x01(\x0b\x32\x1c.ariane.broker.v1.StoreState\x12\x36\n\nstatistics\x18\x06 \x01(\x0b\x32\".ariane.broker.v1.BrokerStatistics\x12\x19\n\x11recovery_findings\x18\x07 \x03(\t\x12;\n\x10\x64\x65layed_messages\x18\x08 \x01(\x0b\x32!.ariane.broker.v1.DelayedMessages\x12\x34\n\runread_topics\x18\t \x03(\x0b\x32\x1d.ariane.broker.v1.UnreadTopic\"H\n\x0bUnreadTopic\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x13\n\x0bqueue_count\x18\x02 \x01(\x05\x12\x15\n\rmessage_count\x18\x03 \x01(\x03\"\x9b\x02\n\x0f\x44\x65layedMessages\x12\x33\n\x06levels\x18\x01 \x03(\x0b\x32#.ariane.broker.v1.PendingDelayLevel\x12\x1b\n\x13timed_pending_count\x18\x02 \x01(\x03\x12\x17\n\x0f\x64\x65livered_count\x18\x03 \x01(\x03\x12\x15\n\rdropped_count\x18\x04 \x01(\x03\x12\x16\n\x0emeasured_count\x18\x05 \x01(\x03\x12\x34\n\x11lateness_duration\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x38\n\x15lateness_duration_max\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x9e\x01\n\x11PendingDelayLevel\x12\r\n\x05level\x18\x01 \x01(\x05\x12\x30\n\rwait_duration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x15\n\rpending_count\x18\x03 \x01(\x03\x12\x31\n\rnext_due_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xd0\x01\n\nStoreState\x12\x1d\n\x15min_commit_log_offset\x18\x01 \x01(\x03\x12\x1d\n\x15max_commit_log_offset\x18\x02 \x01(\x03\x12!\n\x19\x66lushed_commit_log_offset\x18\x03 \x01(\x03\x12#\n\x1b\x63onfirmed_commit_log_offset\x18\x04 \x01(\x03\x12\x17\n\x0f\x64isk_used_ratio\x18\x05 \x01(\x01\x12\x0f\n\x07refusal\x18\x06 \x01(\t\x12\x12\n\nflush_mode\x18\x07 \x01(\t\"\xd4\x02\n\x10\x42rokerStatistics\x12\x1c\n\x14stored_message_count\x18\x01 \x01(\x03\x12\x14\n\x0cstored_bytes\x18\x02 \x01(\x03\x12\x1c\n\x14pulled_message_count\x18\x03 \x01(\x03\x12\x14\n\x0cpulled_bytes\x18\x04 \x01(\x03\x12\x1a\n\x12stored_batch_count\x18\x05 \x01(\x03\x12\x17\n\x0fheld_pull_count\x18\x06 \x01(\x05\x12\x14\n\x0c\x63lient_count\x18\x07 \x01(\x05\x12\x32\n\x0f\x61ppend_duration\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1d\n\x15vanished_member_count\x18\t \x01(\x03\x12\x1b\n\x13\x63ounted_death_count\x18\n \x01(\x03\x12\x1d\n\x15set_back_offset_count\x18\x0b \x01(\x03\"&\n\x12\x44rainBrokerRequest\x12\x10\n\x08\x64raining\x18\x01 \x01(\x08\"\'\n\x13\x44rainBrokerResponse\x12\x10\n\x08writable\x18\x01 \x01(\x08\x32\xe4\x01\n\rBrokerService\x12m\n\x0eGetBrokerState\x12\'.ariane.broker.v1.GetBrokerStateRequest\x1a(.ariane.broker.v1.GetBrokerStateResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x04\x12\x64\n\x0b\x44rainBroker\x12$.ariane.broker.v1.DrainBrokerRequest\x1a%.ariane.broker.v1.DrainBrokerResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%ariane/broker/v1/broker_service.proto\x12\x10\x61riane.broker.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1d\x61riane/namesrv/v1/route.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x17\n\x15GetBrokerStateRequest\"\xc0\x03\n\x16GetBrokerStateResponse\x12\x33\n\x08identity\x18\x01 \x01(\x0b\x32!.ariane.namesrv.v1.BrokerIdentity\x12\x0f\n\x07version\x18\x02 \x01(\t\x12.\n\nstart_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08writable\x18\x04 \x01(\x08\x12+\n\x05store\x18\x05 \x01(\x0b\x32\x1c.ariane.broker.v1.StoreState\x12\x36\n\nstatistics\x18\x06 \x01(\x0b\x32\".ariane.broker.v1.BrokerStatistics\x12\x19\n\x11recovery_findings\x18\x07 \x03(\t\x12;\n\x10\x64\x65layed_messages\x18\x08 \x01(\x0b\x32!.ariane.broker.v1.DelayedMessages\x12\x34\n\runread_topics\x18\t \x03(\x0b\x32\x1d.ariane.broker.v1.UnreadTopic\x12+\n\x05\x63lock\x18\n \x01(\x0b\x32\x1c.ariane.broker.v1.ClockState\"H\n\x0bUnreadTopic\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x13\n\x0bqueue_count\x18\x02 \x01(\x05\x12\x15\n\rmessage_count\x18\x03 \x01(\x03\"\xf9\x01\n\nClockState\x12\x12\n\njump_count\x18\x01 \x01(\x03\x12\x35\n\x12last_jump_duration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x32\n\x0elast_jump_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x37\n\x14stamp_ahead_duration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x33\n\x10\x64oubted_duration\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xbb\x01\n\x0e\x45\x61rlyDeletions\x12\x15\n\rmessage_count\x18\x01 \x01(\x03\x12\x15\n\rsegment_count\x18\x02 \x01(\x03\x12-\n\tlast_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0blast_topics\x18\x04 \x03(\t\x12\x37\n\x13last_store_time_end\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x9b\x02\n\x0f\x44\x65layedMessages\x12\x33\n\x06levels\x18\x01 \x03(\x0b\x32#.ariane.broker.v1.PendingDelayLevel\x12\x1b\n\x13timed_pending_count\x18\x02 \x01(\x03\x12\x17\n\x0f\x64\x65livered_count\x18\x03 \x01(\x03\x12\x15\n\rdropped_count\x18\x04 \x01(\x03\x12\x16\n\x0emeasured_count\x18\x05 \x01(\x03\x12\x34\n\x11lateness_duration\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x38\n\x15lateness_duration_max\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x9e\x01\n\x11PendingDelayLevel\x12\r\n\x05level\x18\x01 \x01(\x05\x12\x30\n\rwait_duration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x15\n\rpending_count\x18\x03 \x01(\x03\x12\x31\n\rnext_due_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x8b\x02\n\nStoreState\x12\x1d\n\x15min_commit_log_offset\x18\x01 \x01(\x03\x12\x1d\n\x15max_commit_log_offset\x18\x02 \x01(\x03\x12!\n\x19\x66lushed_commit_log_offset\x18\x03 \x01(\x03\x12#\n\x1b\x63onfirmed_commit_log_offset\x18\x04 \x01(\x03\x12\x17\n\x0f\x64isk_used_ratio\x18\x05 \x01(\x01\x12\x0f\n\x07refusal\x18\x06 \x01(\t\x12\x12\n\nflush_mode\x18\x07 \x01(\t\x12\x39\n\x0f\x65\x61rly_deletions\x18\x08 \x01(\x0b\x32 .ariane.broker.v1.EarlyDeletions\"\xd4\x02\n\x10\x42rokerStatistics\x12\x1c\n\x14stored_message_count\x18\x01 \x01(\x03\x12\x14\n\x0cstored_bytes\x18\x02 \x01(\x03\x12\x1c\n\x14pulled_message_count\x18\x03 \x01(\x03\x12\x14\n\x0cpulled_bytes\x18\x04 \x01(\x03\x12\x1a\n\x12stored_batch_count\x18\x05 \x01(\x03\x12\x17\n\x0fheld_pull_count\x18\x06 \x01(\x05\x12\x14\n\x0c\x63lient_count\x18\x07 \x01(\x05\x12\x32\n\x0f\x61ppend_duration\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1d\n\x15vanished_member_count\x18\t \x01(\x03\x12\x1b\n\x13\x63ounted_death_count\x18\n \x01(\x03\x12\x1d\n\x15set_back_offset_count\x18\x0b \x01(\x03\"&\n\x12\x44rainBrokerRequest\x12\x10\n\x08\x64raining\x18\x01 \x01(\x08\"\'\n\x13\x44rainBrokerResponse\x12\x10\n\x08writable\x18\x01 \x01(\x08\x32\xe4\x01\n\rBrokerService\x12m\n\x0eGetBrokerState\x12\'.ariane.broker.v1.GetBrokerStateRequest\x1a(.ariane.broker.v1.GetBrokerStateResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x04\x12\x64\n\x0b\x44rainBroker\x12$.ariane.broker.v1.DrainBrokerRequest\x1a%.ariane.broker.v1.DrainBrokerResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,21 +42,25 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETBROKERSTATEREQUEST']._serialized_start=186
   _globals['_GETBROKERSTATEREQUEST']._serialized_end=209
   _globals['_GETBROKERSTATERESPONSE']._serialized_start=212
-  _globals['_GETBROKERSTATERESPONSE']._serialized_end=615
-  _globals['_UNREADTOPIC']._serialized_start=617
-  _globals['_UNREADTOPIC']._serialized_end=689
-  _globals['_DELAYEDMESSAGES']._serialized_start=692
-  _globals['_DELAYEDMESSAGES']._serialized_end=975
-  _globals['_PENDINGDELAYLEVEL']._serialized_start=978
-  _globals['_PENDINGDELAYLEVEL']._serialized_end=1136
-  _globals['_STORESTATE']._serialized_start=1139
-  _globals['_STORESTATE']._serialized_end=1347
-  _globals['_BROKERSTATISTICS']._serialized_start=1350
-  _globals['_BROKERSTATISTICS']._serialized_end=1690
-  _globals['_DRAINBROKERREQUEST']._serialized_start=1692
-  _globals['_DRAINBROKERREQUEST']._serialized_end=1730
-  _globals['_DRAINBROKERRESPONSE']._serialized_start=1732
-  _globals['_DRAINBROKERRESPONSE']._serialized_end=1771
-  _globals['_BROKERSERVICE']._serialized_start=1774
-  _globals['_BROKERSERVICE']._serialized_end=2002
+  _globals['_GETBROKERSTATERESPONSE']._serialized_end=660
+  _globals['_UNREADTOPIC']._serialized_start=662
+  _globals['_UNREADTOPIC']._serialized_end=734
+  _globals['_CLOCKSTATE']._serialized_start=737
+  _globals['_CLOCKSTATE']._serialized_end=986
+  _globals['_EARLYDELETIONS']._serialized_start=989
+  _globals['_EARLYDELETIONS']._serialized_end=1176
+  _globals['_DELAYEDMESSAGES']._serialized_start=1179
+  _globals['_DELAYEDMESSAGES']._serialized_end=1462
+  _globals['_PENDINGDELAYLEVEL']._serialized_start=1465
+  _globals['_PENDINGDELAYLEVEL']._serialized_end=1623
+  _globals['_STORESTATE']._serialized_start=1626
+  _globals['_STORESTATE']._serialized_end=1893
+  _globals['_BROKERSTATISTICS']._serialized_start=1896
+  _globals['_BROKERSTATISTICS']._serialized_end=2236
+  _globals['_DRAINBROKERREQUEST']._serialized_start=2238
+  _globals['_DRAINBROKERREQUEST']._serialized_end=2276
+  _globals['_DRAINBROKERRESPONSE']._serialized_start=2278
+  _globals['_DRAINBROKERRESPONSE']._serialized_end=2317
+  _globals['_BROKERSERVICE']._serialized_start=2320
+  _globals['_BROKERSERVICE']._serialized_end=2548
 # @@protoc_insertion_point(module_scope)

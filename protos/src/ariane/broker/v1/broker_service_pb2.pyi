@@ -53,6 +53,7 @@ class GetBrokerStateResponse(_message.Message):
     RECOVERY_FINDINGS_FIELD_NUMBER: _builtins.int
     DELAYED_MESSAGES_FIELD_NUMBER: _builtins.int
     UNREAD_TOPICS_FIELD_NUMBER: _builtins.int
+    CLOCK_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """The broker's version."""
     writable: _builtins.bool
@@ -87,6 +88,10 @@ class GetBrokerStateResponse(_message.Message):
     def unread_topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___UnreadTopic]:
         """Topics that keep messages in queues that are not read, by name; at most 100."""
 
+    @_builtins.property
+    def clock(self) -> Global___ClockState:
+        """Its clock."""
+
     def __init__(
         self,
         *,
@@ -99,10 +104,11 @@ class GetBrokerStateResponse(_message.Message):
         recovery_findings: _abc.Iterable[_builtins.str] | None = ...,
         delayed_messages: Global___DelayedMessages | None = ...,
         unread_topics: _abc.Iterable[Global___UnreadTopic] | None = ...,
+        clock: Global___ClockState | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["delayed_messages", b"delayed_messages", "identity", b"identity", "start_time", b"start_time", "statistics", b"statistics", "store", b"store"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "delayed_messages", b"delayed_messages", "identity", b"identity", "start_time", b"start_time", "statistics", b"statistics", "store", b"store"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delayed_messages", b"delayed_messages", "identity", b"identity", "recovery_findings", b"recovery_findings", "start_time", b"start_time", "statistics", b"statistics", "store", b"store", "unread_topics", b"unread_topics", "version", b"version", "writable", b"writable"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "delayed_messages", b"delayed_messages", "identity", b"identity", "recovery_findings", b"recovery_findings", "start_time", b"start_time", "statistics", b"statistics", "store", b"store", "unread_topics", b"unread_topics", "version", b"version", "writable", b"writable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -137,6 +143,98 @@ class UnreadTopic(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___UnreadTopic: _TypeAlias = UnreadTopic  # noqa: Y015
+
+@_typing.final
+class ClockState(_message.Message):
+    """How the clock of the broker's machine goes, and what jumps of it have left behind."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JUMP_COUNT_FIELD_NUMBER: _builtins.int
+    LAST_JUMP_DURATION_FIELD_NUMBER: _builtins.int
+    LAST_JUMP_TIME_FIELD_NUMBER: _builtins.int
+    STAMP_AHEAD_DURATION_FIELD_NUMBER: _builtins.int
+    DOUBTED_DURATION_FIELD_NUMBER: _builtins.int
+    jump_count: _builtins.int
+    """Jumps of a second and more since the start of the broker."""
+    @_builtins.property
+    def last_jump_duration(self) -> _duration_pb2.Duration:
+        """How far the last one went; negative for one back."""
+
+    @_builtins.property
+    def last_jump_time(self) -> _timestamp_pb2.Timestamp:
+        """When that was, by the clock after it. Absent before the first."""
+
+    @_builtins.property
+    def stamp_ahead_duration(self) -> _duration_pb2.Duration:
+        """How far store times are ahead of the clock: they never go back along the log."""
+
+    @_builtins.property
+    def doubted_duration(self) -> _duration_pb2.Duration:
+        """How far the clock is ahead of the time by which messages grow old: it has jumped, and that is
+        not believed yet.
+        """
+
+    def __init__(
+        self,
+        *,
+        jump_count: _builtins.int = ...,
+        last_jump_duration: _duration_pb2.Duration | None = ...,
+        last_jump_time: _timestamp_pb2.Timestamp | None = ...,
+        stamp_ahead_duration: _duration_pb2.Duration | None = ...,
+        doubted_duration: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["doubted_duration", b"doubted_duration", "last_jump_duration", b"last_jump_duration", "last_jump_time", b"last_jump_time", "stamp_ahead_duration", b"stamp_ahead_duration"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["doubted_duration", b"doubted_duration", "jump_count", b"jump_count", "last_jump_duration", b"last_jump_duration", "last_jump_time", b"last_jump_time", "stamp_ahead_duration", b"stamp_ahead_duration"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClockState: _TypeAlias = ClockState  # noqa: Y015
+
+@_typing.final
+class EarlyDeletions(_message.Message):
+    """What was deleted before its time, for lack of space, since the start of the broker."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MESSAGE_COUNT_FIELD_NUMBER: _builtins.int
+    SEGMENT_COUNT_FIELD_NUMBER: _builtins.int
+    LAST_TIME_FIELD_NUMBER: _builtins.int
+    LAST_TOPICS_FIELD_NUMBER: _builtins.int
+    LAST_STORE_TIME_END_FIELD_NUMBER: _builtins.int
+    message_count: _builtins.int
+    """Messages; those of system topics are among them."""
+    segment_count: _builtins.int
+    """Segments of the commit log."""
+    @_builtins.property
+    def last_time(self) -> _timestamp_pb2.Timestamp:
+        """When it happened last. Absent before the first time."""
+
+    @_builtins.property
+    def last_topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Topics that lost messages then; some of them."""
+
+    @_builtins.property
+    def last_store_time_end(self) -> _timestamp_pb2.Timestamp:
+        """When the newest message deleted then was stored, at the latest. Absent if nothing says so."""
+
+    def __init__(
+        self,
+        *,
+        message_count: _builtins.int = ...,
+        segment_count: _builtins.int = ...,
+        last_time: _timestamp_pb2.Timestamp | None = ...,
+        last_topics: _abc.Iterable[_builtins.str] | None = ...,
+        last_store_time_end: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_store_time_end", b"last_store_time_end", "last_time", b"last_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_store_time_end", b"last_store_time_end", "last_time", b"last_time", "last_topics", b"last_topics", "message_count", b"message_count", "segment_count", b"segment_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EarlyDeletions: _TypeAlias = EarlyDeletions  # noqa: Y015
 
 @_typing.final
 class DelayedMessages(_message.Message):
@@ -241,6 +339,7 @@ class StoreState(_message.Message):
     DISK_USED_RATIO_FIELD_NUMBER: _builtins.int
     REFUSAL_FIELD_NUMBER: _builtins.int
     FLUSH_MODE_FIELD_NUMBER: _builtins.int
+    EARLY_DELETIONS_FIELD_NUMBER: _builtins.int
     min_commit_log_offset: _builtins.int
     """Oldest commit-log offset that is kept."""
     max_commit_log_offset: _builtins.int
@@ -255,6 +354,10 @@ class StoreState(_message.Message):
     """Why the store takes nothing; empty when it does."""
     flush_mode: _builtins.str
     """How flushes are done: "async" or "sync"."""
+    @_builtins.property
+    def early_deletions(self) -> Global___EarlyDeletions:
+        """What was deleted before its time."""
+
     def __init__(
         self,
         *,
@@ -265,10 +368,11 @@ class StoreState(_message.Message):
         disk_used_ratio: _builtins.float = ...,
         refusal: _builtins.str = ...,
         flush_mode: _builtins.str = ...,
+        early_deletions: Global___EarlyDeletions | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["early_deletions", b"early_deletions"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["confirmed_commit_log_offset", b"confirmed_commit_log_offset", "disk_used_ratio", b"disk_used_ratio", "flush_mode", b"flush_mode", "flushed_commit_log_offset", b"flushed_commit_log_offset", "max_commit_log_offset", b"max_commit_log_offset", "min_commit_log_offset", b"min_commit_log_offset", "refusal", b"refusal"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["confirmed_commit_log_offset", b"confirmed_commit_log_offset", "disk_used_ratio", b"disk_used_ratio", "early_deletions", b"early_deletions", "flush_mode", b"flush_mode", "flushed_commit_log_offset", b"flushed_commit_log_offset", "max_commit_log_offset", b"max_commit_log_offset", "min_commit_log_offset", b"min_commit_log_offset", "refusal", b"refusal"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

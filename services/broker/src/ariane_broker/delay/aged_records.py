@@ -60,6 +60,7 @@ class AgedRecords:
         reparking: Reparking,
         clock: Clock,
         *,
+        believed_ms: Callable[[], int],
         age_ms: int,
         is_pressed: Callable[[], bool],
     ) -> None:
@@ -69,14 +70,15 @@ class AgedRecords:
             log: Says which records are old.
             timer: Says which of them wait.
             reparking: Parks them again.
-            clock: Says what time it is.
+            clock: For the time between turns.
+            believed_ms: Milliseconds since the epoch for what grows old.
             age_ms: From which age on.
             is_pressed: Whether segments would have to go however young, for lack of space.
         """
         self._log = log
         self._timer = timer
         self._reparking = reparking
-        self._clock = clock
+        self._believed_ms = believed_ms
         self._age_ms = age_ms
         self._is_pressed = is_pressed
         self.reparked_count = 0
@@ -85,7 +87,7 @@ class AgedRecords:
 
     async def turn(self) -> None:
         """Park again what is old, in slices between which everything else has its turn."""
-        old_ms = self._clock.now_ms() - self._age_ms
+        old_ms = self._believed_ms() - self._age_ms
         end = self._log.queue_offset_at_time(*TIMER_QUEUE, old_ms)
         if self._is_pressed():
             end = max(end, await self._end_of_older_half())

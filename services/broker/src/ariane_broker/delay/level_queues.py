@@ -7,6 +7,10 @@ messages are delivered. RocketMQ keeps just that, in ``config/delayOffset.json``
 
 A level whose wait the table of levels does not say any more is delivered nevertheless.
 
+What was parked while the clock was ahead is due too late once it is right again, and everything
+behind it with it. So nothing waits longer than its level from when the broker first saw it.
+RocketMQ delivers what is due later than that at once; here it waits its time, and is not early.
+
 Ours says besides which part of the log it knows of. What was delivered after that follows from the
 log, so that a broker that is killed delivers nothing twice. RocketMQ skips what it does not know,
 and begins with those offsets; a file that RocketMQ has written is believed in the same way.
@@ -15,7 +19,7 @@ and begins with those offsets; a file that RocketMQ has written is believed in t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -31,10 +35,23 @@ from ariane_broker.delay.parked_queue import (
 )
 from ariane_broker.delay.queue_progress import QueueProgress
 from ariane_record.names import DELAY_TOPIC
+from ariane_storage.config import DELAY_LEVELS_MS
 from ariane_storage.fields import Int64s
 from ariane_storage.scan import Stretch
 
 FILE_NAME: Final = "config/delayOffset.json"
+
+
+class Bound(NamedTuple):
+    """When the records of a level are due at the latest that were seen at some moment.
+
+    Attributes:
+        end: Behind the last one that was seen, as a queue offset.
+        due_ms: Then.
+    """
+
+    end: int
+    due_ms: int
 
 
 class LevelQueues:
@@ -49,17 +66,22 @@ class LevelQueues:
     name: Final = "delay levels"
     matters_since_ms: Final = None
 
-    def __init__(self, log: ParkedLog, *, level_count: int, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, log: ParkedLog, *, levels_ms: tuple[int, ...], now_ms: Callable[[], int]
+    ) -> None:
         """Know of nothing delivered.
 
         Args:
             log: The store.
-            level_count: How many levels there are now; others may have messages that wait.
+            levels_ms: How long each level waits, level 1 first; others than these may have messages
+                that wait.
             now_ms: Milliseconds since the epoch.
         """
         self._log = log
         self._now_ms = now_ms
-        self._level_count = level_count
+        self._levels_ms = levels_ms
+        self._level_count = len(levels_ms)
+        self._bounds: dict[int, list[Bound]] = {}
         self._progress: dict[int, QueueProgress] = {}
         self._origins: list[Int64s] = []
         self.change_count = 0
@@ -73,7 +95,7 @@ class LevelQueues:
             count: How many entries of its queue are looked at.
         """
         progress = self._progress[level]
-        rows = rows_from(self._log, queue_of(level), progress.begin, count)
+        rows = self._rows(level, count)
         waits = rows.due_ms > self._now_ms()
         behind = int(np.argmax(waits)) if waits.any() else len(rows)
         rows = rows.take(slice(behind))
@@ -83,16 +105,35 @@ class LevelQueues:
         """How many records of a level wait, and when the first is due; None when none does."""
         progress = self._progress[level]
         count = progress.pending_count(self._log.queue_bounds(*queue_of(level))[1])
-        first = rows_from(self._log, queue_of(level), progress.begin, 1)
+        first = self._rows(level, 1)
         return count, int(first.due_ms[0]) if len(first) else None
 
     def next_due_ms(self) -> int | None:
         """When the next record of any level is due; None when none waits."""
-        queues = [
-            rows_from(self._log, queue_of(level), progress.begin, 1)
-            for level, progress in self._progress.items()
-        ]
+        queues = [self._rows(level, 1) for level in self._progress]
         return min((int(rows.due_ms[0]) for rows in queues if len(rows)), default=None)
+
+    def _rows(self, level: int, count: int) -> ParkedRows:
+        """The first records of a level that wait, with when they are due."""
+        begin = self._progress[level].begin
+        rows = rows_from(self._log, queue_of(level), begin, count)
+        if not len(rows):
+            return rows
+        latest_ms = self._now_ms() + self._wait_ms(level)
+        bounds = [bound for bound in self._bounds.get(level, ()) if bound.end > begin]
+        for bound in bounds:
+            _lower(rows, bound)
+        if int(rows.due_ms.max()) > latest_ms:
+            bounds.append(Bound(self._log.queue_bounds(*queue_of(level))[1], latest_ms))
+            _lower(rows, bounds[-1])
+        self._bounds[level] = bounds
+        return rows
+
+    def _wait_ms(self, level: int) -> int:
+        """How long a record of a level waits at most; of one that is gone nobody knows better."""
+        if level <= self._level_count:
+            return self._levels_ms[level - 1]
+        return max(*self._levels_ms, *DELAY_LEVELS_MS)
 
     @property
     def needed_from(self) -> int | None:
@@ -176,6 +217,12 @@ class LevelQueues:
 
     def _fresh(self) -> dict[int, QueueProgress]:
         return {level: QueueProgress() for level in range(1, self._level_count + 1)}
+
+
+def _lower(rows: ParkedRows, bound: Bound) -> None:
+    """Let records be due when they are at the latest."""
+    seen = rows.queue_offsets < bound.end
+    rows.due_ms[seen] = np.minimum(rows.due_ms[seen], bound.due_ms)
 
 
 def queue_of(level: int) -> QueueKey:

@@ -151,4 +151,4 @@ class CopyAppend:
         appended = self._log.park(self._delayed, parked, born_host)
         if isinstance(delay, DeliveryTimes):
             return appended, int(delay.times_ms[0])
-        return appended, appended.store_timestamp_ms + self._delayed.levels_ms[delay.level - 1]
+        return appended, self._now_ms() + self._delayed.levels_ms[delay.level - 1]

@@ -128,7 +128,7 @@ class ReturnTable:
         said = returned_record(fields)
         if said is None:
             return
-        due_ms = _due_ms(fields, self._delay_levels_ms)
+        due_ms = _due_ms(fields, self._delay_levels_ms, self._now_ms())
         known = self._returns.get((said.consumer_group, said.failed_offset))
         if known is not None and not due_ms and not said.dead_letter:
             return  # The parked copy said so before it was delivered.
@@ -178,12 +178,13 @@ class ReturnTable:
         return int(document["commitLogOffset"])
 
 
-def _due_ms(fields: RecordFields, delay_levels_ms: tuple[int, ...]) -> int:
+def _due_ms(fields: RecordFields, delay_levels_ms: tuple[int, ...], now_ms: int) -> int:
     """When a copy comes again, as it says while it is parked; else it is there."""
     time_ms = fields.properties.get(PropertyName.DELIVERY_TIME_MS, "")
     if time_ms.isdecimal():
         return int(time_ms)
     level = fields.properties.get(PropertyName.DELAY_LEVEL, "")
     if level.isdecimal() and 1 <= int(level) <= len(delay_levels_ms):
-        return fields.store_timestamp_ms + delay_levels_ms[int(level) - 1]
+        # The store timestamp may be ahead of the clock.
+        return min(fields.store_timestamp_ms, now_ms) + delay_levels_ms[int(level) - 1]
     return 0

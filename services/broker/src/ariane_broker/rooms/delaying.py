@@ -52,7 +52,7 @@ def delaying_room(outside: Outside, state: StateRoom, storing: StoringRoom) -> D
     """Messages that are delivered later."""
     settings, clock, store = outside.settings, outside.clock, storing.store
     levels_ms = settings.delay_levels_ms
-    levels = LevelQueues(store, level_count=len(levels_ms), now_ms=clock.now_ms)
+    levels = LevelQueues(store, levels_ms=levels_ms, now_ms=clock.now_ms)
     timer_queue = TimerQueue(store, now_ms=clock.now_ms)
     store.keep_needed(lambda: levels.needed_from)
     store.keep_needed(lambda: timer_queue.needed_from)
@@ -71,8 +71,9 @@ def delaying_room(outside: Outside, state: StateRoom, storing: StoringRoom) -> D
     def parked(parked: Parked, appended: Appended) -> None:
         times_ms = parked.block.delivery_times_ms
         if times_ms is None:
+            # Not from the store timestamp on: it may be ahead of the clock.
             wait_ms = levels_ms[parked.queue.queue_id]
-            delivery_loop.parked(appended.store_timestamp_ms + wait_ms)
+            delivery_loop.parked(clock.now_ms() + wait_ms)
             return
         first = int(appended.first_queue_offset)
         timer_queue.parked(
@@ -95,6 +96,7 @@ def delaying_room(outside: Outside, state: StateRoom, storing: StoringRoom) -> D
         timer_queue,
         reparking,
         clock,
+        believed_ms=store.believed_ms,
         age_ms=round(settings.retention_hours * HOUR_MS / 2),
         is_pressed=lambda: storing.keeping.disk_used_ratio >= settings.disk_force_ratio,
     )

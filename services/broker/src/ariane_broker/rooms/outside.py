@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ariane_broker.broker_life import Threads
 from ariane_broker.settings import BrokerSettings
@@ -10,6 +10,8 @@ from ariane_servicekit import (
     Clock,
     StopRequest,
 )
+from ariane_storage.clock import Clock as StoreClock
+from ariane_storage.clock import SystemClock as StoreSystemClock
 from ariane_storage.disk import Disk
 
 
@@ -23,6 +25,7 @@ class Outside:
         clock: Tells the time to everything but the store, which has its own.
         disk: Where everything is kept.
         threads: Where it waits on its disk.
+        store_clock: Tells the time to the store: what it stamps records with, and a steady one.
     """
 
     settings: BrokerSettings
@@ -30,3 +33,4 @@ class Outside:
     clock: Clock
     disk: Disk
     threads: Threads
+    store_clock: StoreClock = field(default_factory=StoreSystemClock)

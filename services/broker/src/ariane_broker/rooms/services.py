@@ -43,24 +43,19 @@ def rpc_services(
     retrying: RetryingRoom,
 ) -> list[RpcService]:
     """The services of the contract, each with what answers for it."""
-    settings, broker_name = outside.settings, outside.settings.broker_name
-    asked = BrokerParts(
-        settings=settings,
-        announcement=naming.announcement,
-        store=storing.store,
-        keeping=storing.keeping,
-        state=state.state,
-        statistics=storing.statistics,
-        delayed=delaying.counts,
-        held=storing.held,
-        clients=changing.clients,
-        drain=messaging.drain,
-        unread=changing.unread,
-        version=version("ariane-broker"),
-        start_time_ms=outside.clock.now_ms(),
-    )
+    broker_name = outside.settings.broker_name
     servicers: dict[str, object] = {
-        "BrokerService": BrokerServicer(asked),
+        "BrokerService": BrokerServicer(
+            _asked(
+                outside,
+                state,
+                storing,
+                naming,
+                changing,
+                delaying=delaying,
+                messaging=messaging,
+            )
+        ),
         "ClientService": _client_servicer(outside, changing, transacting),
         "GroupService": GroupServicer(
             state.groups, changing.group_changes, retrying.group_deletion
@@ -117,4 +112,33 @@ def _client_servicer(
         broker_name=outside.settings.broker_name,
         heartbeat_seconds=outside.settings.client_heartbeat_s,
         silence_seconds_max=outside.settings.client_silence_s,
+    )
+
+
+def _asked(
+    outside: Outside,
+    state: StateRoom,
+    storing: StoringRoom,
+    naming: NamingRoom,
+    changing: ChangingRoom,
+    *,
+    delaying: DelayingRoom,
+    messaging: MessagingRoom,
+) -> BrokerParts:
+    """What an operator can ask about."""
+    return BrokerParts(
+        settings=outside.settings,
+        announcement=naming.announcement,
+        store=storing.store,
+        keeping=storing.keeping,
+        clock_watch=storing.clock_watch,
+        state=state.state,
+        statistics=storing.statistics,
+        delayed=delaying.counts,
+        held=storing.held,
+        clients=changing.clients,
+        drain=messaging.drain,
+        unread=changing.unread,
+        version=version("ariane-broker"),
+        start_time_ms=outside.clock.now_ms(),
     )

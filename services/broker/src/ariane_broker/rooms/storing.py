@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ariane_broker.arrivals import Arrivals
+from ariane_broker.clock_watch import ClockWatch
 from ariane_broker.group_flush import GroupFlush
 from ariane_broker.held_requests import HeldRequests
 from ariane_broker.log_states import LogStates
@@ -13,7 +14,6 @@ from ariane_broker.owned_store import OwnedStore
 from ariane_broker.producer_sequences import ProducerSequences
 from ariane_broker.recovery_progress import RecoveryProgress
 from ariane_broker.rooms.outside import Outside
-from ariane_broker.settings import BrokerSettings
 from ariane_broker.statistics import BrokerStatistics
 from ariane_broker.store_keeping import FLUSH_TICK_SECONDS, INDEX_BACKLOG_KEYS, StoreKeeping
 from ariane_record.layout import Host
@@ -21,7 +21,6 @@ from ariane_servicekit import (
     ExitStatus,
     get_logger,
 )
-from ariane_storage.disk import Disk
 from ariane_storage.state_file import StateFile
 from ariane_storage.store import Store
 from ariane_storage.store_files import StoreFiles
@@ -38,6 +37,7 @@ class StoringRoom:
     arrivals: Arrivals
     group_flush: GroupFlush
     keeping: StoreKeeping
+    clock_watch: ClockWatch
     statistics: BrokerStatistics
     sequences: ProducerSequences
     log_states: LogStates
@@ -46,7 +46,7 @@ class StoringRoom:
 def storing_room(outside: Outside) -> StoringRoom:
     """The store and everything that waits for it."""
     settings, threads = outside.settings, outside.threads
-    store = OwnedStore(partial(_open_store, settings, outside.disk))
+    store = OwnedStore(partial(_open_store, outside))
     held = HeldRequests(count_max=settings.held_pulls_max)
     arrivals = Arrivals(store, held)
 
@@ -76,7 +76,7 @@ def storing_room(outside: Outside) -> StoringRoom:
         on_failed=flush_failed,
     )
     sequences = ProducerSequences(
-        now_ms=outside.clock.now_ms,
+        now_ms=store.believed_ms,
         expiry_ms=round(settings.producer_expiry_s * 1000),
         stream_count_max=settings.producer_streams_max,
     )
@@ -90,16 +90,19 @@ def storing_room(outside: Outside) -> StoringRoom:
         arrivals=arrivals,
         group_flush=group_flush,
         keeping=keeping,
+        clock_watch=ClockWatch(store, outside.store_clock, outside.clock),
         statistics=BrokerStatistics(),
         sequences=sequences,
         log_states=log_states,
     )
 
 
-def _open_store(settings: BrokerSettings, disk: Disk, host: Host) -> Store:
+def _open_store(outside: Outside, host: Host) -> Store:
+    settings = outside.settings
     return Store.open(
         settings.store_path,
         replace(settings.store_config(host), index_backlog_keys=INDEX_BACKLOG_KEYS),
-        disk=disk,
+        disk=outside.disk,
+        clock=outside.store_clock,
         progress=RecoveryProgress(),
     )

@@ -99,7 +99,7 @@ def transacting_room(
         store,
         table,
         ends,
-        now_ms=clock.now_ms,
+        now_ms=store.believed_ms,
         retention_ms=settings.retention_hours * 3_600_000,
         is_pressed=lambda: storing.keeping.disk_used_ratio >= settings.disk_force_ratio,
         segment_bytes=settings.segment_bytes,
@@ -195,7 +195,7 @@ def _batches(
         log,
         table,
         commits,
-        now_ms=clock.now_ms,
+        now_ms=store.believed_ms,
         expiry_ms=round(settings.batch_expiry_s * 1000),
         retention_ms=settings.retention_hours * 3_600_000,
     )

@@ -13,7 +13,9 @@ from ariane.broker.v1.broker_service_pb2_grpc import BrokerServiceServicer
 from ariane_broker.announcement import BrokerAnnouncement
 from ariane_broker.broker_drain import BrokerDrain
 from ariane_broker.client_table import ClientTable
+from ariane_broker.clock_watch import ClockWatch
 from ariane_broker.delay.delayed_counts import DelayedCounts
+from ariane_broker.early_deletions import EarlyDeletions
 from ariane_broker.held_requests import HeldRequests
 from ariane_broker.owned_store import OwnedStore
 from ariane_broker.recovery_findings import recovery_findings
@@ -36,6 +38,7 @@ class BrokerParts:
         announcement: Who it is.
         store: Its store.
         keeping: What is done beside it.
+        clock_watch: How its clock goes.
         state: What was found in its state files.
         statistics: What went through it.
         delayed: What is delivered later.
@@ -51,6 +54,7 @@ class BrokerParts:
     announcement: BrokerAnnouncement
     store: OwnedStore
     keeping: StoreKeeping
+    clock_watch: ClockWatch
     state: BrokerState
     statistics: BrokerStatistics
     delayed: DelayedCounts
@@ -91,6 +95,7 @@ class BrokerServicer(BrokerServiceServicer):
             ],
             delayed_messages=self._delayed_messages(),
             unread_topics=self._unread_topics(),
+            clock=self._clock_state(),
         )
 
     async def DrainBroker(
@@ -111,6 +116,17 @@ class BrokerServicer(BrokerServiceServicer):
             disk_used_ratio=keeping.disk_used_ratio,
             refusal=keeping.refusal,
             flush_mode=self._parts.settings.flush_mode,
+            early_deletions=_early_deletions(keeping.early_deletions),
+        )
+
+    def _clock_state(self) -> broker_pb.ClockState:
+        watch = self._parts.clock_watch
+        return broker_pb.ClockState(
+            jump_count=watch.jump_count,
+            last_jump_duration=span_of(watch.last_jump_ms / 1000),
+            last_jump_time=time_of(watch.last_jump_at_ms) if watch.jump_count else None,
+            stamp_ahead_duration=span_of(watch.stamp_ahead_ms / 1000),
+            doubted_duration=span_of(watch.doubted_ms / 1000),
         )
 
     def _unread_topics(self) -> list[broker_pb.UnreadTopic]:
@@ -158,3 +174,14 @@ class BrokerServicer(BrokerServiceServicer):
             counted_death_count=statistics.counted_death_count,
             set_back_offset_count=statistics.set_back_offset_count,
         )
+
+
+def _early_deletions(early: EarlyDeletions) -> broker_pb.EarlyDeletions:
+    until_ms = early.last_stored_until_ms
+    return broker_pb.EarlyDeletions(
+        message_count=early.message_count,
+        segment_count=early.segment_count,
+        last_time=time_of(early.last_at_ms) if early.segment_count else None,
+        last_topics=early.last_topics,
+        last_store_time_end=None if until_ms is None else time_of(until_ms),
+    )

@@ -160,16 +160,17 @@ class BatchCommits:
         fingerprint = fingerprint_of(attempts)
         count = sum(stage.record_count for stage in stages)
         offsets = [stage.commit_log_offset for stage in stages]
+        now_ms = self._now_ms()
         record = batch_record(
             BatchEvent.COMMIT,
             batch,
-            self._now_ms(),
+            now_ms,
             fingerprint=fingerprint,
             count=count,
             stages=offsets,
         )
         appended = self._log.append_records(BATCH_TOPIC, [record])
-        place, now_ms = int(appended.first_commit_log_offset), appended.store_timestamp_ms
+        place = int(appended.first_commit_log_offset)
         progress = Progress(batch.batch_id, fingerprint, count, place, now_ms)
         self._table.commit(batch, offsets, progress)
         # The decision stands from here on: it is safe before anybody sees what follows from it.

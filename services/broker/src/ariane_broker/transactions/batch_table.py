@@ -186,7 +186,8 @@ class BatchTable:
                 says["fingerprint"],
                 says["count"],
                 fields.commit_log_offset,
-                says.get("timestamp", fields.store_timestamp_ms),
+                # Not the store timestamp: that may be ahead of the clock.
+                says.get("timestamp", fields.born_timestamp_ms),
             )
             self.commit(batch, says.get("stages", ()), progress)
 
