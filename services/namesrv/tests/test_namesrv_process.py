@@ -1,10 +1,14 @@
-"""The real process over gRPC: what brokers, clients and operators see."""
+"""A name server over gRPC: what brokers, clients and operators see.
+
+It runs inside the test's process, but for what only a process can show.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import subprocess
 import sys
+from contextlib import AsyncExitStack
 
 import grpc
 import pytest
@@ -20,17 +24,21 @@ from ariane.namesrv.v1 import route_service_pb2 as routing
 from ariane.namesrv.v1.maintenance_service_pb2_grpc import MaintenanceServiceStub
 from ariane.namesrv.v1.registration_service_pb2_grpc import RegistrationServiceStub
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
+from ariane_namesrv.app import NamesrvApp
+from ariane_namesrv.settings import NamesrvSettings
+from ariane_servicekit import serving
 from ariane_servicekit.processes import ServiceProcess
+from ariane_servicekit.testing import unimplemented_methods
 
+PACKAGE = "ariane.namesrv.v1"
 READ_WRITE = route_pb2.TOPIC_PERMISSION_READ_WRITE
 
 
 class NameServer:
     """A running name server and the calls of its three kinds of callers."""
 
-    def __init__(self, process: ServiceProcess) -> None:
-        self.process = process
-        self.channel = grpc.aio.insecure_channel(process.address)
+    def __init__(self, address: str) -> None:
+        self.channel = grpc.aio.insecure_channel(address)
         self._registration = RegistrationServiceStub(self.channel)
         self._routes = RouteServiceStub(self.channel)
         self.maintenance = MaintenanceServiceStub(self.channel)
@@ -91,20 +99,26 @@ class NameServer:
 
 @pytest.fixture
 async def start(tmp_path):
-    started = []
+    """Start a name server with settings that differ from the usual ones."""
+    async with AsyncExitStack() as stack:
 
-    async def start(*flags):
-        arguments = ("--data-path", str(tmp_path / "data"), *flags)
-        process = ServiceProcess("namesrv", "ariane_namesrv", arguments, tmp_path / "namesrv.log")
-        await process.start()
-        server = NameServer(process)
-        started.append(server)
-        return server
+        async def start(**changes):
+            settings = NamesrvSettings(listen="127.0.0.1:0", data_path=tmp_path / "data", **changes)
+            server = NameServer(str(await stack.enter_async_context(serving(settings, NamesrvApp))))
+            stack.push_async_callback(server.channel.close)
+            return server
 
-    yield start
-    for server in started:
-        await server.channel.close()
-        assert await server.process.stop() == 0
+        yield start
+
+
+@pytest.fixture
+async def process(tmp_path):
+    """A name server's process."""
+    arguments = ("--data-path", str(tmp_path / "data"))
+    process = ServiceProcess("namesrv", "ariane_namesrv", arguments, tmp_path / "namesrv.log")
+    await process.start()
+    yield process
+    assert await process.stop() == 0
 
 
 async def refused(call) -> tuple[grpc.StatusCode, str, dict[str, str]]:
@@ -148,7 +162,7 @@ async def test_the_life_of_a_route(start):
 
 
 async def test_answers_tell_that_the_name_server_has_just_started(start):
-    server = await start("--warm-up-s", "3600")
+    server = await start(warm_up_s=3600)
     await server.register()
     assert (await server.answer()).warming_up
     assert (await server.topics()).warming_up
@@ -156,7 +170,7 @@ async def test_answers_tell_that_the_name_server_has_just_started(start):
 
 
 async def test_a_name_server_that_is_warm_is_to_be_believed(start):
-    server = await start("--warm-up-s", "0")
+    server = await start(warm_up_s=0)
     assert await refused(server.route()) == (
         grpc.StatusCode.NOT_FOUND,
         "ROUTE_NOT_FOUND",
@@ -169,7 +183,7 @@ async def test_a_name_server_that_is_warm_is_to_be_believed(start):
 
 
 async def test_a_silent_broker_is_found_by_the_scan(start):
-    server = await start("--silence-s-max", "1", "--scan-interval-s", "0.05")
+    server = await start(silence_s_max=1, scan_interval_s=0.05)
     await server.register("broker-a")
     answer = await server.register("broker-b", silence_max=Duration(seconds=3600))
     assert answer.heartbeat_interval.ToSeconds() == 30
@@ -202,7 +216,7 @@ async def test_a_second_broker_of_one_name_is_refused(start):
 
 
 async def test_an_announcement_that_makes_no_sense_names_the_field(start):
-    server = await start("--topics-per-broker-max", "3")
+    server = await start(topics_per_broker_max=3)
     code, reason, metadata = await refused(server.register(address="0.0.0.0:1"))
     assert (code, reason) == (grpc.StatusCode.INVALID_ARGUMENT, "FIELD_INVALID")
     assert metadata == {"field": "identity.address", "value": "0.0.0.0:1"}
@@ -212,7 +226,7 @@ async def test_an_announcement_that_makes_no_sense_names_the_field(start):
 
 
 async def test_topics_beyond_the_limit_are_refused_and_the_broker_stays(start):
-    server = await start("--topics-per-broker-max", "3")
+    server = await start(topics_per_broker_max=3)
     answer = await server.register(topic_names=("a", "b", "c", "d"))
     assert answer.refused_topic_count == 1
     assert [one.topic for one in answer.refused_topics] == ["d"]
@@ -226,7 +240,7 @@ async def test_topics_beyond_the_limit_are_refused_and_the_broker_stays(start):
 
 
 async def test_a_broker_that_is_refused_is_told_of_until_it_is_let_in(start):
-    server = await start("--brokers-max", "1")
+    server = await start(brokers_max=1)
     await server.register()
     _, reason, _ = await refused(server.register("broker-b", address="127.0.0.1:2"))
     assert reason == "SERVICE_BUSY"
@@ -263,8 +277,8 @@ async def test_lists_have_pages(start):
     assert (code, reason) == (grpc.StatusCode.INVALID_ARGUMENT, "FIELD_INVALID")
 
 
-async def test_what_operators_decide_outlives_a_restart(start):
-    server = await start()
+async def test_what_operators_decide_outlives_a_restart(process):
+    server = NameServer(process.address)
     await server.register("broker-a", ("orders", "bills"))
     wipe = maintenance.WipeWritePermissionRequest(broker_name="broker-a")
     restore = maintenance.RestoreWritePermissionRequest(broker_name="broker-a")
@@ -275,9 +289,9 @@ async def test_what_operators_decide_outlives_a_restart(start):
     )
     await server.maintenance.PutKeyValue(put)
 
-    server.process.kill()
-    await server.process.wait()
-    await server.process.restart()
+    process.kill()
+    await process.wait()
+    await process.restart()
     _, reason, _ = await refused(server.heartbeat())
     assert reason == "BROKER_NOT_REGISTERED"
     _, _, known = await refused(server.route())
@@ -296,6 +310,7 @@ async def test_what_operators_decide_outlives_a_restart(start):
     assert (await server.maintenance.DeleteKeyValue(delete)).known
     assert not (await server.maintenance.DeleteKeyValue(delete)).known
     assert (await server.route()).queue_order == ""
+    await server.channel.close()
 
 
 async def test_maintenance_of_a_stranger_is_refused(start):
@@ -309,19 +324,16 @@ async def test_maintenance_of_a_stranger_is_refused(start):
         assert (code, reason) == (grpc.StatusCode.NOT_FOUND, "BROKER_NOT_REGISTERED")
 
 
-async def test_health_is_told_for_each_service(start):
+async def test_every_service_is_healthy_and_answers_all_its_methods(start):
     server = await start()
     health = health_pb2_grpc.HealthStub(server.channel)
-    for service in (
-        "",
-        *(f"ariane.namesrv.v1.{name}Service" for name in ("Registration", "Route")),
-    ):
+    for service in ("", *(f"{PACKAGE}.{name}Service" for name in ("Registration", "Route"))):
         answer = await health.Check(health_pb2.HealthCheckRequest(service=service))
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
+    assert await unimplemented_methods(server.channel, PACKAGE) == set()
 
 
-async def test_two_name_servers_on_one_folder(start, tmp_path):
-    await start()
+async def test_two_name_servers_on_one_folder(process, tmp_path):
     address = "127.0.0.1:0"
     second = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "ariane_namesrv", "--listen", address),

@@ -26,7 +26,9 @@ from ariane.transaction.v1.checked_transaction_service_pb2_grpc import (
 )
 from ariane.transaction.v1.checker_service_pb2_grpc import CheckerServiceStub
 from ariane_servicekit.processes import LocalCluster, ServiceProcess
+from ariane_servicekit.testing import unimplemented_methods
 
+PACKAGE = "ariane.transaction.v1"
 COMMIT = client_pb.TRANSACTION_OUTCOME_COMMIT
 ROLLBACK = client_pb.TRANSACTION_OUTCOME_ROLLBACK
 WAITING = checked_pb.CHECKED_TRANSACTION_STATE_WAITING
@@ -251,13 +253,14 @@ async def test_an_emptied_database_is_filled_again(start, tmp_path):
     assert (await checker.decide("d-1", ROLLBACK)).outcome == ROLLBACK
 
 
-async def test_health_is_told_for_each_service(start):
+async def test_every_service_is_healthy_and_answers_all_its_methods(start):
     checker = await start()
     health = health_pb2_grpc.HealthStub(checker.channel)
     for service in ("CheckedTransactionService", "CheckerService"):
-        name = f"ariane.transaction.v1.{service}"
+        name = f"{PACKAGE}.{service}"
         answer = await health.Check(health_pb2.HealthCheckRequest(service=name))
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
+    assert await unimplemented_methods(checker.channel, PACKAGE) == set()
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_UNSPECIFIED: _ErrorReason.ValueType  # 0
     """Never sent."""
     ERROR_REASON_INTERNAL_FAULT: _ErrorReason.ValueType  # 1
-    """A fault of the service itself; its log has the details under the request id. INTERNAL."""
+    """A fault of the service itself; its log has the details under the request id. The outcome is
+    unknown. INTERNAL.
+    """
     ERROR_REASON_FIELD_INVALID: _ErrorReason.ValueType  # 2
     """A field is missing, malformed or out of range; `field` names it. INVALID_ARGUMENT."""
     ERROR_REASON_FEATURE_NOT_AVAILABLE: _ErrorReason.ValueType  # 3
@@ -93,7 +95,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """This broker is no primary and takes no messages; `primary`. FAILED_PRECONDITION."""
     ERROR_REASON_SEQUENCE_PASSED: _ErrorReason.ValueType  # 50
     """Numbers of the batch were used before, and it is none of the last batches whose results are
-    still known; `expected`, `actual`. All of it, or a part, is stored. ALREADY_EXISTS.
+    still known; `expected`, `actual`. All of it, or a part, is stored: the outcome is unknown.
+    ALREADY_EXISTS.
     """
     ERROR_REASON_DELIVERY_TIME_TOO_LATE: _ErrorReason.ValueType  # 51
     """The delivery time is further ahead than the broker keeps messages for; `position`,
@@ -225,7 +228,9 @@ class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
 ERROR_REASON_UNSPECIFIED: ErrorReason.ValueType  # 0
 """Never sent."""
 ERROR_REASON_INTERNAL_FAULT: ErrorReason.ValueType  # 1
-"""A fault of the service itself; its log has the details under the request id. INTERNAL."""
+"""A fault of the service itself; its log has the details under the request id. The outcome is
+unknown. INTERNAL.
+"""
 ERROR_REASON_FIELD_INVALID: ErrorReason.ValueType  # 2
 """A field is missing, malformed or out of range; `field` names it. INVALID_ARGUMENT."""
 ERROR_REASON_FEATURE_NOT_AVAILABLE: ErrorReason.ValueType  # 3
@@ -293,7 +298,8 @@ ERROR_REASON_BROKER_NOT_PRIMARY: ErrorReason.ValueType  # 49
 """This broker is no primary and takes no messages; `primary`. FAILED_PRECONDITION."""
 ERROR_REASON_SEQUENCE_PASSED: ErrorReason.ValueType  # 50
 """Numbers of the batch were used before, and it is none of the last batches whose results are
-still known; `expected`, `actual`. All of it, or a part, is stored. ALREADY_EXISTS.
+still known; `expected`, `actual`. All of it, or a part, is stored: the outcome is unknown.
+ALREADY_EXISTS.
 """
 ERROR_REASON_DELIVERY_TIME_TOO_LATE: ErrorReason.ValueType  # 51
 """The delivery time is further ahead than the broker keeps messages for; `position`,
