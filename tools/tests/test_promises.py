@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections import defaultdict
-from pathlib import PurePosixPath
-
-import pytest
+from collections import Counter
 
 from ariane_broker.settings import BrokerSettings
 from ariane_namesrv.settings import NamesrvSettings
@@ -23,14 +20,6 @@ SERVICES = {"BrokerSettings": BrokerSettings, "NamesrvSettings": NamesrvSettings
 CLIENTS = {"ConsumerSettings": ConsumerSettings, "ProducerSettings": ProducerSettings}
 
 
-@pytest.fixture(scope="module")
-def test_files():
-    files = defaultdict(list)
-    for name in repository_files():
-        files[PurePosixPath(name).name].append(ROOT / name)
-    return files
-
-
 def test_every_promise_has_a_test():
     tables, _, _ = PROMISES.text.partition("## Numbers")
     rows = re.findall(r"^\| (.+?) \| (.+?) \|$", tables, re.MULTILINE)
@@ -39,26 +28,33 @@ def test_every_promise_has_a_test():
     assert not [promise for promise, shown in promises if not TEST.search(shown)]
 
 
-@pytest.mark.parametrize(("file", "name"), sorted(set(TEST.findall(PROMISES.text))))
-def test_named_tests_are_there(test_files, file, name):
-    definition = re.compile(rf"^(    )?(async )?def {name}\(", re.MULTILINE)
-    found = [path for path in test_files[file] if definition.search(path.read_text())]
-    assert len(found) == 1, found
+def test_named_tests_are_there():
+    definition = re.compile(r"^(?:    )?(?:async )?def (test_\w+)\(", re.MULTILINE)
+    there = Counter(
+        (path.name, name)
+        for path in map(ROOT.joinpath, repository_files())
+        if path.name.startswith("test_") and path.suffix == ".py"
+        for name in definition.findall(path.read_text())
+    )
+    named = set(TEST.findall(PROMISES.text))
+    assert {test: there[test] for test in named if there[test] != 1} == {}
 
 
-@pytest.mark.parametrize(("text", "settings", "name"), NUMBER.findall(PROMISES.text))
-def test_numbers_are_the_defaults(text, settings, name):
+def default_of(settings, name):
     if settings in SERVICES:
-        default = SERVICES[settings].model_fields[name].default
-    else:
-        [default] = (
-            field.default for field in dataclasses.fields(CLIENTS[settings]) if field.name == name
-        )
-    if default is True:
-        assert text == "True"
-        return
-    defaults = default if isinstance(default, tuple) else (default,)
-    assert [float(number) for number in re.findall(r"[\d.]+", text)] == list(defaults)
+        return SERVICES[settings].model_fields[name].default
+    fields = {field.name: field for field in dataclasses.fields(CLIENTS[settings])}
+    return fields[name].default
+
+
+def test_numbers_are_the_defaults():
+    for text, settings, name in NUMBER.findall(PROMISES.text):
+        default = default_of(settings, name)
+        if default is True:
+            assert text == "True", name
+            continue
+        defaults = default if isinstance(default, tuple) else (default,)
+        assert [float(number) for number in re.findall(r"[\d.]+", text)] == list(defaults), name
 
 
 def test_numbers_are_many():
