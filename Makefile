@@ -39,7 +39,7 @@ dev: $(STAMP) ## A whole cluster on this machine until Ctrl-C, empty and gone af
 
 .PHONY: test
 test: $(STAMP) ## The tests that take seconds
-	@$(BIN)/pytest -m "not slow" -n $(WORKERS) --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
+	@$(BIN)/pytest -m "not slow" -n $(WORKERS) --no-loadscope-reorder $(PYTEST_ARGS)
 
 .PHONY: check
 check: $(STAMP) ## Format, lint, types, import contracts, protos, pages, our own rules

@@ -2,8 +2,11 @@
 
 import os
 import signal
+from functools import cache
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 # As ``ariane_sdk`` says it for applications; here services are imported before the SDK, and gRPC
 # itself before both.
@@ -16,11 +19,25 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say which tests one worker runs: those of a file, and all that share the Spark session.
-
-    The session is first: it has the longest way, and the other workers run the rest beside it.
-    """
-    for item in items:
-        group = "spark" if item.get_closest_marker("spark") else item.path.as_posix()
-        item.add_marker(pytest.mark.xdist_group(group))
+    """Put Spark's tests first: they have the longest way, and other workers run the rest beside."""
     items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+
+
+class FileScheduling(LoadScopeScheduling):  # type: ignore[misc] - it has no types.
+    """A file to a worker, which starts its clusters once; all files with Spark's session to one.
+
+    By their names, because marks of pytest-xdist do not reach this process with every pytest.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return self._scope_of(nodeid.partition("::")[0])
+
+    @cache  # noqa: B019 - there is one for the whole run.
+    def _scope_of(self, file: str) -> str:
+        text = (self.config.rootpath / file).read_text(encoding="utf-8")
+        return "spark" if "mark.spark" in text else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileScheduling:
+    """Say which tests one worker runs."""
+    return FileScheduling(config, log)
