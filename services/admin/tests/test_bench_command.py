@@ -1,5 +1,7 @@
 """``ariane bench`` against a real cluster, with few messages."""
 
+import gc
+
 import pytest
 
 from ariane_admin.bench_bodies import BenchBodies
@@ -28,6 +30,24 @@ def test_what_is_sent_is_counted_in_the_store(ariane_json, shape):
     row = ariane_json("bench", "produce", "--count", "100", "--size", "64", *shape)
     assert (row["messages"], row["stored"], row["failed"], row["lost"]) == (100, 100, 0, 0)
     assert row["messages_per_second"] > 0
+
+
+@pytest.mark.usefixtures("nothing_is_left")
+def test_the_garbage_collector_leaves_alone_what_is_imported_while_a_clock_runs(
+    ariane_json, monkeypatch
+):
+    spared = []
+    send = Producer.send
+
+    async def noted(self, message):
+        spared.append(gc.get_freeze_count())
+        return await send(self, message)
+
+    monkeypatch.setattr(Producer, "send", noted)
+    ariane_json("bench", "produce", "--count", "3", "--size", "64")
+    assert len(spared) == 3
+    assert min(spared) > 0
+    assert gc.get_freeze_count() == 0
 
 
 @pytest.mark.usefixtures("nothing_is_left")

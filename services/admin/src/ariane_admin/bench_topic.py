@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import secrets
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 
 from ariane.broker.v1.group_service_pb2 import DeleteConsumerGroupRequest
@@ -53,9 +54,24 @@ async def bench_topic(name_servers: str, queue_count: int) -> AsyncIterator[Benc
     async with ClusterDoors(name_servers) as doors:
         await doors.client.create_topic(topic.name, queue_count=queue_count)
         try:
-            yield topic
+            with _spared_by_collector():
+                yield topic
         finally:
             await _remove(doors, topic)
+
+
+@contextmanager
+def _spared_by_collector() -> Iterator[None]:
+    """Keep the garbage collector from looking through all that is imported while a clock runs.
+
+    Of each 100,000 messages that are sent it would do so about once, for 20 to 100 ms.
+    """
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 async def _remove(doors: ClusterDoors, topic: BenchTopic) -> None:
