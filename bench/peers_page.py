@@ -29,21 +29,27 @@ PICTURES_PATH = Path(__file__).parents[1] / "docs" / "pictures"
 _TITLE = "## Beside other message queues"
 _HOW = """### How to read the tables, and how to repeat them
 
-Both sides run on this machine, with all their processes, and are asked in turn; each pair gives one
-ratio, ours over theirs (of times and of CPU, theirs over ours), above 1 where we are better: the
-median, and the range in parentheses. All that was sent was consumed again and compared; of what
-Kafka's tools consume only count and bytes are known. "Lost" is what of ours was refused, did not
-come, or came altered. "Of limit" is our figure as a fraction of what bare gRPC calls or a bare gRPC
-stream do with the same bytes in the same run, without a queue (of a work that flushes, of writing
-and flushing; of times, of what a lone bare call takes): above 1 where messages that we send
-together would be calls of their own. Of 256 topics each is a stream of its own in NATS, which is
-what has its own queue, limits and consumers there; "1 stream" has them as subjects of one stream,
-which costs its server less. One at a time we send with `busy_wait_s` of a millisecond, which is
-not the default: a core waits awake for the answer. By default the last ratios were 0.41 to 0.57
-beside RocketMQ and 0.51 to 0.57 beside aiokafka, 990 to 1,650 messages a second of ours: compare
-our numbers with the table's, not the ratios alone, for theirs differ from run to run, too.
+Both sides run on this machine, with all their processes, and are asked in turn; each pair gives
+one ratio, ours over theirs (of times and of CPU, theirs over ours), above 1 where we are better:
+the median, and the range in parentheses. "Sustained" works have legs of ten seconds and more,
+"burst" works of a second or two, which are answered out of memory. Sustained works are told twice:
+until all is acknowledged, and until all can be consumed, since RocketMQ acknowledges messages
+before it makes them ready, and falls behind where they are small. "Its BatchProducer" is
+RocketMQ's own tool, by the rate that it prints; all other rows of RocketMQ are of our driver of
+its client. Kafka's are of its own tools. All that was sent was consumed again and compared, but
+for what RocketMQ's tool sent; of what Kafka's tools consume only count and bytes are known. "Lost"
+is what of ours was refused, did not come, or came altered. "Of limit" is our figure as a fraction
+of what bare gRPC calls or a bare gRPC stream do with the same bytes in the same run, without a
+queue (of a work that flushes, of writing and flushing; of times, of what a lone bare call takes):
+above 1 where messages that we send together would be calls of their own. Of 256 topics each is a
+stream of its own in NATS, which is what has its own queue, limits and consumers there; "1 stream"
+has them as subjects of one stream, which costs its server less. One at a time we send with
+`busy_wait_s` of a millisecond, which is not the default: a core waits awake for the answer. By
+default the last ratios were 0.41 to 0.57 beside RocketMQ and 0.51 to 0.57 beside aiokafka, 990 to
+1,650 messages a second of ours: compare our numbers with the table's, not the ratios alone, for
+theirs differ from run to run, too.
 
-To repeat it: `make bench-peers`, below forty-five minutes, or `make bench-peers QUICK=1`, some
+To repeat it: `make bench-peers`, below seventy minutes, or `make bench-peers QUICK=1`, some
 five; `make bench-peers ONLY="kafka latency"` runs some peers or works, and the others stay as they
 are. Who is taken from where, and how each is driven: [bench/peers](../bench/peers/README.md). Your
 own cluster: [`ariane bench`](command-line.md#ariane-bench-latency)."""
@@ -83,9 +89,9 @@ def section() -> str:
 
 
 def _by_work(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of one work side by side, works in the order in which they first came."""
+    """Rows of one work side by side, works as they first came, but those that last before."""
     works: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
+    for row in sorted(rows, key=lambda row: not row["work"].startswith("sustained: ")):
         works.setdefault(row["work"], []).append(row)
     return [row for rows_of_work in works.values() for row in rows_of_work]
 

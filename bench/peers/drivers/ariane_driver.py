@@ -43,6 +43,7 @@ from ariane_sdk import (
     ProducerSettings,
     PullConsumer,
     PushConsumer,
+    QueueReader,
     ReceivedMessage,
 )
 from ariane_sdk.errors import ArianeError, BatchSendError, ColumnsSendError
@@ -101,6 +102,23 @@ class ArianeDriver:
 
     async def produce(self, load: Mapping[str, Any]) -> dict[str, Any]:
         """Send in the shape that is asked for."""
+        begin = time.perf_counter()
+        answer = await self._produce(load)
+        if load["until_ready"]:
+            await self._wait_ready(topics_of(load), answer["count"])
+            answer["ready_s"] = time.perf_counter() - begin
+        return answer
+
+    async def _wait_ready(self, topics: Sequence[str], count: int) -> None:
+        """Wait until consumers would be told of so many messages."""
+        async with QueueReader(self._name_servers) as reader:
+            while True:
+                bounds = [await reader.bounds(topic) for topic in topics]
+                if sum(end - first for each in bounds for first, end in each.values()) >= count:
+                    return
+                await asyncio.sleep(0.01)
+
+    async def _produce(self, load: Mapping[str, Any]) -> dict[str, Any]:
         # To all topics in turn, whoever sends next.
         topics = cycle(topics_of(load))
         producer = self._prompt_producer if load["in_flight"] == 1 else self._producer

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from peer_bench.errors import BenchError, PeerUnavailable
+from peer_bench.memory import use_all_memory
 from peer_bench.peers import Peer
 from peer_bench.places import ROOT
 from peer_bench.plan import Bout, Forecast, bouts_of
@@ -37,11 +38,12 @@ from peer_bench.workloads import WORKLOADS
 
 QUICK_S_MAX = 270.0
 """A quick run begins with nothing that would end later."""
-WHOLE_S_MAX = 42 * 60.0
+WHOLE_S_MAX = 64 * 60.0
 """Of a run that would take longer, the legs are shorter."""
 LEG_SHARE_MIN = 0.4
 PAGE_PATH = ROOT / "bench" / "page.py"
 FREE_BYTES_MIN = 15 << 30
+SUSTAINED_FREE_BYTES_MIN = 60 << 30
 _STOPPED = 130
 
 
@@ -79,6 +81,10 @@ class Session:
             if self.quick and self.taken_s + bout.expected_s(self.extent) > QUICK_S_MAX:
                 self._skip(bout, "no time was left in a quick run", whole=False)
                 continue
+            if self._lasts(bout) and _free_bytes() < SUSTAINED_FREE_BYTES_MIN:
+                word = f"less than {SUSTAINED_FREE_BYTES_MIN >> 30} GiB are free for long legs"
+                self._skip(bout, word, whole=False)
+                continue
             begin = time.monotonic()
             try:
                 rows, run = run_bout(bout, self._extent_in_time(forecast))
@@ -115,6 +121,9 @@ class Session:
         what = bout.peer.key if whole else ", ".join(bout.key)
         self.omitted.append(f"{what}: skipped: {word}")
         self._keep([], bout.peer, {"skipped": word})
+
+    def _lasts(self, bout: Bout) -> bool:
+        return bout.workload.sustained and self.extent.lasts
 
     def _fail(self, bout: Bout, word: str) -> None:
         self.failed = True
@@ -159,6 +168,8 @@ def run_bout(bout: Bout, extent: Extent) -> tuple[list[Row], dict[str, Any]]:
         peer.running(Path(folder) / peer.key) as theirs,
         peer.ours(Path(folder) / "ours") as us,
     ):
+        if bout.workload.sustained and extent.lasts:
+            print(f"  {use_all_memory(Path(folder)) >> 20} MiB of memory taken", flush=True)
         duel = Duel(us, theirs, bout.part, bout.workload, extent)
         duel.warm_up(peer.warm_up_s)
         measured = duel.measure()
@@ -256,10 +267,14 @@ def _check_asked(asked: argparse.Namespace, bouts: Sequence[Bout]) -> str | None
 
 def _check_room() -> str | None:
     """A word, where there is no room for the stores of both sides."""
-    folder = tempfile.gettempdir()
-    if shutil.disk_usage(folder).free >= FREE_BYTES_MIN:
+    if _free_bytes() >= FREE_BYTES_MIN:
         return None
+    folder = tempfile.gettempdir()
     return f"less than {FREE_BYTES_MIN >> 30} GiB are free in {folder} (TMPDIR chooses another)"
+
+
+def _free_bytes() -> int:
+    return shutil.disk_usage(tempfile.gettempdir()).free
 
 
 def _check_kept() -> str | None:

@@ -106,6 +106,7 @@ class DriverContender:
             count=answer["count"],
             seconds=answer["seconds"],
             failures=answer.get("failures", 0),
+            ready_s=answer.get("ready_s", 0.0),
             digest=answer.get("digest"),
             client=between(client, usage_of([self._driver.pid])),
             server=between(server, usage_of(self._server_pids)),

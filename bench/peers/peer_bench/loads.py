@@ -31,6 +31,7 @@ class Load:
         warm_up_count: How many of a schedule's first messages are not looked at.
         delay_ms: With a schedule: each message is to be delivered that long after it was due to be
             sent, and up to twice that long, in turn; 0: at once.
+        until_ready: Whether who sent waits, when all is acknowledged, until all can be consumed.
     """
 
     shape: Shape
@@ -46,6 +47,7 @@ class Load:
     rate: int = 0
     warm_up_count: int = 0
     delay_ms: int = 0
+    until_ready: bool = False
 
     def on(self, topic: str) -> Load:
         """The same on another topic."""
@@ -87,6 +89,7 @@ class Leg:
         digest: Sum of the checksums of what was consumed; ``None`` where the tool gives none.
         client: What the client took.
         server: What the servers took.
+        ready_s: Of a produce that was asked for it: from the first send until all can be consumed.
         notes: What else it says: of a schedule, the percentiles in milliseconds.
     """
 
@@ -97,6 +100,7 @@ class Leg:
     digest: int | None = None
     client: Usage = Usage()
     server: Usage = Usage()
+    ready_s: float = 0.0
     notes: dict[str, float] = field(default_factory=dict)
 
     @property

@@ -16,6 +16,9 @@ _JOIN_S: Final = 1.0
 _LASTING_S: Final = 20.0
 """Seconds that topics which last over all legs take at first, of both sides, about."""
 
+_MEMORY_S: Final = 15.0
+"""Seconds that it takes to have the machine's memory in use, about."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bout:
@@ -44,9 +47,13 @@ class Bout:
         if load.rate:
             each_s = SCHEDULE_WARM_UP_S + extent.schedule_s + 2 * load.delay_ms / 1000 + _JOIN_S
             return ends_s + extent.pairs * 2 * each_s
+        consumes = (len(self.part.consumed) or 1) * (1 if self.part.consume is None else 2)
+        if self.workload.sustained:
+            pairs = min(extent.pairs, extent.sustained_pairs_max)
+            leg_s = extent.sustained_s
+            return ends_s + _MEMORY_S + pairs * (3 * leg_s + consumes * (leg_s * 0.5 + _JOIN_S))
         # The slowest of all legs takes its time, the others less.
         leg_s = min(extent.leg_s, self.peer.leg_s_max) * 0.5
-        consumes = (len(self.part.consumed) or 1) * (1 if self.part.consume is None else 2)
         return ends_s + extent.pairs * (2 * leg_s + consumes * (leg_s + _JOIN_S))
 
 

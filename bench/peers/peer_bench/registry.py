@@ -14,6 +14,7 @@ from peer_bench.contenders import (
     rabbitmq,
     redis,
     rocketmq,
+    rocketmq_tool,
 )
 from peer_bench.peers import Peer
 
@@ -23,6 +24,7 @@ PEERS: Final[tuple[Peer, ...]] = (
     ourselves.SYNC_FLUSH,
     ourselves.ONE_TOPIC,
     rocketmq.PEER,
+    rocketmq_tool.PEER,
     kafka.PEER,
     kafka_clients.JAVA,
     kafka_clients.CONFLUENT,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
@@ -23,6 +24,7 @@ from peer_bench.workloads.workload import (
 
 OUR_WARM_UP_S_MAX: Final = 4.0
 """We need no longer: there is nothing that compiles."""
+SUSTAINED_S: Final = 12.5
 _GRAIN: Final = 1000
 
 
@@ -35,18 +37,31 @@ class Extent(NamedTuple):
         schedule_s: How long a schedule lasts.
         warm_up_s_max: At most so many seconds of warm-up.
         count_max: Messages of a leg at most, whatever the work says; for trying things out.
+        sustained_s: How long the faster of two legs takes at least where sending lasts.
+        sustained_pairs_max: Pairs of such legs at most.
     """
 
     pairs: int
     leg_s: float = 1.5
     schedule_s: float = SCHEDULE_S
     warm_up_s_max: float = 60.0
-    count_max: int = 10_000_000
+    count_max: int = 50_000_000
+    sustained_s: float = SUSTAINED_S
+    sustained_pairs_max: int = 3
+
+    @property
+    def lasts(self) -> bool:
+        """Whether sending that lasts has its whole time."""
+        return self.sustained_s >= SUSTAINED_S
 
 
 WHOLE: Final = Extent(pairs=5)
-QUICK: Final = Extent(pairs=2, leg_s=0.4, schedule_s=SCHEDULE_S_QUICK, warm_up_s_max=2.0)
-TINY: Final = Extent(pairs=1, leg_s=0.1, schedule_s=0.5, warm_up_s_max=0.0, count_max=20_000)
+QUICK: Final = Extent(
+    pairs=2, leg_s=0.4, schedule_s=SCHEDULE_S_QUICK, warm_up_s_max=2.0, sustained_s=0.4
+)
+TINY: Final = Extent(
+    pairs=1, leg_s=0.1, schedule_s=0.5, warm_up_s_max=0.0, count_max=20_000, sustained_s=0.1
+)
 
 
 @dataclass(slots=True)
@@ -112,6 +127,7 @@ class Duel:
         self._extent = extent
         self._topic_number = 0
         self._slowest_message_s = 0.0
+        self._fastest_send_s = math.inf
 
     def warm_up(self, seconds: float) -> None:
         """Keep both busy with the work, the peer for so long; nothing of it counts."""
@@ -132,10 +148,12 @@ class Duel:
                 continue
             end = time.monotonic() + least_s
             while True:
-                message_s = self._try_out(contender, asked, consume) * asked.count / load.count
+                sent_s, slower_s = self._try_out(contender, asked, consume)
                 if time.monotonic() >= end:
                     break
-            self._slowest_message_s = max(self._slowest_message_s, message_s)
+            share = asked.count / load.count
+            self._slowest_message_s = max(self._slowest_message_s, slower_s * share)
+            self._fastest_send_s = min(self._fastest_send_s, sent_s * share)
 
     def measure(self) -> list[Measured]:
         """Run the pairs; what was sent first, then what was consumed."""
@@ -148,7 +166,7 @@ class Duel:
             for shape, title in self._workload.consuming.items()
             if shape in part.consumed
         }
-        for _ in range(self._extent.pairs):
+        for _ in range(self._pairs):
             mine, other = self._on_new_topics(load)
             our_leg, their_leg = self._produce(self._ours, mine), self._produce(self._theirs, other)
             lost = our_leg.failures + (load.count - our_leg.count - our_leg.failures)
@@ -173,11 +191,22 @@ class Duel:
 
     @property
     def leg_count(self) -> int:
-        """Messages of one leg: what the slower side does in its time, after the warm-up."""
+        """Messages of one leg: what the slower side does in its time, after the warm-up.
+
+        Of a work that lasts: what the faster side sends in its time.
+        """
         fitting = self._workload.load.count
-        if self._slowest_message_s:
+        if self._workload.sustained:
+            fitting = min(fitting, round(self._extent.sustained_s / self._fastest_send_s))
+        elif self._slowest_message_s:
             fitting = min(fitting, round(self._extent.leg_s / self._slowest_message_s))
         return max(min(fitting, self._extent.count_max) // _GRAIN, 1) * _GRAIN
+
+    @property
+    def _pairs(self) -> int:
+        if self._workload.sustained:
+            return min(self._extent.pairs, self._extent.sustained_pairs_max)
+        return self._extent.pairs
 
     def _measure_exchanges(self) -> list[Measured]:
         load = self._workload.load.for_seconds(self._extent.schedule_s, SCHEDULE_WARM_UP_S)
@@ -201,13 +230,15 @@ class Duel:
             for reading in self._workload.sent
         ]
 
-    def _try_out(self, contender: Contender, load: Load, consume: Shape | None) -> float:
-        """One round of the warm-up; seconds that a message took in the slower half of it."""
+    def _try_out(
+        self, contender: Contender, load: Load, consume: Shape | None
+    ) -> tuple[float, float]:
+        """One round of the warm-up; seconds that a message took to send, and in the slower half."""
         load = load.on(self._new_topic())
         legs = [self._produce(contender, load)]
         if consume is not None:
             legs.append(self._consume(contender, load, consume))
-        return max(leg.seconds for leg in legs) / load.count
+        return legs[0].seconds / load.count, max(leg.seconds for leg in legs) / load.count
 
     def _exchange(self, contender: Contender, load: Load) -> Leg:
         leg = contender.exchange(load if load.topic else load.on(self._new_topic()))

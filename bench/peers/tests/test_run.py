@@ -5,7 +5,7 @@ from peer_bench.bodies import expected_digest
 from peer_bench.contender import lost_of
 from peer_bench.loads import Leg, Load, Usage
 from peer_bench.peers import Part, Target
-from peer_bench.readings import PERCENTILES, SERVER_CPU
+from peer_bench.readings import ACKNOWLEDGED, PERCENTILES, READY, SERVER_CPU
 from peer_bench.run import WHOLE, Duel
 from peer_bench.workloads import Workload
 
@@ -34,7 +34,8 @@ class Scripted:
         self.asked.append(("produce", load))
         count = load.count - self._failures
         server = Usage(cpu_s=count / 1e6)
-        return Leg(count, next(self._seconds), failures=self._failures, server=server)
+        seconds = next(self._seconds)
+        return Leg(count, seconds, failures=self._failures, server=server, ready_s=2 * seconds)
 
     def consume(self, load):
         self.asked.append(("consume", load))
@@ -84,6 +85,30 @@ def test_a_leg_has_as_many_messages_as_the_slower_side_manages(seconds, count):
     fight.warm_up(0)
     fight.measure()
     assert {load.count for _, load in ours.asked[2:] + theirs.asked[2:]} == {count}
+
+
+def test_a_leg_that_lasts_is_as_long_for_the_faster_side_and_told_until_all_can_be_consumed():
+    workload = replace(
+        WORKLOAD,
+        load=replace(WORKLOAD.load, count=50_000_000),
+        sent=(READY, ACKNOWLEDGED),
+        consuming={},
+        sustained=True,
+    )
+    # Ten messages: 0.001 s of the faster side are 125,000 in 12.5 s.
+    ours = Scripted("us", [0.001, 1, *[10, 1] * 3])
+    theirs = Scripted("them", [0.005, *[20] * 3])
+    fight = duel(ours, theirs, Part(Target(1, 2), consume=None), workload, pairs=5)
+    fight.warm_up(0)
+    ready, acknowledged = fight.measure()
+    assert {load.count for _, load in ours.asked[2:] + theirs.asked[1:]} == {125_000}
+    rows = [each.row(ours, theirs) for each in (ready, acknowledged)]
+    assert [(row.ours, row.ratio, row.pairs) for row in rows] == [(6250, 2, 3), (12_500, 2, 3)]
+    assert [row.floor for row in rows] == [1, None]
+    assert [row.work for row in rows] == [
+        "sending, until all can be consumed",
+        "sending, until all is acknowledged",
+    ]
 
 
 def test_topics_that_last_are_the_same_in_all_legs_and_their_first_round_tells_no_pace():

@@ -96,6 +96,8 @@ public final class RocketmqDriver {
         return "{}";
       case "produce":
         return produce(asked);
+      case "stored":
+        return topicsOfLeg.stored();
       case "prepare_consume":
         return "{}";
       case "consume":
@@ -166,8 +168,15 @@ public final class RocketmqDriver {
       thread.join();
     }
     double seconds = (System.nanoTime() - begin) / 1e9;
+    String ready = "";
+    if (asked.flag("until_ready")) {
+      while (topicsOfLeg.readyCount(names) < acknowledged.sum()) {
+        Thread.sleep(10);
+      }
+      ready = ", \"ready_s\": " + (System.nanoTime() - begin) / 1e9;
+    }
     return "{\"count\": " + acknowledged.sum() + ", \"seconds\": " + seconds + ", \"failures\": "
-        + failures.sum() + "}";
+        + failures.sum() + ready + "}";
   }
 
   private boolean send(String topic, int first, int size, String shape) {

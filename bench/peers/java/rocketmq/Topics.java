@@ -1,9 +1,11 @@
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import org.apache.rocketmq.client.impl.producer.DefaultMQProducerImpl;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.TopicConfig;
+import org.apache.rocketmq.remoting.protocol.admin.TopicOffset;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
 /** The topics of a leg: on the broker, and known to the producers before anything is timed. */
@@ -68,6 +70,24 @@ public final class Topics {
         inside.getmQClientFactory().updateTopicRouteInfoFromNameServer(topic);
       }
     }
+  }
+
+  /** Messages that consumers would be told of. */
+  public long readyCount(List<String> topics) throws Exception {
+    long count = 0;
+    for (String topic : topics) {
+      for (TopicOffset offset : admin.examineTopicStats(topic).getOffsetTable().values()) {
+        count += offset.getMaxOffset() - offset.getMinOffset();
+      }
+    }
+    return count;
+  }
+
+  /** What the broker has in its log, of all topics, and bytes of it that consumers do not see yet. */
+  public String stored() throws Exception {
+    Map<String, String> said = admin.fetchBrokerRuntimeStats(broker).getTable();
+    return "{\"count\": " + said.get("msgPutTotalTodayNow") + ", \"behind_bytes\": "
+        + said.get("dispatchBehindBytes") + "}";
   }
 
   /** A broker tells its name server of a topic after it has made it. */

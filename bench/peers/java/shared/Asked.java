@@ -39,6 +39,10 @@ public final class Asked {
     return found.find() ? found.group(1) : "";
   }
 
+  public boolean flag(String name) {
+    return line.contains("\"" + name + "\": true");
+  }
+
   public int number(String name) {
     Matcher found = Pattern.compile("\"" + name + "\": (\\d+)").matcher(line);
     return found.find() ? Integer.parseInt(found.group(1)) : 0;

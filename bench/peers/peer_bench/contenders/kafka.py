@@ -93,7 +93,12 @@ class KafkaTools:
         out, leg = self._measured("ProducerPerformance", arguments)
         said = sent_in(out)
         return replace(
-            leg, count=said.count, seconds=said.seconds, failures=load.count - said.count
+            leg,
+            count=said.count,
+            seconds=said.seconds,
+            failures=load.count - said.count,
+            # With one replica, what is acknowledged can be consumed.
+            ready_s=said.seconds,
         )
 
     def consume(self, load: Load) -> Leg:
@@ -160,6 +165,8 @@ PEER: Final = Peer(
     warm_up_s=20.0,
     start_s=10.0,
     parts={
+        "sustained-batches": Part(Target(1.0, 2.0), consume="chunks"),
+        "sustained-columns": Part(Target(1.0, 2.0), consume="chunks"),
         "batches": Part(
             Target(1.0, 2.0), consume="chunks", consumed={"chunks": Target(0.6, 1.0)}, quick=True
         ),

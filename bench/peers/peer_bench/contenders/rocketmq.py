@@ -34,27 +34,40 @@ def running(data_path: Path, *, flush_mode: str = "async") -> Iterator[DriverCon
     Raises:
         PeerUnavailable: It cannot be had or started here.
     """
+    with cluster(data_path, flush_mode=flush_mode) as (driver, _, pids):
+        yield DriverContender(
+            f"{NAME} {VERSION}",
+            driver,
+            pids,
+            settings={
+                "flush": flush_mode,
+                "queues": 4,
+                "server heap": SERVER_HEAP,
+                "client heap": CLIENT_HEAP,
+                "listener threads": 20,
+                "listener batch": "32, or 1 where a call gets a message",
+                "timerPrecisionMs": 1000,
+            },
+            versions={"rocketmq": VERSION, "java": java_version()},
+        )
+
+
+@contextmanager
+def cluster(
+    data_path: Path, *, flush_mode: str = "async"
+) -> Iterator[tuple[Driver, tuple[str, str], list[int]]]:
+    """Run servers, and our driver of the Java client; yields it, addresses and ids of servers.
+
+    Raises:
+        PeerUnavailable: It cannot be had or started here.
+    """
     jars = class_path("rocketmq")
     data_path.mkdir(parents=True, exist_ok=True)
     with servers(jars, data_path, flush_mode=flush_mode) as (addresses, pids):
         command = ["java", f"-Xms{CLIENT_HEAP}", f"-Xmx{CLIENT_HEAP}", f"-Duser.home={data_path}"]
         command += ["-cp", driver_path("rocketmq"), "RocketmqDriver", *addresses]
         with Driver(NAME, command, data_path / "driver.log") as driver:
-            yield DriverContender(
-                f"{NAME} {VERSION}",
-                driver,
-                pids,
-                settings={
-                    "flush": flush_mode,
-                    "queues": 4,
-                    "server heap": SERVER_HEAP,
-                    "client heap": CLIENT_HEAP,
-                    "listener threads": 20,
-                    "listener batch": "32, or 1 where a call gets a message",
-                    "timerPrecisionMs": 1000,
-                },
-                versions={"rocketmq": VERSION, "java": java_version()},
-            )
+            yield driver, addresses, pids
 
 
 @contextmanager
@@ -108,6 +121,9 @@ PEER: Final = Peer(
     warm_up_s=20.0,
     start_s=12.0,
     parts={
+        "sustained-batches": Part(Target(1.0, 1.5), in_flight=8),
+        "sustained-batches-128": Part(Target(0.8, 1.0), in_flight=8),
+        "sustained-columns": Part(Target(0.8, 1.5), in_flight=8, shape="batches"),
         "batches": Part(
             Target(1.0, 2.0),
             in_flight=8,

@@ -1,4 +1,4 @@
-"""Explicit batches of objects, 1 MB each or 128 KB, and the backlog that they leave."""
+"""Bursts of explicit batches of objects, 1 MB each or 128 KB, and the backlog that they leave."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from peer_bench.workloads.workload import Workload
 WORKLOADS: Final = (
     Workload(
         key="batches",
-        title="explicit batches of 1,000 objects, 1 KiB",
+        title="burst: explicit batches of 1,000 objects, 1 KiB",
         load=Load("batches", "", 400_000, 1024, in_flight=8, batch=1000),
         try_count=50_000,
         consuming={
@@ -21,7 +21,7 @@ WORKLOADS: Final = (
     ),
     Workload(
         key="batches-4k",
-        title="explicit batches of 250 objects, 4 KiB",
+        title="burst: explicit batches of 250 objects, 4 KiB",
         load=Load("batches", "", 120_000, 4096, in_flight=8, batch=250),
         try_count=12_000,
         consuming={
@@ -31,7 +31,7 @@ WORKLOADS: Final = (
     ),
     Workload(
         key="batches-128",
-        title="explicit batches of 1,000 objects, 128 B",
+        title="burst: explicit batches of 1,000 objects, 128 B",
         load=Load("batches", "", 600_000, 128, in_flight=8, batch=1000),
         try_count=50_000,
         consuming={

@@ -14,20 +14,20 @@ from peer_bench.workloads.workload import Workload
 WORKLOADS: Final = (
     Workload(
         key="columns",
-        title="columns of 128 B",
+        title="burst: columns of 128 B",
         load=Load("columns", "", 2_000_000, 128, in_flight=4, batch=1000),
         try_count=200_000,
         consuming={"chunks": "catch-up consuming, columns, 128 B"},
     ),
     Workload(
         key="columns-256k",
-        title="columns of 1 KiB, tables of 256 KiB",
+        title="burst: columns of 1 KiB, tables of 256 KiB",
         load=Load("columns", "", 600_000, 1024, in_flight=4, batch=256, rows=256),
         try_count=50_000,
     ),
     Workload(
         key="columns-1m",
-        title="columns of 1 KiB, tables of 1 MiB",
+        title="burst: columns of 1 KiB, tables of 1 MiB",
         load=Load("columns", "", 600_000, 1024, in_flight=4, batch=1024, rows=1024),
         try_count=50_000,
     ),

@@ -12,12 +12,14 @@ from peer_bench.workloads import (
     fan_out,
     latency,
     singles,
+    sustained,
     topics,
     transactions,
 )
 from peer_bench.workloads.workload import Workload
 
 WORKLOADS: Final[tuple[Workload, ...]] = (
+    *sustained.WORKLOADS,
     *batches.WORKLOADS,
     *columns.WORKLOADS,
     *singles.WORKLOADS,
