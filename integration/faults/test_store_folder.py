@@ -27,7 +27,7 @@ def cluster_in(folder: Path, flush_mode: str = "async", brokers: int = 1) -> Loc
 
 async def send(cluster: LocalCluster, topic: str, count: int, size: int = 100) -> list[bytes]:
     """Send numbered messages and wait for all acknowledgements; returns their bodies."""
-    bodies = [b"%d " % number + b"." * size for number in range(count)]
+    bodies = [b"%06d " % number + b"." * size for number in range(count)]
     async with Producer(cluster.name_servers) as producer:
         for first in range(0, count, 500):
             await producer.send_batch(
@@ -69,6 +69,40 @@ async def test_a_stray_file_in_the_commit_log_costs_no_message(tmp_path: Path) -
         assert await read_all(cluster, "orders") == sorted(sent)
         assert stray.with_name(f"{stray.name}.foreign").exists()
         assert f"set aside as {stray.name}.foreign" in broker.log_path.read_text()
+
+
+async def test_a_lost_page_costs_no_acknowledged_message_behind_it(tmp_path: Path) -> None:
+    """Under synchronous flush, with the broker killed before it has written a checkpoint."""
+    async with cluster_in(tmp_path, flush_mode="sync") as cluster:
+        (broker,) = cluster.brokers
+        first = await send(cluster, "orders", 10)
+        await broker.restart()
+        sent = first + await send(cluster, "payments", 100, size=400)
+        broker.kill()
+        await broker.wait()
+        log = tmp_path / "broker-a" / "commitlog" / f"{0:020d}"
+        content = log.read_bytes()
+        begin = content.index(b"000090 " + b"." * 400) // 4096 * 4096
+        with log.open("r+b") as file:
+            file.seek(begin)
+            file.write(bytes(4096))
+        await broker.start()
+        hit = [body for body in sent if touches(content, body, begin, begin + 4096)]
+        assert 0 < len(hit) < 15
+        kept = await read_all(cluster, "orders") + await read_all(cluster, "payments")
+        assert sorted(kept) == sorted(set(sent) - set(hit))
+        more = await send(cluster, "payments", 20, size=401)
+        kept += more
+        found = await read_all(cluster, "orders") + await read_all(cluster, "payments")
+        assert sorted(found) == sorted(kept)
+
+
+def touches(content: bytes, body: bytes, begin: int, end: int) -> bool:
+    """Whether any byte of the record of a body lies in a range of its segment."""
+    place = content.index(body)
+    header = content.rindex(b"\xda\xa3\x20\xa7", 0, place) - 4
+    size = int.from_bytes(content[header : header + 4], "big")
+    return header < end and header + size > begin
 
 
 async def test_a_broker_follows_no_link_out_of_its_store(tmp_path: Path) -> None:

@@ -295,6 +295,7 @@ def test_records_behind_a_hole_of_power_loss_go_by_name(root):
         store._keeper._checkpoint_file.save(
             replace(checkpoint, dispatched_offset=end, flushed_offset=end)
         )
+        store._keeper._checkpoint_file.mark(end)
         kept = (root / "checkpoint").read_bytes()
     (root / "checkpoint").write_bytes(kept)
     (root / "abort").write_text("1")

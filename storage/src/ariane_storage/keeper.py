@@ -41,12 +41,26 @@ class Keeper:
         self._schedule = FlushSchedule(parts.config)
         # Consume queues and index are on the disk up to here.
         self._dispatched_end = 0
+        self._marked_end = -1
         # Consume queues are written, removed and counted by one thread at a time.
         self._derived_lock = threading.RLock()
 
     def flush(self) -> int:
         """Make the commit log durable; see ``Store.flush``."""
-        return self._parts.guard.run(self._parts.log.flush)
+        return self._parts.guard.run(self._flush_log)
+
+    def _flush_log(self) -> int:
+        end = self._parts.log.flush()
+        if end != self._marked_end:
+            try:
+                self._checkpoint_file.mark(end)
+            except OSError as error:
+                # The log is durable all the same; the next flush says it, or the checkpoint does.
+                if not is_exhausted(error):
+                    raise
+                return end
+            self._marked_end = end
+        return end
 
     def flush_derived(self) -> None:
         """Write consume queues, index and checkpoint; see ``Store.flush_derived``."""

@@ -8,7 +8,9 @@
    what lies behind the end is zeros, so that nothing old ever comes back.
 4. One case looks like damage and is a torn tail: after power loss, pages of the unflushed end may
    be on the disk while earlier ones are not. A range that was not known to be flushed, and in which
-   the end of a disk sector was never written, is such a hole: the log is cut in front of it.
+   the end of a disk sector was never written, is such a hole: the log is cut in front of it, and
+   how many whole records went with it is told. What was flushed is known from the checkpoint's
+   mark: after the death of a process up to its last flush, after power loss from some time before.
    So is the unflushed beginning of a batch whose first record says that there was more of it: a
    batch that is sent again is stored whole, and not a second time in part.
 5. Where nothing valid is left up to what was known to be flushed, that is damage too, and no torn
@@ -72,6 +74,7 @@ class RecoveryReport:
         end_offset: Where the log ends now.
         records: Valid records that the scan saw.
         cut_reason: Why the tail was cut, or None if it was clean.
+        cut_records: Valid records that were cut with the tail.
         damage: Damaged ranges that are quarantined, earlier finds included.
         rebuilt: What was built from the whole log: "consume queues", "index".
         lost_begin: Segments that are gone from the begin of the log, which retention has not
@@ -88,6 +91,7 @@ class RecoveryReport:
     rebuilt: tuple[str, ...]
     lost_begin: Damage | None = None
     set_aside: tuple[str, ...] = ()
+    cut_records: int = 0
 
 
 @dataclass(slots=True)
@@ -156,6 +160,7 @@ class Recovery:
         if "consume queues" in rebuilt:
             damaged = sum(damage.end - damage.begin for damage in self.quarantine.ranges)
             self.idle_queues.restore(self.queues, self.deleted_topics, damaged_bytes=damaged)
+        cut_records = self._whole_records_behind(ending)
         self._settle_end(ending)
         return RecoveryReport(
             crashed=self.crashed,
@@ -166,6 +171,7 @@ class Recovery:
             damage=self.quarantine.ranges,
             rebuilt=tuple(rebuilt),
             lost_begin=gone,
+            cut_records=cut_records,
         )
 
     def _missing_end(self) -> int | None:
@@ -344,6 +350,14 @@ class Recovery:
             if is_zero and window.unreadable_in(first, boundary) is None:
                 return True
         return False
+
+    def _whole_records_behind(self, ending: Ending) -> int:
+        """Valid records behind the end of the log: they go with what is cut."""
+        if ending.reason is None:
+            return 0
+        begin = ending.commit_log_offset
+        events = scan(self.log.walk(begin), begin)
+        return sum(len(event.places.starts) for event in events if isinstance(event, Stretch))
 
     def _settle_end(self, ending: Ending) -> None:
         """Make the end of the log what the scan found, and everything found durable."""

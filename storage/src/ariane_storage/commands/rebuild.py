@@ -52,6 +52,7 @@ def rebuild(folder: Path, output_format: str) -> None:
         "queues": queues,
         "end_offset": report.end_offset,
         "cut": str(report.cut_reason) if report.cut_reason is not None else None,
+        "cut_records": report.cut_records,
         "damaged": len(report.damage),
     }
     print_summary(summary, output_format)

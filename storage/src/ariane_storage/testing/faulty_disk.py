@@ -28,6 +28,7 @@ from ariane_storage.testing.file_images import PAGE_BYTES, Inode, written_bytes
 from ariane_storage.testing.folder_image import FolderImage
 from ariane_storage.testing.held_lock import HeldLock
 
+_PAGE_BYTES: Final = 4096
 _UNLIMITED_BYTES: Final = 1 << 50
 
 
@@ -41,7 +42,7 @@ class FaultyDisk:
     Attributes:
         steps: Steps that changed something so far.
         flushes: Flushes and syncs so far.
-        writes: Writes so far to files whose space was taken before.
+        writes: Writes so far to files of more than a page whose space was taken before.
         power_fails_at: The step at which the plug is pulled, or None.
         flush_fails_at: The flush, counted from 1, that fails with EIO, or None.
         write_fails_at: The write, counted from 1, that fails with EIO halfway, or None.
@@ -390,7 +391,7 @@ class _Descriptor:
         inode, end = self._inode, position + len(content)
         inode.overwrite(position, end)
         if end <= inode.space:
-            if self._disk.write_fails():
+            if len(inode.cached) > _PAGE_BYTES and self._disk.write_fails():
                 half = len(content) // 2
                 inode.cached[position : position + half] = memoryview(content)[:half]
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
