@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from ariane_storage import FlushMode
+from ariane_storage import FlushMode, Store
 from ariane_storage.testing import block_of, small_config
 
 PAGE = 1024
@@ -113,6 +115,21 @@ def test_the_mark_outlives_no_power_cut_with_more_than_was_true(synchronous):
         assert store.queue_bounds("flights", 0)[1] >= count + 3, seed
         assert store.damage == (), seed
         bench.disk = bench.disk.kill()
+
+
+def test_a_closed_store_holds_no_file_open(tmp_path):
+    store = Store.open(tmp_path / "s", small_config(flush_mode=FlushMode.SYNC))
+    append(store, 3)
+    store.flush()
+    assert open_files_below(tmp_path / "s")
+    store.close()
+    assert open_files_below(tmp_path / "s") == []
+
+
+def open_files_below(folder):
+    descriptors = Path("/proc/self/fd").iterdir()
+    paths = [str(path.readlink()) for path in descriptors if path.is_symlink()]
+    return [path for path in paths if path.startswith(str(folder))]
 
 
 def test_no_space_for_the_mark_is_no_failed_flush(bench, monkeypatch):

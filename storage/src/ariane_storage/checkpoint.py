@@ -146,7 +146,7 @@ class CheckpointFile:
             OSError: The disk failed.
         """
         if self._is_lost or self._disk.size_of(self._path) != CHECKPOINT_BYTES:
-            self._marked = None
+            self.close()
             self._disk.write(self._path, bytes(CHECKPOINT_BYTES))
             self._disk.sync(folders=[self._path.parent])
             self._is_lost = False
@@ -172,12 +172,17 @@ class CheckpointFile:
         Raises:
             OSError: The disk failed.
         """
-        if self._marked is None:
+        file = self._marked
+        if file is None:
             if self._is_lost or self._disk.size_of(self._path) != CHECKPOINT_BYTES:
                 return
-            self._marked = self._disk.open(self._path, writable=True)
+            file = self._marked = self._disk.open(self._path, writable=True)
         mark = _MARK.pack(_MAGIC, flushed_offset)
-        self._marked.write_at(_MARK_START, mark + _CRC.pack(crc32(mark)))
+        file.write_at(_MARK_START, mark + _CRC.pack(crc32(mark)))
+
+    def close(self) -> None:
+        """Let go of the file, which closes when no other thread is writing to it any more."""
+        self._marked = None
 
 
 def _marked_offset(content: bytes) -> int:

@@ -62,6 +62,10 @@ class Keeper:
             self._marked_end = end
         return end
 
+    def close(self) -> None:
+        """Let go of the checkpoint's file."""
+        self._checkpoint_file.close()
+
     def flush_derived(self) -> None:
         """Write consume queues, index and checkpoint; see ``Store.flush_derived``."""
         parts = self._parts

@@ -579,6 +579,7 @@ class Store:
                 self._keeper.flush_derived()
                 parts.guard.run(lambda: mark_stopped(parts.disk, parts.files))
         finally:
+            self._keeper.close()
             parts.log.close()
             parts.queues.close()
             parts.index.close()
