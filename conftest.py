@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from functools import cache
 
 import pytest
@@ -13,6 +14,10 @@ from xdist.scheduler import LoadScopeScheduling
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 os.environ.setdefault("GRPC_EXPERIMENTS", "-event_engine_client,-event_engine_listener")
 
+# Whoever runs without bytecode compiles all that is imported in every process that a test starts.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # Children ignore what their parent does: tests of signals run under nohup and behind "&", too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -23,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("spark") is None)
 
 
-class FileScheduling(LoadScopeScheduling):  # type: ignore[misc] - it has no types.
+class FileScheduling(LoadScopeScheduling):  # type: ignore[misc]  # untyped
     """A file to a worker, which starts its clusters once; all files with Spark's session to one.
 
     By their names, because marks of pytest-xdist do not reach this process with every pytest.
