@@ -50,7 +50,8 @@ class OurBroker:
     """The calls that these tests need."""
 
     def __init__(self, channel: aio.Channel) -> None:
-        self._sends = SendServiceStub(channel)
+        self.channel = channel
+        self.sends = SendServiceStub(channel)
         self._pulls = PullServiceStub(channel)
         self._topics = TopicServiceStub(channel)
 
@@ -63,7 +64,7 @@ class OurBroker:
             Message(body=body, tag="red", keys=["k"], delay_level=level, properties={"a": "b"})
             for body in bodies
         ]
-        await self._sends.SendMessages(
+        await self.sends.SendMessages(
             send_pb.SendMessagesRequest(topic="orders", queue_id=1, messages=messages)
         )
 

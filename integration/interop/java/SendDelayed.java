@@ -5,7 +5,8 @@ import org.apache.rocketmq.common.message.Message;
 /**
  * Sends messages of one delay level to a RocketMQ broker, their bodies a word and a number.
  *
- * <p>Arguments: name server, topic, word, number of messages, delay level. Prints {"sent":n}.
+ * <p>Arguments: name server, topic, word, number of messages, delay level; with level 0 also the
+ * delay in milliseconds. Prints {"sent":n}.
  */
 public final class SendDelayed {
   public static void main(String[] arguments) {
@@ -27,7 +28,11 @@ public final class SendDelayed {
     producer.start();
     for (int i = 0; i < count; i++) {
       Message message = new Message(arguments[1], "red", "key" + i, (arguments[2] + i).getBytes());
-      message.setDelayTimeLevel(Integer.parseInt(arguments[4]));
+      if (arguments[4].equals("0")) {
+        message.setDelayTimeMs(Long.parseLong(arguments[5]));
+      } else {
+        message.setDelayTimeLevel(Integer.parseInt(arguments[4]));
+      }
       for (int attempt = 0; ; attempt++) {
         try {
           if (producer.send(message).getSendStatus() != SendStatus.SEND_OK) {

@@ -16,6 +16,7 @@ from ariane_broker.delay.delayed_append import DelayedAppend
 from ariane_broker.delay.delivery import Delivery
 from ariane_broker.delay.parked_queue import ParkedRows
 from ariane_broker.delay.parking import Parking
+from ariane_broker.delay.timer_handover import TimerHandover
 from ariane_broker.delay.timer_queue import TimerQueue
 from ariane_broker.statistics import BrokerStatistics
 from ariane_broker.topic_table import TopicConfig
@@ -102,7 +103,10 @@ class Broker:
     def start(self, *, days_max=40):
         self.store = store = Store.open(ROOT, self.config, disk=self.disk, clock=self.clock)
         now_ms = self.clock.now_ms
-        self.table, self.timer = BatchTable(), TimerQueue(store, now_ms=now_ms)
+        self.table, self.timer = (
+            BatchTable(),
+            TimerQueue(store, TimerHandover(FaultyDisk(), Path("/store")), now_ms=now_ms),
+        )
         for state, document in zip((self.table, self.timer), self.documents, strict=True):
             begin = store.min_offset if document is None else state.load(document)
             if begin > store.max_offset:

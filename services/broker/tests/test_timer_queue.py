@@ -1,5 +1,7 @@
 """The timer's queue against a model, with a clock that jumps: nothing early, nothing twice."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import settings
@@ -11,9 +13,11 @@ from ariane_broker.delay import timer_queue as timer_module
 from ariane_broker.delay.level_queues import LevelQueues
 from ariane_broker.delay.parked_queue import ParkedRows
 from ariane_broker.delay.queue_progress import QueueProgress
+from ariane_broker.delay.timer_handover import TimerHandover
 from ariane_broker.delay.timer_queue import TimerQueue
 from ariane_broker.delay.timer_window import TimerWindow
 from ariane_storage.consume_queue_entry import ENTRY
+from ariane_storage.testing import FaultyDisk
 
 RECORD_BYTES = 100
 DAY_MS = 86_400_000
@@ -73,7 +77,12 @@ class TimerMachine(RuleBasedStateMachine):
         self.timer = self.made()
 
     def made(self):
-        timer = TimerQueue(self.log, now_ms=lambda: self.now_ms, window_count_max=8)
+        timer = TimerQueue(
+            self.log,
+            TimerHandover(FaultyDisk(), Path("/store")),
+            now_ms=lambda: self.now_ms,
+            window_count_max=8,
+        )
         timer.keep_topics(lambda topic: True)
         return timer
 
@@ -114,7 +123,12 @@ class TimerMachine(RuleBasedStateMachine):
 
     @rule()
     def crash(self):
-        self.timer = TimerQueue(self.log, now_ms=lambda: self.now_ms, window_count_max=8)
+        self.timer = TimerQueue(
+            self.log,
+            TimerHandover(FaultyDisk(), Path("/store")),
+            now_ms=lambda: self.now_ms,
+            window_count_max=8,
+        )
         begin = 0 if self.saved is None else self.timer.load(self.saved)
         self.timer._origins.append(np.array(self.origins[begin:], np.int64))
         self.timer.keep_topics(lambda topic: True)
@@ -148,7 +162,7 @@ TestTimer = TimerMachine.TestCase
 def test_what_is_far_away_is_not_read_again_and_again():
     log = ListedEntries()
     now_ms = 1_000_000_000_000
-    timer = TimerQueue(log, now_ms=lambda: now_ms)
+    timer = TimerQueue(log, TimerHandover(FaultyDisk(), Path("/store")), now_ms=lambda: now_ms)
     timer.keep_topics(lambda topic: True)
     for _ in range(100):
         timer.parked(log.add([now_ms + DAY_MS] * 70))

@@ -17,6 +17,7 @@ from ariane_broker.delay.level_queues import LevelQueues
 from ariane_broker.delay.parked_queue import ParkedRows
 from ariane_broker.delay.parking import Parking
 from ariane_broker.delay.reparking import Reparking
+from ariane_broker.delay.timer_handover import TimerHandover
 from ariane_broker.delay.timer_queue import TIMER_QUEUE, TimerQueue
 from ariane_broker.topic_table import TopicConfig
 from ariane_record.columns import decode_columns
@@ -24,7 +25,7 @@ from ariane_servicekit import ServiceError
 from ariane_storage import Store
 from ariane_storage.config import DELAY_LEVELS_MS
 from ariane_storage.errors import StoreFull
-from ariane_storage.testing import FixedClock, block_of, small_config
+from ariane_storage.testing import FaultyDisk, FixedClock, block_of, small_config
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -51,7 +52,9 @@ class Delays:
     def __init__(self, store, clock):
         self.store, self.clock = store, clock
         self.levels = LevelQueues(store, levels_ms=DELAY_LEVELS_MS, now_ms=clock.now_ms)
-        self.timer = TimerQueue(store, now_ms=clock.now_ms)
+        self.timer = TimerQueue(
+            store, TimerHandover(FaultyDisk(), Path("/store")), now_ms=clock.now_ms
+        )
         self.on_appended = lambda: None
         self.log = LogThatFills(store)
         delivery = Delivery(

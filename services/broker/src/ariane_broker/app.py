@@ -92,6 +92,7 @@ def compose_from(outside: Outside) -> BrokerLife:
         saved_offsets=state.saved_offsets,
         keeping=storing.keeping,
         log_states=storing.log_states,
+        timer_queue=delaying.timer_queue,
         loops=(
             delaying.delivery_loop.loop,
             delaying.aged_records.loop,

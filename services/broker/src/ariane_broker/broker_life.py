@@ -12,6 +12,7 @@ from ariane_broker.announcement import BrokerAnnouncement
 from ariane_broker.append_streams import AppendStreams
 from ariane_broker.client_admission import ClientAdmission
 from ariane_broker.client_table import ClientTable
+from ariane_broker.delay.timer_queue import TimerQueue
 from ariane_broker.errors import STORAGE_RULES
 from ariane_broker.group_flush import GroupFlush
 from ariane_broker.held_requests import HeldRequests
@@ -96,6 +97,7 @@ class BrokerLife:
     saved_offsets: SavedState
     keeping: StoreKeeping
     log_states: LogStates
+    timer_queue: TimerQueue
     loops: Sequence[Loop]
     threads: Threads
     grace_seconds: float
@@ -183,6 +185,7 @@ class BrokerLife:
         await asyncio.to_thread(self.threads.keeper.shutdown)
         try:
             await self.saved_offsets.save()
+            await asyncio.get_running_loop().run_in_executor(self.threads.state, self._hand_over)
             await self.log_states.save()
         finally:
             # Waits for a recovery that was cut short, too.
@@ -194,3 +197,15 @@ class BrokerLife:
                 raise
             finally:
                 await asyncio.to_thread(self.threads.state.shutdown)
+
+    def _hand_over(self) -> None:
+        """Blocks: let RocketMQ's broker know which delayed messages wait, should it come next."""
+        try:
+            if self.store.is_open:
+                # What was delivered is on the disk before anything says so.
+                self.store.flush()
+                self.timer_queue.hand_over()
+        except StorePoisoned:
+            return  # Whoever waits for the flush is told.
+        except OSError as error:
+            _log.warning("timer_not_handed_over", cause=str(error))

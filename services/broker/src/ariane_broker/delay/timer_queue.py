@@ -11,18 +11,19 @@ the queue, of each of which only the earliest time is remembered::
     window           due until 09:00: in memory, sorted
 
 Which of them were delivered is kept as a queue offset and marks behind it, and follows from the log
-like that of the delay levels.
+like that of the delay levels. What RocketMQ has delivered its own files say (``timer_handover``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
 
 from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.delay.delivered_origins import delivered_origins
+from ariane_broker.delay.lateness import TIME_MS_MIN
 from ariane_broker.delay.parked_queue import (
     SCAN_COUNT,
     ParkedLog,
@@ -31,9 +32,12 @@ from ariane_broker.delay.parked_queue import (
     needed_from,
     rows_from,
 )
+from ariane_broker.delay.parked_records import read_parked
 from ariane_broker.delay.queue_progress import QueueProgress
-from ariane_broker.delay.timer_window import TimerWindow
+from ariane_broker.delay.timer_handover import TimerHandover
+from ariane_broker.delay.timer_window import TimerWindow, joined
 from ariane_record.names import TIMER_TOPIC
+from ariane_servicekit import get_logger
 from ariane_storage.fields import Int64s
 from ariane_storage.scan import Stretch
 
@@ -51,6 +55,7 @@ WINDOW_COUNT_MAX: Final = 1 << 19
 """Records in memory, 32 bytes each; those of one millisecond stay together, however many."""
 
 _VERSION: Final = 1
+_log = get_logger(__name__)
 _LONG_AGO: Final = -(1 << 62)
 
 
@@ -67,16 +72,26 @@ class TimerQueue:
     matters_since_ms: Final = None
 
     def __init__(
-        self, log: ParkedLog, *, now_ms: Callable[[], int], window_count_max: int = WINDOW_COUNT_MAX
+        self,
+        log: ParkedLog,
+        handover: TimerHandover,
+        *,
+        now_ms: Callable[[], int],
+        window_count_max: int = WINDOW_COUNT_MAX,
     ) -> None:
         """Know of nothing delivered.
 
         Args:
             log: The store.
+            handover: What RocketMQ keeps of this queue.
             now_ms: Milliseconds since the epoch.
             window_count_max: Records that are kept in memory, more or less.
         """
         self._log = log
+        self._handover = handover
+        # The note of RocketMQ's that we know: one of ours, or one that was taken over.
+        self._known_note = ""
+        self._restored = False
         self._now_ms = now_ms
         self._window_count_max = window_count_max
         self._progress = QueueProgress()
@@ -228,15 +243,74 @@ class TimerQueue:
         origins = np.unique(np.concatenate([np.empty(0, np.int64), *self._origins]))
         self._origins.clear()
         mark_origins(self._log, TIMER_QUEUE, self._progress, origins)
+        self._take_over()
+        self._restored = True
         self._end = self._progress.begin
         while len(rows := rows_from(self._log, TIMER_QUEUE, self._end, SCAN_COUNT)):
             self._remember(self.pending(rows))
             self._end = int(rows.queue_offsets[-1]) + 1
         self.change_count += 1
 
+    def _take_over(self) -> None:
+        """Take over what RocketMQ has delivered, if it had the store since."""
+        note = self._handover.note()
+        if note == self._known_note:
+            return
+        try:
+            theirs = self._handover.read()
+        except (ValueError, FileNotFoundError) as error:
+            _log.warning("timer_not_taken_over", reason=str(error))
+            return
+        self._known_note = note
+        waited = self.pending_count
+        queue_offset = self._progress.begin
+        while len(rows := rows_from(self._log, TIMER_QUEUE, queue_offset, SCAN_COUNT)):
+            self._progress.mark(theirs.done(rows))
+            queue_offset = int(rows.queue_offsets[-1]) + 1
+        _log.info("timer_taken_over", delivered=waited - self.pending_count)
+
+    def hand_over(self) -> None:
+        """Let RocketMQ know what waits; all that was delivered is on the disk.
+
+        Blocks, in a thread; nothing is parked or delivered beside it.
+
+        Raises:
+            OSError: The disk failed, or is full: RocketMQ would deliver some messages again.
+        """
+        end = self._log.queue_bounds(*TIMER_QUEUE)[1]
+        if not self._restored or not end:
+            return
+        parts: list[ParkedRows] = []
+        queue_offset = self._progress.begin
+        while len(rows := rows_from(self._log, TIMER_QUEUE, queue_offset, SCAN_COUNT)):
+            parts += self._timed(self.pending(rows))
+            queue_offset = int(rows.queue_offsets[-1]) + 1
+        last = rows_from(self._log, TIMER_QUEUE, end - 1, 1)
+        last = last.take(last.sizes > 0)
+        self._handover.write(joined(parts), last, end, self._now_ms())
+        self._known_note = self._handover.note()
+        self.change_count += 1
+
+    def _timed(self, rows: ParkedRows) -> Iterator[ParkedRows]:
+        """Records that wait, with their times; those that RocketMQ parked say them themselves."""
+        says = rows.due_ms >= TIME_MS_MIN
+        yield rows.take(says & (rows.sizes > 0))
+        rows = rows.take(~says)
+        while len(rows):
+            part = rows.take(slice(SLICE_COUNT)).within(SLICE_BYTES)
+            rows = rows.take(slice(len(part), None))
+            parked = read_parked(self._log, part)
+            if parked is None:
+                continue
+            found = part.take(np.isin(part.queue_offsets, parked.queue_offsets))
+            order = np.argsort(parked.queue_offsets)
+            found.due_ms[:] = parked.times_ms()[order]
+            yield found.take(found.due_ms > 0)
+
     def clear(self) -> None:
         """Know of nothing delivered."""
         self._progress = QueueProgress()
+        self._known_note = ""
         self._origins.clear()
 
     def document(self, commit_log_offset: int) -> dict[str, Any]:
@@ -247,6 +321,7 @@ class TimerQueue:
             "commitLogOffset": commit_log_offset,
             "queueOffset": progress.begin,
             "marks": [progress.mark_count, progress.encoded_marks()],
+            "timercheck": self._known_note,
         }
 
     def load(self, document: Mapping[str, Any]) -> int:
@@ -261,5 +336,6 @@ class TimerQueue:
         if document["version"] != _VERSION:
             raise ValueError(f"version {document['version']} is not known here")
         count, encoded = document["marks"]
+        self._known_note = str(document.get("timercheck", ""))
         self._progress = QueueProgress.decoded(int(document["queueOffset"]), int(count), encoded)
         return int(document["commitLogOffset"])

@@ -21,6 +21,7 @@ from ariane_broker.delay.level_queues import LevelQueues
 from ariane_broker.delay.parked_queue import ParkedRows
 from ariane_broker.delay.parking import Parked, Parking
 from ariane_broker.delay.reparking import Reparking
+from ariane_broker.delay.timer_handover import TimerHandover
 from ariane_broker.delay.timer_queue import TimerQueue
 from ariane_broker.rooms.outside import Outside
 from ariane_broker.rooms.state import StateRoom
@@ -53,10 +54,11 @@ def delaying_room(outside: Outside, state: StateRoom, storing: StoringRoom) -> D
     settings, clock, store = outside.settings, outside.clock, storing.store
     levels_ms = settings.delay_levels_ms
     levels = LevelQueues(store, levels_ms=levels_ms, now_ms=clock.now_ms)
-    timer_queue = TimerQueue(store, now_ms=clock.now_ms)
+    root = StoreFiles(settings.store_path).root
+    handover = TimerHandover(outside.disk, root)
+    timer_queue = TimerQueue(store, handover, now_ms=clock.now_ms)
     store.keep_needed(lambda: levels.needed_from)
     store.keep_needed(lambda: timer_queue.needed_from)
-    root = StoreFiles(settings.store_path).root
     for state_machine, name in ((levels, level_queues.FILE_NAME), (timer_queue, timer.FILE_NAME)):
         storing.log_states.keep(state_machine, StateFile(root / name, outside.disk), name)
 
