@@ -14,6 +14,7 @@ from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.queue_locks import QueueLocks
 from ariane_sdk import errors
 from ariane_sdk._caution import NO_CAUTION
+from ariane_sdk._queue_position import QueuePosition
 
 GROUP = "group"
 LEASE_S = 60.0
@@ -187,7 +188,8 @@ class Calls:
     async def load(self, route, queues):
         queues = list(queues)
         return await self._ask(
-            route, lambda broker: {queue: broker.offsets.get(queue, 0) for queue in queues}
+            route,
+            lambda broker: {queue: broker.offsets.get(queue, QueuePosition(0)) for queue in queues},
         )
 
     async def store(self, route, offsets, *, durable=False):

@@ -37,7 +37,7 @@ def edit(workshop):
     return replace
 
 
-ADDED = "  bool write_wiped = 5;\n\n  // Something new.\n  int32 added_count = 6;\n"
+ADDED = "  bool write_wiped = 5;\n\n  // Something new.\n  int32 added_count = 60;\n"
 
 
 def test_as_it_is_nothing_is_wrong(workshop, capsys):
@@ -66,7 +66,7 @@ def test_removed_field_breaks(edit, capsys):
 
 
 def test_generate_refuses_a_break_until_it_is_accepted(edit, workshop, capsys):
-    edit("bool write_wiped = 5;", "bool write_wiped = 6;")
+    edit("bool write_wiped = 5;", "bool write_wiped = 60;")
     before = (workshop / "baseline.binpb").read_bytes()
     assert protos.main(["generate"]) == 1
     assert (workshop / "baseline.binpb").read_bytes() == before
@@ -86,7 +86,7 @@ def test_addition_makes_stubs_stale_and_is_then_protected(edit, workshop, capsys
     assert protos.main(["generate"]) == 0
     assert protos.main(["stale"]) == 0
     assert untouched.stat().st_mtime_ns == before
-    edit("  // Something new.\n  int32 added_count = 6;\n", "")
+    edit("  // Something new.\n  int32 added_count = 60;\n", "")
     assert protos.main(["breaking"]) == 1
 
 

@@ -210,6 +210,24 @@ def test_every_public_method_has_its_twin(name):
     assert public(getattr(ariane_sdk, name)) == public(getattr(sync, name))
 
 
+def test_a_block_that_fails_leaves_no_order_of_queues(cluster):
+    with ClusterClient(cluster.name_servers) as client:
+
+        def order():
+            with pytest.raises(errors.RouteNotFound) as unknown:
+                client.route("half-made")
+            return unknown.value.metadata.get("queue_order", "")
+
+        def fail():
+            with client.queue_order_first("half-made", {"broker-a": 2}):
+                assert order() == "broker-a:2"
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            fail()
+        assert order() == ""
+
+
 @pytest.mark.parametrize("module", [ariane_sdk, sync])
 def test_exports_are_complete_and_sorted(module):
     assert list(module.__all__) == sorted(module.__all__)

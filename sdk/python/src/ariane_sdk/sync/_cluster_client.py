@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
 from ariane_sdk import _cluster_client
 from ariane_sdk._blocking import ClosingClient, blocking
 from ariane_sdk._stateless_client import CALL_TIMEOUT_S
@@ -15,6 +18,20 @@ class ClusterClient(ClosingClient[_cluster_client.ClusterClient]):
         super().__init__(_cluster_client.ClusterClient(name_servers, call_timeout_s=call_timeout_s))
 
     create_topic = blocking(_cluster_client.ClusterClient.create_topic)
+
+    @contextmanager
+    def queue_order_first(self, topic: str, counts: Mapping[str, int]) -> Iterator[None]:
+        """Fix the order of queues of a topic that the block makes; as the asynchronous client."""
+        block = self._client.queue_order_first(topic, counts)
+        self._run(block.__aenter__())
+        try:
+            yield
+        except BaseException as error:
+            if not self._run(block.__aexit__(type(error), error, error.__traceback__)):
+                raise
+        else:
+            self._run(block.__aexit__(None, None, None))
+
     keep_queue_order = blocking(_cluster_client.ClusterClient.keep_queue_order)
     forget_queue_order = blocking(_cluster_client.ClusterClient.forget_queue_order)
     delete_topic = blocking(_cluster_client.ClusterClient.delete_topic)
