@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ariane_broker.delay import timer_handover
 from ariane_broker.delay.parked_queue import ParkedRows
 from ariane_broker.delay.rocketmq_timer import (
     LOG_FILE_BYTES,
@@ -20,25 +21,38 @@ from ariane_broker.delay.rocketmq_timer import (
     units_per_file,
 )
 from ariane_broker.delay.timer_handover import TimerHandover
+from ariane_storage import OsDisk
 from ariane_storage.disk import Disk
 from ariane_storage.testing import FaultyDisk, PowerLost
 
-ROOT = Path("/store")
+FAULTY = Path("/store")
 NOW_MS = 1_800_000_000_123
 BEGIN_MS = 1_800_000_000_000
 SMALL_FILE_BYTES = 4 * UNIT.itemsize + 16 + 51
 
 
 @pytest.fixture
-def disk() -> FaultyDisk:
-    disk = FaultyDisk()
-    disk.make_folders(ROOT / "config")
-    return disk
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "config").mkdir()
+    return tmp_path
 
 
 @pytest.fixture
-def handover(disk: Disk) -> TimerHandover:
-    return TimerHandover(disk, ROOT)
+def disk() -> OsDisk:
+    return OsDisk()
+
+
+@pytest.fixture
+def handover(disk: OsDisk, root: Path) -> TimerHandover:
+    return TimerHandover(disk, root)
+
+
+def faulty_disk() -> FaultyDisk:
+    """With a short file of the timer log, whose length is kept."""
+    disk = FaultyDisk()
+    disk.make_folders(FAULTY / "config")
+    some_log_file(disk, FAULTY, SMALL_FILE_BYTES)
+    return disk
 
 
 def rows_of(due_ms: list[int], first: int = 0) -> ParkedRows:
@@ -51,20 +65,20 @@ def nothing() -> ParkedRows:
     return rows_of([])
 
 
-def some_log_file(disk: FaultyDisk, file_bytes: int) -> None:
-    disk.make_folders(ROOT / "timerlog")
-    disk.create_sparse(ROOT / "timerlog" / ("0" * 20), file_bytes)
+def some_log_file(disk: Disk, root: Path, file_bytes: int) -> None:
+    disk.make_folders(root / "timerlog")
+    disk.create_sparse(root / "timerlog" / ("0" * 20), file_bytes)
 
 
 def test_where_nothing_waits_a_check_alone_says_so(
-    disk: FaultyDisk, handover: TimerHandover
+    disk: OsDisk, root: Path, handover: TimerHandover
 ) -> None:
-    some_log_file(disk, LOG_FILE_BYTES)
-    disk.create_sparse(ROOT / "timerwheel", 99)
+    some_log_file(disk, root, LOG_FILE_BYTES)
+    disk.create_sparse(root / "timerwheel", 99)
     handover.write(nothing(), rows_of([0], 41), 42, NOW_MS)
-    assert not disk.is_folder(ROOT / "timerlog")
-    assert disk.size_of(ROOT / "timerwheel") is None
-    content = disk.read(ROOT / "config" / "timercheck")
+    assert not disk.is_folder(root / "timerlog")
+    assert disk.size_of(root / "timerwheel") is None
+    content = disk.read(root / "config" / "timercheck")
     assert len(content) == 4096
     assert TimerCheck.decoded(content) == (BEGIN_MS, 0, 42, 42, 0, NOW_MS, 1)
     assert handover.note() == content[:56].hex()
@@ -74,16 +88,16 @@ def test_where_nothing_waits_a_check_alone_says_so(
 
 @pytest.mark.parametrize("count", [1, 3, 4, 5, 8, 9, 40])
 def test_units_fill_files_and_slots_lead_to_them(
-    disk: FaultyDisk, handover: TimerHandover, count: int
+    disk: OsDisk, root: Path, handover: TimerHandover, count: int
 ) -> None:
-    some_log_file(disk, SMALL_FILE_BYTES)
+    some_log_file(disk, root, SMALL_FILE_BYTES)
     assert units_per_file(SMALL_FILE_BYTES) == 4
     due_ms = [NOW_MS + 1000 * (number % 3) for number in range(count)]
     rows = rows_of(due_ms, 7)
     handover.write(rows, rows.take(slice(-1, None)), 7 + count, NOW_MS)
-    names = disk.names(ROOT / "timerlog")
+    names = disk.names(root / "timerlog")
     assert len(names) == -(-(count + 1) // 4)
-    files = [disk.read(ROOT / "timerlog" / name) for name in names]
+    files = [disk.read(root / "timerlog" / name) for name in names]
     assert {len(content) for content in files} == {SMALL_FILE_BYTES}
     for content in files[:-1]:
         assert content[208:224] == (67).to_bytes(4) + bytes(8) + (0xCBD43194).to_bytes(4)
@@ -96,7 +110,7 @@ def test_units_fill_files_and_slots_lead_to_them(
     last = units.pop(max(units))
     assert last["commit_log_offset"] == (6 + count) * 1000
     assert slots_of(np.array([last]))[0] == BEGIN_MS - 1000, "in a slot that is read no more"
-    wheel = np.frombuffer(disk.read(ROOT / "timerwheel"), SLOT)
+    wheel = np.frombuffer(disk.read(root / "timerwheel"), SLOT)
     assert len(wheel) == WHEEL_SLOTS
     found = {}
     for slot in wheel[np.flatnonzero(wheel["units"])]:
@@ -116,12 +130,12 @@ def test_units_fill_files_and_slots_lead_to_them(
 
 
 def test_overdue_waits_in_the_next_slot_and_what_is_far_away_is_rolled(
-    disk: FaultyDisk, handover: TimerHandover
+    disk: OsDisk, root: Path, handover: TimerHandover
 ) -> None:
     rows = rows_of([NOW_MS - 10**9, NOW_MS + ROLL_MS - 1000, NOW_MS + ROLL_MS + 1000])
     handover.write(rows, rows.take(slice(-1, None)), 3, NOW_MS)
-    assert disk.size_of(ROOT / "timerlog" / ("0" * 20)) == LOG_FILE_BYTES
-    units = sound_units(memoryview(disk.read(ROOT / "timerlog" / ("0" * 20))))[:-1]
+    assert disk.size_of(root / "timerlog" / ("0" * 20)) == LOG_FILE_BYTES
+    units = sound_units(memoryview(disk.read(root / "timerlog" / ("0" * 20))))[:-1]
     found = dict(zip(units["commit_log_offset"].tolist(), range(3), strict=True))
     slots, magics = slots_of(units), units["magic"]
     assert (slots[found[0]], magics[found[0]]) == (BEGIN_MS, 1)
@@ -129,26 +143,28 @@ def test_overdue_waits_in_the_next_slot_and_what_is_far_away_is_rolled(
     assert (slots[found[2000]], magics[found[2000]]) == (BEGIN_MS + ROLL_MS // 2, 3)
 
 
-def test_the_wheel_goes_round(disk: FaultyDisk, handover: TimerHandover) -> None:
+def test_the_wheel_goes_round(disk: OsDisk, root: Path, handover: TimerHandover) -> None:
     now_ms = BEGIN_MS - BEGIN_MS % (WHEEL_SLOTS * 1000) + WHEEL_SLOTS * 1000 - 2000
     rows = rows_of([now_ms + 1000 * second for second in range(1, 6)])
     handover.write(rows, rows.take(slice(-1, None)), 5, now_ms)
-    wheel = np.frombuffer(disk.read(ROOT / "timerwheel"), SLOT)
+    wheel = np.frombuffer(disk.read(root / "timerwheel"), SLOT)
     taken = np.flatnonzero(wheel["units"]).tolist()
     assert taken == [0, 1, 2, WHEEL_SLOTS - 2, WHEEL_SLOTS - 1]
 
 
 def test_without_a_record_of_the_end_the_check_says_how_far(
-    disk: FaultyDisk, handover: TimerHandover
+    disk: OsDisk, root: Path, handover: TimerHandover
 ) -> None:
     rows = rows_of([NOW_MS + 5000])
     handover.write(rows, nothing(), 9, NOW_MS)
-    units = sound_units(memoryview(disk.read(ROOT / "timerlog" / ("0" * 20))))
+    units = sound_units(memoryview(disk.read(root / "timerlog" / ("0" * 20))))
     assert len(units) == 1
 
 
-def test_a_disk_that_is_full_leaves_no_check(disk: FaultyDisk, handover: TimerHandover) -> None:
+def test_a_disk_that_is_full_leaves_no_check() -> None:
     """Then RocketMQ delivers some messages again, and loses none."""
+    disk = faulty_disk()
+    handover = TimerHandover(disk, FAULTY)
     handover.write(nothing(), nothing(), 5, NOW_MS)
     disk.space_bytes = 100
     with pytest.raises(OSError, match="space"):
@@ -156,20 +172,23 @@ def test_a_disk_that_is_full_leaves_no_check(disk: FaultyDisk, handover: TimerHa
     assert handover.note() == ""
 
 
-def test_power_loss_at_any_step_leaves_no_check_or_a_whole_one(handover: TimerHandover) -> None:
+def test_power_loss_at_any_step_leaves_no_check_or_a_whole_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The steps are the same, and this disk keeps all of a sparse file in memory.
+    monkeypatch.setattr(timer_handover, "WHEEL_SLOTS", 60)
     rows = rows_of([NOW_MS + 5000 * number for number in range(9)])
     for step in range(1, 60):
-        disk = FaultyDisk()
-        disk.make_folders(ROOT / "config")
-        TimerHandover(disk, ROOT).write(rows_of([NOW_MS] * 3), nothing(), 3, NOW_MS - 9999)
-        before = TimerHandover(disk, ROOT).note()
+        disk = faulty_disk()
+        TimerHandover(disk, FAULTY).write(rows_of([NOW_MS] * 3), nothing(), 3, NOW_MS - 9999)
+        before = TimerHandover(disk, FAULTY).note()
         disk.power_fails_at = disk.steps + step
         try:
-            TimerHandover(disk, ROOT).write(rows, nothing(), 9, NOW_MS)
+            TimerHandover(disk, FAULTY).write(rows, nothing(), 9, NOW_MS)
             ended = True
         except PowerLost:
             ended = False
-        after = TimerHandover(disk.lose_power(step), ROOT)
+        after = TimerHandover(disk.lose_power(step), FAULTY)
         note = after.note()
         if note and note != before:
             theirs = after.read()
@@ -183,8 +202,8 @@ def test_power_loss_at_any_step_leaves_no_check_or_a_whole_one(handover: TimerHa
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 55])
 def test_a_check_that_is_none_is_refused(
-    disk: FaultyDisk, handover: TimerHandover, content: bytes
+    disk: OsDisk, root: Path, handover: TimerHandover, content: bytes
 ) -> None:
-    disk.write(ROOT / "config" / "timercheck", content)
+    disk.write(root / "config" / "timercheck", content)
     with pytest.raises(ValueError, match="bytes"):
         handover.read()
