@@ -4,6 +4,7 @@ import ariane_servicekit._before_grpc  # noqa: F401 - it must come before whatev
 
 # isort: split
 from ariane_servicekit.addresses import Address
+from ariane_servicekit.answer_budget import AnswerBudget, AnswerLease
 from ariane_servicekit.background import Loop
 from ariane_servicekit.calls import Call, current_call
 from ariane_servicekit.clock import Clock, SystemClock
@@ -19,6 +20,7 @@ from ariane_servicekit.errors import (
 from ariane_servicekit.lifecycle import main, run, serving
 from ariane_servicekit.logs import configure_logs, get_logger
 from ariane_servicekit.pages import Page, PageRequest, take_page
+from ariane_servicekit.request_stream import first_request
 from ariane_servicekit.server import RpcService
 from ariane_servicekit.service import ExitStatus, Service, StopRequest
 from ariane_servicekit.settings import (
@@ -34,6 +36,8 @@ __all__ = [
     "CHANGEABLE",
     "Address",
     "AddressList",
+    "AnswerBudget",
+    "AnswerLease",
     "Call",
     "Clock",
     "CommaSeparated",
@@ -58,6 +62,7 @@ __all__ = [
     "current_call",
     "feature_not_available",
     "field_invalid",
+    "first_request",
     "get_logger",
     "load_settings",
     "main",

@@ -28,10 +28,11 @@ class Phase(enum.Enum):
 
 
 class Admission:
-    """The innermost stage: phase, deadline and number of calls.
+    """The innermost stage: phase, deadline and number of calls, in all and of each caller.
 
     A call whose deadline has passed is refused before its work begins. Streams and held calls
-    count for as long as they last.
+    count for as long as they last. One connection may have a quarter of them and one host three
+    quarters, so that nobody locks all others out.
     """
 
     def __init__(self, *, concurrent_calls_max: int, open_while_draining: Collection[str]) -> None:
@@ -40,6 +41,8 @@ class Admission:
         """Calls in work now, those that are always open left out."""
         self._call_count_max = concurrent_calls_max
         self._open_while_draining = frozenset(open_while_draining)
+        self._of_connection: dict[str, int] = {}
+        self._of_host: dict[str, int] = {}
 
     def change_call_count_max(self, call_count_max: int) -> None:
         """Take or refuse from now on by another limit; calls in work are not ended."""
@@ -52,11 +55,15 @@ class Admission:
         if self.phase is not Phase.SERVING:
             self._check_phase(call)
         if self.call_count >= self._call_count_max:
-            raise ServiceError(
-                ErrorReason.ERROR_REASON_SERVICE_BUSY,
-                f"{self._call_count_max} calls are in work already",
-                {"limit": self._call_count_max},
-            )
+            raise _too_many(self._call_count_max, "calls are in work already")
+        peer = call.peer
+        host = peer.rpartition(":")[0]
+        of_peer = self._of_connection.get(peer, 0)
+        of_host = self._of_host.get(host, 0)
+        if of_peer >= connection_share(self._call_count_max):
+            raise _too_many(of_peer, "calls of this connection are in work already")
+        if of_host >= host_share(self._call_count_max):
+            raise _too_many(of_host, "calls of this host are in work already")
         # None when the caller set no deadline, whatever the stub says.
         remaining_s: float | None = call.context.time_remaining()
         if remaining_s is not None and remaining_s <= 0:
@@ -64,10 +71,14 @@ class Admission:
                 ErrorReason.ERROR_REASON_DEADLINE_PASSED, "the deadline passed before the work"
             )
         self.call_count += 1
+        self._of_connection[peer] = of_peer + 1
+        self._of_host[host] = of_host + 1
         try:
             return await proceed()
         finally:
             self.call_count -= 1
+            _count_down(self._of_connection, peer)
+            _count_down(self._of_host, host)
 
     def _check_phase(self, call: Call) -> None:
         if self.phase is Phase.STARTING:
@@ -76,3 +87,25 @@ class Admission:
             )
         if call.method not in self._open_while_draining:
             raise ServiceError(ErrorReason.ERROR_REASON_SERVICE_DRAINING, "the service is stopping")
+
+
+def connection_share(call_count_max: int) -> int:
+    """Calls that one connection may have in work at a time."""
+    return max(1, call_count_max // 4)
+
+
+def host_share(call_count_max: int) -> int:
+    """Calls that all connections of one host may have in work at a time."""
+    return max(1, call_count_max * 3 // 4)
+
+
+def _count_down(counts: dict[str, int], key: str) -> None:
+    left = counts[key] - 1
+    if left:
+        counts[key] = left
+    else:
+        del counts[key]
+
+
+def _too_many(count: int, what: str) -> ServiceError:
+    return ServiceError(ErrorReason.ERROR_REASON_SERVICE_BUSY, f"{count} {what}", {"limit": count})

@@ -27,18 +27,46 @@ import grpc
 from google.rpc.status_pb2 import Status
 from grpc import aio
 
+from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_servicekit.calls import Call, current_call
 from ariane_servicekit.error_status import status_of
 from ariane_servicekit.errors import ServiceError
 from ariane_servicekit.prompt_run import PromptRun
 
 RequestT = TypeVar("RequestT")
+ReadT = TypeVar("ReadT")
 AnswerT = TypeVar("AnswerT")
 RequestT_contra = TypeVar("RequestT_contra", contravariant=True)
 AnswerT_co = TypeVar("AnswerT_co", covariant=True)
 
 IN_WORK_MAX: Final = 64
 """Requests of one stream that are read and not answered yet."""
+
+
+FIRST_REQUEST_S: Final = 10.0
+"""Seconds in which the first request of a stream is to come. A stream holds one of the calls that a
+service takes at a time: who opens one has something to say."""
+
+
+async def first_request(reading: Awaitable[ReadT], *, wait_s: float = FIRST_REQUEST_S) -> ReadT:
+    """What the first read of a stream gives.
+
+    Args:
+        reading: The read.
+        wait_s: How long it may take, in seconds.
+
+    Raises:
+        ServiceError: DEADLINE_PASSED; the caller has said nothing.
+    """
+    try:
+        async with asyncio.timeout(wait_s):
+            return await reading
+    except TimeoutError:
+        raise ServiceError(
+            ErrorReason.ERROR_REASON_DEADLINE_PASSED,
+            f"no request came within {wait_s:g} s of the beginning of the stream",
+            {"wait_s": f"{wait_s:g}"},
+        ) from None
 
 
 class RequestWorker(Protocol[RequestT_contra, AnswerT_co]):
@@ -57,14 +85,20 @@ class RequestStreams:
     """The open streams of one method."""
 
     def __init__(
-        self, refusal_after_close: Callable[[], ServiceError], *, in_work_max: int = IN_WORK_MAX
+        self,
+        refusal_after_close: Callable[[], ServiceError],
+        *,
+        in_work_max: int = IN_WORK_MAX,
+        first_request_s: float = FIRST_REQUEST_S,
     ) -> None:
         """Have none.
 
         Args:
             refusal_after_close: With what streams end that the service closes.
             in_work_max: Requests of one stream in work at a time.
+            first_request_s: Seconds in which the first request of a stream is to come.
         """
+        self._first_request_s = first_request_s
         self._refusal_after_close = refusal_after_close
         self._in_work_max = in_work_max
         self._streams: set[_RequestStream[Any, Any]] = set()
@@ -80,7 +114,9 @@ class RequestStreams:
         call = current_call()
         if call is None:
             raise AssertionError("a stream is a call")
-        stream = _RequestStream(call, context, worker, self._in_work_max)
+        stream = _RequestStream(
+            call, context, worker, self._in_work_max, first_request_s=self._first_request_s
+        )
         self._streams.add(stream)
         try:
             await stream.serve()
@@ -104,7 +140,10 @@ class _RequestStream(Generic[RequestT, AnswerT]):
         context: aio.ServicerContext[Any, Any],
         worker: RequestWorker[RequestT, AnswerT],
         in_work_max: int,
+        *,
+        first_request_s: float,
     ) -> None:
+        self._first_request_s = first_request_s
         self.is_closed = False
         self._call = call
         self._context = context
@@ -146,12 +185,14 @@ class _RequestStream(Generic[RequestT, AnswerT]):
             self._reading.cancel()
 
     async def _read_all(self) -> None:
-        while (request := await self._context.read()) is not aio.EOF:
+        request = await first_request(self._context.read(), wait_s=self._first_request_s)
+        while request is not aio.EOF:
             self._in_work += 1
             self._begin(request)
             while self._in_work >= self._in_work_max:
                 self._room.clear()
                 await self._room.wait()
+            request = await self._context.read()
 
     def _begin(self, request: RequestT) -> None:
         metrics = self._call.metrics

@@ -17,7 +17,7 @@ from grpc_reflection.v1alpha import reflection
 
 from ariane_servicekit.access import access_rules
 from ariane_servicekit.addresses import Address
-from ariane_servicekit.admission import Admission
+from ariane_servicekit.admission import Admission, connection_share
 from ariane_servicekit.error_status import ErrorTranslator
 from ariane_servicekit.errors import StartRefused
 from ariane_servicekit.health import SERVICE_NAME as HEALTH_NAME
@@ -28,6 +28,8 @@ from ariane_servicekit.stages import ErrorStage, MetricsStage
 from ariane_servicekit.telemetry import CallMetrics
 
 _PING_STRIKES_MAX: Final = 2
+
+_STREAMS_BESIDE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,12 @@ def server_options(settings: ServiceSettings) -> list[tuple[str, int]]:
         ("grpc.absolute_max_metadata_size", 2 * settings.metadata_bytes_max),
         ("grpc.keepalive_time_ms", int(settings.keepalive_interval_s * 1000)),
         ("grpc.keepalive_timeout_ms", int(settings.keepalive_wait_s * 1000)),
+        # More wait with the client; a little more than a connection has of calls, so that those
+        # that are refused are told why.
+        (
+            "grpc.max_concurrent_streams",
+            connection_share(settings.concurrent_calls_max) + _STREAMS_BESIDE,
+        ),
         ("grpc.keepalive_permit_without_calls", 1),
         (
             "grpc.http2.min_ping_interval_without_data_ms",

@@ -9,6 +9,7 @@ import grpc
 from grpc_status import rpc_status
 
 from ariane_servicekit.calls import Call
+from ariane_servicekit.cancellations import Cancellations
 from ariane_servicekit.error_status import ErrorTranslator, status_of
 from ariane_servicekit.errors import ServiceError
 from ariane_servicekit.interceptor import Proceed
@@ -29,6 +30,7 @@ class MetricsStage:
 
     def __init__(self, metrics: CallMetrics) -> None:
         self._metrics = metrics
+        self._cancellations = Cancellations()
 
     async def __call__(self, call: Call, proceed: Proceed) -> Any:
         """Measure what is inside."""
@@ -38,6 +40,7 @@ class MetricsStage:
             return await proceed()
         except asyncio.CancelledError:
             call.code = grpc.StatusCode.CANCELLED
+            self._cancellations.add(call.peer, call.method)
             raise
         finally:
             self._metrics.end(begin, call.method, call.code)

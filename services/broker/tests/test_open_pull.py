@@ -9,6 +9,7 @@ from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.held_requests import HeldRequests
 from ariane_broker.open_pull import Look, OpenPull
 from ariane_broker.pull_order import Position, PulledQueue, PullOrder
+from ariane_servicekit import AnswerBudget
 
 QUEUES = [QueueKey("orders", queue_id) for queue_id in range(100)]
 
@@ -67,7 +68,8 @@ def opened(log, held, *, hold_s=20.0, record_count_max=10):
         record_count_max=record_count_max,
         hold_seconds=hold_s,
     )
-    return OpenPull(log, held, order, {}, monotonic=asyncio.get_running_loop().time)
+    lease = AnswerBudget(1 << 30).lease("peer")
+    return OpenPull(log, held, order, {}, lease, monotonic=asyncio.get_running_loop().time)
 
 
 async def ends_of(pull):

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Final, Protocol, Self
 
 from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.held_requests import HeldRequests, Watch
 from ariane_broker.pull_order import Position, PulledQueue, PullOrder
+from ariane_servicekit import AnswerLease
 
 GO_ON_SHARE: Final = 2
 """A pull goes on while that part of the room is left in each of its queues; then the consumer is to
@@ -90,6 +91,7 @@ class OpenPull:
         held: HeldRequests,
         order: PullOrder,
         codes: Mapping[str, frozenset[int] | None],
+        lease: AnswerLease,
         *,
         monotonic: Callable[[], float],
     ) -> None:
@@ -100,6 +102,7 @@ class OpenPull:
             held: Holds what finds nothing.
             order: What is wanted, checked.
             codes: The tag codes wanted, by topic; nothing: all.
+            lease: Room for what is found; who sends the answer releases it.
             monotonic: Seconds that never go back.
         """
         self.may_go_on = True
@@ -107,6 +110,7 @@ class OpenPull:
         self._held = held
         self._order = order
         self._codes = codes
+        self._lease = lease
         self._monotonic = monotonic
         self._topics = dict.fromkeys(position.queue.topic for position in order.positions)
         self._positions = list(order.positions)
@@ -152,7 +156,7 @@ class OpenPull:
         moved: dict[int, PulledQueue] = {}
         self._see_arrivals()
         while True:
-            look = self._look_at(self._left)
+            look = await self._look_at(self._left)
             passed = self._go_to(look.found)
             if passed and not moved:
                 tell_at = min(deadline, self._monotonic() + PASSED_TOLD_SECONDS)
@@ -172,12 +176,23 @@ class OpenPull:
                 return _in_order(moved)
             if not again:
                 self.may_go_on = False
-                found = self._look_at(range(len(self._positions))).found
+                found = (await self._look_at(range(len(self._positions)))).found
                 self._go_to(found)
                 return _in_order(moved | found)
 
-    def _look_at(self, places: Collection[int]) -> Look:
-        look = self._reads.look(self._order, self._codes, self._positions, places)
+    async def _look_at(self, places: Collection[int]) -> Look:
+        """Look, once there is room for what may be found."""
+        order, lease = self._order, self._lease
+        wanted = max(1, order.size_bytes_max)
+        granted = lease.take_at_once(wanted) or await lease.take(wanted)
+        used = 0
+        try:
+            if granted < wanted:
+                order = replace(order, size_bytes_max=granted)
+            look = self._reads.look(order, self._codes, self._positions, places)
+            used = sum(pulled.size_bytes for pulled in look.found.values())
+        finally:
+            lease.settle(granted, used)
         self._left = look.left
         return look
 

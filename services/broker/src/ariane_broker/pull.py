@@ -22,6 +22,7 @@ from ariane_broker.readable_topics import readable_queue
 from ariane_broker.statistics import BrokerStatistics
 from ariane_broker.subscription import wanted_tag_codes
 from ariane_broker.topic_table import TopicTable
+from ariane_servicekit import AnswerLease
 from ariane_servicekit.errors import ServiceError
 from ariane_storage.errors import StorageError
 from ariane_storage.read import QueueRead, QueueReadStatus
@@ -94,24 +95,26 @@ class PullRecords:
         self._draw = draw
         self._monotonic = monotonic
 
-    def open(self, order: PullOrder) -> OpenPull:
+    def open(self, order: PullOrder, lease: AnswerLease) -> OpenPull:
         """Begin a pull that may have several answers.
 
         Args:
             order: What is wanted.
+            lease: Room for the answers; who sends them releases it.
 
         Raises:
             ServiceError: FIELD_INVALID or FILTER_EXPRESSION_INVALID.
         """
         order = checked_order(order)
         codes = {topic: wanted_tag_codes(wanted) for topic, wanted in order.filters.items()}
-        return OpenPull(self, self._held, order, codes, monotonic=self._monotonic)
+        return OpenPull(self, self._held, order, codes, lease, monotonic=self._monotonic)
 
-    async def pull(self, order: PullOrder) -> list[PulledQueue]:
+    async def pull(self, order: PullOrder, lease: AnswerLease) -> list[PulledQueue]:
         """Read what there is, or wait for it, once.
 
         Args:
             order: What is wanted.
+            lease: As with ``open``.
 
         Returns:
             As ``OpenPull.answer``.
@@ -119,7 +122,7 @@ class PullRecords:
         Raises:
             ServiceError: As ``open`` and ``OpenPull.answer``.
         """
-        with self.open(order) as opened:
+        with self.open(order, lease) as opened:
             return await opened.answer()
 
     def check(self, order: PullOrder, topics: Collection[str]) -> None:

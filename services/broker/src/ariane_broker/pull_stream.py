@@ -23,6 +23,7 @@ from ariane_broker.held_requests import HeldRequests
 from ariane_broker.open_pull import OpenPull
 from ariane_broker.pull import PullRecords
 from ariane_broker.pull_order import PulledQueue, PullOrder
+from ariane_servicekit import AnswerLease, first_request
 
 Request = TypeVar("Request")
 
@@ -60,6 +61,7 @@ class PullStream(Generic[Request]):
         held: HeldRequests,
         requests: AsyncIterator[Request],
         order_of: Callable[[Request], StreamOrder],
+        lease: AnswerLease,
     ) -> None:
         """Take the parts.
 
@@ -68,11 +70,13 @@ class PullStream(Generic[Request]):
             held: Tells whether the broker stops.
             requests: What comes from the client.
             order_of: What a request asks for.
+            lease: Room for the answers; who sends them releases it after each.
         """
         self._pull_records = pull_records
         self._held = held
         self._requests = requests
         self._order_of = order_of
+        self._lease = lease
         self._next: asyncio.Task[Request | None] | None = None
 
     async def answers(self) -> AsyncGenerator[StreamAnswer]:
@@ -81,11 +85,11 @@ class PullStream(Generic[Request]):
         Raises:
             ServiceError: As ``PullRecords.pull``.
         """
-        request = await self._read()
+        request = await first_request(self._read())
         try:
             while request is not None:
                 order, follow = self._order_of(request)
-                with self._pull_records.open(order) as opened:
+                with self._pull_records.open(order, self._lease) as opened:
                     reading = self._read_next(opened)
                     more_follow = True
                     while more_follow:

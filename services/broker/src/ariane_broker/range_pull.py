@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
@@ -21,6 +21,7 @@ from ariane_broker.subscription import ALL_MESSAGES, FilterExpression, wanted_ta
 from ariane_broker.topic_table import TopicTable
 from ariane_record.columns import Headers, decode_columns
 from ariane_record.layout import HOST_FLAGS, SystemFlag
+from ariane_servicekit import AnswerLease
 from ariane_servicekit.errors import field_invalid
 
 CHUNK_BYTES_MIN: Final = 64 << 10
@@ -111,8 +112,12 @@ class PullRange:
         self._statistics = statistics
         self._epochs = epochs
 
-    async def read(self, order: RangeOrder) -> AsyncIterator[RangeChunk]:
+    async def read(self, order: RangeOrder, lease: AnswerLease) -> AsyncGenerator[RangeChunk]:
         """Read a range; ends at its end or at the end that was readable when it began.
+
+        Args:
+            order: What to read.
+            lease: Room for the chunks; given back when the next one is asked for.
 
         Raises:
             ServiceError: TOPIC_NOT_FOUND, TOPIC_NOT_READABLE, QUEUE_NOT_FOUND, QUEUE_CUT,
@@ -125,15 +130,20 @@ class PullRange:
         self._epochs.check(QueueKey(order.topic, order.queue_id), order.end, order.log_epoch)
         end = min(order.end, self._log.queue_bounds(order.topic, order.queue_id)[1])
         position = order.begin
+        wanted = order.chunk_bytes or CHUNK_BYTES_DEFAULT
         while True:
+            # What was handed out before has left.
+            lease.release()
+            granted = await lease.take(wanted)
             read = self._log.read_queue(
                 order.topic,
                 order.queue_id,
                 position,
                 max_count=max(1, min(end - position, CHUNK_RECORDS_MAX)),
-                max_bytes=order.chunk_bytes or CHUNK_BYTES_DEFAULT,
+                max_bytes=granted,
                 tag_codes=tag_codes,
             )
+            lease.settle(granted, sum(map(len, read.chunks)))
             if position >= end:
                 # The read above has said whether the begin is kept.
                 return

@@ -156,6 +156,13 @@ class BrokerSettings(ServiceSettings):
         "concurrent_calls_max, so that waiting consumers leave room for producers.",
     )
 
+    answer_bytes_max: int = Field(
+        256 << 20,
+        ge=8 << 20,
+        description="Bytes of messages that are handed out and not taken yet, of all consumers "
+        "together; one connection may hold half of what is left. Who wants more waits. gRPC has "
+        "another copy of what is on its way.",
+    )
     client_silence_s: float = Field(
         120, gt=0, description="Seconds of silence after which an attached client is forgotten."
     )

@@ -26,6 +26,7 @@ from ariane_broker.servicers.topic import TopicServicer
 from ariane_broker.servicers.transaction import TransactionServicer
 from ariane_broker.servicers.unavailable import ReceiveServicer
 from ariane_servicekit import (
+    AnswerBudget,
     RpcService,
 )
 
@@ -69,6 +70,7 @@ def rpc_services(
             messaging.pull_range,
             changing.lookup,
             epochs=state.epochs,
+            answers=AnswerBudget(outside.settings.answer_bytes_max),
             broker_name=broker_name,
         ),
         "QueryService": QueryServicer(messaging.query, broker_name=broker_name),

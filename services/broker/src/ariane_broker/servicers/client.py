@@ -35,7 +35,7 @@ from ariane_broker.subscription_wire import hello_of, membership_message, member
 from ariane_broker.transactions.checking import TransactionChecks
 from ariane_broker.transactions.transaction_wire import answer_of
 from ariane_broker.wire_time import seconds_of, span_of, time_of
-from ariane_servicekit import field_invalid, take_page
+from ariane_servicekit import field_invalid, first_request, take_page
 from ariane_servicekit.errors import ServiceError
 
 _MEMBERS_DEFAULT: Final = 1000
@@ -93,7 +93,7 @@ class ClientServicer(ClientServiceServicer):
         context: aio.ServicerContext[Any, Any],
     ) -> AsyncIterator[client_pb.AttachResponse]:
         """Attach a client for as long as the stream lasts."""
-        first = await anext(request_iterator, None)
+        first = await first_request(anext(request_iterator, None))
         if first is None or first.WhichOneof("content") != "hello":
             raise field_invalid("hello", "must come first")
         client = await self._admission.attach(hello_of(first.hello), peer_text(context.peer()))

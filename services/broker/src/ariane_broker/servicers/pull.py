@@ -26,7 +26,7 @@ from ariane_broker.stored_message import message_of
 from ariane_broker.subscription_wire import filter_of
 from ariane_broker.wire_time import milliseconds_of, seconds_of, time_of
 from ariane_record.columns import decode_columns
-from ariane_servicekit import field_invalid
+from ariane_servicekit import AnswerBudget, AnswerLease, field_invalid
 
 ANSWER_SECONDS: Final = 0.1
 """A held call is answered this long before its deadline, so that the answer still arrives."""
@@ -50,6 +50,7 @@ class PullServicer(PullServiceServicer):
         lookup: QueueLookup,
         *,
         epochs: LogEpochs,
+        answers: AnswerBudget,
         broker_name: str,
     ) -> None:
         """Take the parts.
@@ -60,6 +61,7 @@ class PullServicer(PullServiceServicer):
             pull_range: For ranges.
             lookup: For bounds and times.
             epochs: Tells the present epoch of the log.
+            answers: Room for what is handed out.
             broker_name: As it stands in plain messages.
         """
         self._pull_records = pull_records
@@ -67,6 +69,7 @@ class PullServicer(PullServiceServicer):
         self._pull_range = pull_range
         self._lookup = lookup
         self._epochs = epochs
+        self._answers = answers
         self._broker_name = broker_name
 
     async def PullRecords(
@@ -74,7 +77,7 @@ class PullServicer(PullServiceServicer):
     ) -> pull_pb.PullRecordsResponse:
         """Pull packed records of many queues."""
         order = pull_order(request, hold_seconds_max=_hold_seconds_max(context))
-        return pull_response(await self._pull_records.pull(order))
+        return pull_response(await self._pull_records.pull(order, self._lease(context)))
 
     async def StreamPulls(
         self,
@@ -82,12 +85,14 @@ class PullServicer(PullServiceServicer):
         context: aio.ServicerContext[Any, Any],
     ) -> AsyncIterator[pull_pb.StreamPullsResponse]:
         """Pull packed records again and again."""
-        stream = PullStream(self._pull_records, self._held, request_iterator, _order_of)
+        lease = self._lease(context)
+        stream = PullStream(self._pull_records, self._held, request_iterator, _order_of, lease)
         async with aclosing(stream.answers()) as answers:
             async for pulled, more_follow in answers:
                 # Bytes go on as they are: they are a message already.
                 answer = stream_answer(pulled, more_follow=more_follow)
                 yield cast("pull_pb.StreamPullsResponse", answer)
+                lease.release()
 
     async def PullMessages(
         self, request: pull_pb.PullMessagesRequest, context: aio.ServicerContext[Any, Any]
@@ -112,7 +117,7 @@ class PullServicer(PullServiceServicer):
             hold_seconds=hold_seconds,
             hold_seconds_max=_hold_seconds_max(context),
         )
-        (pulled,) = await self._pull_records.pull(order)
+        (pulled,) = await self._pull_records.pull(order, self._lease(context))
         if pulled.error is not None:
             raise pulled.error
         return self._plain_response(pulled)
@@ -134,9 +139,10 @@ class PullServicer(PullServiceServicer):
             chunk_bytes=request.chunk_bytes,
             log_epoch=request.log_epoch,
         )
-        async for chunk in self._pull_range.read(order):
-            # Bytes, as with streams of pulls.
-            yield cast("pull_pb.PullRangeResponse", range_answer(chunk))
+        async with aclosing(self._pull_range.read(order, self._lease(context))) as chunks:
+            async for chunk in chunks:
+                # Bytes, as with streams of pulls.
+                yield cast("pull_pb.PullRangeResponse", range_answer(chunk))
 
     async def ListQueueBounds(
         self, request: pull_pb.ListQueueBoundsRequest, context: aio.ServicerContext[Any, Any]
@@ -186,6 +192,16 @@ class PullServicer(PullServiceServicer):
                 for queue_id, queue_offset in found
             ]
         )
+
+    def _lease(self, context: aio.ServicerContext[Any, Any]) -> AnswerLease:
+        """Room for the answers of a call, which is free again when the last of them has left."""
+        lease = self._answers.lease(context.peer())
+
+        def release(_: aio.ServicerContext[Any, Any]) -> None:
+            lease.release()
+
+        context.add_done_callback(cast("Any", release))  # Its type is only in the stubs.
+        return lease
 
     def _plain_response(self, pulled: PulledQueue) -> pull_pb.PullMessagesResponse:
         columns = decode_columns(pulled.records, pulled.sizes)

@@ -1,0 +1,169 @@
+"""Memory for answers that wait to be sent: one budget for all, shared fairly between callers.
+
+What is read for a caller stays in memory until the caller has taken it. One that asks and takes
+nothing would otherwise fill the memory with answers. So whoever reads for a caller takes room
+first, and gives it back when the answer has left::
+
+    take room ---> read, no more than was granted ---> settle ---> answer is sent ---> release
+       |
+       waits while the caller has as much as is still free
+
+A caller may hold as much as it leaves free: half of the budget if it is alone, so that who comes
+next finds room. One that holds nothing is granted a little even if nothing is free: nobody is kept
+out by callers that take nothing. Callers are told apart by their connections; that of a client that
+is stopped or gone is ended by keepalive, and all its room is free again. A call that is ended alone
+would free nothing: gRPC keeps its answer until the client takes it or the connection ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Final, NamedTuple
+
+LEAST_BYTES: Final = 64 << 10
+"""Less than that is not granted: answers of a few bytes would cost more than they bring."""
+
+
+class _Waiter(NamedTuple):
+    lease: AnswerLease
+    wanted: int
+    granted: asyncio.Future[int]
+
+
+class AnswerBudget:
+    """The room of all answers of a service.
+
+    Attributes:
+        held_bytes: Room that is taken now. May be more than the budget by a little for each
+            caller: its first message is handed out whatever its size.
+        waiting_count: Callers' reads that wait for room.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        """Have all of it free.
+
+        Args:
+            bytes_max: The budget.
+        """
+        self.held_bytes = 0
+        self.waiting_count = 0
+        self._bytes_max = bytes_max
+        self._held_by: dict[str, int] = {}
+        self._waiting: dict[str, deque[_Waiter]] = {}
+
+    def lease(self, peer: str) -> AnswerLease:
+        """The room of one call.
+
+        Args:
+            peer: The caller's connection.
+        """
+        return AnswerLease(self, peer)
+
+    def grant(self, lease: AnswerLease, wanted: int) -> int:
+        """Room for a call now: as much as is wanted, or as its caller may have; 0 for none."""
+        held = self._held_by.get(lease.peer, 0)
+        room = (self._bytes_max - self.held_bytes - held) // 2
+        if room < min(wanted, LEAST_BYTES):
+            if held:
+                return 0
+            room = LEAST_BYTES
+        granted = min(wanted, room)
+        self.change(lease, granted)
+        return granted
+
+    async def wait(self, lease: AnswerLease, wanted: int) -> int:
+        """Room for a call, once there is some; calls of one caller have it in their order."""
+        waiter = _Waiter(lease, wanted, asyncio.get_running_loop().create_future())
+        queue = self._waiting.setdefault(lease.peer, deque())
+        queue.append(waiter)
+        self.waiting_count += 1
+        try:
+            return await waiter.granted
+        except asyncio.CancelledError:
+            if waiter.granted.done() and not waiter.granted.cancelled():
+                self.change(lease, -waiter.granted.result())
+            else:
+                queue.remove(waiter)
+                if not queue:
+                    self._waiting.pop(lease.peer, None)
+            self.wake()
+            raise
+        finally:
+            self.waiting_count -= 1
+
+    def is_waited_for(self, peer: str) -> bool:
+        """Whether another call of a caller waits already."""
+        return peer in self._waiting
+
+    def change(self, lease: AnswerLease, size_bytes: int) -> None:
+        """Take room, or give it back where less than nothing is taken."""
+        lease.held_bytes += size_bytes
+        self.held_bytes += size_bytes
+        held = self._held_by.get(lease.peer, 0) + size_bytes
+        if held:
+            self._held_by[lease.peer] = held
+        else:
+            self._held_by.pop(lease.peer, None)
+
+    def wake(self) -> None:
+        """Let those have room who wait for it, caller by caller."""
+        for peer in list(self._waiting):
+            queue = self._waiting[peer]
+            while queue:
+                lease, wanted, told = queue[0]
+                granted = self.grant(lease, wanted)
+                if not granted:
+                    break
+                queue.popleft()
+                told.set_result(granted)
+            if queue:
+                # The next time others come first.
+                self._waiting[peer] = self._waiting.pop(peer)
+            else:
+                del self._waiting[peer]
+
+
+class AnswerLease:
+    """The room of one call; whoever has it releases it when the call ends.
+
+    Attributes:
+        peer: The caller's connection.
+        held_bytes: What it has now.
+    """
+
+    __slots__ = ("_budget", "held_bytes", "peer")
+
+    def __init__(self, budget: AnswerBudget, peer: str) -> None:
+        """Have nothing; see ``AnswerBudget.lease``."""
+        self._budget = budget
+        self.peer = peer
+        self.held_bytes = 0
+
+    def take_at_once(self, wanted: int) -> int:
+        """Room, if nothing is to be waited for: 1 to `wanted` bytes; 0 for none."""
+        budget = self._budget
+        return 0 if budget.is_waited_for(self.peer) else budget.grant(self, wanted)
+
+    async def take(self, wanted: int) -> int:
+        """Room, sooner or later: 1 to `wanted` bytes."""
+        return self.take_at_once(wanted) or await self._budget.wait(self, wanted)
+
+    def settle(self, granted: int, used: int) -> None:
+        """Say how much of what was granted is used; the rest is free again.
+
+        Args:
+            granted: What ``take`` gave.
+            used: Bytes that were read; may be more where a single message is larger.
+        """
+        if granted != used:
+            self._budget.change(self, used - granted)
+            if self._budget.waiting_count:
+                self._budget.wake()
+
+    def release(self) -> None:
+        """Give all back: the answer has left, or the call has ended. Repeating is harmless."""
+        if self.held_bytes:
+            self._budget.change(self, -self.held_bytes)
+            if self._budget.waiting_count:
+                self._budget.wake()
