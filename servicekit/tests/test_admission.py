@@ -175,6 +175,9 @@ class ContextOfCall:
     def time_remaining(self):
         return self.remaining_s
 
+    def peer(self):
+        return "ipv4:10.0.0.1:40000"
+
 
 @pytest.mark.parametrize(
     ("remaining_s", "begun"), [(None, True), (5.0, True), (0, False), (-1, False)]
@@ -194,3 +197,40 @@ async def test_a_call_whose_deadline_has_passed_does_no_work(remaining_s, begun)
             await admission(call, work)
         assert caught.value.row.name == "DEADLINE_PASSED"
     assert admission.call_count == 0
+
+
+class ContextOfPeer(ContextOfCall):
+    def __init__(self, peer):
+        super().__init__(None)
+        self._peer = peer
+
+    def peer(self):
+        return self._peer
+
+
+async def test_connections_and_hosts_have_shares_and_give_them_back():
+    admission = Admission(concurrent_calls_max=100, open_while_draining=())
+    admission.phase = Phase.SERVING
+    release = asyncio.Event()
+
+    def begin(peer):
+        call = Call("/a.B/C", "req-1", ContextOfPeer(peer))
+        return asyncio.create_task(admission(call, release.wait))
+
+    async def is_refused(peer):
+        with pytest.raises(ServiceError) as caught:
+            await begin(peer)
+        assert caught.value.row.name == "SERVICE_BUSY"
+        return caught.value.message
+
+    calls = [begin(f"ipv4:10.0.0.1:{1 + number // 25}") for number in range(75)]
+    await asyncio.sleep(0)
+    assert "connection" in await is_refused("ipv4:10.0.0.1:1")
+    assert "host" in await is_refused("ipv4:10.0.0.1:9")
+    calls += [begin("ipv6:[::1]:1"), begin("ipv4:10.0.0.2:1")]
+    await asyncio.sleep(0)
+    assert admission.call_count == 77
+    release.set()
+    await asyncio.gather(*calls)
+    assert admission.call_count == 0
+    await begin("ipv4:10.0.0.1:1")

@@ -18,6 +18,9 @@ ALWAYS_OPEN: Final = (
 )
 """Methods with these beginnings are answered in every phase, and beyond the limit of calls."""
 
+SHARE_MIN: Final = 16
+"""Calls that a caller may have in any case: of so few there is nothing to be shared."""
+
 
 class Phase(enum.Enum):
     """Where a service is in its life."""
@@ -91,12 +94,12 @@ class Admission:
 
 def connection_share(call_count_max: int) -> int:
     """Calls that one connection may have in work at a time."""
-    return max(1, call_count_max // 4)
+    return max(SHARE_MIN, call_count_max // 4)
 
 
 def host_share(call_count_max: int) -> int:
     """Calls that all connections of one host may have in work at a time."""
-    return max(1, call_count_max * 3 // 4)
+    return max(SHARE_MIN, call_count_max * 3 // 4)
 
 
 def _count_down(counts: dict[str, int], key: str) -> None:
