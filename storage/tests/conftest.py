@@ -11,6 +11,8 @@ import pytest
 
 from ariane_record import RecordFields, decode_record
 from ariane_storage import Store, StoreConfig
+from ariane_storage.errors import QueueUnderRepair
+from ariane_storage.read import QueueRead
 from ariane_storage.testing import FaultyDisk, FixedClock, block_of, small_config
 
 ROOT = Path("/store")
@@ -36,6 +38,22 @@ class Bench:
         return self.root / "commitlog" / f"{start:020d}"
 
 
+def _read_repaired(store: Store, *queue_and_offset: Any, **options: Any) -> QueueRead:
+    """What a reader gets that waits for a repair; it waits once."""
+    try:
+        return store.read_queue(*queue_and_offset, **options)
+    except QueueUnderRepair:
+        assert store.repairs.needed
+        assert store.repairs.run()
+        return store.read_queue(*queue_and_offset, **options)
+
+
+@pytest.fixture
+def read_repaired() -> Callable[..., QueueRead]:
+    """``Store.read_queue`` as a reader sees it that waits for a repair."""
+    return _read_repaired
+
+
 @pytest.fixture
 def bench() -> Bench:
     return Bench()
@@ -57,7 +75,9 @@ def read_all() -> Callable[..., list[RecordFields]]:
         queue_offset = low if start is None else start
         messages = []
         while queue_offset < high:
-            found = store.read_queue(topic, queue_id, queue_offset, max_count=7, max_bytes=100_000)
+            found = _read_repaired(
+                store, topic, queue_id, queue_offset, max_count=7, max_bytes=100_000
+            )
             joined, begin = b"".join(found.chunks), 0
             for size in found.sizes.tolist():
                 messages.append(decode_record(joined[begin : begin + size]))

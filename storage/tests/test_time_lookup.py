@@ -27,12 +27,26 @@ def test_both_boundaries_are_exact(times, begin, wanted):
         assert begin <= queue_offset < end
         return times[queue_offset - begin]
 
+    def messages(first, behind):
+        return [place for place in range(first, behind) if times[place - begin] is not None]
+
+    def next_message(first, behind):
+        return next(iter(messages(first, behind)), max(first, behind))
+
+    def last_message(first, behind):
+        return next(reversed(messages(first, behind)), first - 1)
+
+    steps = {
+        "stored_at": stored_at,
+        "next_message": next_message,
+        "last_message": last_message,
+    }
     known = [(begin + n, time) for n, time in enumerate(times) if time is not None]
     later = [offset for offset, time in known if time >= wanted]
     earlier = [offset for offset, time in known if time <= wanted]
-    found = find_by_time(begin, end, wanted, TimeBoundary.LOWER, stored_at)
+    found = find_by_time(begin, end, wanted, TimeBoundary.LOWER, **steps)
     assert found == (later[0] if later else end)
-    found = find_by_time(begin, end, wanted, TimeBoundary.UPPER, stored_at)
+    found = find_by_time(begin, end, wanted, TimeBoundary.UPPER, **steps)
     assert found == (earlier[-1] if earlier else begin)
 
 
@@ -43,5 +57,9 @@ def test_a_long_queue_takes_few_looks():
         looks.append(queue_offset)
         return queue_offset // 3
 
-    assert find_by_time(0, 10_000_000, 999_999, TimeBoundary.LOWER, stored_at) == 2_999_997
+    def no_hole(*_):
+        raise AssertionError("there are none")
+
+    steps = {"stored_at": stored_at, "next_message": no_hole, "last_message": no_hole}
+    assert find_by_time(0, 10_000_000, 999_999, TimeBoundary.LOWER, **steps) == 2_999_997
     assert len(looks) < 60

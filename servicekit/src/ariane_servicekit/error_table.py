@@ -236,6 +236,13 @@ _ROWS: Final = (
         retry_after_ms=1_000,
     ),
     ErrorRow(
+        ErrorReason.ERROR_REASON_QUEUE_UNDER_REPAIR,
+        StatusCode.UNAVAILABLE,
+        "Wait and read again; the log of the broker says how far the repair is.",
+        retriable=True,
+        retry_after_ms=1_000,
+    ),
+    ErrorRow(
         ErrorReason.ERROR_REASON_GROUP_NAME_ILLEGAL,
         StatusCode.INVALID_ARGUMENT,
         "Use 1 to 120 characters of A-Z a-z 0-9 _ and -.",

@@ -17,7 +17,7 @@ from ariane_broker.delay.delivery import Delivery
 from ariane_broker.delay.parked_queue import ParkedRows
 from ariane_broker.delay.parking import Parking
 from ariane_broker.delay.timer_handover import TimerHandover
-from ariane_broker.delay.timer_queue import TimerQueue
+from ariane_broker.delay.timer_queue import TIMER_QUEUE, TimerQueue
 from ariane_broker.statistics import BrokerStatistics
 from ariane_broker.topic_table import TopicConfig
 from ariane_broker.transactions import batch_publication
@@ -205,7 +205,7 @@ class Broker:
             if len(rows := self.timer.take_due(3)):
                 more = True
                 try:
-                    self.delivery.deliver(self.timer.pending(rows), self.timer.mark)
+                    self.delivery.deliver(TIMER_QUEUE, self.timer.pending(rows), self.timer.mark)
                 finally:
                     self.timer.give_back(rows)
         # What could still vanish is shown to nobody.

@@ -39,7 +39,7 @@ def stored(request):
 def test_the_same_bytes_are_the_same_batch_with_the_same_result(stored):
     store, batch, appended = stored
     block = block_of(b"one", b"", b"three")
-    assert is_stored_as(store, block, batch, is_plain=False)
+    assert is_stored_as(store, block, 0, batch, is_plain=False)
     again = first_result(batch, block)
     assert again.commit_log_offsets.tolist() == appended.commit_log_offsets.tolist()
 
@@ -58,15 +58,15 @@ def test_the_same_bytes_are_the_same_batch_with_the_same_result(stored):
 )
 def test_other_bytes_are_another_batch(stored, other):
     store, batch, _ = stored
-    assert not is_stored_as(store, other, batch, is_plain=False)
+    assert not is_stored_as(store, other, 0, batch, is_plain=False)
 
 
 def test_of_plain_messages_the_bodies_count(stored):
     store, batch, _ = stored
     anew = block_of(b"one", b"", b"three", unique_id="id-x", born_timestamp_ms=2)
-    assert is_stored_as(store, anew, batch, is_plain=True)
+    assert is_stored_as(store, anew, 0, batch, is_plain=True)
     other = block_of(b"one", b"", b"threE")
-    assert not is_stored_as(store, other, batch, is_plain=True)
+    assert not is_stored_as(store, other, 0, batch, is_plain=True)
 
 
 @pytest.mark.parametrize("sizes", [[1, 1, 1], [-5, 200, 200], [1 << 30] * 3])
@@ -74,4 +74,4 @@ def test_sizes_that_are_none_compare_with_nothing(stored, sizes):
     store, batch, _ = stored
     block = block_of(b"one", b"", b"three")
     block.sizes = np.array(sizes, np.int32)
-    assert not is_stored_as(store, block, batch, is_plain=False)
+    assert not is_stored_as(store, block, 0, batch, is_plain=False)

@@ -16,6 +16,8 @@ from ariane_broker.store_keeping import FILING_STEP_KEYS, StoreKeeping
 from ariane_servicekit import SystemClock
 from ariane_storage.damage import Damage, DamageReason
 from ariane_storage.errors import StoreFull, StorePoisoned
+from ariane_storage.queue_repair import QueueRepair
+from ariane_storage.recovery import Progress
 from ariane_storage.retention import RetentionPlan, RetentionReport
 
 
@@ -36,6 +38,22 @@ class ScriptedStore:
         self.damage = ()
         self.unreadable = ()
         self.is_poisoned = False
+        self.repairs, self.repaired, self.is_stopped = [], [], threading.Event()
+
+    @property
+    def needs_repair(self):
+        return bool(self.repairs)
+
+    def repair_queues(self, progress):
+        repairs, self.repairs = self.repairs, []
+        if repairs == ["endless"]:
+            self.is_stopped.wait(20)
+            return []
+        progress(Progress("repairing", 10, 10))
+        return repairs
+
+    def stop_repairs(self):
+        self.is_stopped.set()
 
     def flush_due(self):
         self.turns["flush"] += 1
@@ -85,6 +103,7 @@ async def keeping(store):
         flush_tick_seconds=0.001,
         disk_refuse_ratio=0.9,
         on_flushed=lambda: None,
+        on_repaired=store.repaired.extend,
         on_failed=failures.append,
     )
     keeping.failures = failures
@@ -221,3 +240,28 @@ def test_every_line_of_the_broker_names_its_component():
             module._log.info("line")
         assert lines[0]["component"] == module.__name__
     assert not [module for module in modules if "structlog" in inspect.getsource(module)]
+
+
+async def test_queues_that_are_mended_are_told_and_woken(store, keeping):
+    store.repairs = [QueueRepair("orders", 3, 10, 20, restored=9, lost=1)]
+    with capture_logs() as lines:
+        keeping.start()
+        async with asyncio.timeout(10):
+            while not store.repaired:  # noqa: ASYNC110 - another thread
+                await asyncio.sleep(0.001)
+    assert store.repaired == [("orders", 3)]
+    (line,) = events(lines, "queue_repaired")
+    assert (line["begin_queue_offset"], line["end_queue_offset"]) == (10, 20)
+    assert (line["restored_count"], line["lost_count"]) == (9, 1)
+    assert events(lines, "queue_repair_progress")[-1]["percent"] == 100
+
+
+async def test_a_repair_holds_up_neither_the_other_loops_nor_the_stop(store, keeping):
+    store.repairs = ["endless"]
+    keeping.start()
+    await turns(store, 3)
+    async with asyncio.timeout(10):
+        while store.repairs:  # noqa: ASYNC110 - another thread
+            await asyncio.sleep(0.001)
+        await keeping.stop()
+    assert store.is_stopped.is_set()

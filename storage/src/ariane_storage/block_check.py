@@ -38,6 +38,7 @@ from ariane_storage.errors import BlockRejected
 from ariane_storage.fields import FIELD_STARTS, ByteBuffer, FieldColumn, Int64s
 from ariane_storage.header_bits import HeaderBits
 from ariane_storage.record_crcs import check_record_crcs
+from ariane_storage.tag_check import tag_codes_of
 
 ALLOWED_FLAGS: Final = int(
     SystemFlag.COMPRESSED
@@ -352,17 +353,24 @@ def _check_properties(
     *,
     has_checksums: bool,
 ) -> None:
-    """Properties are text, and none but the first record says a producer sequence."""
+    """Properties are text, say the tags of the column, and only the first one a sequence."""
     encoded = _joined_properties(block.records, ends, stride, properties_lengths)
     if has_checksums and says_later_sequence(encoded):
         raise BlockRejected("a producer sequence elsewhere than at the beginning of the batch")
     # The checksum between two records is ASCII: no character reaches from one into the next.
-    if (encoded.isascii() or (has_checksums and is_text(encoded))) and (
-        block.forwarded or not properties_hold_control_character(encoded)
+    if not (encoded.isascii() or (has_checksums and is_text(encoded))) or (
+        not block.forwarded and properties_hold_control_character(encoded)
     ):
-        return
-    lengths = np.broadcast_to(np.asarray(properties_lengths), (len(ends),))
-    for position, (end, length) in enumerate(zip(ends.tolist(), lengths.tolist(), strict=True)):
+        _explain_properties(block, ends, properties_lengths)
+    codes = tag_codes_of(encoded, properties_lengths, len(ends))
+    if codes.tobytes() != block.tag_codes.astype(np.int32, copy=False).tobytes():
+        _require(codes == block.tag_codes, "its tag code is not that of its tag")
+
+
+def _explain_properties(block: RecordBlock, ends: Int64s, lengths: int | Int64s) -> None:
+    """Reject the block for the first properties that are no text, if there are any."""
+    of_each = np.broadcast_to(np.asarray(lengths), (len(ends),)).tolist()
+    for position, (end, length) in enumerate(zip(ends.tolist(), of_each, strict=True)):
         of_one = bytes(block.records[end - length : end])
         if not is_text(of_one):
             raise BlockRejected("its properties are not UTF-8", position)

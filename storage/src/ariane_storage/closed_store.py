@@ -19,6 +19,7 @@ from ariane_storage.errors import BytesUnreadable, StateFileDamaged, StoreFormat
 from ariane_storage.index import Index
 from ariane_storage.layout import find_layout
 from ariane_storage.quarantine import Quarantine
+from ariane_storage.queue_identity import identity_of
 from ariane_storage.queue_table import QueueTable
 from ariane_storage.record_search import record_at
 from ariane_storage.segment_files import find_segments
@@ -138,13 +139,19 @@ class ClosedStore:
         queue = self.queues.find(topic, queue_id)
         if queue is None:
             return
-        queue_offset = queue.first_at_or_above(self.log.min_offset)
-        while queue_offset < queue.end_offset:
-            entries = queue.entries(queue_offset, _ENTRIES_AT_ONCE)
+        identity = identity_of(topic, queue_id, self.deleted_topics.end_of(topic))
+        first = queue.first_at_or_above(self.log.min_offset)
+        while first < queue.end_offset:
+            entries = queue.entries(first, _ENTRIES_AT_ONCE)
             columns = entries["commit_log_offset"].tolist(), entries["size"].tolist()
-            for commit_log_offset, size in zip(*columns, strict=True):
-                yield None if size == HOLE_SIZE else self.record_view(commit_log_offset)
-            queue_offset += len(entries)
+            for queue_offset, (place, size) in enumerate(zip(*columns, strict=True), first):
+                record = None if size == HOLE_SIZE else self.record_view(place)
+                if record is not None and not identity.holds_one(
+                    record, place, len(record), queue_offset
+                ):
+                    record = None  # It is that of another queue.
+                yield record
+            first += len(entries)
 
     def key_records(self, topic: str, key: str) -> Iterator[memoryview]:
         """Records that the index holds under a key, newest first; collisions included.

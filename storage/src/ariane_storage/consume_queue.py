@@ -26,10 +26,12 @@ from typing import Final
 
 import numpy as np
 
-from ariane_storage.consume_queue_entry import ENTRY, ENTRY_BYTES, HOLE_SIZE, Entries, holes
+from ariane_storage.consume_queue_entry import ENTRY, ENTRY_BYTES, HOLE_SIZE, Entries, holes, joined
 from ariane_storage.entry_files import EntryFiles, QueueFiles, Unsynced
+from ariane_storage.fields import Int64s
 
 _NEIGHBOURS: Final = 16
+_BLOCK_ENTRIES: Final = 4096
 _unpack_entry = Struct(">qiq").unpack_from
 
 
@@ -121,7 +123,7 @@ class ConsumeQueue:
         entries = self._files.read(queue_offset, from_files)
         if len(entries) == from_files and count > from_files:
             rest = tail.encoded[: (count - from_files) * ENTRY_BYTES]
-            return np.concatenate((entries, np.frombuffer(rest, ENTRY)))
+            return joined((entries, np.frombuffer(rest, ENTRY)))
         return entries
 
     def entry_at(self, queue_offset: int) -> tuple[int, int, int]:
@@ -152,9 +154,7 @@ class ConsumeQueue:
             end = below + found
             # Holes say nothing of where they lie: step back over them, and look again if what is
             # before them lies above after all.
-            place = end - 1
-            while place >= below and self._record_end(place) == 0:
-                place -= 1
+            place = self.last_message(below, end)
             if place < below or self._record_end(place) <= commit_log_end:
                 break
             end = place
@@ -163,7 +163,29 @@ class ConsumeQueue:
     def _record_end(self, queue_offset: int) -> int:
         """Where the record of an entry ends in the commit log; 0 for a hole or no entry."""
         commit_log_offset, size, _ = self.entry_at(queue_offset)
-        return 0 if size == HOLE_SIZE else commit_log_offset + size
+        return commit_log_offset + size if 0 < size < HOLE_SIZE else 0
+
+    def next_message(self, begin: int, end: int) -> int:
+        """The first queue offset of a range that is neither a hole nor no entry; else its end."""
+        for first in range(begin, end, _BLOCK_ENTRIES):
+            found = self._messages(first, min(_BLOCK_ENTRIES, end - first))
+            if len(found):
+                return int(found[0])
+        return max(begin, end)
+
+    def last_message(self, begin: int, end: int) -> int:
+        """The last queue offset of a range that is neither a hole nor no entry; else before it."""
+        for behind in range(end, begin, -_BLOCK_ENTRIES):
+            first = max(begin, behind - _BLOCK_ENTRIES)
+            found = self._messages(first, behind - first)
+            if len(found):
+                return int(found[-1])
+        return min(begin, end) - 1
+
+    def _messages(self, queue_offset: int, count: int) -> Int64s:
+        sizes = self.entries(queue_offset, count)["size"]
+        found: Int64s = np.flatnonzero((sizes > 0) & (sizes != HOLE_SIZE)) + queue_offset
+        return found
 
     def first_at_or_above(self, commit_log_offset: int) -> int:
         """The first queue offset whose record starts at or above a commit-log offset.
@@ -175,9 +197,7 @@ class ConsumeQueue:
             return low
         while low < high:
             middle = (low + high) // 2
-            probe = middle
-            while probe < high and self._record_end(probe) == 0:
-                probe += 1
+            probe = self.next_message(middle, high)
             if probe == high:
                 high = middle
                 continue
@@ -189,19 +209,22 @@ class ConsumeQueue:
         for near in range(low - 1, max(self.min_offset, low - _NEIGHBOURS) - 1, -1):
             if not self._lies_below(near, commit_log_offset):
                 low = near
-        while low < self.end_offset and self._record_end(low) == 0:
-            low += 1
-        return low
+        return self.next_message(low, self.end_offset)
 
-    def put(self, queue_offset: int, entry: Entries) -> None:
-        """Replace an entry that was found to be wrong."""
+    def put(self, queue_offset: int, entries: Entries) -> None:
+        """Replace entries that were found to be wrong; nobody may write out beside.
+
+        Raises:
+            OSError: The disk failed.
+        """
         with self._lock:
             tail = self._tail
-            if queue_offset >= tail.start:
-                place = (queue_offset - tail.start) * ENTRY_BYTES
-                tail.encoded[place : place + ENTRY_BYTES] = entry.tobytes()
-            else:
-                self._files.write(queue_offset, entry.tobytes(), Unsynced())
+            in_files = max(0, min(len(entries), tail.start - queue_offset))
+            place = (queue_offset + in_files - tail.start) * ENTRY_BYTES
+            encoded = entries[in_files:].tobytes()
+            tail.encoded[place : place + len(encoded)] = encoded
+        if in_files:
+            self._files.write(queue_offset, entries[:in_files].tobytes(), Unsynced())
 
     def _lies_below(self, queue_offset: int, commit_log_offset: int) -> bool:
         """Whether the record of an entry starts below an offset; so do holes."""
@@ -254,11 +277,8 @@ class ConsumeQueue:
         self.last_record_end = min(self._last_record_end(), commit_log_end)
 
     def _last_record_end(self) -> int:
-        for queue_offset in range(self.end_offset - 1, self.min_offset - 1, -1):
-            record_end = self._record_end(queue_offset)
-            if record_end:
-                return record_end
-        return 0
+        last = self.last_message(self.min_offset, self.end_offset)
+        return self._record_end(last) if last >= self.min_offset else 0
 
     def cut(self, queue_offset: int) -> None:
         """Forget the entries from a queue offset on: their records are gone from the log."""

@@ -19,6 +19,7 @@ zeros are no entry: there the written part of the file ends.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -60,3 +61,8 @@ def holes(count: int) -> Entries:
     entries = np.zeros(count, ENTRY)
     entries["size"] = HOLE_SIZE
     return entries
+
+
+def joined(parts: Sequence[Entries]) -> Entries:
+    """Entries one after the other, in the byte order of the files: numpy would change that."""
+    return np.concatenate(parts, dtype=ENTRY)

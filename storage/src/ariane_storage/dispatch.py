@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_record import PropertyName, SystemFlag, tag_code
+from ariane_record import PropertyName, SystemFlag
 from ariane_record.java_hash import key_hashes
 from ariane_record.layout import RECORD_BYTES_MIN, TRANSACTION_MASK
 from ariane_record.message import split_keys
@@ -27,6 +27,7 @@ from ariane_storage.fields import Int64s
 from ariane_storage.index import PENDING_KEYS_MAX, Index
 from ariane_storage.queue_table import QueueTable, can_name_queue
 from ariane_storage.scan import Stretch
+from ariane_storage.tag_check import tag_code_of
 
 _UNKNOWN_LEVEL_DELAY_MS: Final = 1000
 
@@ -35,7 +36,6 @@ def _value_of(name: str) -> re.Pattern[bytes]:
     return re.compile(rb"(?:^|\x02)" + re.escape(name.encode()) + rb"\x01([^\x02]+)")
 
 
-_TAGS: Final = _value_of(PropertyName.TAGS)
 _KEYS: Final = _value_of(PropertyName.KEYS)
 _UNIQUE_ID: Final = _value_of(PropertyName.UNIQUE_ID)
 _DELAY_LEVEL: Final = _value_of(PropertyName.DELAY_LEVEL)
@@ -242,14 +242,14 @@ class Rows:
         elif self.topics[rows[0]] == TIMER_TOPIC.encode():
             entries["tags_code"] = [_timer_time(self.properties[row]) for row in rows]
         else:
-            entries["tags_code"] = [_tag_code(self.properties[row]) for row in rows]
+            entries["tags_code"] = [tag_code_of(self.properties[row]) for row in rows]
         return entries
 
     def _delivery_time(self, row: int, delay_levels_ms: tuple[int, ...]) -> int:
         """What the delay topic keeps in the place of a tag."""
         found = _DELAY_LEVEL.search(self.properties[row])
         if found is None:
-            return _tag_code(self.properties[row])
+            return tag_code_of(self.properties[row])
         level = int(found[1]) if found[1].isdigit() else 0
         return int(self.store_timestamps[row]) + delay_of(level, delay_levels_ms)
 
@@ -275,11 +275,6 @@ def _timer_time(properties: bytes) -> int:
     """When a record of the timer topic is due; 0 for what is no message to deliver."""
     found = _DELIVERY_TIME.search(properties)
     return int(found[1]) if found is not None and found[1].isdigit() else 0
-
-
-def _tag_code(properties: bytes) -> int:
-    found = _TAGS.search(properties)
-    return tag_code(found[1].decode(errors="replace")) if found is not None else 0
 
 
 def _keys(properties: bytes) -> tuple[str, ...]:

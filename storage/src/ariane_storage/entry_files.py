@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_storage.consume_queue_entry import ENTRY, ENTRY_BYTES, Entries, holes
+from ariane_storage.consume_queue_entry import ENTRY, ENTRY_BYTES, Entries, holes, joined
 from ariane_storage.disk import Disk
 from ariane_storage.open_files import OpenFiles
 from ariane_storage.segment import segment_name, segment_starts
@@ -116,11 +116,11 @@ class EntryFiles:
             except FileNotFoundError:
                 part = np.empty(0, ENTRY)
             if len(part) < taken:
-                part = np.concatenate((part, np.zeros(taken - len(part), ENTRY)))
+                part = joined((part, np.zeros(taken - len(part), ENTRY)))
             parts.append(part)
             queue_offset += taken
             count -= taken
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return parts[0] if len(parts) == 1 else joined(parts)
 
     def read_one(self, queue_offset: int) -> tuple[int, int, int]:
         """The entry of a queue offset as commit-log offset, size and tags code."""

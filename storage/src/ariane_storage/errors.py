@@ -13,6 +13,7 @@
     +-- BlockRejected             a block that is not what it claims; nothing was written
     +-- IllegalQueue              a topic or queue id that cannot name a folder
     +-- QueueOffsetOutOfRange     below the oldest kept, or beyond the next to be written
+    +-- QueueUnderRepair          an entry leads astray; it is made again from the commit log
     +-- (corruption, never retried)
         +-- RecordNotFound        no record starts at this commit-log offset
         +-- RecordCorrupted       a record starts here, and its bytes are not what was written
@@ -162,6 +163,27 @@ class QueueOffsetOutOfRange(StorageError):
         self.queue_offset = queue_offset
         self.min_queue_offset = min_queue_offset
         self.max_queue_offset = max_queue_offset
+
+
+class QueueUnderRepair(StorageError):
+    """An entry of a queue leads to no record of it, and is made again from the commit log.
+
+    Reading behind it would leave its message out: read again once it is repaired.
+
+    Attributes:
+        topic: Topic of the queue.
+        queue_id: Number of the queue within the topic.
+        queue_offset: Of the entry.
+    """
+
+    def __init__(self, topic: str, queue_id: int, queue_offset: int) -> None:
+        super().__init__(
+            f"the consume queue of {topic}:{queue_id} is damaged at queue offset {queue_offset} "
+            "and is being repaired from the commit log; read again in a moment"
+        )
+        self.topic = topic
+        self.queue_id = queue_id
+        self.queue_offset = queue_offset
 
 
 class RecordNotFound(StorageError):

@@ -45,6 +45,7 @@ from ariane_storage.block_table import BlockTable
 from ariane_storage.draft_memory import DraftMemory
 from ariane_storage.fields import ByteBuffer, FieldColumn, Int64s
 from ariane_storage.header_bits import bits_in_any
+from ariane_storage.tag_check import tag_codes_of
 
 _RAW_HEADER: Final = np.dtype((np.void, HEADER_BYTES))
 _LATER_SEQUENCE: Final = PROPERTY_VALUE_END + SEQUENCE_PREFIX
@@ -165,6 +166,7 @@ class JoinedBlocks:
             or not is_text(of_others)
             or properties_hold_control_character(of_firsts)
             or properties_hold_control_character(of_others)
+            or not self._are_tags_said(starts)
         ):
             return False
         if not sequences:
@@ -178,6 +180,16 @@ class JoinedBlocks:
         expected = encode_sequences(sequences, counts, sizes)
         said = FieldColumn(self.records, f"V{SEQUENCE_BYTES}", starts[firsts], 0).get()
         return said.tobytes() == expected
+
+    def _are_tags_said(self, starts: Int64s) -> bool:
+        """Whether the column of tag codes is that of the properties, which begin at some places."""
+        lengths = self.ends - starts
+        length = int(lengths[0])
+        even = bool((lengths == length).all())
+        codes = tag_codes_of(
+            self._joined(starts, self.ends), length if even else lengths, len(lengths)
+        )
+        return bool((codes == self.table.tag_codes).all())
 
     def _joined(self, starts: Int64s, ends: Int64s) -> bytes:
         """Some ranges, of which none is empty, back to back."""

@@ -14,10 +14,13 @@ from typing import Final, TypeVar
 from ariane_storage.checkpoint import Checkpoint, CheckpointFile
 from ariane_storage.consume_queue import ConsumeQueue
 from ariane_storage.disk import is_exhausted
+from ariane_storage.entry_check import astray_between
 from ariane_storage.errors import StoreFull
 from ariane_storage.flush import FlushSchedule
 from ariane_storage.parts import StoreParts
+from ariane_storage.queue_repair import QueueRepair, find_entries, put_entries
 from ariane_storage.queue_table import QueueSums
+from ariane_storage.recovery import ProgressCallback
 from ariane_storage.retention import (
     DeletedRange,
     RetentionPlan,
@@ -172,11 +175,27 @@ class Keeper:
         )
 
     def _queue_begins(self, commit_log_begin: int) -> tuple[tuple[ConsumeQueue, int], ...]:
-        """Where queues begin once the log does at an offset: those that begin before it."""
+        """Where queues begin once the log does at an offset: those that begin before it.
+
+        Those whose entries there lead astray go on as they are until they are repaired.
+        """
         begins = (
             (queue, queue.first_at_or_above(commit_log_begin)) for queue in self._parts.queues
         )
-        return tuple((queue, begin) for queue, begin in begins if begin > queue.min_offset)
+        return tuple(
+            (queue, begin)
+            for queue, begin in begins
+            if begin > queue.min_offset and self._is_sound(queue, begin)
+        )
+
+    def _is_sound(self, queue: ConsumeQueue, queue_offset: int) -> bool:
+        """Whether the entries beside a queue offset lead to their records; else it is repaired."""
+        parts = self._parts
+        first = max(queue.min_offset, queue_offset - 1)
+        for place in astray_between(parts, queue, first, min(queue_offset + 1, queue.end_offset)):
+            parts.repairs.ask(queue, place)
+            return False
+        return True
 
     def let_go(self, plan: RetentionPlan) -> None:
         """Let the log and the queues begin behind what goes; see ``Store.let_go``."""
@@ -277,6 +296,19 @@ class Keeper:
         parts.guard.check()
         # A full index file is flushed on the way: a failure of that is one like any other.
         parts.guard.watch(parts.index.settle)
+
+    def repair_queues(self, progress: ProgressCallback | None) -> list[QueueRepair]:
+        """Make entries again that lead astray; see ``QueueRepairs.run``."""
+        parts = self._parts
+        asked = parts.repairs.take()
+        try:
+            found = find_entries(parts, asked.items(), progress)
+            with self._derived_lock:
+                return self._watched(
+                    "no space left to repair consume queues", lambda: put_entries(parts, found)
+                )
+        finally:
+            parts.repairs.done()
 
     def prepare_next_segment(self) -> None:
         """Make ready what appends will need; see ``Store.prepare_next_segment``."""

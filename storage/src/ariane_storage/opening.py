@@ -12,6 +12,7 @@ from ariane_storage.commit_log import CommitLog
 from ariane_storage.config import StoreConfig
 from ariane_storage.deleted_topics import DeletedTopics
 from ariane_storage.disk import Disk, FileLock, is_exhausted
+from ariane_storage.entry_check import astray_edges
 from ariane_storage.errors import StoreFull
 from ariane_storage.flush import FlushGuard
 from ariane_storage.idle_queues import IdleQueues
@@ -119,6 +120,9 @@ def _recovered(
     )
     keeper = Keeper(parts, checkpoint_file)
     keeper.follow_log()
+    for queue in parts.queues:
+        for queue_offset in astray_edges(parts, queue):
+            parts.repairs.ask(queue, queue_offset)
     keeper.flush_derived()
     return parts, keeper, report
 

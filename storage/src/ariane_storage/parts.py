@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ariane_storage.believed_time import BelievedTime
 from ariane_storage.clock import Clock
 from ariane_storage.commit_log import CommitLog
 from ariane_storage.config import FlushMode, StoreConfig
+from ariane_storage.consume_queue import ConsumeQueue
 from ariane_storage.deleted_topics import DeletedTopics
 from ariane_storage.disk import Disk
 from ariane_storage.errors import StoreClosed
@@ -15,7 +16,9 @@ from ariane_storage.flush import FlushGuard
 from ariane_storage.idle_queues import IdleQueues
 from ariane_storage.index import Index
 from ariane_storage.quarantine import Quarantine
+from ariane_storage.queue_identity import QueueIdentity, identity_of
 from ariane_storage.queue_table import QueueTable
+from ariane_storage.repair_requests import RepairRequests
 from ariane_storage.store_files import StoreFiles
 from ariane_storage.unreadable_places import UnreadablePlaces
 
@@ -38,6 +41,7 @@ class StoreParts:
         quarantine: Damaged ranges of the commit log.
         unreadable: Places of derived files that the disk could not read.
         guard: Lets only one thread flush, and none after a failure.
+        repairs: Queues whose entries lead astray.
         trusted_from: Records from this commit-log offset on were written or checked by this
             process.
         store_timestamp_ms: Store timestamp of the newest record; the next one is not below.
@@ -58,6 +62,7 @@ class StoreParts:
     quarantine: Quarantine
     unreadable: UnreadablePlaces
     guard: FlushGuard
+    repairs: RepairRequests = field(default_factory=RepairRequests)
     trusted_from: int = 0
     store_timestamp_ms: int = 0
     full_reason: str = ""
@@ -71,6 +76,10 @@ class StoreParts:
         """
         if not self.is_open:
             raise StoreClosed(f"{self.files.root}: the store is closed")
+
+    def identity_of(self, queue: ConsumeQueue) -> QueueIdentity:
+        """What all records of a queue say."""
+        return identity_of(queue.topic, queue.queue_id, self.deleted_topics.end_of(queue.topic))
 
     @property
     def confirmed_offset(self) -> int:

@@ -10,6 +10,7 @@ them in reports; ``ariane store fsck`` finds them again from the log alone.
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_right
 from pathlib import Path
 
@@ -20,18 +21,19 @@ from ariane_storage.state_file import StateFile
 
 
 class Quarantine:
-    """The damaged ranges of one store, in order, none touching another."""
+    """The damaged ranges of one store, in order, none touching another. Any thread."""
 
     def __init__(self, disk: Disk, path: Path) -> None:
         self._file = StateFile(path, disk)
-        self._ranges: list[Damage] = []
-        self._begins: list[int] = []
+        # Replaced and never changed: readers look while another thread adds.
+        self._ranges: tuple[Damage, ...] = ()
+        self._changing = threading.RLock()
         self._changed = False
 
     @property
     def ranges(self) -> tuple[Damage, ...]:
         """All damaged ranges, oldest first."""
-        return tuple(self._ranges)
+        return self._ranges
 
     def load(self) -> bool:
         """Read what was found before; whether that could be read.
@@ -51,8 +53,9 @@ class Quarantine:
 
     def covers(self, commit_log_offset: int) -> bool:
         """Whether a byte of the log is in a damaged range."""
-        place = bisect_right(self._begins, commit_log_offset) - 1
-        return place >= 0 and commit_log_offset < self._ranges[place].end
+        ranges = self._ranges
+        place = bisect_right(ranges, commit_log_offset, key=_begin_of) - 1
+        return place >= 0 and commit_log_offset < ranges[place].end
 
     def holds(self, begin: int, end: int) -> bool:
         """Whether all bytes of a range of the log are in damaged ranges."""
@@ -63,30 +66,32 @@ class Quarantine:
 
     def add(self, damage: Damage) -> None:
         """Take a range; it is kept across restarts once ``save`` was called."""
-        begin, end, reason = damage.begin, damage.end, damage.reason
-        apart = []
-        for other in self._ranges:
-            if other.end <= begin or other.begin >= end:
-                apart.append(other)
-                continue
-            if other.begin <= begin:
-                reason = other.reason
-            begin, end = min(begin, other.begin), max(end, other.end)
-        self._replace([*apart, Damage(begin, end, reason)])
+        with self._changing:
+            begin, end, reason = damage.begin, damage.end, damage.reason
+            apart = []
+            for other in self._ranges:
+                if other.end <= begin or other.begin >= end:
+                    apart.append(other)
+                    continue
+                if other.begin <= begin:
+                    reason = other.reason
+                begin, end = min(begin, other.begin), max(end, other.end)
+            self._replace([*apart, Damage(begin, end, reason)])
 
     def keep_above(self, commit_log_begin: int) -> None:
         """Forget ranges that are gone from the log."""
-        self._replace([damage for damage in self._ranges if damage.end > commit_log_begin])
+        with self._changing:
+            self._replace([damage for damage in self._ranges if damage.end > commit_log_begin])
 
     def keep_below(self, commit_log_end: int) -> None:
         """Forget ranges that were cut off with the end of the log."""
-        self._replace([damage for damage in self._ranges if damage.begin < commit_log_end])
+        with self._changing:
+            self._replace([damage for damage in self._ranges if damage.begin < commit_log_end])
 
     def _replace(self, ranges: list[Damage]) -> None:
-        ranges.sort(key=lambda damage: damage.begin)
-        if ranges != self._ranges:
-            self._ranges = ranges
-            self._begins = [damage.begin for damage in ranges]
+        ordered = tuple(sorted(ranges, key=_begin_of))
+        if ordered != self._ranges:
+            self._ranges = ordered
             self._changed = True
 
     def save(self) -> None:
@@ -108,3 +113,7 @@ class Quarantine:
         except OSError:
             self._changed = True
             raise
+
+
+def _begin_of(damage: Damage) -> int:
+    return damage.begin

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
+from functools import partial
+from typing import Final, TypeAlias
 
 import numpy as np
 
 from ariane_record.layout import RECORD_BYTES_MIN, QueueOffset
 from ariane_storage.consume_queue import ConsumeQueue
-from ariane_storage.consume_queue_entry import ENTRY, Entries
-from ariane_storage.errors import QueueOffsetOutOfRange
+from ariane_storage.consume_queue_entry import ENTRY, HOLE_SIZE, Entries
+from ariane_storage.entry_check import is_lost
+from ariane_storage.errors import QueueOffsetOutOfRange, QueueUnderRepair
 from ariane_storage.fields import Int64s
 from ariane_storage.parts import StoreParts
-from ariane_storage.queue_repair import settle_fault
-from ariane_storage.read import QueueRead, QueueReadStatus, Selection, gather, select, whole_record
-from ariane_storage.record_finder import entry_timestamp
+from ariane_storage.queue_identity import identity_of
+from ariane_storage.read import (
+    Gathered,
+    QueueRead,
+    QueueReadStatus,
+    Selection,
+    gather,
+    select,
+    whole_record,
+)
+from ariane_storage.record_finder import store_timestamp
 from ariane_storage.time_lookup import TimeBoundary, find_by_time
+
+QueueName: TypeAlias = tuple[str, int]
+"""Topic and queue id."""
 
 ENTRIES_AT_ONCE_MIN: Final = 1024
 """Fewer entries than that are looked at in one step."""
@@ -65,7 +78,7 @@ class QueueReader:
             only = self._read_one(queue, queue_offset, tag_codes, (low, high))
             if only is not None:
                 return only
-        entries, selection = _chosen(
+        selection = _chosen(
             queue,
             queue_offset,
             count,
@@ -73,36 +86,37 @@ class QueueReader:
             max_bytes=max_bytes,
             tag_codes=tag_codes,
         )
-        faults: list[int] = []
-        chunks, sizes = gather(
-            parts.log,
-            selection,
-            trusted_from=parts.trusted_from,
-            on_fault=faults.append,
-        )
-        if faults or bool((entries["size"] <= 0).any()):
-            settled = self._settle(queue, queue_offset, entries, faults)
-            if settled:
-                return self.read(
-                    topic,
-                    queue_id,
-                    queue_offset,
-                    max_count=max_count,
-                    max_bytes=max_bytes,
-                    tag_codes=tag_codes,
-                    limit=limit,
-                )
+        found = self._gathered(queue, selection)
         following = selection.next_queue_offset
-        if not len(sizes):
+        if found.stopped_at is not None:
+            following = found.stopped_at
+        if following == queue_offset:
+            raise self._under_repair(queue, queue_offset)
+        if not len(found.sizes):
             return _nothing(QueueReadStatus.FILTERED, following, low, high)
         return QueueRead(
             status=QueueReadStatus.FOUND,
             next_queue_offset=QueueOffset(following),
             min_queue_offset=QueueOffset(low),
             max_queue_offset=QueueOffset(high),
-            chunks=chunks,
-            sizes=sizes.astype("i4"),
+            chunks=found.chunks,
+            sizes=found.sizes.astype("i4"),
         )
+
+    def _gathered(self, queue: ConsumeQueue, selection: Selection) -> Gathered:
+        parts = self._parts
+        return gather(
+            parts.log,
+            selection,
+            parts.identity_of(queue),
+            trusted_from=parts.trusted_from,
+            is_lost=partial(is_lost, parts.quarantine, queue),
+        )
+
+    def _under_repair(self, queue: ConsumeQueue, queue_offset: int) -> QueueUnderRepair:
+        """Ask for the repair of an entry that leads astray."""
+        self._parts.repairs.ask(queue, queue_offset)
+        return QueueUnderRepair(queue.topic, queue.queue_id, queue_offset)
 
     def _read_one(
         self,
@@ -120,6 +134,7 @@ class QueueReader:
             commit_log_offset,
             size,
             queue_offset,
+            self._parts.identity_of(queue),
             trusted_from=self._parts.trusted_from,
         )
         if record is None:
@@ -132,20 +147,6 @@ class QueueReader:
             chunks=[record],
             sizes=np.array((size,), np.int32),
         )
-
-    def _settle(
-        self, queue: ConsumeQueue, queue_offset: int, entries: Entries, faults: list[int]
-    ) -> bool:
-        """See to what a read has passed over; returns whether another read finds more.
-
-        Between the ends of a queue every entry says something: zeros mean that a file was damaged,
-        and no record has a negative size.
-        """
-        empty = np.flatnonzero(entries["size"] <= 0) + queue_offset
-        settled = [
-            settle_fault(self._parts, queue, fault) for fault in sorted({*faults, *empty.tolist()})
-        ]
-        return any(settled)
 
     def offset_behind(self, topic: str, queue_id: int, commit_log_offset: int) -> int:
         """The first queue offset behind; see ``Store.queue_offset_behind``."""
@@ -164,18 +165,32 @@ class QueueReader:
             return np.empty(0, ENTRY)
         return queue.entries(max(queue_offset, queue.min_offset), max_count)
 
-    def records(self, selection: Selection) -> tuple[bytes, Int64s, Int64s]:
-        """Records by their entries; see ``Store.records_of``."""
+    def records(self, queue: QueueName, selection: Selection) -> tuple[bytes, Int64s, Int64s]:
+        """Records by where they lie; see ``Store.records_of``."""
         parts = self._parts
         parts.check_open()
-        faults: list[int] = []
-        chunks, sizes = gather(
-            parts.log, selection, trusted_from=parts.trusted_from, on_fault=faults.append
+        found = gather(
+            parts.log,
+            selection,
+            identity_of(*queue, 0),
+            trusted_from=parts.trusted_from,
+            is_lost=lambda _: True,
         )
-        found = selection.queue_offsets
-        if faults:
-            found = found[~np.isin(found, faults)]
-        return b"".join(chunks), sizes, found
+        return b"".join(found.chunks), found.sizes, found.queue_offsets
+
+    def check_lost(self, name: QueueName, queue_offsets: Int64s) -> None:
+        """See that messages are lost indeed; see ``Store.check_lost``."""
+        parts = self._parts
+        parts.check_open()
+        queue = parts.queues.find(*name)
+        if queue is None:
+            return
+        for queue_offset in queue_offsets.tolist():
+            if not queue.min_offset <= queue_offset < queue.end_offset:
+                continue
+            is_hole = queue.entry_at(queue_offset)[1] == HOLE_SIZE
+            if not is_hole and not is_lost(parts.quarantine, queue, queue_offset):
+                raise self._under_repair(queue, queue_offset)
 
     def at_time(
         self,
@@ -195,9 +210,31 @@ class QueueReader:
 
         def stored_at(queue_offset: int) -> int | None:
             commit_log_offset, size, _ = queue.entry_at(queue_offset)
-            return entry_timestamp(parts.log, commit_log_offset, size)
+            if size == HOLE_SIZE:
+                return None
+            record = whole_record(
+                parts.log,
+                commit_log_offset,
+                size,
+                queue_offset,
+                parts.identity_of(queue),
+                trusted_from=parts.trusted_from,
+            )
+            if record is not None:
+                return store_timestamp(record)
+            if is_lost(parts.quarantine, queue, queue_offset):
+                return None
+            raise self._under_repair(queue, queue_offset)
 
-        return find_by_time(low, high, timestamp_ms, boundary, stored_at)
+        return find_by_time(
+            low,
+            high,
+            timestamp_ms,
+            boundary,
+            stored_at=stored_at,
+            next_message=queue.next_message,
+            last_message=queue.last_message,
+        )
 
 
 def _chosen(
@@ -208,8 +245,8 @@ def _chosen(
     max_count: int,
     max_bytes: int,
     tag_codes: Collection[int] | None,
-) -> tuple[Entries, Selection]:
-    """Choose from up to ``count`` entries, and tell those that were looked at.
+) -> Selection:
+    """Choose from up to ``count`` entries, as far as they are entries.
 
     Where the bytes end a read long before the entries do, most of these need no look: first come
     about twice as many as will fit, and all only if those were not enough.
@@ -221,6 +258,13 @@ def _chosen(
         first_count = min(count, 2 * fitting + ENTRIES_AT_ONCE_MIN)
     while True:
         entries = queue.entries(queue_offset, first_count)
+        nothing = entries["size"] <= 0
+        if bool(nothing.any()):
+            # Between the ends of a queue every entry says something: the file is damaged there.
+            first_count = count = int(np.argmax(nothing))
+            entries = entries[:count]
+            if not count:
+                return Selection(*3 * (np.empty(0, np.int64),), next_queue_offset=queue_offset)
         selection = select(
             entries,
             queue_offset,
@@ -229,7 +273,7 @@ def _chosen(
             tag_codes=tag_codes,
         )
         if first_count == count or selection.next_queue_offset < queue_offset + len(entries):
-            return entries, selection
+            return selection
         first_count = count
 
 

@@ -11,9 +11,10 @@ between two of them is read along, which costs less than a call for each::
                 | a | b | c | d | e |.| f |                   two calls, two chunks
                 +---+---+---+---+---+.+---+
 
-Every record is compared with its entry before it is handed out: its size, its position, its queue
-offset. Records that this process has neither written nor checked yet are checked against their
-checksum as well. What fails, or cannot be read, is passed over, and reported.
+Every record is compared with its entry and its queue before it is handed out: its size, its
+position, its queue offset, its queue id, its topic. Records that this process has neither written
+nor checked yet are checked against their checksum as well. What is known to be damaged is passed
+over; any other that fails ends what is read.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from struct import Struct
 from typing import Final
 
 import numpy as np
@@ -32,12 +32,10 @@ from ariane_record.layout import RECORD_BYTES_MIN, QueueOffset
 from ariane_storage.commit_log import CommitLog
 from ariane_storage.consume_queue_entry import HOLE_SIZE, Entries
 from ariane_storage.errors import BytesUnreadable
-from ariane_storage.fields import FIELD_STARTS, FieldColumn, Int64s
+from ariane_storage.fields import FIELD_STARTS, Int64s
+from ariane_storage.queue_identity import QueueIdentity
 from ariane_storage.record_places import checksum_faults, locate
 from ariane_storage.segment import Segment
-
-_unpack_identity = Struct(">i16xqq").unpack_from
-"""Size, queue offset and commit-log offset of a record."""
 
 _IDENTITY_BYTES: Final = 36
 _IDENTITY: Final = np.dtype(
@@ -48,7 +46,7 @@ _IDENTITY: Final = np.dtype(
         "itemsize": _IDENTITY_BYTES,
     }
 )
-"""The same of many records."""
+"""Size, queue offset and commit-log offset of records: what tells without their topic."""
 
 _NO_SIZES: Final = np.empty(0, np.int32)
 _NONE_SOUND: Final = np.zeros(1, np.bool_)
@@ -116,12 +114,12 @@ class Selection:
     sizes: Int64s
     next_queue_offset: int
 
-    def keep(self, mask: NDArray[np.bool_]) -> Selection:
-        """Only some of the entries."""
+    def taken(self, which: NDArray[np.bool_] | Int64s) -> Selection:
+        """Only some of the entries, by mask or by number."""
         return Selection(
-            self.queue_offsets[mask],
-            self.commit_log_offsets[mask],
-            self.sizes[mask],
+            self.queue_offsets[which],
+            self.commit_log_offsets[which],
+            self.sizes[which],
             self.next_queue_offset,
         )
 
@@ -133,6 +131,36 @@ class Selection:
             self.sizes[begin:end],
             self.next_queue_offset,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """Records that were found.
+
+    Attributes:
+        chunks: Runs of whole records: the log itself.
+        queue_offsets: Of each record.
+        sizes: Bytes of each.
+        stopped_at: Queue offset of the entry that ended it, or None: nothing at or behind it is in
+            here. It leads astray unless a read that begins there says something else.
+    """
+
+    chunks: list[memoryview]
+    queue_offsets: Int64s
+    sizes: Int64s
+    stopped_at: int | None
+
+    @classmethod
+    def of(
+        cls, chunks: list[memoryview], parts: list[Selection], stopped_at: int | None
+    ) -> Gathered:
+        """What was gathered part by part."""
+        if len(parts) == 1:
+            return cls(chunks, parts[0].queue_offsets, parts[0].sizes, stopped_at)
+        none = np.empty(0, np.int64)
+        queue_offsets = np.concatenate([none, *(part.queue_offsets for part in parts)])
+        sizes = np.concatenate([none, *(part.sizes for part in parts)])
+        return cls(chunks, queue_offsets, sizes, stopped_at)
 
 
 def select(
@@ -188,51 +216,86 @@ def _select_first(entries: Entries, sizes: Int64s, queue_offset: int, max_bytes:
 def gather(
     log: CommitLog,
     selection: Selection,
+    identity: QueueIdentity,
     *,
     trusted_from: int,
-    on_fault: Callable[[int], None],
-) -> tuple[list[memoryview], Int64s]:
+    is_lost: Callable[[int], bool],
+) -> Gathered:
     """The selected records, those that lie back to back in one view, and their sizes.
 
     Args:
         log: Where they lie.
         selection: Which.
+        identity: What records of their queue say.
         trusted_from: Records at or above this commit-log offset need no checksum.
-        on_fault: Called with the queue offset of each record that is passed over.
+        is_lost: Whether the record of a queue offset is known to be damaged: it is passed over.
+            Else its entry leads astray, and nothing behind it is gathered.
     """
     chunks: list[memoryview] = []
-    kept: list[Int64s] = []
-    rest = selection
+    kept: list[Selection] = []
+    rest, stopped_at = _ascending(selection)
+    for some, read in _of_all(log, rest, identity, trusted_from):
+        sound = np.zeros(len(some.sizes), np.bool_) if read is None else read.sound
+        found = None if bool(sound.all()) else _first_astray(some, sound, is_lost)
+        if found is not None:
+            sound[found:] = False
+            stopped_at = int(some.queue_offsets[found])
+        if read is not None:
+            chunks += read.chunks()
+            kept.append(some if bool(sound.all()) else some.taken(sound))
+        if found is not None:
+            break
+    return Gathered.of(chunks, kept, stopped_at)
+
+
+def _of_all(
+    log: CommitLog, rest: Selection, identity: QueueIdentity, trusted_from: int
+) -> Iterator[tuple[Selection, _Read | None]]:
+    """Read records of ascending entries, segment by segment; None of what lies in none."""
     while len(rest.sizes):
-        first = int(rest.commit_log_offsets[0])
-        segment = log.segment_at(first)
+        segment = log.segment_at(int(rest.commit_log_offsets[0]))
         if segment is None:
-            on_fault(int(rest.queue_offsets[0]))
-            rest = rest.part(1, len(rest.sizes))
-            continue
-        # Sizes on this side: a damaged offset near 2**63 must not wrap around.
-        inside = (rest.commit_log_offsets >= segment.start) & (
-            rest.commit_log_offsets <= segment.start + segment.length - rest.sizes
-        )
-        count = len(inside) if bool(inside.all()) else max(1, int(np.argmin(inside)))
+            count = 1
+        else:
+            # Sizes on this side: a damaged offset near 2**63 must not wrap around.
+            end = segment.start + segment.length
+            inside = rest.commit_log_offsets <= end - rest.sizes
+            count = len(inside) if bool(inside.all()) else max(1, int(np.argmin(inside)))
         part, rest = rest.part(0, count), rest.part(count, len(rest.sizes))
-        if not bool(inside[0]):
-            on_fault(int(part.queue_offsets[0]))
-            continue
-        for some, read in _reads(segment, part, trusted_from):
-            sound = _NONE_SOUND if read is None else read.sound
-            if not bool(sound.all()):
-                for queue_offset in some.queue_offsets[~sound].tolist():
-                    on_fault(queue_offset)
-            if read is not None:
-                chunks += read.chunks()
-                kept.append(read.sizes[sound])
-    sizes = np.concatenate(kept) if kept else np.empty(0, np.int64)
-    return chunks, sizes
+        if segment is None or not bool(inside[0]):
+            yield part, None
+        else:
+            yield from _reads(segment, part, identity, trusted_from)
+
+
+def _ascending(selection: Selection) -> tuple[Selection, int | None]:
+    """The first entries, as long as each leads behind the one before it; and the next of them."""
+    falls = selection.commit_log_offsets[1:] <= selection.commit_log_offsets[:-1]
+    if not bool(falls.any()):
+        return selection, None
+    # One of the two beside the fall leads astray: the first is looked at, the other begins a read.
+    count = int(np.argmax(falls)) + 1
+    return selection.part(0, count), int(selection.queue_offsets[count])
+
+
+def _first_astray(
+    part: Selection, sound: NDArray[np.bool_], is_lost: Callable[[int], bool]
+) -> int | None:
+    """The place of the first entry that is not sound, and whose record is not known as damaged."""
+    for place in np.flatnonzero(~sound).tolist():
+        if not is_lost(int(part.queue_offsets[place])):
+            return int(place)
+    return None
 
 
 def whole_record(
-    log: CommitLog, commit_log_offset: int, size: int, queue_offset: int, *, trusted_from: int
+    log: CommitLog,
+    commit_log_offset: int,
+    size: int,
+    queue_offset: int,
+    identity: QueueIdentity,
+    *,
+    trusted_from: int,
 ) -> memoryview | None:
     """One record, if it is beyond doubt the one that its entry means.
 
@@ -244,6 +307,7 @@ def whole_record(
         commit_log_offset: Where it starts.
         size: Its bytes.
         queue_offset: Its place in the queue.
+        identity: What records of its queue say.
         trusted_from: A record at or above this commit-log offset needs no checksum.
     """
     if not RECORD_BYTES_MIN <= size < HOLE_SIZE:
@@ -252,14 +316,7 @@ def whole_record(
         record = None if size > _LARGE_BYTES else log.read(commit_log_offset, size)
     except BytesUnreadable:
         return None
-    if record is None:
-        return None
-    found_size, found_queue_offset, found_commit_log_offset = _unpack_identity(record)
-    if (found_size, found_queue_offset, found_commit_log_offset) != (
-        size,
-        queue_offset,
-        commit_log_offset,
-    ):
+    if record is None or not identity.holds_one(record, commit_log_offset, size, queue_offset):
         return None
     if commit_log_offset < trusted_from and not record_checksum_ok(record, required=True):
         return None
@@ -299,22 +356,24 @@ class _Read:
 
 
 def _reads(
-    segment: Segment, part: Selection, trusted_from: int
+    segment: Segment, part: Selection, identity: QueueIdentity, trusted_from: int
 ) -> Iterator[tuple[Selection, _Read | None]]:
     """Read records of one segment: all at once, or by halves what cannot be; None of a lone one.
 
     Reasons are a record that the disk cannot read, and entries that no append has made.
     """
-    read = _read(segment, part, trusted_from)
+    read = _read(segment, part, identity, trusted_from)
     count = len(part.sizes)
     if read is not None or count == 1:
         yield part, read
         return
-    yield from _reads(segment, part.part(0, count // 2), trusted_from)
-    yield from _reads(segment, part.part(count // 2, count), trusted_from)
+    yield from _reads(segment, part.part(0, count // 2), identity, trusted_from)
+    yield from _reads(segment, part.part(count // 2, count), identity, trusted_from)
 
 
-def _read(segment: Segment, part: Selection, trusted_from: int) -> _Read | None:
+def _read(
+    segment: Segment, part: Selection, identity: QueueIdentity, trusted_from: int
+) -> _Read | None:
     """Read records of one segment; None if they have to be looked at one by one."""
     starts, sizes = part.commit_log_offsets - segment.start, part.sizes
     if int(sizes.min()) < RECORD_BYTES_MIN or bool((starts[1:] < starts[:-1] + sizes[:-1]).any()):
@@ -333,7 +392,7 @@ def _read(segment: Segment, part: Selection, trusted_from: int) -> _Read | None:
     moved = firsts - (np.cumsum(lengths) - lengths)
     counts = np.diff(np.concatenate(([0], breaks + 1, [len(starts)])))
     starts = starts - np.repeat(moved, counts)
-    return _Read(buffer, starts, sizes, _sound(buffer, starts, part, trusted_from))
+    return _Read(buffer, starts, sizes, _sound(buffer, starts, part, identity, trusted_from))
 
 
 def _fronts_agree(segment: Segment, part: Selection) -> bool:
@@ -343,7 +402,7 @@ def _fronts_agree(segment: Segment, part: Selection) -> bool:
     content = segment.gather(starts, [_IDENTITY_BYTES] * len(starts))
     if content is None:
         return False
-    return bool(_are_meant(np.frombuffer(content, _IDENTITY), part.keep(are_large)).all())
+    return bool(_are_meant(np.frombuffer(content, _IDENTITY), part.taken(are_large)).all())
 
 
 def _are_meant(found: NDArray[np.void], part: Selection) -> NDArray[np.bool_]:
@@ -357,15 +416,63 @@ def _are_meant(found: NDArray[np.void], part: Selection) -> NDArray[np.bool_]:
 
 
 def _sound(
-    buffer: memoryview, starts: Int64s, part: Selection, trusted_from: int
+    buffer: memoryview,
+    starts: Int64s,
+    part: Selection,
+    identity: QueueIdentity,
+    trusted_from: int,
 ) -> NDArray[np.bool_]:
     """Which records in a buffer are those that their entries mean."""
-    # One step over the buffer for all three.
-    found = FieldColumn(buffer, f"V{_IDENTITY_BYTES}", starts, 0).get().view(_IDENTITY)
-    sound = _are_meant(found, part)
+    sound = identity.holds(buffer, starts, part.sizes, part.commit_log_offsets, part.queue_offsets)
     if int(part.commit_log_offsets[0]) < trusted_from and bool(sound.any()):
         places, structured = locate(buffer, starts[sound], part.sizes[sound])
         fine = structured.copy()
         fine[structured] = ~checksum_faults(places)
         sound[sound] = fine
     return sound
+
+
+def sound_records(
+    log: CommitLog, selection: Selection, identity: QueueIdentity, *, trusted_from: int
+) -> NDArray[np.bool_]:
+    """Which entries lead to the records that they mean, wherever and in whatever order they lie.
+
+    Args:
+        log: Where the records lie.
+        selection: Which.
+        identity: What records of their queue say.
+        trusted_from: Records at or above this commit-log offset need no checksum.
+    """
+    sound = np.zeros(len(selection.sizes), np.bool_)
+    starts = np.array([segment.start for segment in log.segments], np.int64)
+    order = np.argsort(selection.commit_log_offsets, kind="stable")
+    owners = np.searchsorted(starts, selection.commit_log_offsets[order], side="right") - 1
+    for number in np.unique(owners[owners >= 0]).tolist():
+        segment = log.segment_at(int(starts[number]))
+        if segment is None:
+            continue  # Deleted meanwhile.
+        members = order[owners == number]
+        room = segment.start + segment.length - selection.commit_log_offsets[members]
+        sizes = selection.sizes[members]
+        members = members[(sizes >= RECORD_BYTES_MIN) & (sizes <= room)]
+        members = _with_right_fronts(segment, selection, members)
+        done = 0
+        part = selection.taken(members)
+        for some, read in _reads(segment, part, identity, trusted_from) if len(members) else ():
+            if read is not None:
+                sound[members[done : done + len(some.sizes)]] = read.sound
+            done += len(some.sizes)
+    return sound
+
+
+def _with_right_fronts(segment: Segment, selection: Selection, members: Int64s) -> Int64s:
+    """Those of some entries whose records begin as they should; all, if that cannot be read.
+
+    What foreign entries lead to is not read as a whole.
+    """
+    starts = (selection.commit_log_offsets[members] - segment.start).tolist()
+    fronts = segment.gather(starts, [_IDENTITY_BYTES] * len(starts)) if starts else b""
+    if fronts is None:
+        return members
+    meant = _are_meant(np.frombuffer(fronts, _IDENTITY), selection.taken(members))
+    return members[meant]

@@ -16,8 +16,6 @@ from ariane_record.layout import (
     SYSTEM_FLAG_START,
 )
 from ariane_record.record_copy import RecordCopy, copy_of
-from ariane_storage.commit_log import CommitLog
-from ariane_storage.consume_queue_entry import HOLE_SIZE
 from ariane_storage.damage import Damage, DamageReason
 from ariane_storage.errors import BytesUnreadable, RecordCorrupted, RecordNotFound
 from ariane_storage.fields import FIELD_STARTS
@@ -98,7 +96,7 @@ class RecordFinder:
 
     def store_timestamp_at(self, commit_log_offset: int) -> int:
         """When the record at an offset was stored, in milliseconds."""
-        return _store_timestamp(self.record(commit_log_offset))
+        return store_timestamp(self.record(commit_log_offset))
 
     def by_key(
         self, topic: str, key: str, *, begin_ms: int, end_ms: int, max_count: int
@@ -146,21 +144,9 @@ class RecordFinder:
         self._parts.quarantine.add(Damage(commit_log_offset, segment.start + end, reason))
 
 
-def _store_timestamp(record: bytes) -> int:
+def store_timestamp(record: bytes | memoryview) -> int:
+    """When a record was stored, in milliseconds."""
     flag = _unpack_flag(record, SYSTEM_FLAG_START)[0]
     shift = IPV6_EXTRA_BYTES if flag & SystemFlag.BORN_HOST_IPV6 else 0
     timestamp: int = _unpack_long(record, _TIMESTAMP_START + shift)[0]
     return timestamp
-
-
-def entry_timestamp(log: CommitLog, commit_log_offset: int, size: int) -> int | None:
-    """Store timestamp of the record of an entry, or None if there is no such record."""
-    if not RECORD_BYTES_MIN <= size < HOLE_SIZE:
-        return None
-    try:
-        record = log.read(commit_log_offset, min(size, _FRONT_BYTES))
-    except BytesUnreadable:
-        return None
-    if record is None or _unpack_long(record, _POSITION_START)[0] != commit_log_offset:
-        return None
-    return _store_timestamp(record)

@@ -70,16 +70,20 @@ class RecordPlaces:
 
     def rows(self, first: int, behind: int) -> RecordPlaces:
         """Some of the records, by their numbers here."""
+        return self.chosen(slice(first, behind))
+
+    def chosen(self, which: slice | Int64s) -> RecordPlaces:
+        """Some of the records, by their numbers here in ascending order."""
         return RecordPlaces(
             buffer=self.buffer,
-            starts=self.starts[first:behind],
-            ends=self.ends[first:behind],
-            body_starts=self.body_starts[first:behind],
-            body_ends=self.body_ends[first:behind],
-            topic_starts=self.topic_starts[first:behind],
-            topic_ends=self.topic_ends[first:behind],
-            properties_starts=self.properties_starts[first:behind],
-            born_shift=self.born_shift[first:behind],
+            starts=self.starts[which],
+            ends=self.ends[which],
+            body_starts=self.body_starts[which],
+            body_ends=self.body_ends[which],
+            topic_starts=self.topic_starts[which],
+            topic_ends=self.topic_ends[which],
+            properties_starts=self.properties_starts[which],
+            born_shift=self.born_shift[which],
         )
 
     def texts(self, begins: Int64s, ends: Int64s) -> list[bytes]:

@@ -1,8 +1,9 @@
 """Making a store whole again when it is opened.
 
 1. The checkpoint says up to where consume queues and index are durable. Their files are taken over
-   up to there. Without a checkpoint that can be believed, or when files are missing, they are
-   deleted and built from the whole log; where queues ended is written down first.
+   up to there. Without a checkpoint that can be believed, or when files are missing or are those of
+   another queue, they are deleted and built from the whole log; where queues ended is written down
+   first.
 2. The log is scanned from there to its end. Valid records are dispatched.
 3. Damage in the middle, with valid records behind it, is quarantined. A torn tail is cut, durably:
    what lies behind the end is zeros, so that nothing old ever comes back.
@@ -33,10 +34,12 @@ from ariane_storage.config import StoreConfig
 from ariane_storage.damage import Damage, DamageReason
 from ariane_storage.deleted_topics import DeletedTopics
 from ariane_storage.dispatch import Dispatcher
+from ariane_storage.entry_check import is_foreign
 from ariane_storage.idle_queues import IdleQueues
 from ariane_storage.index import Index, load_or_discard
 from ariane_storage.missing_files import lack_first_files, lost_begin
 from ariane_storage.quarantine import Quarantine
+from ariane_storage.queue_identity import identity_of
 from ariane_storage.queue_table import QueueSums, QueueTable
 from ariane_storage.record_search import record_at
 from ariane_storage.scan import Ending, Stretch, scan
@@ -223,7 +226,10 @@ class Recovery:
             # Without one only those entries say where a queue was whose records are gone.
             self.queues.load(self.log.min_offset, keep_rest=True)
         complete = checkpoint is not None and self.queues.sums() == sums
-        lacking = complete and lack_first_files(self.log, self.queues, self.deleted_topics)
+        lacking = complete and (
+            self._has_foreign_files()
+            or lack_first_files(self.log, self.queues, self.deleted_topics)
+        )
         if self.rebuild or not complete or lacking:
             self.idle_queues.remember(self.queues)
             self.queues.remove_all()
@@ -236,6 +242,15 @@ class Recovery:
             self.index.remove_all()
             rebuilt.append("index")
         return rebuilt
+
+    def _has_foreign_files(self) -> bool:
+        """Whether the end of a queue cannot be known from its files."""
+        return any(
+            is_foreign(
+                self.log, queue, identity_of(queue.topic, queue.queue_id, 0), self.quarantine
+            )
+            for queue in self.queues
+        )
 
     def _finish_deletions(self) -> None:
         """Delete queues of deleted topics whose files a crash has left."""

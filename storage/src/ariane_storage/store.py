@@ -32,7 +32,8 @@ from ariane_storage.log_walk import offset_before, stretches_of_log
 from ariane_storage.opening import open_parts
 from ariane_storage.os_disk import OsDisk
 from ariane_storage.parts import StoreParts
-from ariane_storage.queue_reader import QueueReader
+from ariane_storage.queue_reader import QueueName, QueueReader
+from ariane_storage.queue_repairs import QueueRepairs
 from ariane_storage.read import QueueRead, Selection
 from ariane_storage.record_finder import RecordFinder
 from ariane_storage.recovery import ProgressCallback, RecoveryReport
@@ -50,6 +51,7 @@ class Store:
 
     Attributes:
         recovery: What opening it has found and done.
+        repairs: Makes entries of queues again that reads have found to lead astray.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Store:
         self._appender = Appender(parts)
         self._reader = QueueReader(parts)
         self.recovery = recovery
+        self.repairs = QueueRepairs(parts.repairs, keeper.repair_queues)
 
     @classmethod
     def open(
@@ -192,6 +195,7 @@ class Store:
 
         Raises:
             QueueOffsetOutOfRange: Below the oldest kept, or beyond the next to be written.
+            QueueUnderRepair: The entry at ``queue_offset`` leads astray; see ``repairs``.
             StoreClosed: The store was closed.
         """
         return self._reader.read(
@@ -231,7 +235,7 @@ class Store:
             timestamp_ms: The time, in milliseconds since the epoch.
             boundary: ``LOWER`` for the first message at or after it (the end of the queue if there
                 is none), ``UPPER`` for the last one at or before it (the oldest kept if none).
-            readable_end: As in ``read_queue``.
+            readable_end: As in ``read_queue``, whose errors come too.
         """
         return QueueOffset(
             self._reader.at_time(topic, queue_id, timestamp_ms, boundary, readable_end)
@@ -258,21 +262,31 @@ class Store:
         return self._reader.entries(topic, queue_id, queue_offset, max_count)
 
     def records_of(
-        self, queue_offsets: Int64s, commit_log_offsets: Int64s, sizes: Int64s
+        self, queue: QueueName, queue_offsets: Int64s, commit_log_offsets: Int64s, sizes: Int64s
     ) -> tuple[bytes, Int64s, Int64s]:
-        """Records by what entries of one queue say, wherever they lie; fastest in their order.
+        """Records of one queue, even a deleted one, by where they are said to lie.
 
         Args:
+            queue: Topic and queue id.
             queue_offsets: Of each record.
-            commit_log_offsets: Where each starts.
+            commit_log_offsets: Where each starts, in the order of the log.
             sizes: Bytes of each.
 
         Returns:
             The records back to back, the size of each, and the queue offset of each: those that
-            are damaged are missing.
+            are damaged, or not where they are said to lie, are missing.
         """
-        end = int(queue_offsets[-1]) + 1 if len(queue_offsets) else 0
-        return self._reader.records(Selection(queue_offsets, commit_log_offsets, sizes, end))
+        selection = Selection(queue_offsets, commit_log_offsets, sizes, next_queue_offset=0)
+        return self._reader.records(queue, selection)
+
+    def check_lost(self, queue: QueueName, queue_offsets: Int64s) -> None:
+        """See that records that ``records_of`` did not give are damaged or gone for good.
+
+        Raises:
+            QueueUnderRepair: The entry of one leads astray, or has been mended since: what entries
+                of the queue have said before is void.
+        """
+        self._reader.check_lost(queue, queue_offsets)
 
     def queues(self) -> list[tuple[str, int]]:
         """Topic and queue id of every queue that was ever appended to and not deleted."""

@@ -20,7 +20,10 @@ def find_by_time(
     end: int,
     timestamp_ms: int,
     boundary: TimeBoundary,
+    *,
     stored_at: Callable[[int], int | None],
+    next_message: Callable[[int, int], int],
+    last_message: Callable[[int, int], int],
 ) -> int:
     """The queue offset of a time.
 
@@ -30,20 +33,26 @@ def find_by_time(
         timestamp_ms: The time.
         boundary: Which message is meant.
         stored_at: Store timestamp of a queue offset, growing with it; None for a hole.
+        next_message: The first queue offset of a range that is no hole, or its end.
+        last_message: The last queue offset of a range that is no hole, or the one before it.
     """
     if boundary is TimeBoundary.LOWER:
-        found = _first_from(begin, end, timestamp_ms, stored_at)
+        found = _first_from(begin, end, timestamp_ms, stored_at, next_message)
         while found < end and stored_at(found) is None:
-            found += 1
+            found = next_message(found + 1, end)
         return found
-    found = _first_from(begin, end, timestamp_ms + 1, stored_at) - 1
+    found = _first_from(begin, end, timestamp_ms + 1, stored_at, next_message) - 1
     while found > begin and stored_at(found) is None:
-        found -= 1
+        found = last_message(begin, found)
     return max(found, begin)
 
 
 def _first_from(
-    begin: int, end: int, timestamp_ms: int, stored_at: Callable[[int], int | None]
+    begin: int,
+    end: int,
+    timestamp_ms: int,
+    stored_at: Callable[[int], int | None],
+    next_message: Callable[[int, int], int],
 ) -> int:
     """The first queue offset stored at or after a time; holes before it count as earlier."""
     low, high = begin, end
@@ -51,8 +60,8 @@ def _first_from(
         middle = (low + high) // 2
         probe = middle
         stored = stored_at(probe)
-        while stored is None and probe + 1 < high:
-            probe += 1
+        while stored is None and (following := next_message(probe + 1, high)) < high:
+            probe = following
             stored = stored_at(probe)
         if stored is None or stored >= timestamp_ms:
             # Holes up to ``high`` lie before whatever is there: look below them.

@@ -114,6 +114,7 @@ REASON_ROWS: Final[Mapping[str, ReasonRow]] = {
     "RECORD_CORRUPTED": ReasonRow(RecordDamaged),
     "MESSAGE_NOT_FOUND": ReasonRow(MessageNotFound),
     "HELD_PULLS_EXHAUSTED": ReasonRow(ServiceUnavailable, retriable=True),
+    "QUEUE_UNDER_REPAIR": ReasonRow(ServiceUnavailable, retriable=True),
     "GROUP_NAME_ILLEGAL": ReasonRow(CallError),
     "GROUP_NOT_FOUND": ReasonRow(GroupNotFound),
     "GROUP_EXISTS": ReasonRow(CallError),

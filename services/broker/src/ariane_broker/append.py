@@ -262,7 +262,9 @@ class AppendRecords:
         if sequence is not None:
             # Before anything else: what was stored once is so whatever its topic has become.
             try:
-                is_same = partial(is_stored_as, self._log, block, is_plain=batch.is_plain)
+                is_same = partial(
+                    is_stored_as, self._log, block, home.queue_id, is_plain=batch.is_plain
+                )
                 stored = self._sequences.duplicate_of(queue, sequence, block.count, is_same)
             except ServiceError:
                 if config is None:

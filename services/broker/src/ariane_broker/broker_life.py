@@ -28,7 +28,7 @@ from ariane_broker.store_keeping import StoreKeeping
 from ariane_broker.topic_table import TopicConfig
 from ariane_broker.transactions.transaction_streams import TransactionStreams
 from ariane_servicekit import Address, ErrorRules, Loop, RpcService, StartRefused, get_logger
-from ariane_storage.errors import StorageError, StorePoisoned
+from ariane_storage.errors import QueueUnderRepair, StorageError, StorePoisoned
 
 OPEN_WHILE_DRAINING: Final = frozenset(
     {
@@ -207,5 +207,5 @@ class BrokerLife:
                 self.timer_queue.hand_over()
         except StorePoisoned:
             return  # Whoever waits for the flush is told.
-        except OSError as error:
+        except (OSError, QueueUnderRepair) as error:
             _log.warning("timer_not_handed_over", cause=str(error))

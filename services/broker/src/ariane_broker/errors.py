@@ -512,6 +512,18 @@ def _out_of_range(error: storage.QueueOffsetOutOfRange) -> ServiceError:
     )
 
 
+def _under_repair(error: storage.QueueUnderRepair) -> ServiceError:
+    return ServiceError(
+        ErrorReason.ERROR_REASON_QUEUE_UNDER_REPAIR,
+        str(error),
+        {
+            "topic": error.topic,
+            "queue_id": error.queue_id,
+            "queue_offset": error.queue_offset,
+        },
+    )
+
+
 def _record_corrupted(error: storage.RecordCorrupted) -> ServiceError:
     return ServiceError(
         ErrorReason.ERROR_REASON_RECORD_CORRUPTED,
@@ -529,6 +541,7 @@ STORAGE_RULES: Final[ErrorRules] = MappingProxyType(
         storage.BlockRejected: _block_rejected,
         storage.IllegalQueue: lambda error: field_invalid("queue_id", str(error)),
         storage.QueueOffsetOutOfRange: _out_of_range,
+        storage.QueueUnderRepair: _under_repair,
         storage.RecordCorrupted: _record_corrupted,
         storage.RecordNotFound: _record_not_found,
         storage.StoreClosed: lambda _: broker_draining(),

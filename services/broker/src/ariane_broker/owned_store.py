@@ -19,8 +19,9 @@ from ariane_storage.consume_queue_entry import Entries
 from ariane_storage.damage import Damage
 from ariane_storage.errors import BytesUnreadable, StoreClosed, StoreFull
 from ariane_storage.fields import Int64s
+from ariane_storage.queue_repair import QueueRepair
 from ariane_storage.read import QueueRead
-from ariane_storage.recovery import RecoveryReport
+from ariane_storage.recovery import ProgressCallback, RecoveryReport
 from ariane_storage.retention import RetentionPlan, RetentionReport
 from ariane_storage.scan import Stretch
 from ariane_storage.store import Store
@@ -145,10 +146,18 @@ class OwnedStore:
         return self._opened.queue_entries(topic, queue_id, queue_offset, max_count=max_count)
 
     def records_of(
-        self, queue_offsets: Int64s, commit_log_offsets: Int64s, sizes: Int64s
+        self,
+        queue: tuple[str, int],
+        queue_offsets: Int64s,
+        commit_log_offsets: Int64s,
+        sizes: Int64s,
     ) -> tuple[bytes, Int64s, Int64s]:
         """Records by what their entries say; see ``Store.records_of``."""
-        return self._opened.records_of(queue_offsets, commit_log_offsets, sizes)
+        return self._opened.records_of(queue, queue_offsets, commit_log_offsets, sizes)
+
+    def check_lost(self, queue: tuple[str, int], queue_offsets: Int64s) -> None:
+        """See that records are gone for good; see ``Store.check_lost``."""
+        self._opened.check_lost(queue, queue_offsets)
 
     def queues(self) -> list[tuple[str, int]]:
         """Topic and queue id of every queue."""
@@ -206,6 +215,19 @@ class OwnedStore:
     def file_keys(self) -> None:
         """File the keys that wait in the index; any thread."""
         self._opened.file_keys()
+
+    @property
+    def needs_repair(self) -> bool:
+        """Whether entries of queues lead astray."""
+        return self._opened.repairs.needed
+
+    def repair_queues(self, progress: ProgressCallback) -> list[QueueRepair]:
+        """Make entries again that lead astray; any thread."""
+        return self._opened.repairs.run(progress)
+
+    def stop_repairs(self) -> None:
+        """Let repairs end as soon as they can."""
+        self._opened.repairs.stop()
 
     def prepare_next_segment(self) -> None:
         """Make room ready for coming appends; any thread."""

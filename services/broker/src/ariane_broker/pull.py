@@ -24,7 +24,7 @@ from ariane_broker.subscription import wanted_tag_codes
 from ariane_broker.topic_table import TopicTable
 from ariane_servicekit import AnswerLease
 from ariane_servicekit.errors import ServiceError
-from ariane_storage.errors import StorageError
+from ariane_storage.errors import QueueUnderRepair, StorageError
 from ariane_storage.read import QueueRead, QueueReadStatus
 
 REMAINDER_SHARE: Final = 16
@@ -155,6 +155,8 @@ class PullRecords:
                     max_bytes=min(bytes_left, position.size_bytes_max or bytes_left),
                     tag_codes=codes.get(position.queue.topic),
                 )
+            except QueueUnderRepair:
+                continue  # Nothing for now; whoever repairs it wakes those who wait.
             except (ServiceError, StorageError) as error:
                 failure = self._service_error(error)
                 look.found[place] = _failed(position, failure, self._epochs.current)

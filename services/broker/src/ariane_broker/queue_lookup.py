@@ -13,6 +13,7 @@ from ariane_broker.readable_topics import readable_topic
 from ariane_broker.topic_table import TopicConfig, TopicTable
 from ariane_record.columns import decode_columns
 from ariane_record.names import RETRY_PREFIX
+from ariane_storage.errors import QueueUnderRepair
 from ariane_storage.time_lookup import TimeBoundary
 
 _QUEUES_PER_TURN: Final = 64
@@ -27,7 +28,8 @@ class KeptQueue:
         queue_id: The queue.
         min_queue_offset: Oldest queue offset that is kept.
         max_queue_offset: Readable end, exclusive.
-        last_store_timestamp_ms: When the newest message was stored; None for an empty queue.
+        last_store_timestamp_ms: When the newest message was stored; None for an empty queue, and
+            while the end of the queue is being repaired.
         size_bytes: Bytes of the records kept, estimated from the newest.
     """
 
@@ -104,7 +106,10 @@ class QueueLookup:
         return newest
 
     def store_timestamp_ms(self, topic: str, queue_id: int, queue_offset: int) -> int | None:
-        """When the message at a queue offset or the next sound one was stored; None at the end."""
+        """When the message at a queue offset or the next sound one was stored.
+
+        None at the end, and while the queue is being repaired there.
+        """
         return self._stored(topic, queue_id, queue_offset)[0]
 
     def _known_topic(self, topic: str) -> TopicConfig:
@@ -124,7 +129,10 @@ class QueueLookup:
         return KeptQueue(queue_id, begin, end, timestamp_ms, size * (end - begin))
 
     def _stored(self, topic: str, queue_id: int, queue_offset: int) -> tuple[int | None, int]:
-        read = self._log.read_queue(topic, queue_id, queue_offset, max_count=1, max_bytes=1)
+        try:
+            read = self._log.read_queue(topic, queue_id, queue_offset, max_count=1, max_bytes=1)
+        except QueueUnderRepair:
+            return None, 0
         if not read.count:
             return None, 0
         columns = decode_columns(read.chunks[0], read.sizes.astype(np.int32))

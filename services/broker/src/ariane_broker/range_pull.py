@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_broker.consumer_offsets import QueueKey
+from ariane_broker.errors import broker_draining
+from ariane_broker.held_requests import HOLD_SECONDS_MAX, HeldRequests
 from ariane_broker.log_epochs import LogEpochs
 from ariane_broker.pull import ReadableLog
 from ariane_broker.readable_topics import readable_queue
@@ -23,6 +25,7 @@ from ariane_record.columns import Headers, decode_columns
 from ariane_record.layout import HOST_FLAGS, SystemFlag
 from ariane_servicekit import AnswerLease
 from ariane_servicekit.errors import field_invalid
+from ariane_storage.errors import QueueUnderRepair
 
 CHUNK_BYTES_MIN: Final = 64 << 10
 CHUNK_BYTES_MAX: Final = 4 << 20
@@ -97,18 +100,25 @@ class PullRange:
     """Answers range reads."""
 
     def __init__(
-        self, log: RangeLog, topics: TopicTable, statistics: BrokerStatistics, epochs: LogEpochs
+        self,
+        log: RangeLog,
+        topics: TopicTable,
+        held: HeldRequests,
+        statistics: BrokerStatistics,
+        epochs: LogEpochs,
     ) -> None:
         """Take the parts.
 
         Args:
             log: The store.
             topics: The topics of this broker.
+            held: Holds what reads a queue that is being repaired.
             statistics: Counts what is handed out.
             epochs: Knows which ranges a lost end of the log has left without meaning.
         """
         self._log = log
         self._topics = topics
+        self._held = held
         self._statistics = statistics
         self._epochs = epochs
 
@@ -121,7 +131,8 @@ class PullRange:
 
         Raises:
             ServiceError: TOPIC_NOT_FOUND, TOPIC_NOT_READABLE, QUEUE_NOT_FOUND, QUEUE_CUT,
-                FIELD_INVALID or FILTER_EXPRESSION_INVALID.
+                FIELD_INVALID or FILTER_EXPRESSION_INVALID; SERVICE_DRAINING or
+                HELD_PULLS_EXHAUSTED while the queue is being repaired.
             StorageError: The begin is not kept (any more), or a record is damaged.
         """
         _check(order)
@@ -135,14 +146,21 @@ class PullRange:
             # What was handed out before has left.
             lease.release()
             granted = await lease.take(wanted)
-            read = self._log.read_queue(
-                order.topic,
-                order.queue_id,
-                position,
-                max_count=max(1, min(end - position, CHUNK_RECORDS_MAX)),
-                max_bytes=granted,
-                tag_codes=tag_codes,
-            )
+            try:
+                read = self._log.read_queue(
+                    order.topic,
+                    order.queue_id,
+                    position,
+                    max_count=max(1, min(end - position, CHUNK_RECORDS_MAX)),
+                    max_bytes=granted,
+                    tag_codes=tag_codes,
+                )
+            except QueueUnderRepair:
+                lease.release()
+                if position >= end:
+                    return
+                await self._wait_repaired(QueueKey(order.topic, order.queue_id))
+                continue
             lease.settle(granted, sum(map(len, read.chunks)))
             if position >= end:
                 # The read above has said whether the begin is kept.
@@ -157,6 +175,20 @@ class PullRange:
                 yield project(records, sizes, position, order.projection)
             else:
                 await asyncio.sleep(0)
+
+    async def _wait_repaired(self, queue: QueueKey) -> None:
+        """Wait until a queue can be read again, or has grown.
+
+        Raises:
+            ServiceError: SERVICE_DRAINING or HELD_PULLS_EXHAUSTED.
+        """
+        watch = self._held.watch([queue])
+        try:
+            await self._held.wait(watch, HOLD_SECONDS_MAX)
+        finally:
+            self._held.forget(watch)
+        if not self._held.open:
+            raise broker_draining()
 
 
 def project(

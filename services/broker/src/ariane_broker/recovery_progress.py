@@ -1,4 +1,4 @@
-"""How far the recovery of a store is, for whoever waits for the broker."""
+"""How far the recovery of a store is, or a repair, for whoever waits for the broker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ _log = get_logger(__name__)
 class RecoveryProgress:
     """Logs a line for each tenth that is done: none for a small store, ten for a long one."""
 
-    def __init__(self) -> None:
+    def __init__(self, event: str = "recovery_progress") -> None:
+        self._event = event
         self._tenths = 0
 
     def __call__(self, progress: Progress) -> None:
@@ -20,7 +21,7 @@ class RecoveryProgress:
         if tenths > self._tenths:
             self._tenths = tenths
             _log.info(
-                "recovery_progress",
+                self._event,
                 step=progress.step,
                 percent=tenths * 10,
                 done_bytes=progress.done_bytes,

@@ -47,7 +47,11 @@ class StoredRecords(Protocol):
     """What is asked of the store."""
 
     def records_of(
-        self, queue_offsets: Int64s, commit_log_offsets: Int64s, sizes: Int64s
+        self,
+        queue: tuple[str, int],
+        queue_offsets: Int64s,
+        commit_log_offsets: Int64s,
+        sizes: Int64s,
     ) -> tuple[bytes, Int64s, Int64s]:
         """Records by where they lie; those that are damaged are missing."""
         ...
@@ -58,7 +62,12 @@ class StoredRecords(Protocol):
 
 
 def is_stored_as(
-    log: StoredRecords, block: RecordBlock, stored: StoredBatch, *, is_plain: bool
+    log: StoredRecords,
+    block: RecordBlock,
+    queue_id: int,
+    stored: StoredBatch,
+    *,
+    is_plain: bool,
 ) -> bool:
     """Whether a block is the batch that is stored with its numbers.
 
@@ -68,6 +77,7 @@ def is_stored_as(
     Args:
         log: The store.
         block: The block that came.
+        queue_id: The queue of its topic that it was stored in.
         stored: The batch of the same numbers, with as many records.
         is_plain: Whether the broker encoded it from plain messages.
     """
@@ -77,7 +87,7 @@ def is_stored_as(
     places = _places(block, stored, extra)
     queue_offsets = np.arange(block.count, dtype=np.int64) + stored.first_queue_offset
     sizes = block.sizes.astype(np.int64) + extra
-    records, kept_sizes, _ = log.records_of(queue_offsets, places, sizes)
+    records, kept_sizes, _ = log.records_of((block.topic, queue_id), queue_offsets, places, sizes)
     if len(kept_sizes) < block.count:
         return not _is_kept(log, stored.commit_log_offset)
     came_sizes = sizes - extra

@@ -1,20 +1,25 @@
 """What the store needs besides appends and reads: flushes, keys filed, room ahead, retention.
 
-All of it waits on the disk and runs in the keeper thread. Only what retention has chosen is let go
+All of it waits on the disk and runs in the keeper thread; a repair of queues, which may read the
+whole log, in one of its own. Only what retention has chosen is let go
 of on the loop, between two reads, before the keeper thread deletes it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Executor
 from typing import Final, Protocol
 
+from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.early_deletions import EarlyDeletions
+from ariane_broker.recovery_progress import RecoveryProgress
 from ariane_servicekit import Clock, Loop, get_logger
 from ariane_storage.damage import Damage
 from ariane_storage.errors import BytesUnreadable, StoreFull, StorePoisoned
+from ariane_storage.queue_repair import QueueRepair
+from ariane_storage.recovery import ProgressCallback
 from ariane_storage.retention import RetentionPlan, RetentionReport
 
 FLUSH_TICK_SECONDS: Final = 0.1
@@ -32,6 +37,9 @@ INDEX_BACKLOG_KEYS: Final = 1 << 20
 """Keys that may wait, 20 MB of them: seconds of the highest rate, for an index file to be flushed
 and the next one allocated meanwhile. Beyond, an append files some itself, and so the backlog never
 grows without end."""
+
+REPAIR_TICK_SECONDS: Final = 0.1
+"""How often it is asked whether reads have met entries of queues that lead astray."""
 
 RETENTION_SECONDS: Final = 10.0
 
@@ -52,6 +60,19 @@ class KeptStore(Protocol):
 
     def file_keys(self) -> None:
         """File the keys that wait in the index; any thread."""
+        ...
+
+    @property
+    def needs_repair(self) -> bool:
+        """Whether reads have met entries of queues that lead astray."""
+        ...
+
+    def repair_queues(self, progress: ProgressCallback) -> list[QueueRepair]:
+        """Make them again; any thread."""
+        ...
+
+    def stop_repairs(self) -> None:
+        """Let repairs end as soon as they can; any thread."""
         ...
 
     def prepare_next_segment(self) -> None:
@@ -119,6 +140,7 @@ class StoreKeeping:
         flush_tick_seconds: float,
         disk_refuse_ratio: float,
         on_flushed: Callable[[], None],
+        on_repaired: Callable[[Collection[QueueKey]], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
         """Take the parts.
@@ -130,11 +152,14 @@ class StoreKeeping:
             flush_tick_seconds: How often to ask for flushes that are due.
             disk_refuse_ratio: Share of the disk in use from which on the store takes nothing.
             on_flushed: Called on the loop after them.
+            on_repaired: Called on the loop with queues that can be read again.
             on_failed: Called on the loop when a flush failed: the broker has to end.
         """
         self._store = store
         self._keeper = keeper
         self._on_flushed = on_flushed
+        self._on_repaired = on_repaired
+        self._repair: asyncio.Future[list[QueueRepair]] | None = None
         self._on_failed = on_failed
         self._prepared_offset = 0
         self._disk_refuse_ratio = disk_refuse_ratio
@@ -148,6 +173,9 @@ class StoreKeeping:
         self._flushing = Loop("flush-due", self._flush, interval_s=flush_tick_seconds, clock=clock)
         self._filing = Loop(
             "file-keys", self._file_keys, interval_s=FILING_TICK_SECONDS, clock=clock
+        )
+        self._repairing = Loop(
+            "repair-queues", self._repair_queues, interval_s=REPAIR_TICK_SECONDS, clock=clock
         )
         self._preparing = Loop(
             "prepare-segment", self._prepare, interval_s=PREPARE_SECONDS_MAX, clock=clock
@@ -164,11 +192,20 @@ class StoreKeeping:
         self._look_at_disk(self._store.disk_used_ratio)
         self._flushing.start()
         self._filing.start()
+        self._repairing.start(at_once=True)
         self._preparing.start(at_once=True)
         self._retention.start(at_once=True)
 
     async def stop(self) -> None:
-        """Stop all loops; what runs in the keeper thread ends by itself."""
+        """Stop all loops; what runs in the keeper thread ends by itself.
+
+        A repair of queues is broken off: the next start begins it anew.
+        """
+        if self._known_damage is not None:
+            self._store.stop_repairs()
+        await self._repairing.stop()
+        if self._repair is not None:
+            await asyncio.wait((self._repair,))
         await self._retention.stop()
         await self._preparing.stop()
         await self._filing.stop()
@@ -201,6 +238,32 @@ class StoreKeeping:
     async def _file_keys(self) -> None:
         if self._store.waiting_keys:
             await self._in_keeper("file keys", self._store.file_keys)
+
+    async def _repair_queues(self) -> None:
+        """Have entries made again that lead astray: in a thread of its own, as long as it takes."""
+        if not self._store.needs_repair:
+            return
+        _log.warning("queue_repair_begun")
+        progress = RecoveryProgress("queue_repair_progress")
+        loop = asyncio.get_running_loop()
+        self._repair = loop.run_in_executor(None, self._store.repair_queues, progress)
+        try:
+            repairs = await asyncio.shield(self._repair)
+        except (StorePoisoned, StoreFull) as error:
+            self._tell_failure("repair queues", error)
+            return
+        self._full_reasons.pop("repair queues", None)
+        for repair in repairs:
+            _log.warning(
+                "queue_repaired",
+                topic=repair.topic,
+                queue_id=repair.queue_id,
+                begin_queue_offset=repair.begin,
+                end_queue_offset=repair.end,
+                restored_count=repair.restored,
+                lost_count=repair.lost,
+            )
+        self._on_repaired([QueueKey(repair.topic, repair.queue_id) for repair in repairs])
 
     async def _prepare(self) -> None:
         await self._in_keeper("prepare", self._store.prepare_next_segment)

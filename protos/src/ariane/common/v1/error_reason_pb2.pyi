@@ -110,6 +110,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """No message has this id or key. NOT_FOUND."""
     ERROR_REASON_HELD_PULLS_EXHAUSTED: _ErrorReason.ValueType  # 63
     """Too many pulls are held already. RESOURCE_EXHAUSTED with RetryInfo."""
+    ERROR_REASON_QUEUE_UNDER_REPAIR: _ErrorReason.ValueType  # 64
+    """Entries of the queue lead to no records of it, and are made again from the commit log;
+    `topic`, `queue_id`, `queue_offset`. UNAVAILABLE with RetryInfo.
+    """
     ERROR_REASON_GROUP_NAME_ILLEGAL: _ErrorReason.ValueType  # 80
     """A group name breaks the rules; `consumer_group`. INVALID_ARGUMENT."""
     ERROR_REASON_GROUP_NOT_FOUND: _ErrorReason.ValueType  # 81
@@ -313,6 +317,10 @@ ERROR_REASON_MESSAGE_NOT_FOUND: ErrorReason.ValueType  # 62
 """No message has this id or key. NOT_FOUND."""
 ERROR_REASON_HELD_PULLS_EXHAUSTED: ErrorReason.ValueType  # 63
 """Too many pulls are held already. RESOURCE_EXHAUSTED with RetryInfo."""
+ERROR_REASON_QUEUE_UNDER_REPAIR: ErrorReason.ValueType  # 64
+"""Entries of the queue lead to no records of it, and are made again from the commit log;
+`topic`, `queue_id`, `queue_offset`. UNAVAILABLE with RetryInfo.
+"""
 ERROR_REASON_GROUP_NAME_ILLEGAL: ErrorReason.ValueType  # 80
 """A group name breaks the rules; `consumer_group`. INVALID_ARGUMENT."""
 ERROR_REASON_GROUP_NOT_FOUND: ErrorReason.ValueType  # 81

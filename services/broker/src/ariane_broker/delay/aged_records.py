@@ -18,7 +18,7 @@ from ariane_broker.delay.parked_queue import ParkedRows
 from ariane_broker.delay.reparking import Reparking
 from ariane_broker.delay.timer_queue import SLICE_BYTES, SLICE_COUNT, TIMER_QUEUE, TimerQueue
 from ariane_servicekit import Clock, Loop, get_logger
-from ariane_storage.errors import StoreFull, StorePoisoned
+from ariane_storage.errors import QueueUnderRepair, StoreFull, StorePoisoned
 
 TURN_SECONDS_MAX: Final = 60.0
 
@@ -88,13 +88,13 @@ class AgedRecords:
     async def turn(self) -> None:
         """Park again what is old, in slices between which everything else has its turn."""
         old_ms = self._believed_ms() - self._age_ms
-        end = self._log.queue_offset_at_time(*TIMER_QUEUE, old_ms)
-        if self._is_pressed():
-            end = max(end, await self._end_of_older_half())
         try:
+            end = self._log.queue_offset_at_time(*TIMER_QUEUE, old_ms)
+            if self._is_pressed():
+                end = max(end, await self._end_of_older_half())
             async for rows in self._waiting(end):
                 await self._repark(rows)
-        except (StoreFull, StorePoisoned) as error:
+        except (QueueUnderRepair, StoreFull, StorePoisoned) as error:
             _log.warning("records_not_parked_again", reason=str(error))
 
     async def _end_of_older_half(self) -> int:

@@ -64,20 +64,22 @@ class Delivery:
         self.dropped_count = 0
         self.lateness = Lateness()
 
-    def deliver(self, rows: ParkedRows, mark: Callable[[Int64s], None]) -> None:
+    def deliver(self, queue: QueueKey, rows: ParkedRows, mark: Callable[[Int64s], None]) -> None:
         """Deliver records of one queue.
 
         Those of one connection for the same queue come in the order of ``rows``. A block has one
         ``born_host``, so those of several connections do not alternate.
 
         Args:
+            queue: Where they are parked.
             rows: What is due.
             mark: Is told the queue offsets of what is done with, at once.
 
         Raises:
+            QueueUnderRepair: An entry leads astray; nothing was delivered.
             StorageError: The store takes nothing more; what was delivered is marked.
         """
-        parked = read_parked(self._parked, rows)
+        parked = read_parked(self._parked, queue, rows)
         found = rows.queue_offsets[:0] if parked is None else parked.queue_offsets
         self._drop(rows.queue_offsets[~np.isin(rows.queue_offsets, found)], "damaged", mark)
         if parked is None:

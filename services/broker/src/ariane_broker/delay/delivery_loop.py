@@ -9,12 +9,12 @@ from typing import Final
 
 from ariane_broker.delay.delivery import Delivery
 from ariane_broker.delay.lateness import TIME_MS_MIN
-from ariane_broker.delay.level_queues import LevelQueues
+from ariane_broker.delay.level_queues import LevelQueues, queue_of
 from ariane_broker.delay.parked_queue import ParkedRows
 from ariane_broker.delay.reparking import Reparking
-from ariane_broker.delay.timer_queue import SLICE_BYTES, SLICE_COUNT, TimerQueue
+from ariane_broker.delay.timer_queue import SLICE_BYTES, SLICE_COUNT, TIMER_QUEUE, TimerQueue
 from ariane_servicekit import Clock, Loop, get_logger
-from ariane_storage.errors import StoreFull, StorePoisoned
+from ariane_storage.errors import QueueUnderRepair, StoreFull, StorePoisoned
 
 WAIT_SECONDS_MAX: Final = 1.0
 """The clock of the machine may be set: it is looked at as often as that."""
@@ -57,6 +57,7 @@ class DeliveryLoop:
         self._wakes_ms: int | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_full = False
+        self._is_repairing = self._was_repairing = False
         self.loop = Loop("deliver-delayed", self.turn, interval_s=WAIT_SECONDS_MAX, clock=clock)
 
     def parked(self, due_ms: int) -> None:
@@ -66,6 +67,7 @@ class DeliveryLoop:
 
     async def turn(self) -> None:
         """Deliver all that is due by now."""
+        self._was_repairing, self._is_repairing = self._is_repairing, False
         try:
             while await self._deliver_round():
                 pass
@@ -77,6 +79,8 @@ class DeliveryLoop:
                 _log.error("delayed_messages_wait", reason=error.reason)
             self._is_full = True
             return  # Another try with the next turn.
+        if self._is_repairing:
+            return
         due = [self._levels.next_due_ms(), self._timer_queue.next_due_ms()]
         self._wakes_ms = None
         for due_ms in due:
@@ -103,7 +107,11 @@ class DeliveryLoop:
             rows = self._levels.due(level, SLICE_COUNT).within(SLICE_BYTES)
             if not len(rows):
                 return False
-            self._delivery.deliver(rows, mark)
+            try:
+                self._delivery.deliver(queue_of(level), rows, mark)
+            except QueueUnderRepair as error:
+                self._wait_for_repair(error)
+                return False
             await asyncio.sleep(0)
         return True
 
@@ -112,15 +120,19 @@ class DeliveryLoop:
         for _ in range(ROUND_SLICES):
             more = timer.refill()
             rows = timer.take_due(SLICE_COUNT)
-            if len(rows):
-                self._deliver_slice(rows)
+            if len(rows) and not self._deliver_slice(rows):
+                return False
             await asyncio.sleep(0)
             if not more and not len(rows):
                 return False
         return True
 
-    def _deliver_slice(self, rows: ParkedRows) -> None:
-        """Deliver some records of the timer topic; what is not done with waits on."""
+    def _deliver_slice(self, rows: ParkedRows) -> bool:
+        """Deliver some records of the timer topic; what is not done with waits on.
+
+        Returns:
+            Whether its queue can be read; if not, what entries have said is void.
+        """
         timer = self._timer_queue
         chosen = rows.within(SLICE_BYTES)
         # RocketMQ's own entries of this topic do not say the time; then the records do.
@@ -128,9 +140,21 @@ class DeliveryLoop:
         try:
             if untimed.any():
                 self._reparking.repark_early(chosen.take(untimed), timer.mark)
-            self._delivery.deliver(timer.pending(chosen), timer.mark)
+            self._delivery.deliver(TIMER_QUEUE, timer.pending(chosen), timer.mark)
+        except QueueUnderRepair as error:
+            self._wait_for_repair(error)
+            timer.look_again()
+            rows = rows.take(slice(0))
+            return False
         finally:
             timer.give_back(rows)
+        return True
+
+    def _wait_for_repair(self, error: QueueUnderRepair) -> None:
+        """Leave a queue alone until the next turn; say so once, not every turn."""
+        if not (self._is_repairing or self._was_repairing):
+            _log.warning("delayed_messages_wait", reason=str(error))
+        self._is_repairing = True
 
     def _wake_at(self, due_ms: int) -> None:
         self._wakes_ms = due_ms

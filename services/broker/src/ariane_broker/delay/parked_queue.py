@@ -16,6 +16,10 @@ SCAN_COUNT: Final = 1 << 16
 """Entries that are looked at in one go: a millisecond or so."""
 
 
+NO_ENTRY: Final = -1
+"""The size of what is no entry: zeros in a file that was damaged."""
+
+
 class ParkedLog(Protocol):
     """What is asked of the store."""
 
@@ -30,9 +34,17 @@ class ParkedLog(Protocol):
         ...
 
     def records_of(
-        self, queue_offsets: Int64s, commit_log_offsets: Int64s, sizes: Int64s
+        self,
+        queue: tuple[str, int],
+        queue_offsets: Int64s,
+        commit_log_offsets: Int64s,
+        sizes: Int64s,
     ) -> tuple[bytes, Int64s, Int64s]:
         """Records by what their entries say."""
+        ...
+
+    def check_lost(self, queue: tuple[str, int], queue_offsets: Int64s) -> None:
+        """See that records are damaged or gone for good."""
         ...
 
 
@@ -42,7 +54,8 @@ class ParkedRows:
     Attributes:
         queue_offsets: Where each is in its queue.
         commit_log_offsets: Where it starts.
-        sizes: Its bytes; 0 for one that is gone.
+        sizes: Its bytes; 0 for one that is gone. What is no entry at all has another number, and
+            leads astray.
         due_ms: When it is due, milliseconds since the epoch.
     """
 
@@ -60,6 +73,7 @@ class ParkedRows:
     def of(cls, entries: Entries, queue_offset: int) -> ParkedRows:
         """Those of consecutive entries from a queue offset on."""
         sizes = entries["size"].astype(np.int64)
+        sizes[sizes == 0] = NO_ENTRY
         sizes[sizes == HOLE_SIZE] = 0
         return cls(
             np.arange(queue_offset, queue_offset + len(entries)),

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.delay.parked_queue import ParkedLog, ParkedRows
 from ariane_record.columns import decode_columns
 from ariane_record.layout import PropertyName
@@ -71,13 +72,24 @@ class ParkedRecords(NamedTuple):
         return np.fromiter(times, np.int64, len(exact))
 
 
-def read_parked(log: ParkedLog, rows: ParkedRows) -> ParkedRecords | None:
-    """The records of some entries, without those that are damaged or gone; None if all are."""
-    rows = rows.take(rows.sizes > 0)
+def read_parked(log: ParkedLog, queue: QueueKey, rows: ParkedRows) -> ParkedRecords | None:
+    """The records of some entries, without those that are damaged or gone; None if all are.
+
+    Args:
+        log: Where they are.
+        queue: Theirs.
+        rows: What their entries have said.
+
+    Raises:
+        QueueUnderRepair: An entry leads astray: what any has said of this queue is void.
+    """
+    rows = rows.take(rows.sizes != 0)
     rows = rows.take(np.argsort(rows.commit_log_offsets, kind="stable"))
     records, sizes, queue_offsets = log.records_of(
-        rows.queue_offsets, rows.commit_log_offsets, rows.sizes
+        queue, rows.queue_offsets, rows.commit_log_offsets, rows.sizes
     )
+    if len(queue_offsets) < len(rows):
+        log.check_lost(queue, np.setdiff1d(rows.queue_offsets, queue_offsets))
     if not len(queue_offsets):
         return None
     columns = decode_columns(records, sizes.astype(np.int32))

@@ -48,7 +48,7 @@ class Reparking:
 
     def repark_early(self, rows: ParkedRows, mark: Callable[[Int64s], None]) -> None:
         """Park those of some records again that are not due yet, as they say themselves."""
-        records = read_parked(self._parked, rows)
+        records = read_parked(self._parked, TIMER_QUEUE, rows)
         if records is not None:
             early = records.queue_offsets[records.times_ms() > self._now_ms()]
             self.repark(rows.take(np.isin(rows.queue_offsets, early)), mark)
@@ -61,11 +61,12 @@ class Reparking:
             mark: Is told the queue offsets of what is done with.
 
         Raises:
+            QueueUnderRepair: An entry leads astray; nothing was parked.
             StorageError: The store takes nothing more; what is parked again is marked.
         """
         if not len(rows):
             return
-        records = read_parked(self._parked, rows)
+        records = read_parked(self._parked, TIMER_QUEUE, rows)
         found = rows.queue_offsets[:0] if records is None else records.queue_offsets
         lost = rows.queue_offsets[~np.isin(rows.queue_offsets, found)]
         if len(lost):

@@ -168,6 +168,14 @@ class TimerQueue:
         """Records were taken out and not delivered."""
         self._window.add(self.pending(rows))
 
+    def look_again(self) -> None:
+        """Forget what entries have said: some of them have led astray, and are mended."""
+        self._window = TimerWindow()
+        self._horizon_ms = self._read_from_ms = _LONG_AGO
+        self._reading.clear()
+        self._earliest_ms.clear()
+        self._look_at_all()
+
     def next_due_ms(self) -> int | None:
         """When the first record in memory is due; None when there is none."""
         return self._window.next_due_ms
@@ -245,11 +253,15 @@ class TimerQueue:
         mark_origins(self._log, TIMER_QUEUE, self._progress, origins)
         self._take_over()
         self._restored = True
+        self._look_at_all()
+        self.change_count += 1
+
+    def _look_at_all(self) -> None:
+        """See when each part of the queue is due."""
         self._end = self._progress.begin
         while len(rows := rows_from(self._log, TIMER_QUEUE, self._end, SCAN_COUNT)):
             self._remember(self.pending(rows))
             self._end = int(rows.queue_offsets[-1]) + 1
-        self.change_count += 1
 
     def _take_over(self) -> None:
         """Take over what RocketMQ has delivered, if it had the store since."""
@@ -276,6 +288,7 @@ class TimerQueue:
 
         Raises:
             OSError: The disk failed, or is full: RocketMQ would deliver some messages again.
+            QueueUnderRepair: An entry leads astray; as above.
         """
         end = self._log.queue_bounds(*TIMER_QUEUE)[1]
         if not self._restored or not end:
@@ -299,7 +312,7 @@ class TimerQueue:
         while len(rows):
             part = rows.take(slice(SLICE_COUNT)).within(SLICE_BYTES)
             rows = rows.take(slice(len(part), None))
-            parked = read_parked(self._log, part)
+            parked = read_parked(self._log, TIMER_QUEUE, part)
             if parked is None:
                 continue
             found = part.take(np.isin(part.queue_offsets, parked.queue_offsets))

@@ -108,7 +108,7 @@ def messaging_room(
         append_streams=AppendStreams(append_records),
         send_messages=send_messages,
         pull_records=pull_records,
-        pull_range=PullRange(store, state.topics, storing.statistics, state.epochs),
+        pull_range=PullRange(store, state.topics, storing.held, storing.statistics, state.epochs),
         query=MessageQuery(
             store, state.topics, own_host=lambda: literal_host(naming.announcement.address)
         ),

@@ -73,6 +73,7 @@ def storing_room(outside: Outside) -> StoringRoom:
         flush_tick_seconds=min(FLUSH_TICK_SECONDS, settings.flush_interval_ms / 1000),
         disk_refuse_ratio=settings.disk_refuse_ratio,
         on_flushed=arrivals.confirm,
+        on_repaired=held.wake_all,
         on_failed=flush_failed,
     )
     sequences = ProducerSequences(
