@@ -7,6 +7,7 @@ import pytest
 
 from ariane_sdk import ConsumerSettings, MessageQueue, errors
 from ariane_sdk._caution import NO_CAUTION
+from ariane_sdk._damaged_bodies import DamagedBodies
 from ariane_sdk._owned_queues import OwnedQueues
 from ariane_sdk._queue_locks import QueueLocks
 from ariane_sdk._queue_position import QueuePosition
@@ -142,6 +143,7 @@ async def make_owned():
             keeping=place.keeping,
             locks=locks,
             make_owned=make_work,
+            damaged_bodies=DamagedBodies(None),
             on_lost=lose,
             on_fatal=lambda _error: None,
             settings=ConsumerSettings(),

@@ -137,7 +137,7 @@ def test_damaged_records_say_where():
     )
 
     with pytest.raises(errors.RecordDamaged, match="orders@broker-a#3 before 9"):
-        RangeColumns(QUEUE, ["body"]).batch(chunk)
+        RangeColumns(QUEUE, ["body"]).batches(chunk)
 
 
 def test_ids_made_of_long_addresses_are_read_from_whole_records():
@@ -154,11 +154,11 @@ def test_ids_made_of_long_addresses_are_read_from_whole_records():
     )
     ids, tags = RangeColumns(QUEUE, ["messageId"]), RangeColumns(QUEUE, ["tag"])
 
-    assert ids.batch(chunk) is None
+    assert ids.batches(chunk) is None
     assert ids.projection == RANGE_PROJECTION_RECORDS
-    assert tags.batch(chunk).num_rows == 1
+    assert next(tags.batches(chunk)).num_rows == 1
     again = PullRangeResponse(record_sizes=sizes.tobytes(), records=record)
-    assert ids.batch(again)["messageId"].to_pylist() == [whole.offset_message_id(0)]
+    assert next(ids.batches(again))["messageId"].to_pylist() == [whole.offset_message_id(0)]
 
 
 def test_without_a_loop(cluster):

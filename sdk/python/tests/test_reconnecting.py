@@ -11,6 +11,7 @@ from grpc.aio import AioRpcError, Metadata
 from ariane_sdk import ConsumerSettings, MessageQueue
 from ariane_sdk._attachment import Attachment
 from ariane_sdk._connections import CHANNEL_OPTIONS
+from ariane_sdk._damaged_bodies import DamagedBodies
 from ariane_sdk._polled_queue import PolledQueue
 from ariane_sdk._pull_loop import PullLoop
 
@@ -84,6 +85,7 @@ async def test_pulls_are_back_a_quarter_of_the_outage_after_their_broker():
         settings=SETTINGS,
         clock=clock,
         on_trouble=lambda _topic, _error: None,
+        damaged_bodies=DamagedBodies(None),
         on_lost=lambda _queue, _error: None,
         lock_epoch_of=lambda _queue: None,
     )

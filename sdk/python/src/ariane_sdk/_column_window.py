@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_record.columns import decode_columns
+from ariane_record.columns import RecordColumns, decode_columns
 from ariane_record.layout import ByteBuffer
 from ariane_sdk._columns_out import record_batch
-from ariane_sdk._message import MessageQueue
+from ariane_sdk._damaged_bodies import BodiesDamaged, some_rows
+from ariane_sdk._message import MessageQueue, ReceivedMessage
 from ariane_sdk._pulled_bodies import OF_BODIES, PulledBodies
 from ariane_sdk._window import QueueWindow
+from ariane_sdk.errors import RecordDamaged
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,10 +77,28 @@ class ColumnWindow(QueueWindow):
             tags: The tags that are wanted; empty for all messages.
 
         Raises:
+            BodiesDamaged: Some bodies cannot be read; nothing was added.
             RecordCorrupted: The records cannot be taken apart.
-            RecordDamaged: One of them cannot.
+            RecordDamaged: One of them cannot; what lies before it may have been added.
         """
         columns = decode_columns(records, sizes.astype(np.int32, copy=False))
+        try:
+            self._put_columns(columns, next_offset, tags)
+        except RecordDamaged:
+            if damaged := columns.damaged_bodies():
+                views = list(columns.iter_messages())
+                messages = [ReceivedMessage(views[row], self._queue) for row in damaged]
+                wanted = [message for message in messages if not tags or message.tag in tags]
+                raise BodiesDamaged(damaged, wanted) from None
+            if len(columns) == 1:
+                raise
+            # Together the bodies grow too large.
+            half = len(columns) // 2
+            first, second = some_rows(columns, 0, half), some_rows(columns, half, len(columns))
+            self.put_records(first, sizes[:half], int(columns.queue_offset[half]), tags)
+            self.put_records(second, sizes[half:], next_offset, tags)
+
+    def _put_columns(self, columns: RecordColumns, next_offset: int, tags: Collection[str]) -> None:
         names = self._names if not tags or _TAG in self._names else (*self._names, _TAG)
         batch = record_batch(columns, self._queue, names)
         rows = np.arange(len(columns))

@@ -6,7 +6,8 @@ columns only. No Python statement runs once per message.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -22,6 +23,7 @@ from ariane_record.columns import RecordColumns, decode_columns
 from ariane_record.errors import RecordCorrupted
 from ariane_record.header_columns import decode_headers
 from ariane_record.layout import HOST_FLAGS
+from ariane_sdk._damaged_bodies import body_damaged, some_rows
 from ariane_sdk._message import MessageQueue
 from ariane_sdk.errors import IllegalArgument, RecordDamaged
 
@@ -121,10 +123,13 @@ class RangeColumns:
         elif _BODY not in self._names:
             self.projection = RANGE_PROJECTION_HEADERS
 
-    def batch(self, chunk: PullRangeResponse) -> pa.RecordBatch | None:
+    def batches(self, chunk: PullRangeResponse) -> Iterator[pa.RecordBatch] | None:
         """One chunk as a batch; ``None``: it has to be read again as whole records.
 
+        As several batches, where bodies grow too large for one.
+
         Raises:
+            BodyDamaged: While it is gone through, behind what lies before that body.
             RecordDamaged: A record cannot be taken apart.
         """
         sizes = np.frombuffer(chunk.record_sizes, "<i4").astype(np.int32, copy=False)
@@ -142,7 +147,26 @@ class RangeColumns:
         except RecordCorrupted as error:
             place = f"{self._queue} before {chunk.next_queue_offset}"
             raise RecordDamaged(f"{place}: {error}") from error
-        return record_batch(records, self._queue, self._names)
+        return self._batches_of(records)
+
+    def _batches_of(self, records: RecordColumns) -> Iterator[pa.RecordBatch]:
+        try:
+            batch = record_batch(records, self._queue, self._names)
+        except RecordDamaged:
+            damaged = records.damaged_bodies()
+            if not damaged and len(records) == 1:
+                raise
+        else:
+            yield batch
+            return
+        first = next(iter(damaged), len(records))
+        bounds = (0, first) if damaged else (0, first // 2, first)
+        for begin, end in pairwise(bounds):
+            if begin < end:
+                sizes = records.sizes[begin:end].astype(np.int32)
+                yield from self._batches_of(decode_columns(some_rows(records, begin, end), sizes))
+        if damaged:
+            raise body_damaged(self._queue, int(records.queue_offset[first]), damaged[first])
 
     def _lacks_addresses(self, records: RecordColumns) -> bool:
         """Whether ids are wanted that are made of an IPv6 address, which headers do not have."""

@@ -14,10 +14,12 @@ from ariane_sdk._agreement import check_agreement
 from ariane_sdk._attachments import Attachments
 from ariane_sdk._client_id import new_client_id
 from ariane_sdk._consumer_plan import ConsumerPlan
+from ariane_sdk._damaged_bodies import DamagedBodies
 from ariane_sdk._fork import ForkGuard
 from ariane_sdk._log import logger
 from ariane_sdk._membership import GroupView
 from ariane_sdk._message import MessageQueue
+from ariane_sdk._message_returns import MessageReturns
 from ariane_sdk._offset_file import OffsetFile
 from ariane_sdk._offset_keeping import BrokerOffsets, OffsetKeeping
 from ariane_sdk._owned_queue import MakeOwned
@@ -163,6 +165,7 @@ class ConsumerLife:
             make_owned=make_owned,
             on_lost=self._rebalance_wanted.set,
             on_fatal=self._fail,
+            damaged_bodies=self._make_damaged_bodies(),
             settings=plan.settings,
             clock=plan.clock,
         )
@@ -179,6 +182,21 @@ class ConsumerLife:
             await self._join_or_stop()
         session.routes.start()
         self._begin_work(by_hand=by_hand)
+
+    def _make_damaged_bodies(self) -> DamagedBodies:
+        plan, session = self.plan, self.session
+        if self._by_hand or plan.model == "broadcasting":
+            return DamagedBodies(None)
+        return DamagedBodies(
+            MessageReturns(
+                lambda: session.connections,
+                group=plan.group,
+                broker_of=partial(broker_of, session.routes),
+                settings=plan.settings,
+                clock=plan.clock,
+                random=plan.random,
+            )
+        )
 
     def _begin_work(self, *, by_hand: bool) -> None:
         """Start what goes on until the consumer stops."""

@@ -27,6 +27,7 @@ from typing import Final
 
 from ariane_sdk._caution import Caution, InWork
 from ariane_sdk._clock import Clock
+from ariane_sdk._damaged_bodies import DamagedBodies
 from ariane_sdk._log import logger
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._offset_keeping import OffsetKeeping
@@ -67,6 +68,7 @@ class OwnedQueues:
         make_owned: MakeOwned,
         on_lost: Callable[[], None],
         on_fatal: Callable[[CallError], None],
+        damaged_bodies: DamagedBodies,
         settings: ConsumerSettings,
         clock: Clock,
     ) -> None:
@@ -83,6 +85,7 @@ class OwnedQueues:
             make_owned: Makes what a queue is handed out by.
             on_lost: Told that a queue was dropped which may fall to this consumer again.
             on_fatal: Told that the group does not let this consumer in any longer.
+            damaged_bodies: Gives up messages that columns cannot hold.
             settings: How the consumer behaves.
             clock: Paces repeats.
         """
@@ -111,6 +114,7 @@ class OwnedQueues:
             locks=locks,
             on_lost=self.drop,
             on_fatal=on_fatal,
+            damaged_bodies=damaged_bodies,
             settings=settings,
             clock=clock,
         )

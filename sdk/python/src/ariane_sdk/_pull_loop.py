@@ -26,9 +26,10 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from ariane.broker.v1.pull_service_pb2 import PullRecordsRequest, QueueRecords
-from ariane_record.errors import RecordCorrupted
+from ariane_record.errors import CodecMissing, RecordCorrupted
 from ariane_sdk._clock import Clock
 from ariane_sdk._connections import Connections
+from ariane_sdk._damaged_bodies import BodiesDamaged, DamagedBodies
 from ariane_sdk._log import logger
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._owned_queue import OwnedQueue
@@ -92,6 +93,7 @@ class PullLoop:
         on_trouble: Callable[[str, CallError], None],
         on_lost: Callable[[MessageQueue, CallError], None],
         lock_epoch_of: Callable[[MessageQueue], int | None],
+        damaged_bodies: DamagedBodies,
     ) -> None:
         """Own no queue yet.
 
@@ -107,6 +109,7 @@ class PullLoop:
             on_trouble: Told the topic and the error when a route may be out of date.
             on_lost: Told of a queue that another member has locked.
             lock_epoch_of: The epoch of the lock of a queue; nothing if there is none.
+            damaged_bodies: Gives up messages that columns cannot hold.
         """
         self.broker_name = broker_name
         self._connections = connections
@@ -116,6 +119,7 @@ class PullLoop:
         self._clock = clock
         self._on_trouble = on_trouble
         self._on_lost = on_lost
+        self._damaged_bodies = damaged_bodies
         self._requests = PullRequests(group, client_id, filters, settings, lock_epoch_of)
         self._works: dict[QueueKey, OwnedQueue] = {}
         # The pulls that are not over, and what is being taken in.
@@ -270,7 +274,8 @@ class PullLoop:
                 if place:
                     # Decoding takes time: others have their turn between queues.
                     await asyncio.sleep(0)
-                self._take_in(pulled, asked)
+                if damage := self._take_in(pulled, asked):
+                    await self._give_up(pulled, damage, asked)
         finally:
             self._arrived.clear()
 
@@ -353,7 +358,16 @@ class PullLoop:
             and asked.filters.get(head.topic) == self._filters.get(head.topic)
         )
 
-    def _take_in(self, pulled: PulledRecords, asked: _Asked) -> None:
+    async def _give_up(self, pulled: PulledRecords, damage: BodiesDamaged, asked: _Asked) -> None:
+        """Have messages given up whose bodies cannot be read, and take in those beside them."""
+        work = self._works[pulled.head.topic, pulled.head.queue_id]
+        if await self._damaged_bodies.give_up(work.queue, damage):
+            self._take_in(pulled.without(damage.causes), asked)
+        else:
+            self._queue_failed(work, CallError(f"{work.queue}: {damage}"))
+
+    def _take_in(self, pulled: PulledRecords, asked: _Asked) -> BodiesDamaged | None:
+        """Put what came of a queue into its window; says what has to be given up first."""
         head = pulled.head
         key = head.topic, head.queue_id
         self._arrived.pop(key, None)
@@ -361,7 +375,7 @@ class PullLoop:
         if work is None or not self._is_wanted(head, asked):
             # What is wanted instead may have been compared with this answer, not with its window.
             self.look_again()
-            return
+            return None
         if head.HasField("error"):
             error = error_from_status(head.error, peer=f"broker {self.broker_name}")
             if isinstance(error, QueueOffsetOutOfRange):
@@ -371,17 +385,19 @@ class PullLoop:
                 self._on_lost(work.queue, error)
             else:
                 self._queue_failed(work, error)
-            return
+            return None
         # What is in the window was read before, and the broker has found it to be there still.
         work.log_epoch = head.log_epoch
         if not pulled.message_count:
             work.window.put((), head.next_queue_offset)
-            return
+            return None
         try:
             fill(work, pulled, self._filters.get(work.queue.topic))
-        except (RecordCorrupted, RecordDamaged) as error:
-            damage = CallError(f"{work.queue} at {asked.offsets[key]}: {error}")
-            self._queue_failed(work, damage)
+        except BodiesDamaged as damage:
+            return damage
+        except (CodecMissing, RecordCorrupted, RecordDamaged) as error:
+            self._queue_failed(work, CallError(f"{work.queue} at {asked.offsets[key]}: {error}"))
+        return None
 
     def _queue_failed(self, work: OwnedQueue, error: CallError) -> None:
         """One queue was not read; the others were."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from ariane_sdk._clock import Clock
+from ariane_sdk._damaged_bodies import DamagedBodies
 from ariane_sdk._message import MessageQueue
 from ariane_sdk._pull_loop import PullLoop
 from ariane_sdk._queue_locks import QueueLocks
@@ -29,6 +30,7 @@ class PullLoops:
         locks: QueueLocks | None,
         on_lost: Callable[[MessageQueue, CallError], None],
         on_fatal: Callable[[CallError], None],
+        damaged_bodies: DamagedBodies,
         settings: ConsumerSettings,
         clock: Clock,
     ) -> None:
@@ -42,6 +44,7 @@ class PullLoops:
             locks: The locks of queues that are consumed in order; nothing without order.
             on_lost: Told of a queue that another member has locked.
             on_fatal: Told that the group does not let this consumer in any longer.
+            damaged_bodies: Gives up messages that columns cannot hold.
             settings: How the consumer behaves.
             clock: Paces repeats.
         """
@@ -53,6 +56,7 @@ class PullLoops:
         self._locks = locks
         self._on_lost = on_lost
         self._on_fatal = on_fatal
+        self._damaged_bodies = damaged_bodies
         self._settings = settings
         self._clock = clock
         self._loops: dict[str, PullLoop] = {}
@@ -72,6 +76,7 @@ class PullLoops:
                 clock=self._clock,
                 on_trouble=self._suspect,
                 on_lost=self._on_lost,
+                damaged_bodies=self._damaged_bodies,
                 lock_epoch_of=self._locks.epoch_of if self._locks is not None else lambda _: None,
             )
         return loop

@@ -11,9 +11,10 @@ put together as bytes, so the generated class decodes all but the records::
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
+import numpy as np
 from google.protobuf.message import DecodeError
 
 from ariane.broker.v1.pull_service_pb2 import (
@@ -60,6 +61,21 @@ class PulledRecords(NamedTuple):
         if runs:
             return sum(run.message_count * run.record_bytes for run in runs)
         return len(self.records)
+
+    def without(self, rows: Collection[int]) -> PulledRecords:
+        """The same without some records.
+
+        Args:
+            rows: Which to leave out.
+        """
+        sizes = np.frombuffer(self.head.record_sizes, "<i4")
+        kept = np.ones(len(sizes), np.bool_)
+        kept[list(rows)] = False
+        head = QueueRecords()
+        head.CopyFrom(self.head)
+        head.record_sizes = sizes[kept].tobytes()
+        octets = np.frombuffer(self.records, np.uint8)[np.repeat(kept, sizes)]
+        return self._replace(head=head, records=octets.data)
 
 
 class PullAnswer(NamedTuple):

@@ -51,6 +51,8 @@ def fill(work: OwnedQueue, pulled: PulledRecords, tag_filter: TagFilter | None) 
         tag_filter: What is wanted of its topic; all if not given.
 
     Raises:
+        BodiesDamaged: Some bodies cannot be read, and columns of them are wanted.
+        CodecMissing: The library that would decompress a body is not installed.
         RecordCorrupted: The records cannot be taken apart.
         RecordDamaged: One of them cannot.
     """

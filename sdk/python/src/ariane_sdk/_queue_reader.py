@@ -223,6 +223,8 @@ class QueueReader(StatelessClient):
 
         Raises:
             IllegalArgument: There is no such column.
+            BodyDamaged: A compressed body cannot be read. All that lies before it came; reading
+                goes on behind it, from ``int(error.metadata["queue_offset"]) + 1``.
             QueueOffsetOutOfRange: The begin is no longer kept.
             RecordDamaged: The records cannot be taken apart.
             DeadlinePassed: The broker sends nothing for ``call_timeout_s``, nor answers whether it
@@ -235,12 +237,13 @@ class QueueReader(StatelessClient):
             chunks = self._chunks.of(queue, next_offset, end, chunk_bytes, wanted.projection)
             async with aclosing(chunks):
                 async for chunk in chunks:
-                    batch = wanted.batch(chunk)
-                    if batch is None:
+                    batches = wanted.batches(chunk)
+                    if batches is None:
                         # These records have to be read as a whole; so are those that follow.
                         break
+                    for batch in batches:
+                        yield batch
                     next_offset = chunk.next_queue_offset
-                    yield batch
                 else:
                     return
 

@@ -204,6 +204,23 @@ class RecordColumns:
             room -= len(body)
             yield body
 
+    def damaged_bodies(self) -> dict[int, str]:
+        """Which compressed bodies cannot be decompressed, each looked at by itself, and why.
+
+        For after a failure: every compressed body is decompressed, and none is kept.
+
+        Raises:
+            CodecMissing: The library of a format is not installed.
+        """
+        damaged: dict[int, str] = {}
+        positions = self.compressed_positions()
+        for index, position in enumerate(positions.tolist()):
+            try:
+                next(self.decompressed_bodies(positions[index : index + 1]))
+            except RecordCorrupted as error:
+                damaged[position] = error.reason
+        return damaged
+
 
 def decode_columns(records: ByteBuffer, sizes: NDArray[np.int32]) -> RecordColumns:
     """Take many records apart.
