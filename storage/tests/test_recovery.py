@@ -238,6 +238,35 @@ def test_a_shortened_last_segment(bench, fill, read_all, cut, crashed):
     store.close()
 
 
+def test_all_shortened_segments_are_scanned_and_what_came_after_the_checkpoint(
+    bench, fill, read_all
+):
+    """The first of them lies in front of the checkpoint, or the checkpoint in front of it."""
+    store = bench.open()
+    fill(store, blocks=40)
+    store.close()
+    size = bench.config.segment_bytes
+    last = store.max_offset - store.max_offset % size
+    assert last >= 2 * size
+    for start in (0, last):
+        bench.disk.shorten(bench.segment_path(start), 4096)
+    store = bench.open()
+    assert store.recovery.scanned_from == 0
+    assert any(damage.end == size for damage in store.recovery.damage)
+    store.flush_derived()
+    checkpoint = store.max_offset
+    while store.max_offset < checkpoint + 2 * size:
+        store.append_block(block_of("flights", [b"x" * 500]), 0)
+    before = contents(store, read_all)
+    begin = store.max_offset - store.max_offset % size
+    bench.disk = bench.disk.kill()
+    bench.disk.shorten(bench.segment_path(begin), size - 1)
+    store = bench.open()
+    assert store.recovery.scanned_from == checkpoint
+    assert contents(store, read_all) == before
+    store.close()
+
+
 def test_a_record_whose_last_sector_was_never_written_is_torn(bench, read_all):
     """Its body is whole and its checksum is gone: it must not pass for one without a checksum."""
     store = bench.open()
