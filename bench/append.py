@@ -26,7 +26,7 @@ import numpy as np
 from measure import Row, pairs_of, table_of, write_results
 
 from ariane_record import BlockEncoder, RecordBlock
-from ariane_record.block import record_crcs_of
+from ariane_record.encoding.block import record_crcs_of
 from ariane_storage import Store, StoreConfig
 
 SEGMENT_BYTES = 1 << 30

@@ -23,12 +23,12 @@ import pyarrow as pa
 from measure import Paired, Row, table_of, write_results
 
 from ariane_record import BlockEncoder, RecordBlock
-from ariane_record.arrow import to_arrow
-from ariane_record.arrow_texts import even_binaries
-from ariane_record.column_encoder import encode_columns
-from ariane_record.columns import decode_columns
-from ariane_record.message_columns import MessageColumns
-from ariane_record.message_id import UniqueIdGenerator
+from ariane_record.decoding.arrow import to_arrow
+from ariane_record.decoding.columns import decode_columns
+from ariane_record.encoding.arrow_texts import even_binaries
+from ariane_record.encoding.column_encoder import encode_columns
+from ariane_record.encoding.message_columns import MessageColumns
+from ariane_record.single.message_id import UniqueIdGenerator
 
 NOON_MS = 1_700_000_000_000
 BATCH_BYTES = 2 << 20

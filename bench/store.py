@@ -24,7 +24,7 @@ from measure import Paired, Row, paired, table_of, write_results
 
 from ariane_record import BlockEncoder, RecordBlock
 from ariane_storage import OsDisk, Store, StoreConfig, SystemClock
-from ariane_storage.index import Index
+from ariane_storage.index.index import Index
 
 CONFIG = StoreConfig(
     segment_bytes=1 << 28, retention_ms=0, index_slots=500_000, index_items=2_000_000

@@ -18,11 +18,11 @@ from typing import Final
 
 from ariane_broker.app import compose_from
 from ariane_broker.broker_life import BrokerLife, Threads
-from ariane_broker.rooms.outside import Outside
+from ariane_broker.outside import Outside
 from ariane_broker.settings import BrokerSettings
 from ariane_servicekit import StopRequest, SystemClock, main
-from ariane_storage.clock import SystemClock as StoreSystemClock
-from ariane_storage.os_disk import OsDisk
+from ariane_storage.disk.clock import SystemClock as StoreSystemClock
+from ariane_storage.disk.os_disk import OsDisk
 
 VARIABLE: Final = "MOVED_CLOCK"
 TURN_SECONDS_MAX: Final = 0.2

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ariane_record import BlockEncoder
-from ariane_record.columns import decode_columns
+from ariane_record.decoding.columns import decode_columns
 from ariane_storage import FlushMode, Store, StoreConfig
 
 QUEUES = tuple((topic, queue_id) for topic in ("orders", "payments") for queue_id in range(3))

@@ -12,7 +12,7 @@ from test_store_folder import cluster_in, read_all, send
 
 from ariane_sdk import Message, Producer
 from ariane_servicekit.processes import LocalCluster
-from ariane_storage.consume_queue_entry import ENTRY, Entries
+from ariane_storage.queues.consume_queue_entry import ENTRY, Entries
 
 STALL_S_MAX = 3.0
 """How long a send may take on a machine that is busy; without care it was minutes."""

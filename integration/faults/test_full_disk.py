@@ -10,7 +10,7 @@ import pytest
 from unplugged_disk import why_not
 
 from ariane_record import BlockEncoder, RecordBlock
-from ariane_record.columns import decode_columns
+from ariane_record.decoding.columns import decode_columns
 from ariane_storage import Store, StoreConfig, StoreFull
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not())

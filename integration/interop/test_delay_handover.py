@@ -25,7 +25,7 @@ from ariane.common.v1.message_pb2 import Message
 from ariane_broker.app import compose
 from ariane_broker.settings import BrokerSettings
 from ariane_record import RecordFields
-from ariane_record.columns import decode_columns
+from ariane_record.decoding.columns import decode_columns
 from ariane_servicekit import serving
 from ariane_storage import OsDisk, StateFile
 

@@ -16,11 +16,11 @@ from played_brokers import GROUP, Broker, Calls
 from virtual_loop import LoopClock
 
 from ariane_sdk import ConsumerSettings, errors
-from ariane_sdk._consumer_life import ConsumerLife
-from ariane_sdk._consumer_plan import ConsumerPlan
-from ariane_sdk._ordered_work import OrderedQueueWork
-from ariane_sdk._route import BrokerRoute, Route
-from ariane_sdk._tag_filter import TagFilter
+from ariane_sdk.checks.tag_filter import TagFilter
+from ariane_sdk.consumer.consumer_life import ConsumerLife
+from ariane_sdk.consumer.delivery.ordered_work import OrderedQueueWork
+from ariane_sdk.consumer.group.consumer_plan import ConsumerPlan
+from ariane_sdk.routing.route import BrokerRoute, Route
 
 TOPIC = "orders"
 QUEUES_PER_BROKER = 4

@@ -12,9 +12,9 @@ from simulated_group import Pulls, World
 from virtual_loop import VirtualLoop
 
 from ariane_sdk import Averaging, Sticky
-from ariane_sdk import _attachments as attachments
-from ariane_sdk import _consumer_life as consumer_life
-from ariane_sdk import _pull_loops as pull_loops
+from ariane_sdk.consumer import consumer_life
+from ariane_sdk.consumer.group import attachments
+from ariane_sdk.consumer.pulling import pull_loops
 
 MEMBERS = 4
 DISTURBED_S = 200.0

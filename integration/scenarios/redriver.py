@@ -9,7 +9,8 @@ import asyncio
 import os
 import sys
 
-from ariane_sdk import DeadLetters, Redrive, _dead_letters
+from ariane_sdk import DeadLetters, Redrive
+from ariane_sdk.cluster import dead_letters as _dead_letters
 
 
 async def _run(name_servers: str, group: str) -> None:

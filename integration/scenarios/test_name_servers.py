@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ariane.namesrv.v1.route_pb2 import TOPIC_PERMISSION_READ, TOPIC_PERMISSION_READ_WRITE
 from ariane.namesrv.v1.route_service_pb2 import GetRouteRequest
-from ariane_admin.cluster_doors import ClusterDoors, answer_of
-from ariane_admin.exits import ExitStatus
+from ariane_admin.asking.cluster_doors import ClusterDoors, answer_of
+from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk import ClusterClient, Message, Producer
 from ariane_sdk.errors import RouteNotFound
 from ariane_servicekit.processes import ServiceProcess

@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 from ariane.broker.v1.topic_service_pb2 import UpdateTopicRequest
 from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceStub
 from ariane_record import RecordFields, encode_record, tag_code
-from ariane_record.columns import decode_columns
+from ariane_record.decoding.columns import decode_columns
 from ariane_sdk import MessageQueue
 from ariane_sdk.errors import CallError, QueueOffsetOutOfRange, RouteNotFound
 from ariane_sdk.sync import ClusterClient, Producer

@@ -8,9 +8,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from ariane_record import BlockEncoder
-from ariane_record.arrow import COLUMN_NAMES
-from ariane_record.columns import decode_columns
-from ariane_record.compression import Compression, body_compressor
+from ariane_record.decoding.arrow import COLUMN_NAMES
+from ariane_record.decoding.columns import decode_columns
+from ariane_record.single.compression import Compression, body_compressor
 from ariane_sdk import MessageQueue
 from ariane_spark.cluster import Fetch
 from ariane_spark.columns import Detail, Projection, header_schema, message_schema

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from ariane_record.compression import Compression
+from ariane_record.single.compression import Compression
 from ariane_sdk import MessageQueue, ProducerSettings
 from ariane_spark.errors import (
     FeatureNotAvailable,

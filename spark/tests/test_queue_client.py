@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from ariane_record.arrow import to_arrow
+from ariane_record.decoding.arrow import to_arrow
 from ariane_sdk import Message, MessageQueue
 from ariane_sdk.errors import (
     ConsumerOffsetRefused,

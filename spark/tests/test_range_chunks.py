@@ -6,8 +6,8 @@ from google.protobuf.message import DecodeError
 
 from ariane.broker.v1.pull_service_pb2 import PullRangeResponse
 from ariane_record import RecordCorrupted, RecordFields, encode_record
-from ariane_record.arrow import to_arrow
-from ariane_record.columns import decode_columns
+from ariane_record.decoding.arrow import to_arrow
+from ariane_record.decoding.columns import decode_columns
 from ariane_record.layout import HEADER_BYTES
 from ariane_spark.columns import COLUMNS, Detail
 from ariane_spark.range_chunks import HeadersTooShort, decode_chunk

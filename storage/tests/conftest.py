@@ -12,7 +12,7 @@ import pytest
 from ariane_record import RecordFields, decode_record
 from ariane_storage import Store, StoreConfig
 from ariane_storage.errors import QueueUnderRepair
-from ariane_storage.read import QueueRead
+from ariane_storage.reading.read import QueueRead
 from ariane_storage.testing import FaultyDisk, FixedClock, block_of, small_config
 
 ROOT = Path("/store")

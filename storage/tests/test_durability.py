@@ -18,7 +18,7 @@ from ariane_storage import (
     StoreFull,
     StorePoisoned,
 )
-from ariane_storage.flush import FlushSchedule
+from ariane_storage.log.flush import FlushSchedule
 from ariane_storage.testing import FaultyDisk, block_of, small_config
 
 HOUR_MS = 3_600_000

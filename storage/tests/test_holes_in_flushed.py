@@ -139,7 +139,7 @@ def test_no_space_for_the_mark_is_no_failed_flush(bench, monkeypatch):
     def full(_file, _offset):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("ariane_storage.checkpoint.CheckpointFile.mark", full)
+    monkeypatch.setattr("ariane_storage.log.checkpoint.CheckpointFile.mark", full)
     assert store.flush() == store.max_offset
     assert not store.is_poisoned
     monkeypatch.undo()

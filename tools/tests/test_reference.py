@@ -14,7 +14,7 @@ from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_broker.settings import BrokerSettings
 from ariane_namesrv.settings import NamesrvSettings
 from ariane_sdk import ConsumerSettings, ProducerSettings
-from ariane_sdk._status import REASON_ROWS
+from ariane_sdk.net.status import REASON_ROWS
 from ariane_servicekit.error_table import ERROR_TABLE
 from ariane_storage.commands import store
 from tools.reference import __main__ as reference

@@ -8,7 +8,7 @@ from tools.tidy import layout_rules, python_rules, text_rules, world_rules
 from tools.tidy.__main__ import findings
 from tools.tidy.exemptions import EXEMPTIONS, Exemption
 
-CORE = "storage/src/ariane_storage/append.py"
+CORE = "storage/src/ariane_storage/writing/append.py"
 
 
 def rules_broken(rule, sources) -> list[tuple[str, int]]:
@@ -85,7 +85,7 @@ def test_what_is_handed_in_may_be_called(repository, text):
 
 
 def test_the_named_places_may_touch_the_world(repository):
-    place = "storage/src/ariane_storage/os_disk.py"
+    place = "storage/src/ariane_storage/disk/os_disk.py"
     assert not rules_broken(world_rules.world_calls, repository({place: "open('x')"}))
 
 

@@ -23,15 +23,15 @@ CORES: Final = (
 WORLD: Final = {
     "*/__main__.py": "reads arguments and environment, once",
     "*/app.py": "the parts list: gives the real clock, disk and chance to those that take them",
-    "*/rooms/*.py": "the parts list of a service with many rooms",
-    "services/broker/src/ariane_broker/store_host.py": "asks for the broker's own address, once",
-    "storage/src/ariane_storage/clock.py": "the real clock",
-    "storage/src/ariane_storage/os_disk.py": "the real disk",
+    "*/room.py": "the parts list of a room",
+    "services/broker/src/ariane_broker/log/store_host.py": "asks for its own address, once",
+    "storage/src/ariane_storage/disk/clock.py": "the real clock",
+    "storage/src/ariane_storage/disk/os_disk.py": "the real disk",
     "storage/src/ariane_storage/testing/*": "worlds for tests",
     "storage/src/ariane_storage/commands*": "tools that people run on a closed store",
     "services/admin/src/*": "the command line: a client, run by people",
-    "sdk/python/src/ariane_sdk/_clock.py": "the real clock",
-    "sdk/python/src/ariane_sdk/_disk.py": "the real disk",
+    "sdk/python/src/ariane_sdk/runtime/clock.py": "the real clock",
+    "sdk/python/src/ariane_sdk/runtime/disk.py": "the real disk",
 }
 """Files in cores that are the world, and what each is."""
 

@@ -39,9 +39,9 @@ from ariane.namesrv.v1.route_service_pb2_grpc import (
     add_RouteServiceServicer_to_server,
 )
 from ariane_record import RecordFields
-from ariane_record.checksum import crc32
-from ariane_record.columns import decode_columns
-from ariane_sdk._clock import SystemClock
+from ariane_record.checksums.checksum import crc32
+from ariane_record.decoding.columns import decode_columns
+from ariane_sdk.runtime.clock import SystemClock
 from ariane_servicekit.postgresql import PostgresqlUnavailable, running_postgresql
 from ariane_servicekit.processes import LocalCluster
 

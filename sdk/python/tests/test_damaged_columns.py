@@ -9,7 +9,8 @@ from grpc import aio
 
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.broker.v1.send_service_pb2_grpc import SendServiceStub
-from ariane_record import BlockEncoder, columns
+from ariane_record import BlockEncoder
+from ariane_record.decoding import columns
 from ariane_record.layout import SystemFlag
 from ariane_record.names import dead_letter_topic
 from ariane_sdk import MessageQueue, PullConsumer, QueueReader, errors
@@ -119,7 +120,7 @@ async def test_an_assigned_queue_goes_on_and_says_what_was_passed_over(cluster, 
 async def test_a_message_that_is_not_taken_as_a_dead_letter_is_not_passed_over(
     cluster, monkeypatch
 ):
-    from ariane_sdk._message_returns import MessageReturns  # noqa: PLC0415
+    from ariane_sdk.consumer.delivery.message_returns import MessageReturns  # noqa: PLC0415
 
     tries = []
     send_back = MessageReturns.send_back

@@ -10,8 +10,8 @@ from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane.namesrv.v1.route_service_pb2 import GetRouteRequest
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
 from ariane_sdk import ClusterClient, error_from_rpc, errors
-from ariane_sdk._error_copy import error_copy
-from ariane_sdk._status import (
+from ariane_sdk.net.error_copy import error_copy
+from ariane_sdk.net.status import (
     ERROR_DOMAIN,
     REASON_ROWS,
     error_from_status,

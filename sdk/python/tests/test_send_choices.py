@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from ariane_record.compression import original_body
+from ariane_record.single.compression import original_body
 from ariane_sdk import (
     ClusterClient,
     Compression,

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from ariane_record import java_string_hash
-from ariane_record.compression import Compression, original_body
-from ariane_record.producer_sequence import stored_sequence
+from ariane_record.single.compression import Compression, original_body
+from ariane_record.single.producer_sequence import stored_sequence
 from ariane_sdk import (
     ClusterClient,
     Message,

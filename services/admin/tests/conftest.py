@@ -7,7 +7,7 @@ import json
 import pytest
 
 from ariane_admin.cli import main
-from ariane_admin.exits import ExitStatus
+from ariane_admin.terminal.exits import ExitStatus
 from ariane_servicekit.processes import LocalCluster
 
 SMALL_STORE = (

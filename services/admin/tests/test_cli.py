@@ -6,9 +6,9 @@ import click
 import pytest
 
 from ariane_admin.cli import main, root
-from ariane_admin.error_statuses import exit_status_of
 from ariane_admin.errors import CommandFailed
-from ariane_admin.exits import ExitStatus
+from ariane_admin.terminal.error_statuses import exit_status_of
+from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk import errors
 
 

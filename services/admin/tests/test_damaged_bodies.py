@@ -16,7 +16,7 @@ from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.broker.v1.group_service_pb2_grpc import GroupServiceStub
 from ariane.broker.v1.send_service_pb2_grpc import SendServiceStub
 from ariane_admin.cli import main
-from ariane_admin.exits import ExitStatus
+from ariane_admin.terminal.exits import ExitStatus
 from ariane_record import BlockEncoder
 from ariane_record.layout import SystemFlag
 from ariane_record.names import dead_letter_topic

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ariane_admin.cli import main
-from ariane_admin.exits import ExitStatus
+from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk.sync import Message, Producer
 from ariane_servicekit.processes import LocalCluster
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from ariane_admin.asking.roll_call import RollCall
 from ariane_admin.cli import main
-from ariane_admin.commands import group
-from ariane_admin.exits import ExitStatus
-from ariane_admin.roll_call import RollCall
+from ariane_admin.commands.group import group
+from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk import ConsumerSettings, LiveBroker, PushConsumer, QueueReader
 from ariane_sdk.errors import DeadlinePassed, MessagesFailed
 from ariane_sdk.sync import Message, MessageQueue, Producer

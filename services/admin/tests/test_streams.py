@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ariane_admin.cli import main
-from ariane_admin.exits import ExitStatus
+from ariane_admin.terminal.exits import ExitStatus
 
 BIN = Path(sys.executable).parent
 BACKLOG = 3000

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from ariane.broker.v1 import send_service_pb2 as send_pb
-from ariane_broker import append_wire
-from ariane_broker.append import AppendRecords, AppendWatch
-from ariane_broker.append_wire import append_request, stream_response
-from ariane_broker.arrivals import Arrivals
+from ariane_broker.append.append import AppendRecords, AppendWatch
+from ariane_broker.append.producer_sequences import ProducerSequences
+from ariane_broker.append.statistics import BrokerStatistics
+from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.errors import STORAGE_RULES
-from ariane_broker.held_requests import HeldRequests
-from ariane_broker.producer_sequences import ProducerSequences
-from ariane_broker.statistics import BrokerStatistics
-from ariane_broker.topic_table import Permission, TopicConfig
-from ariane_broker.topics_for_send import TopicsForSend
+from ariane_broker.log.arrivals import Arrivals
+from ariane_broker.log.held_requests import HeldRequests
+from ariane_broker.rpc.wire import append_wire
+from ariane_broker.rpc.wire.append_wire import append_request, stream_response
+from ariane_broker.topics.topic_table import Permission, TopicConfig
 from ariane_record import BlockEncoder, ProducerSequence
 from ariane_servicekit import ErrorTranslator
 from ariane_storage import Store

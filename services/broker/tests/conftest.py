@@ -41,7 +41,7 @@ from ariane_broker import app
 from ariane_broker.app import compose
 from ariane_broker.settings import BrokerSettings
 from ariane_record import BlockEncoder, ProducerSequence
-from ariane_record.columns import decode_columns
+from ariane_record.decoding.columns import decode_columns
 from ariane_servicekit import serving
 from pytest_ariane.forward_clock import ForwardClock
 

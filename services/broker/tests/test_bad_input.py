@@ -9,7 +9,7 @@ from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.broker.v1 import topic_service_pb2 as topic_pb
 from ariane.common.v1 import message_pb2 as message_pb
-from ariane_record.checksum import crc32
+from ariane_record.checksums.checksum import crc32
 
 
 async def log_end(broker):

@@ -6,7 +6,7 @@ from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.broker.v1 import topic_service_pb2 as topic_pb
 from ariane.common.v1 import message_pb2 as message_pb
 from ariane.common.v1 import subscription_pb2 as subscription_pb
-from ariane_record.message_id import encode_offset_message_id
+from ariane_record.single.message_id import encode_offset_message_id
 
 
 def send(broker, *messages, topic="orders", **fields):

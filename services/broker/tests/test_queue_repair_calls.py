@@ -8,8 +8,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from structlog.testing import capture_logs
 
 from ariane.broker.v1 import pull_service_pb2 as pull_pb
-from ariane_record.columns import decode_columns
-from ariane_storage.consume_queue_entry import ENTRY_BYTES
+from ariane_record.decoding.columns import decode_columns
+from ariane_storage.queues.consume_queue_entry import ENTRY_BYTES
 
 COUNT = 60
 FLIGHTS = [b"flight %d" % number for number in range(COUNT)]

@@ -8,7 +8,7 @@ import pytest
 from ariane.broker.v1 import group_service_pb2 as group_pb
 from ariane.broker.v1 import retry_service_pb2 as retry_pb
 from ariane.broker.v1 import topic_service_pb2 as topic_pb
-from ariane_record.columns import decode_columns
+from ariane_record.decoding.columns import decode_columns
 
 
 async def messages_of(broker, topic, queue_id=0, group="billing"):

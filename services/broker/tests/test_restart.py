@@ -12,7 +12,7 @@ from ariane.broker.v1 import broker_service_pb2 as broker_pb
 from ariane.broker.v1 import group_service_pb2 as group_pb
 from ariane.broker.v1 import topic_service_pb2 as topic_pb
 from ariane_servicekit import StartRefused
-from ariane_storage.os_disk import OsOpenFile
+from ariane_storage.disk.os_disk import OsOpenFile
 
 
 @pytest.fixture

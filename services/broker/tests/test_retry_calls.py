@@ -14,12 +14,12 @@ from ariane.broker.v1 import group_service_pb2 as group_pb
 from ariane.broker.v1 import retry_service_pb2 as retry_pb
 from ariane_broker.app import compose_from
 from ariane_broker.broker_life import Threads
-from ariane_broker.rooms.outside import Outside
+from ariane_broker.outside import Outside
 from ariane_record import RecordFields, encode_block
-from ariane_record.columns import decode_columns
+from ariane_record.decoding.columns import decode_columns
 from ariane_record.layout import CRC_PROPERTY_BYTES, PRODUCER_PROPERTIES_BYTES_MAX
 from ariane_servicekit import SystemClock, serving
-from ariane_storage.os_disk import OsDisk
+from ariane_storage.disk.os_disk import OsDisk
 
 LADDER_S = (10, 30, *(60 * minutes for minutes in (*range(1, 11), 20, 30)), 3600, 7200)
 

@@ -8,9 +8,9 @@ from google.protobuf.duration_pb2 import Duration
 
 from ariane.broker.v1 import group_service_pb2 as group_pb
 from ariane.broker.v1 import retry_service_pb2 as retry_pb
-from ariane_record.columns import decode_columns
-from ariane_record.message_id import encode_offset_message_id
+from ariane_record.decoding.columns import decode_columns
 from ariane_record.names import dead_letter_topic, retry_topic
+from ariane_record.single.message_id import encode_offset_message_id
 
 GROUP, TOPIC = "billing", "orders"
 RETRY, DEAD = retry_topic(GROUP), dead_letter_topic(GROUP)

@@ -15,7 +15,7 @@ from ariane_spark.queue_catalog import QueueCatalog
 from ariane_spark.ranges import QueueRange
 
 if TYPE_CHECKING:
-    from ariane_record.columns import RecordColumns
+    from ariane_record.decoding.columns import RecordColumns
 
 WITHOUT_BODIES: Final = 4
 """So many times as many bytes of records a chunk covers of which only the headers are sent."""

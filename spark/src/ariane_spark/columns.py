@@ -32,7 +32,7 @@ from ariane_spark.errors import SchemaIllegal
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ariane_record.columns import RecordColumns
+    from ariane_record.decoding.columns import RecordColumns
 
 
 class Detail(IntEnum):
@@ -169,7 +169,7 @@ class Projection:
         """
         import pyarrow as pa  # noqa: PLC0415 - tasks only: planning needs no Arrow.
 
-        from ariane_record.arrow import to_arrow  # noqa: PLC0415 - the same.
+        from ariane_record.decoding.arrow import to_arrow  # noqa: PLC0415 - the same.
 
         schema = self.arrow_schema
         built = to_arrow(records, [name for name in self.names if name not in _OF_THE_QUEUE])

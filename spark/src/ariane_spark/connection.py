@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Hashable
 from typing import Any, Final, TypeVar
 
-from ariane_record.kept_memory import keep_freed_memory
+from ariane_record.encoding.kept_memory import keep_freed_memory
 from ariane_sdk import ProducerSettings
 from ariane_sdk.sync import Producer
 from ariane_spark.batch_transactions import BatchTransactions

@@ -1,6 +1,6 @@
 """Streams whose broker must live: one that sends nothing for long is asked something else.
 
-As in the SDK (``ariane_sdk._living_stream``), for blocking calls. A process that is frozen keeps
+As in the SDK (``ariane_sdk.net.living_stream``), for blocking calls. A process that is frozen keeps
 its connections, gRPC notices after 40 s, and silence alone proves nothing::
 
     next() -----------------+ silence_s ------+ as long as a call may take
@@ -22,8 +22,8 @@ from typing import Any, Final
 
 import grpc
 
-from ariane_sdk._living_stream import is_silence
 from ariane_sdk.errors import ArianeError, CallError, DeadlinePassed
+from ariane_sdk.net.living_stream import is_silence
 
 THREAD_NAME: Final = "ariane-life-watch"
 

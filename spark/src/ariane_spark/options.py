@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from ariane_record.compression import Compression
+from ariane_record.single.compression import Compression
 from ariane_spark.errors import OptionIllegal
 from ariane_spark.given_options import GivenOptions
 from ariane_spark.offsets import OffsetsMalformed, parse_queues

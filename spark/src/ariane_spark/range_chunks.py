@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from ariane_record.columns import RecordColumns, decode_columns
-from ariane_record.header_columns import decode_headers
+from ariane_record.decoding.columns import RecordColumns, decode_columns
+from ariane_record.decoding.header_columns import decode_headers
 from ariane_record.layout import HOST_FLAGS
 from ariane_spark.columns import Detail
 from ariane_spark.range_wire import WireChunk

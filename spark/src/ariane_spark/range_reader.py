@@ -22,7 +22,7 @@ from ariane_spark.repetition import Repetition
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ariane_record.columns import RecordColumns
+    from ariane_record.decoding.columns import RecordColumns
 
 AHEAD_RECORDS_MAX: Final = 2000
 """Messages of the range that is read and of those asked for ahead of their turn."""
@@ -101,7 +101,7 @@ class RangeReader:
         import pyarrow as pa  # noqa: PLC0415 - tasks only: planning needs no Arrow.
         import pyarrow.compute as pc  # noqa: PLC0415 - the same.
 
-        from ariane_record.arrow import to_arrow  # noqa: PLC0415 - the same.
+        from ariane_record.decoding.arrow import to_arrow  # noqa: PLC0415 - the same.
 
         tags = to_arrow(records, ["tag"]).column(0)
         wanted = pc.is_in(tags, value_set=pa.array(sorted(self._options.tags)))

@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 
 from ariane.broker.v1.pull_service_pb2 import PullRangeResponse
 from ariane_record.errors import WireCorrupted
-from ariane_record.wire_fields import fields_of, length_tag
+from ariane_record.single.wire_fields import fields_of, length_tag
 
 _HEADERS: Final = length_tag(PullRangeResponse.HEADERS_FIELD_NUMBER)
 _PROPERTIES: Final = length_tag(PullRangeResponse.PROPERTIES_FIELD_NUMBER)

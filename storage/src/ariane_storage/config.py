@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from ariane_storage.consume_queue_entry import ENTRY_BYTES
+from ariane_storage.queues.consume_queue_entry import ENTRY_BYTES
 
 _HOUR_MS: Final = 3_600_000
 _SECOND_MS: Final = 1000

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from ariane_storage.config import StoreConfig
-from ariane_storage.consume_queue_entry import ENTRY_BYTES
-from ariane_storage.disk import Disk
+from ariane_storage.disk.disk import Disk
 from ariane_storage.errors import StoreFormatError
-from ariane_storage.index_file import index_file_bytes
-from ariane_storage.segment import segment_name, segment_starts
+from ariane_storage.index.index_file import index_file_bytes
+from ariane_storage.log.segment import segment_name, segment_starts
+from ariane_storage.queues.consume_queue_entry import ENTRY_BYTES
 from ariane_storage.state_file import StateFile
 from ariane_storage.store_files import StoreFiles
 
@@ -205,3 +205,7 @@ def _index_sizes(disk: Disk, files: StoreFiles, usual: StoreLayout) -> tuple[int
         if slots > 0 and rest == 0:
             return slots, _INDEX_ITEMS_PER_SLOT * slots
     return usual.index_slots, usual.index_items
+
+
+DISK_SECTOR_BYTES: Final = 512
+"""What a disk writes as a whole."""

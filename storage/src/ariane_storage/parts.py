@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ariane_storage.believed_time import BelievedTime
-from ariane_storage.clock import Clock
-from ariane_storage.commit_log import CommitLog
 from ariane_storage.config import FlushMode, StoreConfig
-from ariane_storage.consume_queue import ConsumeQueue
-from ariane_storage.deleted_topics import DeletedTopics
-from ariane_storage.disk import Disk
+from ariane_storage.disk.clock import Clock
+from ariane_storage.disk.disk import Disk
+from ariane_storage.disk.unreadable_places import UnreadablePlaces
 from ariane_storage.errors import StoreClosed
-from ariane_storage.flush import FlushGuard
-from ariane_storage.idle_queues import IdleQueues
-from ariane_storage.index import Index
-from ariane_storage.quarantine import Quarantine
-from ariane_storage.queue_identity import QueueIdentity, identity_of
-from ariane_storage.queue_table import QueueTable
-from ariane_storage.repair_requests import RepairRequests
+from ariane_storage.index.index import Index
+from ariane_storage.log.believed_time import BelievedTime
+from ariane_storage.log.commit_log import CommitLog
+from ariane_storage.log.deleted_topics import DeletedTopics
+from ariane_storage.log.flush import FlushGuard
+from ariane_storage.log.quarantine import Quarantine
+from ariane_storage.log.queue_identity import QueueIdentity, identity_of
+from ariane_storage.queues.consume_queue import ConsumeQueue
+from ariane_storage.queues.idle_queues import IdleQueues
+from ariane_storage.queues.queue_table import QueueTable
+from ariane_storage.queues.repair_requests import RepairRequests
 from ariane_storage.store_files import StoreFiles
-from ariane_storage.unreadable_places import UnreadablePlaces
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -26,8 +26,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from ariane_record.checksum import crc32
-from ariane_storage.disk import Disk, is_unreadable
+from ariane_record.checksums.checksum import crc32
+from ariane_storage.disk.disk import Disk, is_unreadable
 from ariane_storage.errors import StateFileDamaged
 
 # A string, or a bare integer that is a key; what is in strings is left alone.

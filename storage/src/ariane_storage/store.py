@@ -15,33 +15,33 @@ from typing import Self
 
 from ariane_record import RecordBlock, RecordFields
 from ariane_record.layout import CommitLogOffset, Host, QueueOffset
-from ariane_record.record_copy import RecordCopy
-from ariane_storage.append import Appended, AppendedTable
-from ariane_storage.appender import Appender
-from ariane_storage.believed_time import BelievedTime
-from ariane_storage.block_table import BlockTable
-from ariane_storage.clock import Clock, SystemClock
+from ariane_record.single.record_copy import RecordCopy
 from ariane_storage.config import StoreConfig
-from ariane_storage.consume_queue_entry import Entries
-from ariane_storage.damage import Damage
-from ariane_storage.disk import Disk, FileLock
+from ariane_storage.disk.clock import Clock, SystemClock
+from ariane_storage.disk.disk import Disk, FileLock
+from ariane_storage.disk.os_disk import OsDisk
 from ariane_storage.errors import BytesUnreadable
-from ariane_storage.fields import Int64s
-from ariane_storage.keeper import Keeper
-from ariane_storage.log_walk import offset_before, stretches_of_log
-from ariane_storage.opening import open_parts
-from ariane_storage.os_disk import OsDisk
+from ariane_storage.keeping.keeper import Keeper
+from ariane_storage.keeping.retention import RetentionPlan, RetentionReport
+from ariane_storage.keeping.topic_deletion import TopicDeletion
+from ariane_storage.log.believed_time import BelievedTime
+from ariane_storage.log.damage import Damage
+from ariane_storage.log.fields import Int64s
+from ariane_storage.log.scan import Stretch
 from ariane_storage.parts import StoreParts
-from ariane_storage.queue_reader import QueueName, QueueReader
-from ariane_storage.queue_repairs import QueueRepairs
-from ariane_storage.read import QueueRead, Selection
-from ariane_storage.record_finder import RecordFinder
-from ariane_storage.recovery import ProgressCallback, RecoveryReport
-from ariane_storage.retention import RetentionPlan, RetentionReport
-from ariane_storage.scan import Stretch
+from ariane_storage.queues.consume_queue_entry import Entries
+from ariane_storage.queues.time_lookup import TimeBoundary
+from ariane_storage.reading.log_walk import offset_before, stretches_of_log
+from ariane_storage.reading.queue_reader import QueueName, QueueReader
+from ariane_storage.reading.read import QueueRead, Selection
+from ariane_storage.reading.record_finder import RecordFinder
+from ariane_storage.recovery.opening import open_parts
+from ariane_storage.recovery.queue_repairs import QueueRepairs
+from ariane_storage.recovery.recovery import ProgressCallback, RecoveryReport
 from ariane_storage.store_files import StoreFiles, mark_stopped
-from ariane_storage.time_lookup import TimeBoundary
-from ariane_storage.topic_deletion import TopicDeletion
+from ariane_storage.writing.append import Appended, AppendedTable
+from ariane_storage.writing.appender import Appender
+from ariane_storage.writing.block_table import BlockTable
 
 _NO_HOST: Host = ("127.0.0.1", 0)
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ariane_storage.disk import Disk, FileLock
+from ariane_storage.disk.disk import Disk, FileLock
 from ariane_storage.errors import StoreFormatError, StoreLocked
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any, cast
 
-from ariane_storage.disk import Disk
+from ariane_storage.disk.disk import Disk
 from ariane_storage.testing.faulty_disk import FaultyDisk
 
 

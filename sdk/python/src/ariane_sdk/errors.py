@@ -57,7 +57,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ariane_sdk._message import MessageQueue, ReceivedMessage, SendResult
+    from ariane_sdk.message import MessageQueue, ReceivedMessage, SendResult
 
 _NO_METADATA: Mapping[str, str] = MappingProxyType({})
 

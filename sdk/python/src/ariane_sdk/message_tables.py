@@ -21,10 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ariane_record.arrow_texts import lengths_of, own_octets
+from ariane_record.encoding.arrow_texts import lengths_of, own_octets
+from ariane_record.encoding.message_columns import MessageColumns
 from ariane_record.errors import IllegalColumn
-from ariane_record.message_columns import MessageColumns
-from ariane_sdk._limits import RESERVED_PROPERTIES, checked_tag
+from ariane_sdk.checks.limits import RESERVED_PROPERTIES, checked_tag
 from ariane_sdk.errors import ColumnIllegal, FeatureNotAvailable, IllegalArgument, MessageIllegal
 
 USUAL_NAMES: Final[Mapping[str, str]] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ariane_admin.exits import ExitStatus
+from ariane_admin.terminal.exits import ExitStatus
 
 
 def main() -> int:

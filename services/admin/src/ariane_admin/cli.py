@@ -10,12 +10,12 @@ from typing import Any
 
 import click
 
-from ariane_admin.connection import NAME_SERVERS_VARIABLE
-from ariane_admin.error_statuses import exit_status_of
+from ariane_admin.asking.connection import NAME_SERVERS_VARIABLE
 from ariane_admin.errors import CommandFailed, say_error
-from ariane_admin.exits import ExitStatus
 from ariane_admin.rooms import House
-from ariane_admin.standard_streams import drop_output, settle
+from ariane_admin.terminal.error_statuses import exit_status_of
+from ariane_admin.terminal.exits import ExitStatus
+from ariane_admin.terminal.standard_streams import drop_output, settle
 from ariane_sdk.errors import ArianeError, BatchSendError, NameServersUnreachable, SendError
 
 _EXAMPLES = """\b

@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import click
 
-from ariane_admin.exits import ExitStatus
+from ariane_admin.terminal.exits import ExitStatus
 from ariane_record.control_characters import shown
 
 _CHARACTERS_MAX = 1000

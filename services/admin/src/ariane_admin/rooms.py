@@ -28,11 +28,11 @@ OWN_ROOMS: Mapping[str, str] = {
     "dead-letter": "ariane_admin.commands.dead_letter:dead_letter",
     "dev": "ariane_admin.commands.dev:dev",
     "doctor": "ariane_admin.commands.doctor:doctor",
-    "group": "ariane_admin.commands.group:group",
+    "group": "ariane_admin.commands.group.group:group",
     "message": "ariane_admin.commands.message:message",
     "outbox": "ariane_admin.commands.outbox:outbox",
     "produce": "ariane_admin.commands.produce:produce",
-    "topic": "ariane_admin.commands.topic:topic",
+    "topic": "ariane_admin.commands.topic.topic:topic",
     "transaction": "ariane_admin.commands.transaction:transaction",
 }
 

@@ -7,7 +7,7 @@ import sys
 
 from ariane_broker.app import compose
 from ariane_broker.settings import BrokerSettings
-from ariane_record.kept_memory import keep_freed_memory
+from ariane_record.encoding.kept_memory import keep_freed_memory
 from ariane_servicekit import main as run_service
 
 

@@ -20,25 +20,25 @@ from __future__ import annotations
 from concurrent.futures import Executor, ThreadPoolExecutor
 
 from ariane_broker.broker_life import BrokerLife, Threads
-from ariane_broker.rooms.changing import ChangingRoom, changing_room
-from ariane_broker.rooms.delaying import delaying_room
-from ariane_broker.rooms.messaging import messaging_room
-from ariane_broker.rooms.naming import naming_room
-from ariane_broker.rooms.outside import Outside
-from ariane_broker.rooms.retrying import retrying_room
-from ariane_broker.rooms.services import rpc_services
-from ariane_broker.rooms.state import StateRoom, state_room
-from ariane_broker.rooms.storing import StoringRoom, storing_room
-from ariane_broker.rooms.transacting import transacting_room
+from ariane_broker.clients.room import ChangingRoom, changing_room
+from ariane_broker.delay.room import delaying_room
+from ariane_broker.log.room import StoringRoom, storing_room
+from ariane_broker.naming.room import naming_room
+from ariane_broker.outside import Outside
+from ariane_broker.read.room import messaging_room
+from ariane_broker.retry.room import retrying_room
+from ariane_broker.rpc.room import rpc_services
 from ariane_broker.settings import BrokerSettings
-from ariane_broker.system_topics import system_topics
+from ariane_broker.state.room import StateRoom, state_room
+from ariane_broker.topics.system_topics import system_topics
+from ariane_broker.transactions.room import transacting_room
 from ariane_servicekit import (
     Loop,
     StopRequest,
     SystemClock,
     get_logger,
 )
-from ariane_storage.os_disk import OsDisk
+from ariane_storage.disk.os_disk import OsDisk
 
 _log = get_logger(__name__)
 

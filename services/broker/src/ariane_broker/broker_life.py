@@ -8,25 +8,25 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Final
 
-from ariane_broker.announcement import BrokerAnnouncement
-from ariane_broker.append_streams import AppendStreams
-from ariane_broker.client_admission import ClientAdmission
-from ariane_broker.client_table import ClientTable
+from ariane_broker.clients.client_admission import ClientAdmission
+from ariane_broker.clients.client_table import ClientTable
+from ariane_broker.clients.outbox import BrokerDraining
 from ariane_broker.delay.timer_queue import TimerQueue
+from ariane_broker.durable.saved_state import SavedState
 from ariane_broker.errors import STORAGE_RULES
-from ariane_broker.group_flush import GroupFlush
-from ariane_broker.held_requests import HeldRequests
-from ariane_broker.log_states import LogStates
-from ariane_broker.outbox import BrokerDraining
-from ariane_broker.owned_store import OwnedStore
-from ariane_broker.recovery_findings import recovery_findings
-from ariane_broker.registration import Registration
-from ariane_broker.saved_state import SavedState
-from ariane_broker.state_files import BrokerState
-from ariane_broker.store_host import store_host
-from ariane_broker.store_keeping import StoreKeeping
-from ariane_broker.topic_table import TopicConfig
-from ariane_broker.transactions.transaction_streams import TransactionStreams
+from ariane_broker.log.group_flush import GroupFlush
+from ariane_broker.log.held_requests import HeldRequests
+from ariane_broker.log.log_states import LogStates
+from ariane_broker.log.owned_store import OwnedStore
+from ariane_broker.log.recovery_findings import recovery_findings
+from ariane_broker.log.store_host import store_host
+from ariane_broker.log.store_keeping import StoreKeeping
+from ariane_broker.naming.announcement import BrokerAnnouncement
+from ariane_broker.naming.registration import Registration
+from ariane_broker.rpc.append_streams import AppendStreams
+from ariane_broker.rpc.transaction_streams import TransactionStreams
+from ariane_broker.state.state_files import BrokerState
+from ariane_broker.topics.topic_table import TopicConfig
 from ariane_servicekit import Address, ErrorRules, Loop, RpcService, StartRefused, get_logger
 from ariane_storage.errors import QueueUnderRepair, StorageError, StorePoisoned
 

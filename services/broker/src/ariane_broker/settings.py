@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from ariane_broker.delay.level_table import level_waits_ms
-from ariane_broker.topic_table import QUEUE_COUNT_MAX
+from ariane_broker.topics.topic_table import QUEUE_COUNT_MAX
 from ariane_record.names import GROUP_NAME_LENGTH_MAX
 from ariane_servicekit import AddressList, ListenAddress, ServiceSettings
 from ariane_storage.config import FlushMode, StoreConfig

@@ -1,6 +1,7 @@
 """Records: message bytes that are the same on the wire and on disk."""
 
-from ariane_record.block import KEYS_MAX, BlockEncoder, RecordBlock, encode_block
+from ariane_record.checksums.java_hash import java_string_hash, key_hash, tag_code
+from ariane_record.encoding.block import KEYS_MAX, BlockEncoder, RecordBlock, encode_block
 from ariane_record.errors import (
     BlockFull,
     IllegalName,
@@ -9,7 +10,6 @@ from ariane_record.errors import (
     RecordError,
     RecordTooLarge,
 )
-from ariane_record.java_hash import java_string_hash, key_hash, tag_code
 from ariane_record.layout import (
     CommitLogOffset,
     ConsumerOffset,
@@ -18,10 +18,15 @@ from ariane_record.layout import (
     QueueOffset,
     SystemFlag,
 )
-from ariane_record.message import RecordFields, decode_record, encode_record, record_checksum_ok
 from ariane_record.names import check_group_name, check_topic_name, is_system_topic
-from ariane_record.producer_sequence import ProducerSequence, StoredSequence
-from ariane_record.properties import decode_properties, encode_properties
+from ariane_record.single.message import (
+    RecordFields,
+    decode_record,
+    encode_record,
+    record_checksum_ok,
+)
+from ariane_record.single.producer_sequence import ProducerSequence, StoredSequence
+from ariane_record.single.properties import decode_properties, encode_properties
 
 __all__ = [
     "KEYS_MAX",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ariane_record import RecordFields
-from ariane_record.checksum import crc32
-from ariane_record.compression import original_body
+from ariane_record.checksums.checksum import crc32
 from ariane_record.errors import BodyDamaged
+from ariane_record.single.compression import original_body
 
 
 def body_facts(message: RecordFields) -> dict[str, Any]:

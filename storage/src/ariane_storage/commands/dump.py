@@ -12,7 +12,6 @@ import click
 from ariane_record import decode_record
 from ariane_record.control_characters import shown
 from ariane_record.layout import Host
-from ariane_storage.closed_store import ClosedStore
 from ariane_storage.commands.body import body_facts
 from ariane_storage.commands.output import (
     EXIT_DAMAGED,
@@ -22,10 +21,11 @@ from ariane_storage.commands.output import (
     print_rows,
     progress_beside_output,
 )
-from ariane_storage.damage import Damage
-from ariane_storage.os_disk import OsDisk
-from ariane_storage.recovery import Progress, ProgressCallback
-from ariane_storage.scan import Ending, scan
+from ariane_storage.disk.os_disk import OsDisk
+from ariane_storage.log.damage import Damage
+from ariane_storage.log.scan import Ending, scan
+from ariane_storage.offline.closed_store import ClosedStore
+from ariane_storage.recovery.recovery import Progress, ProgressCallback
 
 _TABLE_COLUMNS: Final = (
     *("commit_log_offset", "size", "topic", "queue_id", "queue_offset"),

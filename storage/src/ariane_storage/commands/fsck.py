@@ -10,7 +10,6 @@ from typing import Final
 
 import click
 
-from ariane_storage.closed_store import ClosedStore
 from ariane_storage.commands.output import (
     EXIT_DAMAGED,
     EXIT_FAILED,
@@ -20,11 +19,12 @@ from ariane_storage.commands.output import (
     print_rows,
     progress_on_stderr,
 )
-from ariane_storage.finding import Finding, FindingState, lost_messages
-from ariane_storage.inspection import inspect
-from ariane_storage.os_disk import OsDisk
-from ariane_storage.repair import repair
-from ariane_storage.written_files import file_marks, written_files
+from ariane_storage.disk.os_disk import OsDisk
+from ariane_storage.offline.closed_store import ClosedStore
+from ariane_storage.offline.finding import Finding, FindingState, lost_messages
+from ariane_storage.offline.inspection import inspect
+from ariane_storage.offline.repair import repair
+from ariane_storage.offline.written_files import file_marks, written_files
 
 _COLUMNS: Final = (
     *("where", "reason", "begin", "end", "topic", "queue_id"),

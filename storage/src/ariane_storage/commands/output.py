@@ -19,7 +19,7 @@ from rich.text import Text
 
 from ariane_record.control_characters import shown, shown_json
 from ariane_storage.errors import StorageError
-from ariane_storage.recovery import Progress, ProgressCallback
+from ariane_storage.recovery.recovery import Progress, ProgressCallback
 
 EXIT_DAMAGED: Final = 1
 EXIT_FAILED: Final = 2

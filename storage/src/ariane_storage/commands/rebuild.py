@@ -7,7 +7,6 @@ from typing import Final
 
 import click
 
-from ariane_storage.closed_store import ClosedStore
 from ariane_storage.commands.output import (
     EXIT_DAMAGED,
     folder_argument,
@@ -16,8 +15,9 @@ from ariane_storage.commands.output import (
     print_summary,
     progress_on_stderr,
 )
+from ariane_storage.disk.os_disk import OsDisk
 from ariane_storage.layout import check_sizes_known
-from ariane_storage.os_disk import OsDisk
+from ariane_storage.offline.closed_store import ClosedStore
 from ariane_storage.store import Store
 
 _EXAMPLES: Final = """

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from ariane_record.layout import ByteBuffer
-from ariane_storage.disk import DiskUsage, FileLock, OpenFile
+from ariane_storage.disk.disk import DiskUsage, FileLock, OpenFile
 from ariane_storage.testing.file_images import PAGE_BYTES, Inode, written_bytes
 from ariane_storage.testing.folder_image import FolderImage
 from ariane_storage.testing.held_lock import HeldLock

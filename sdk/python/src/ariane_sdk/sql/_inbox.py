@@ -27,8 +27,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session, SessionTransaction
 from sqlalchemy.sql.dml import ReturningInsert
 
-from ariane_sdk._clock import utc_now
 from ariane_sdk.errors import IllegalArgument
+from ariane_sdk.runtime.clock import utc_now
 from ariane_sdk.sql._consumer_name import checked_consumer
 from ariane_sdk.sql._seen_keys import SeenKeys
 from ariane_sdk.sql._tables import INBOX, KEY_LENGTH_MAX

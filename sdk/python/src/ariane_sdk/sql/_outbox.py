@@ -26,9 +26,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
 from ariane_record.errors import RecordError
-from ariane_sdk._clock import fork_proof_random, utc_now
-from ariane_sdk._delay import is_delayed
-from ariane_sdk._limits import (
+from ariane_sdk.checks.delay import is_delayed
+from ariane_sdk.checks.limits import (
     BODY_BYTES_MAX,
     check_body_size,
     check_property_names,
@@ -36,10 +35,11 @@ from ariane_sdk._limits import (
     checked_topic,
     refusal_of,
 )
-from ariane_sdk._message import Message, MessageQueue
-from ariane_sdk._message_types import check_types
-from ariane_sdk._send_batch import SendBatch
+from ariane_sdk.checks.message_types import check_types
 from ariane_sdk.errors import IllegalArgument, MessageIllegal
+from ariane_sdk.message import Message, MessageQueue
+from ariane_sdk.producer.batches.send_batch import SendBatch
+from ariane_sdk.runtime.clock import fork_proof_random, utc_now
 from ariane_sdk.sql._outbox_parked import (
     ParkedMessage,
     count_parked,

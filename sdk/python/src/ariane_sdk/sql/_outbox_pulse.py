@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ariane_sdk._clock import Clock
+from ariane_sdk.runtime.clock import Clock
 
 
 class Standstill(NamedTuple):

@@ -14,12 +14,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 from sqlalchemy.orm import Session, sessionmaker
 
-from ariane_sdk import _session
-from ariane_sdk._clock import Clock, SystemClock, new_random, utc_now
-from ariane_sdk._log import logger
-from ariane_sdk._name_servers import parse_addresses
-from ariane_sdk._tasks import start_task
+from ariane_sdk.client import session as _session
 from ariane_sdk.errors import ClientNotRunning, IllegalArgument
+from ariane_sdk.routing.name_servers import parse_addresses
+from ariane_sdk.runtime.clock import Clock, SystemClock, new_random, utc_now
+from ariane_sdk.runtime.log import logger
+from ariane_sdk.runtime.tasks import start_task
 from ariane_sdk.sql._outbox import Outbox
 from ariane_sdk.sql._outbox_parked import ATTEMPTS_MAX
 from ariane_sdk.sql._outbox_pulse import RelayPulse, Standstill

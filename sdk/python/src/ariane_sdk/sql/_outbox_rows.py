@@ -15,8 +15,8 @@ from sqlalchemy import ColumnElement, Row, Table, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
-from ariane_sdk._message import Message, MessageQueue
 from ariane_sdk.errors import IllegalArgument
+from ariane_sdk.message import Message, MessageQueue
 from ariane_sdk.sql._outbox_parked import Refusal, is_parked
 from ariane_sdk.sql._outbox_tables import OUTBOX, OUTBOX_PARKED, OUTBOX_PARTITION, OUTBOX_STREAM
 

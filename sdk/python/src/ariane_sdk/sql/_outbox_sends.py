@@ -9,14 +9,14 @@ from typing import Final, NamedTuple
 
 from ariane_record import ProducerSequence
 from ariane_record.errors import RecordError
-from ariane_sdk._append_wire import request_parts
-from ariane_sdk._broker_calls import answer_of
-from ariane_sdk._message import Message, MessageQueue
-from ariane_sdk._send_batch import RECORD_OVERHEAD_BYTES_MAX, SendBatch
-from ariane_sdk._session import Session
-from ariane_sdk._status import error_from_status
-from ariane_sdk._topic_lane import NO_WISH, TopicLane
+from ariane_sdk.client.broker_calls import answer_of
+from ariane_sdk.client.session import Session
 from ariane_sdk.errors import ArianeError, CallError, ServiceUnavailable, TopicRefused
+from ariane_sdk.message import Message, MessageQueue
+from ariane_sdk.net.status import error_from_status
+from ariane_sdk.producer.batches.send_batch import RECORD_OVERHEAD_BYTES_MAX, SendBatch
+from ariane_sdk.producer.batches.topic_lane import NO_WISH, TopicLane
+from ariane_sdk.producer.sending.append_wire import request_parts
 from ariane_sdk.sql._outbox_rows import OutboxRow
 
 SEQUENCE_GAP: Final = "SEQUENCE_GAP"

@@ -23,11 +23,11 @@ from typing import Final, Protocol, TypeVar
 from sqlalchemy.orm import Session
 
 from ariane_record import ProducerSequence
-from ariane_sdk._clock import Clock
-from ariane_sdk._log import logger
-from ariane_sdk._message import MessageQueue
-from ariane_sdk._routes import exists_perhaps
 from ariane_sdk.errors import ArianeError, RouteNotFound
+from ariane_sdk.message import MessageQueue
+from ariane_sdk.routing.routes import exists_perhaps
+from ariane_sdk.runtime.clock import Clock
+from ariane_sdk.runtime.log import logger
 from ariane_sdk.sql._outbox_parked import Refusal, Refusals
 from ariane_sdk.sql._outbox_pulse import RelayPulse
 from ariane_sdk.sql._outbox_rows import Lease, OutboxRow, OutboxRows, StreamPlace, WaitingRow

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from ariane_sdk._clock import Clock
-from ariane_sdk._log import logger
+from ariane_sdk.runtime.clock import Clock
+from ariane_sdk.runtime.log import logger
 from ariane_sdk.sql._outbox_pulse import RelayPulse
 
 DOUBLINGS_MAX: Final = 16

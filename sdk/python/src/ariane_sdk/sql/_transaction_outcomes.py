@@ -26,9 +26,9 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.sql.dml import ReturningInsert
 
-from ariane_sdk._clock import utc_now
-from ariane_sdk._transaction import TransactionCheck, TransactionOutcome
 from ariane_sdk.errors import IllegalArgument, TransactionDecided
+from ariane_sdk.producer.transactions.transaction import TransactionCheck, TransactionOutcome
+from ariane_sdk.runtime.clock import utc_now
 from ariane_sdk.sql._tables import TRANSACTION_OUTCOME
 
 LOCK_TIMEOUT_MS: Final = 2000

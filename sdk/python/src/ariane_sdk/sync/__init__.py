@@ -11,38 +11,38 @@ Each client has an event loop in a thread of its own and may be used from any th
 survive a fork: a child that touches one of its parent's is told so, and makes its own.
 """
 
-from ariane_record.compression import Compression
-from ariane_sdk._allocation import (
+from ariane_record.single.compression import Compression
+from ariane_sdk.client.conflicts import ConflictSide, SubscriptionConflict
+from ariane_sdk.cluster.dead_letters import DeadLetter, DeadLetterFilter, Redrive
+from ariane_sdk.cluster.group_report import GroupMember, QueueLag
+from ariane_sdk.consumer.group.allocation import (
     AllocationStrategy,
     Averaging,
     CircularAveraging,
     Configured,
     GroupFacts,
 )
-from ariane_sdk._conflicts import ConflictSide, SubscriptionConflict
-from ariane_sdk._consistent_hash import ConsistentHash
-from ariane_sdk._dead_letters import DeadLetter, DeadLetterFilter, Redrive
-from ariane_sdk._group_report import GroupMember, QueueLag
-from ariane_sdk._live_broker import LiveBroker
-from ariane_sdk._machine_room import MachineRoom, MachineRoomNearby
-from ariane_sdk._message import (
+from ariane_sdk.consumer.group.consistent_hash import ConsistentHash
+from ariane_sdk.consumer.group.machine_room import MachineRoom, MachineRoomNearby
+from ariane_sdk.consumer.group.sticky import Sticky
+from ariane_sdk.message import (
     AcknowledgedLevel,
     Message,
     MessageQueue,
     ReceivedMessage,
     SendResult,
 )
-from ariane_sdk._queue_reader import TimeBoundary
-from ariane_sdk._route import BrokerRoute, Route
-from ariane_sdk._settings import ConsumerSettings, ProducerSettings
-from ariane_sdk._status import error_from_rpc
-from ariane_sdk._sticky import Sticky
-from ariane_sdk._transaction import (
+from ariane_sdk.net.status import error_from_rpc
+from ariane_sdk.producer.transactions.transaction import (
     HalfMessage,
     TransactionCheck,
     TransactionChecker,
     TransactionOutcome,
 )
+from ariane_sdk.reading.queue_reader import TimeBoundary
+from ariane_sdk.routing.live_broker import LiveBroker
+from ariane_sdk.routing.route import BrokerRoute, Route
+from ariane_sdk.settings import ConsumerSettings, ProducerSettings
 from ariane_sdk.sync._cluster_client import ClusterClient
 from ariane_sdk.sync._dead_letters import DeadLetters
 from ariane_sdk.sync._producer import Producer

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from ariane_sdk import _cluster_client
-from ariane_sdk._blocking import ClosingClient, blocking
-from ariane_sdk._stateless_client import CALL_TIMEOUT_S
+from ariane_sdk.client.stateless_client import CALL_TIMEOUT_S
+from ariane_sdk.cluster import cluster_client as _cluster_client
+from ariane_sdk.runtime.blocking import ClosingClient, blocking
 
 
 class ClusterClient(ClosingClient[_cluster_client.ClusterClient]):

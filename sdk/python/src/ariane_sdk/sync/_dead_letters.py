@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ariane_sdk import _dead_letters
-from ariane_sdk._blocking import ClosingClient, blocking, blocking_iterator
-from ariane_sdk._stateless_client import CALL_TIMEOUT_S
+from ariane_sdk.client.stateless_client import CALL_TIMEOUT_S
+from ariane_sdk.cluster import dead_letters as _dead_letters
+from ariane_sdk.runtime.blocking import ClosingClient, blocking, blocking_iterator
 
 
 class DeadLetters(ClosingClient[_dead_letters.DeadLetters]):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 
-from ariane_sdk import _producer
-from ariane_sdk._blocking import ClosingClient, blocking
-from ariane_sdk._message import Message, MessageQueue, SendResult
-from ariane_sdk._settings import ProducerSettings
-from ariane_sdk._topic_lane import QueueSelector
-from ariane_sdk._transaction import TransactionChecker
 from ariane_sdk.errors import ClientNotRunning
+from ariane_sdk.message import Message, MessageQueue, SendResult
+from ariane_sdk.producer import producer as _producer
+from ariane_sdk.producer.batches.topic_lane import QueueSelector
+from ariane_sdk.producer.transactions.transaction import TransactionChecker
+from ariane_sdk.runtime.blocking import ClosingClient, blocking
+from ariane_sdk.settings import ProducerSettings
 from ariane_sdk.sync._transaction import Transaction
 
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from ariane_sdk import _pull_consumer
-from ariane_sdk._allocation import AllocationStrategy
-from ariane_sdk._blocking import ClosingClient, blocking
-from ariane_sdk._consumer_plan import Model
-from ariane_sdk._message import MessageQueue, ReceivedMessage
-from ariane_sdk._settings import ConsumerSettings
-from ariane_sdk._start_position import StartPosition
+from ariane_sdk.consumer import pull_consumer as _pull_consumer
+from ariane_sdk.consumer.group.allocation import AllocationStrategy
+from ariane_sdk.consumer.group.consumer_plan import Model
+from ariane_sdk.consumer.offsets.start_position import StartPosition
 from ariane_sdk.errors import ClientNotRunning
+from ariane_sdk.message import MessageQueue, ReceivedMessage
+from ariane_sdk.runtime.blocking import ClosingClient, blocking
+from ariane_sdk.settings import ConsumerSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa

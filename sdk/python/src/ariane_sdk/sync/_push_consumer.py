@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import TracebackType
 
-from ariane_sdk import _push_consumer
-from ariane_sdk._allocation import AllocationStrategy
-from ariane_sdk._blocking import BlockingClient, blocking
-from ariane_sdk._consumer_plan import Model
-from ariane_sdk._listener import Listener
-from ariane_sdk._message import MessageQueue
-from ariane_sdk._settings import ConsumerSettings
-from ariane_sdk._start_position import StartPosition
+from ariane_sdk.client.listener import Listener
+from ariane_sdk.consumer import push_consumer as _push_consumer
+from ariane_sdk.consumer.group.allocation import AllocationStrategy
+from ariane_sdk.consumer.group.consumer_plan import Model
+from ariane_sdk.consumer.offsets.start_position import StartPosition
+from ariane_sdk.message import MessageQueue
+from ariane_sdk.runtime.blocking import BlockingClient, blocking
+from ariane_sdk.settings import ConsumerSettings
 
 
 class PushConsumer(BlockingClient[_push_consumer.PushConsumer]):

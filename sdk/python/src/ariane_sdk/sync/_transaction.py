@@ -5,10 +5,10 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from ariane_sdk import _transaction_block
-from ariane_sdk._blocking import LoopThread
-from ariane_sdk._message import SendResult
-from ariane_sdk._transaction import HalfMessage
+from ariane_sdk.message import SendResult
+from ariane_sdk.producer.transactions import transaction_block as _transaction_block
+from ariane_sdk.producer.transactions.transaction import HalfMessage
+from ariane_sdk.runtime.blocking import LoopThread
 
 
 class Transaction:

@@ -7,15 +7,15 @@ from typing import Any, TypeVar
 
 import click
 
-from ariane_admin.bench_bodies import SIZE_MIN, BenchBodies
-from ariane_admin.bench_latency import measure_latency
-from ariane_admin.bench_topic import bench_topic
-from ariane_admin.bench_works import ConsumingRun, SendingRun, Sent, Show, fill
-from ariane_admin.connection import name_servers_option, run_async
+from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.bench.bench_bodies import SIZE_MIN, BenchBodies
+from ariane_admin.bench.bench_latency import measure_latency
+from ariane_admin.bench.bench_topic import bench_topic
+from ariane_admin.bench.bench_works import ConsumingRun, SendingRun, Sent, Show, fill
+from ariane_admin.commands.topic.words import QUEUES_MAX
 from ariane_admin.errors import CommandFailed
-from ariane_admin.output import Output, Row, output_option
-from ariane_admin.progress import progress
-from ariane_admin.topic_words import QUEUES_MAX
+from ariane_admin.terminal.output import Output, Row, output_option
+from ariane_admin.terminal.progress import progress
 
 _BODY_BYTES_MAX = 4 << 20
 _COUNT_MAX = 50_000_000

@@ -10,11 +10,10 @@ from ariane.broker.v1.broker_service_pb2 import GetBrokerStateRequest, GetBroker
 from ariane.common.v1.process_service_pb2 import ListProcessSettingsRequest, ProcessSetting
 from ariane.namesrv.v1.route_pb2 import BrokerLiveness
 from ariane.namesrv.v1.route_service_pb2 import ListBrokersRequest
-from ariane_admin import broker_maintenance
-from ariane_admin.absent_brokers import warn_of_absent
-from ariane_admin.broker_maintenance import MaintenanceOutcome
-from ariane_admin.client_warnings import say_warning
-from ariane_admin.cluster_doors import (
+from ariane_admin.asking import broker_maintenance
+from ariane_admin.asking.absent_brokers import warn_of_absent
+from ariane_admin.asking.broker_maintenance import MaintenanceOutcome
+from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
     PAGE_SIZE,
     ClusterDoors,
@@ -22,13 +21,14 @@ from ariane_admin.cluster_doors import (
     answer_to_question,
     broker_peer,
 )
-from ariane_admin.confirmation import confirm, yes_option
-from ariane_admin.connection import name_servers_option, run_async
+from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.errors import CommandFailed, say_error
-from ariane_admin.exits import ExitStatus
-from ariane_admin.output import Output, Part, Row, output_option
-from ariane_admin.progress import progress
-from ariane_admin.times import moment_text
+from ariane_admin.terminal.client_warnings import say_warning
+from ariane_admin.terminal.confirmation import confirm, yes_option
+from ariane_admin.terminal.exits import ExitStatus
+from ariane_admin.terminal.output import Output, Part, Row, output_option
+from ariane_admin.terminal.progress import progress
+from ariane_admin.terminal.times import moment_text
 from ariane_sdk import LiveBroker
 from ariane_sdk.errors import CallError
 

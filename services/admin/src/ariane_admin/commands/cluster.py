@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from ariane_admin.connection import name_servers_option, run_async
-from ariane_admin.output import Output, output_option
+from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.terminal.output import Output, output_option
 from ariane_sdk import ClusterClient, LiveBroker
 
 

@@ -9,15 +9,15 @@ from contextlib import aclosing
 
 import click
 
-from ariane_admin.client_warnings import client_warnings, say_warning
-from ariane_admin.cluster_doors import ClusterDoors
-from ariane_admin.connection import name_servers_option, run_async
-from ariane_admin.exits import ExitStatus
-from ariane_admin.message_lines import as_row
-from ariane_admin.output import Output, output_option
-from ariane_admin.queue_tail import follow, read_stored
-from ariane_admin.roll_call import RollCall
-from ariane_admin.start_position import StartPosition, StartPositionType
+from ariane_admin.asking.cluster_doors import ClusterDoors
+from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.roll_call import RollCall
+from ariane_admin.messages.message_lines import as_row
+from ariane_admin.messages.queue_tail import follow, read_stored
+from ariane_admin.messages.start_position import StartPosition, StartPositionType
+from ariane_admin.terminal.client_warnings import client_warnings, say_warning
+from ariane_admin.terminal.exits import ExitStatus
+from ariane_admin.terminal.output import Output, output_option
 from ariane_record.control_characters import shown_lines
 from ariane_sdk import PushConsumer, QueueReader, ReceivedMessage
 from ariane_sdk.errors import BodyDamaged, MessagesFailed

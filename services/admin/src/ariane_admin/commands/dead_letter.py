@@ -13,18 +13,18 @@ from typing import Any, Final, TextIO, TypeVar
 
 import click
 
-from ariane_admin.client_warnings import say_warning
-from ariane_admin.cluster_doors import ClusterDoors, answer_to_question
-from ariane_admin.confirmation import confirm, yes_option
-from ariane_admin.connection import name_servers_option, run_async
+from ariane_admin.asking.cluster_doors import ClusterDoors, answer_to_question
+from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.roll_call import RollCall, known_groups
 from ariane_admin.errors import CommandFailed
-from ariane_admin.exits import ExitStatus
-from ariane_admin.message_lines import as_row
-from ariane_admin.output import Output, Row, output_option
-from ariane_admin.progress import progress
-from ariane_admin.roll_call import RollCall, known_groups
-from ariane_admin.start_position import MomentType
-from ariane_admin.stored_messages import shortened
+from ariane_admin.messages.message_lines import as_row
+from ariane_admin.messages.start_position import MomentType
+from ariane_admin.messages.stored_messages import shortened
+from ariane_admin.terminal.client_warnings import say_warning
+from ariane_admin.terminal.confirmation import confirm, yes_option
+from ariane_admin.terminal.exits import ExitStatus
+from ariane_admin.terminal.output import Output, Row, output_option
+from ariane_admin.terminal.progress import progress
 from ariane_sdk import DeadLetter, DeadLetterFilter, DeadLetters, LiveBroker, Redrive
 
 _COLUMNS: Final = (

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import click
 
-from ariane_admin.connection import run_async
-from ariane_admin.dev_guide import DevGuide
+from ariane_admin.asking.connection import run_async
+from ariane_admin.commands.dev_guide import DevGuide
 from ariane_admin.errors import CommandFailed
-from ariane_admin.output import Output, output_option
+from ariane_admin.terminal.output import Output, output_option
 from ariane_servicekit.errors import ProcessFailed
 from ariane_servicekit.processes import LocalCluster, ServiceProcess
 

@@ -10,23 +10,23 @@ import click
 
 from ariane.broker.v1.query_service_pb2 import GetMessageRequest, QueryMessagesRequest
 from ariane.common.v1.message_pb2 import Message
-from ariane_admin.cluster_doors import (
+from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
     ClusterDoors,
     answer_to_question,
     broker_peer,
 )
-from ariane_admin.connection import name_servers_option, run_async
+from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.roll_call import RollCall
 from ariane_admin.errors import CommandFailed
-from ariane_admin.exits import ExitStatus
-from ariane_admin.message_body import body_of
-from ariane_admin.output import Output, output_option
-from ariane_admin.roll_call import RollCall
-from ariane_admin.start_position import MomentType
-from ariane_admin.stored_messages import BodyForm, message_row, shortened
-from ariane_admin.times import timestamp_of
+from ariane_admin.messages.message_body import body_of
+from ariane_admin.messages.start_position import MomentType
+from ariane_admin.messages.stored_messages import BodyForm, message_row, shortened
+from ariane_admin.terminal.exits import ExitStatus
+from ariane_admin.terminal.output import Output, output_option
+from ariane_admin.terminal.times import timestamp_of
 from ariane_record.errors import RecallHandleIllegal
-from ariane_record.recall_handle import decode_recall_handle
+from ariane_record.single.recall_handle import decode_recall_handle
 from ariane_sdk import LiveBroker, Producer
 from ariane_sdk.errors import CallError, TopicNotFound
 

@@ -14,14 +14,14 @@ from sqlalchemy import Engine, create_engine, func, inspect, select
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.orm import Session, sessionmaker
 
-from ariane_admin.client_warnings import client_warnings, say_warning
-from ariane_admin.confirmation import confirm, yes_option
-from ariane_admin.connection import name_servers_option, run_async
-from ariane_admin.error_statuses import exit_status_of
+from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.errors import CommandFailed
-from ariane_admin.exits import ExitStatus
-from ariane_admin.output import Output, Row, output_option
-from ariane_admin.progress import progress
+from ariane_admin.terminal.client_warnings import client_warnings, say_warning
+from ariane_admin.terminal.confirmation import confirm, yes_option
+from ariane_admin.terminal.error_statuses import exit_status_of
+from ariane_admin.terminal.exits import ExitStatus
+from ariane_admin.terminal.output import Output, Row, output_option
+from ariane_admin.terminal.progress import progress
 from ariane_sdk.errors import ArianeError
 from ariane_sdk.sql import METADATA, Outbox, OutboxRelay, ParkedMessage, Standstill
 

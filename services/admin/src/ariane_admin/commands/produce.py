@@ -9,16 +9,16 @@ from typing import BinaryIO, TextIO
 
 import click
 
-from ariane_admin.connection import name_servers_option, run_async
-from ariane_admin.error_statuses import exit_status_of
+from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.errors import CommandFailed
-from ariane_admin.exits import ExitStatus
-from ariane_admin.line_input import iter_lines
-from ariane_admin.message_lines import MessageDefaults
-from ariane_admin.output import Output, output_option
-from ariane_admin.progress import progress
-from ariane_admin.start_position import MomentType
-from ariane_admin.waits import WaitType
+from ariane_admin.messages.message_lines import MessageDefaults
+from ariane_admin.messages.start_position import MomentType
+from ariane_admin.terminal.error_statuses import exit_status_of
+from ariane_admin.terminal.exits import ExitStatus
+from ariane_admin.terminal.line_input import iter_lines
+from ariane_admin.terminal.output import Output, output_option
+from ariane_admin.terminal.progress import progress
+from ariane_admin.terminal.waits import WaitType
 from ariane_sdk import Message, Producer, SendResult
 from ariane_sdk.errors import ArianeError, BatchSendError
 

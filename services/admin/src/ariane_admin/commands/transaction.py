@@ -30,13 +30,18 @@ from ariane.transaction.v1.checked_transaction_service_pb2 import (
 from ariane.transaction.v1.checked_transaction_service_pb2_grpc import (
     CheckedTransactionServiceStub,
 )
-from ariane_admin.bulk_transactions import BulkOutcome, ParkedSelection, end_with, for_each
-from ariane_admin.client_warnings import say_warning
-from ariane_admin.cluster_doors import CALL_SECONDS_MAX, PAGE_SIZE, answer_of, answer_to_question
-from ariane_admin.confirmation import confirm, yes_option
-from ariane_admin.connection import CHECKER_VARIABLE, checker_option, run_async
-from ariane_admin.output import Output, Row, output_option
-from ariane_admin.times import moment_text
+from ariane_admin.asking.bulk_transactions import BulkOutcome, ParkedSelection, end_with, for_each
+from ariane_admin.asking.cluster_doors import (
+    CALL_SECONDS_MAX,
+    PAGE_SIZE,
+    answer_of,
+    answer_to_question,
+)
+from ariane_admin.asking.connection import CHECKER_VARIABLE, checker_option, run_async
+from ariane_admin.terminal.client_warnings import say_warning
+from ariane_admin.terminal.confirmation import confirm, yes_option
+from ariane_admin.terminal.output import Output, Row, output_option
+from ariane_admin.terminal.times import moment_text
 from ariane_sdk.errors import ServiceUnavailable
 
 if TYPE_CHECKING:

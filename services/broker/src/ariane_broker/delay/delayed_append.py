@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.delay.delay import Delay
 from ariane_broker.delay.parking import Parked, Parking
+from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_record import ProducerSequence, RecordBlock
 from ariane_record.layout import Host
-from ariane_storage.append import Appended
-from ariane_storage.fields import Int64s
+from ariane_storage.log.fields import Int64s
+from ariane_storage.writing.append import Appended
 
 
 class AppendLog(Protocol):

@@ -8,17 +8,17 @@ from typing import Protocol
 
 import numpy as np
 
-from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.delay.lateness import Lateness
 from ariane_broker.delay.parked_queue import ParkedLog, ParkedRows
 from ariane_broker.delay.parked_records import ParkedRecords, read_parked
-from ariane_broker.topic_table import TopicConfig
+from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.topics.topic_table import TopicConfig
 from ariane_record import RecordBlock, RecordTooLarge
 from ariane_record.layout import Host, PropertyName
 from ariane_servicekit import get_logger
-from ariane_storage.append import Appended
 from ariane_storage.errors import BlockRejected
-from ariane_storage.fields import Int64s
+from ariane_storage.log.fields import Int64s
+from ariane_storage.writing.append import Appended
 
 _log = get_logger(__name__)
 

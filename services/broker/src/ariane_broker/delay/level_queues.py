@@ -23,7 +23,6 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.delay.delivered_origins import delivered_origins
 from ariane_broker.delay.level_table import LEVEL_COUNT_MAX
 from ariane_broker.delay.parked_queue import (
@@ -34,10 +33,11 @@ from ariane_broker.delay.parked_queue import (
     rows_from,
 )
 from ariane_broker.delay.queue_progress import QueueProgress
+from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_record.names import DELAY_TOPIC
 from ariane_storage.config import DELAY_LEVELS_MS
-from ariane_storage.fields import Int64s
-from ariane_storage.scan import Stretch
+from ariane_storage.log.fields import Int64s
+from ariane_storage.log.scan import Stretch
 
 FILE_NAME: Final = "config/delayOffset.json"
 

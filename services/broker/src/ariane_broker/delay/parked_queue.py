@@ -7,10 +7,10 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.delay.queue_progress import QueueProgress
-from ariane_storage.consume_queue_entry import HOLE_SIZE, Entries
-from ariane_storage.fields import Int64s
+from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_storage.log.fields import Int64s
+from ariane_storage.queues.consume_queue_entry import HOLE_SIZE, Entries
 
 SCAN_COUNT: Final = 1 << 16
 """Entries that are looked at in one go: a millisecond or so."""

@@ -7,12 +7,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.delay.parked_queue import ParkedLog, ParkedRows
-from ariane_record.columns import decode_columns
+from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_record.decoding.columns import decode_columns
+from ariane_record.encoding.moved_records import MovedRecords
 from ariane_record.layout import PropertyName
-from ariane_record.moved_records import MovedRecords
-from ariane_storage.fields import Int64s
+from ariane_storage.log.fields import Int64s
 
 DELAY_PROPERTIES: Final = frozenset(
     {

@@ -17,20 +17,20 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ariane_broker.consumer_offsets import QueueKey
+from ariane_broker.append.message_types import records_with
 from ariane_broker.delay.delay import Delay, DelayLevel
 from ariane_broker.delay.level_queues import queue_of
 from ariane_broker.delay.parked_records import DELAY_PROPERTIES, timer_heads
 from ariane_broker.delay.timer_queue import TIMER_QUEUE
 from ariane_broker.errors import delivery_time_too_late, message_illegal
-from ariane_broker.message_types import records_with
+from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_record import ProducerSequence, RecordBlock, RecordTooLarge
-from ariane_record.columns import decode_columns
+from ariane_record.decoding.columns import decode_columns
+from ariane_record.encoding.moved_records import MovedRecords
 from ariane_record.layout import PropertyName
-from ariane_record.moved_records import MovedRecords
-from ariane_record.producer_sequence import EMPTY_SEQUENCE, with_sequence
+from ariane_record.single.producer_sequence import EMPTY_SEQUENCE, with_sequence
 from ariane_servicekit.errors import field_invalid
-from ariane_storage.fields import Int64s
+from ariane_storage.log.fields import Int64s
 
 _RESERVED: Final = DELAY_PROPERTIES - {PropertyName.PRODUCER_SEQUENCE}
 

@@ -19,7 +19,7 @@ from ariane_broker.errors import broker_draining, message_delivered, message_not
 from ariane_record import PropertyName, RecordFields, encode_block
 from ariane_record.errors import RecallHandleIllegal
 from ariane_record.layout import Host
-from ariane_record.recall_handle import RecallHandle, decode_recall_handle
+from ariane_record.single.recall_handle import RecallHandle, decode_recall_handle
 from ariane_servicekit.errors import field_invalid
 
 _COPIES_MAX: Final = 64

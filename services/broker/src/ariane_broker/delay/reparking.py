@@ -18,8 +18,8 @@ from ariane_broker.delay.parked_records import ParkedRecords, read_parked, timer
 from ariane_broker.delay.parking import Parked
 from ariane_broker.delay.timer_queue import TIMER_QUEUE
 from ariane_record.layout import PropertyName
-from ariane_storage.append import Appended
-from ariane_storage.fields import Int64s
+from ariane_storage.log.fields import Int64s
+from ariane_storage.writing.append import Appended
 
 
 class Reparking:

@@ -33,9 +33,9 @@ from ariane_broker.delay.rocketmq_timer import (
     sound_units,
     units_per_file,
 )
-from ariane_storage.disk import Disk
-from ariane_storage.fields import Int64s
-from ariane_storage.segment import segment_name
+from ariane_storage.disk.disk import Disk
+from ariane_storage.log.fields import Int64s
+from ariane_storage.log.segment import segment_name
 
 _CHECKED_BYTES: Final = 56
 

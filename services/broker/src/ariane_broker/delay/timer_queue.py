@@ -21,7 +21,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.delay.delivered_origins import delivered_origins
 from ariane_broker.delay.lateness import TIME_MS_MIN
 from ariane_broker.delay.parked_queue import (
@@ -36,10 +35,11 @@ from ariane_broker.delay.parked_records import read_parked
 from ariane_broker.delay.queue_progress import QueueProgress
 from ariane_broker.delay.timer_handover import TimerHandover
 from ariane_broker.delay.timer_window import TimerWindow, joined
+from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_record.names import TIMER_TOPIC
 from ariane_servicekit import get_logger
-from ariane_storage.fields import Int64s
-from ariane_storage.scan import Stretch
+from ariane_storage.log.fields import Int64s
+from ariane_storage.log.scan import Stretch
 
 FILE_NAME: Final = "config/timerProgress.json"
 TIMER_QUEUE: Final = QueueKey(TIMER_TOPIC, 0)

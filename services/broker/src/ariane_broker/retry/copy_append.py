@@ -7,10 +7,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from ariane_broker.consumer_groups import GroupConfig
-from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.delay.delay import DeliveryTimes
 from ariane_broker.delay.delayed_append import DelayedAppend
+from ariane_broker.groups.consumer_groups import GroupConfig
+from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.retry.failed_columns import FailedColumns
 from ariane_broker.retry.failed_records import DeadLetterReason
 from ariane_broker.retry.failures import Failure, ReturnLimits
@@ -19,8 +19,8 @@ from ariane_broker.retry.waits import delay_of_try, wait_ms
 from ariane_broker.transactions.writing import TransactionLog
 from ariane_record import RecordBlock, RecordTooLarge
 from ariane_record.layout import Host
-from ariane_storage.append import Appended
-from ariane_storage.fields import Int64s
+from ariane_storage.log.fields import Int64s
+from ariane_storage.writing.append import Appended
 
 
 class Way(NamedTuple):

@@ -10,11 +10,11 @@ import numpy as np
 
 from ariane_broker.retry.failed_records import DROPPED, DeadLetterReason
 from ariane_record import PropertyName, RecordBlock
-from ariane_record.columns import RecordColumns
+from ariane_record.decoding.columns import RecordColumns
+from ariane_record.encoding.moved_records import MovedRecords
 from ariane_record.layout import Host, SystemFlag
-from ariane_record.moved_records import MovedRecords
 from ariane_record.names import retry_topic
-from ariane_storage.fields import Int64s
+from ariane_storage.log.fields import Int64s
 
 CAUSE_BYTES_MAX: Final = 1024
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from ariane_storage.read import QueueRead
+from ariane_storage.reading.read import QueueRead
 
 SLICE_COUNT: Final = 128
 """Messages that are taken back, or sent back, in one turn of the loop: some milliseconds."""

@@ -9,13 +9,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.delay.queue_progress import QueueProgress
+from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.retry.text_rows import starts_with
 from ariane_record import PropertyName, RecordFields, decode_record
 from ariane_record.names import DEAD_LETTER_PREFIX
-from ariane_storage.fields import Int64s
-from ariane_storage.scan import Stretch
+from ariane_storage.log.fields import Int64s
+from ariane_storage.log.scan import Stretch
 
 FILE_NAME: Final = "config/redrivenDeadLetters.json"
 

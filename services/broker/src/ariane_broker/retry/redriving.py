@@ -14,24 +14,24 @@ from typing import Final
 
 import numpy as np
 
-from ariane_broker.consumer_groups import ConsumerGroups
-from ariane_broker.consumer_offsets import QueueKey
 from ariane_broker.errors import broker_draining
-from ariane_broker.readable_topics import readable_queue
+from ariane_broker.groups.consumer_groups import ConsumerGroups
+from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.read.readable_topics import readable_queue
 from ariane_broker.retry.failed_records import redriven_record
 from ariane_broker.retry.queue_log import SLICE_BYTES, SLICE_COUNT, QueueLog
 from ariane_broker.retry.redriven_table import RedrivenTable, with_mark
-from ariane_broker.topic_table import TopicConfig, TopicTable
+from ariane_broker.topics.topic_table import TopicConfig, TopicTable
 from ariane_broker.transactions.writing import TransactionLog
 from ariane_record import PropertyName, RecordFields
-from ariane_record.block import encode_block
-from ariane_record.columns import decode_columns
+from ariane_record.decoding.columns import decode_columns
+from ariane_record.encoding.block import encode_block
 from ariane_record.layout import Host
 from ariane_record.names import dead_letter_topic, retry_topic
 from ariane_servicekit.errors import field_invalid
 from ariane_storage.errors import BlockRejected
-from ariane_storage.fields import Int64s
-from ariane_storage.read import QueueRead
+from ariane_storage.log.fields import Int64s
+from ariane_storage.reading.read import QueueRead
 
 LETTERS_MAX: Final = 10_000
 """Dead letters of one call."""

@@ -18,7 +18,7 @@ from ariane_broker.retry.text_rows import starts_with
 from ariane_record import PropertyName, RecordFields, decode_record
 from ariane_record.names import DEAD_LETTER_PREFIX, DELAY_TOPIC, RETRY_PREFIX, TIMER_TOPIC
 from ariane_storage.config import DELAY_LEVELS_MS
-from ariane_storage.scan import Stretch
+from ariane_storage.log.scan import Stretch
 
 FILE_NAME: Final = "config/returnedMessages.json"
 RETURN_COUNT_MAX: Final = 50_000

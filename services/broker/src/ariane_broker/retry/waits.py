@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from ariane_broker.consumer_groups import ExponentialRetry, TableRetry
 from ariane_broker.delay.delay import Delay, DelayLevel, DeliveryTimes
+from ariane_broker.groups.consumer_groups import ExponentialRetry, TableRetry
 
 FIRST_LEVEL: Final = 3
 """The delay level of the first repetition: 10 s."""

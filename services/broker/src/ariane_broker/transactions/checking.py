@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from ariane_broker.attached_client import AttachedClient
-from ariane_broker.client_table import ClientTable
+from ariane_broker.clients.attached_client import AttachedClient
+from ariane_broker.clients.client_table import ClientTable
+from ariane_broker.clients.outbox import TransactionAsked
 from ariane_broker.errors import client_silent, producer_not_attached
-from ariane_broker.outbox import TransactionAsked
 from ariane_broker.transactions.ending import CHECK_COUNT_MAX, TransactionEnds
 from ariane_broker.transactions.writing import TransactionLog
 from ariane_record.control_characters import shown
-from ariane_record.message import encode_record
+from ariane_record.single.message import encode_record
 from ariane_servicekit.errors import field_invalid
 
 WAIT_SECONDS_DEFAULT: Final = 3.0

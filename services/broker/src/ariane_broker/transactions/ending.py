@@ -11,15 +11,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from ariane_broker.batch_outcome import AcknowledgedLevel
+from ariane_broker.append.batch_outcome import AcknowledgedLevel
 from ariane_broker.errors import (
     topic_not_found,
     transaction_decided,
     transaction_foreign,
     transaction_not_found,
 )
-from ariane_broker.stored_message import StoredPlace
-from ariane_broker.topic_table import TopicConfig
+from ariane_broker.rpc.wire.stored_message import StoredPlace
+from ariane_broker.topics.topic_table import TopicConfig
 from ariane_broker.transactions.transaction_records import (
     Decision,
     HalfMessage,
@@ -36,7 +36,7 @@ from ariane_broker.transactions.transaction_table import TransactionTable
 from ariane_broker.transactions.writing import TransactionLog
 from ariane_record import RecordFields
 from ariane_record.names import CHECKS_EXHAUSTED_TOPIC, HALF_TOPIC, OP_TOPIC
-from ariane_record.record_copy import RecordCopy, copied_block
+from ariane_record.single.record_copy import RecordCopy, copied_block
 from ariane_servicekit import get_logger
 from ariane_servicekit.errors import field_invalid
 from ariane_storage.errors import (

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
-from ariane_broker.stored_message import StoredPlace
-from ariane_broker.topic_table import TopicConfig
+from ariane_broker.rpc.wire.stored_message import StoredPlace
+from ariane_broker.topics.topic_table import TopicConfig
 from ariane_broker.transactions.ending import EndWish, queue_for
 from ariane_broker.transactions.transaction_records import (
     Decision,
@@ -28,7 +28,7 @@ from ariane_broker.transactions.transaction_table import TransactionTable
 from ariane_broker.transactions.writing import TransactionLog
 from ariane_record.errors import RecordError
 from ariane_record.layout import Host
-from ariane_record.record_copy import RecordCopy, copied_block
+from ariane_record.single.record_copy import RecordCopy, copied_block
 from ariane_storage.errors import StorageError, StorePoisoned
 
 

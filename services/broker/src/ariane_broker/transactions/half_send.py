@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_TRANSACTION, Message
-from ariane_broker.batch_outcome import AcknowledgedLevel
+from ariane_broker.append.batch_outcome import AcknowledgedLevel
+from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.errors import (
     broker_draining,
     half_messages_exhausted,
@@ -18,11 +19,10 @@ from ariane_broker.errors import (
     transaction_decided,
     transaction_foreign,
 )
-from ariane_broker.group_changes import check_user_group
-from ariane_broker.stored_message import EncodingDefaults, encode_message
-from ariane_broker.topic_changes import check_user_topic
-from ariane_broker.topic_table import TopicConfig, TopicMessageType
-from ariane_broker.topics_for_send import TopicsForSend
+from ariane_broker.groups.group_changes import check_user_group
+from ariane_broker.rpc.wire.stored_message import EncodingDefaults, encode_message
+from ariane_broker.topics.topic_changes import check_user_topic
+from ariane_broker.topics.topic_table import TopicConfig, TopicMessageType
 from ariane_broker.transactions.transaction_records import (
     HalfMessage,
     half_message_of,

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_TRANSACTION, Message
-from ariane_broker.group_changes import check_user_group
-from ariane_broker.stored_message import EncodingDefaults, encode_message
-from ariane_broker.topic_changes import check_user_topic
-from ariane_broker.topic_table import TopicConfig
-from ariane_broker.topics_for_send import TopicsForSend
+from ariane_broker.append.topics_for_send import TopicsForSend
+from ariane_broker.groups.group_changes import check_user_group
+from ariane_broker.rpc.wire.stored_message import EncodingDefaults, encode_message
+from ariane_broker.topics.topic_changes import check_user_topic
+from ariane_broker.topics.topic_table import TopicConfig
 from ariane_broker.transactions.half_send import (
     HalfLimits,
     check_takes_half_messages,
@@ -32,8 +32,8 @@ from ariane_record.errors import RecordError
 from ariane_record.layout import Host
 from ariane_record.names import HALF_TOPIC
 from ariane_servicekit.errors import ServiceError
-from ariane_storage.append import Appended
 from ariane_storage.errors import StorageError
+from ariane_storage.writing.append import Appended
 
 
 class HalfWish(NamedTuple):

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from ariane_record import RecordFields, SystemFlag, decode_record
 from ariane_record.layout import TRANSACTION_MASK
-from ariane_storage.fields import FieldColumn
-from ariane_storage.scan import Stretch
+from ariane_storage.log.fields import FieldColumn
+from ariane_storage.log.scan import Stretch
 
 
 def is_of_topic(stretch: Stretch, topic: str) -> NDArray[np.bool_]:

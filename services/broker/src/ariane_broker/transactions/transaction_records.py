@@ -22,7 +22,7 @@ from typing import Final
 from ariane_record import BlockEncoder, PropertyName, RecordBlock, RecordFields, SystemFlag
 from ariane_record.layout import TRANSACTION_MASK
 from ariane_record.names import HALF_TOPIC, OP_TOPIC
-from ariane_record.record_copy import RecordCopy, without_properties
+from ariane_record.single.record_copy import RecordCopy, without_properties
 
 OP_TAG: Final = "d"
 """RocketMQ's tag of an op record: the half message is done with."""

@@ -32,7 +32,7 @@ from ariane_broker.transactions.transaction_records import (
 )
 from ariane_record import RecordFields
 from ariane_record.names import CHECKS_EXHAUSTED_TOPIC, HALF_TOPIC, OP_TOPIC
-from ariane_storage.scan import Stretch
+from ariane_storage.log.scan import Stretch
 
 VERSION: Final = 1
 

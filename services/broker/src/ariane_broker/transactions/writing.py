@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from ariane_broker.append import AppendLog, AppendWatch
-from ariane_broker.batch_outcome import AcknowledgedLevel
-from ariane_broker.consumer_offsets import QueueKey
+from ariane_broker.append.append import AppendLog, AppendWatch
+from ariane_broker.append.batch_outcome import AcknowledgedLevel
+from ariane_broker.append.promised_outcomes import FlushWait
 from ariane_broker.delay.delayed_append import DelayedAppend
 from ariane_broker.delay.parking import Parked
-from ariane_broker.promised_outcomes import FlushWait
+from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_record import RecordBlock, RecordFields
-from ariane_record.block import encode_block
+from ariane_record.encoding.block import encode_block
 from ariane_record.layout import Host
-from ariane_record.message import EMPTY_HOST
-from ariane_record.record_copy import RecordCopy
-from ariane_storage.append import Appended
+from ariane_record.single.message import EMPTY_HOST
+from ariane_record.single.record_copy import RecordCopy
+from ariane_storage.writing.append import Appended
 
 SYSTEM_QUEUE_ID: Final = 0
 """The one queue that each topic of the system has here."""

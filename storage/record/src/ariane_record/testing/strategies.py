@@ -6,9 +6,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from ariane_record.block import OWN_ARGUMENTS, BlockEncoder, RecordBlock
+from ariane_record.encoding.block import OWN_ARGUMENTS, BlockEncoder, RecordBlock
 from ariane_record.layout import HOST_FLAGS, Host, SystemFlag
-from ariane_record.message import RecordFields
+from ariane_record.single.message import RecordFields
 
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)

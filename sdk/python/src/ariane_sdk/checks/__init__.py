@@ -1,0 +1,1 @@
+"""What applications may say: checked before anything goes over the wire."""

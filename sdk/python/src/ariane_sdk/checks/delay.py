@@ -1,0 +1,92 @@
+"""When a message is to be delivered, as its sender says it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from ariane_sdk.checks.message_types import check_types
+from ariane_sdk.errors import MessageIllegal
+from ariane_sdk.message import Message
+
+AT_ONCE: Final = 0
+AT_TIMES: Final = -1
+"""Beside delay levels, of which 1 is the first: a batch is of one kind."""
+
+DELAY_LEVEL_MAX: Final = (1 << 31) - 1
+"""The contract has no more; brokers take what is above their highest level for that."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY_MS: Final = 86_400_000
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+def is_delayed(message: Message) -> bool:
+    """Whether a message is to be delivered later."""
+    return (
+        message.deliver_at is not None
+        or message.delay is not None
+        or message.delay_level != AT_ONCE
+    )
+
+
+def check_delay(message: Message) -> None:
+    """Refuse a delay that cannot be.
+
+    Raises:
+        MessageIllegal: Says why.
+    """
+    check_types(message)
+    ways = (message.deliver_at is not None) + (message.delay is not None)
+    if ways + (message.delay_level != AT_ONCE) > 1:
+        raise MessageIllegal("a message has one of deliver_at, delay and delay_level")
+    if not AT_ONCE <= message.delay_level <= DELAY_LEVEL_MAX:
+        raise MessageIllegal(f"delay level {message.delay_level}: 1 is the first, 18 mostly last")
+    if message.message_group:
+        raise MessageIllegal("a message of a message group stays in order: it cannot be delayed")
+    if message.deliver_at is not None and message.deliver_at.utcoffset() is None:
+        raise MessageIllegal(f"{message.deliver_at!r} has no time zone")
+
+
+def check_delivery_time(message: Message, now_ms: int, days_max: float) -> None:
+    """Refuse a delivery time that is too far ahead for brokers: others would go down with it.
+
+    Args:
+        message: One that ``check_delay`` has passed.
+        now_ms: When its delay begins, milliseconds since the epoch.
+        days_max: How far ahead it may be.
+
+    Raises:
+        MessageIllegal: It is further.
+    """
+    if delay_kind(message) != AT_TIMES:
+        return
+    time_ms = delivery_time_ms(message, now_ms)
+    if time_ms - now_ms > days_max * _DAY_MS:
+        raise MessageIllegal(
+            f"{message.delay or message.deliver_at} is more than {days_max:g} days ahead: the"
+            " settings of producer and broker (delay_days_max) say how far it may be",
+            reason="DELIVERY_TIME_TOO_LATE",
+            metadata={"delivery_time_ms": str(time_ms), "limit_ms": f"{days_max * _DAY_MS:.0f}"},
+        )
+
+
+def delay_kind(message: Message) -> int:
+    """Which batches a message may be in: a delay level, or one of the two constants."""
+    return message.delay_level or (AT_TIMES if is_delayed(message) else AT_ONCE)
+
+
+def delivery_time_ms(message: Message, now_ms: int) -> int:
+    """When a message with a time is due, rounded up, in milliseconds since the epoch.
+
+    Never fails for a message that ``check_delay`` has passed: its record is in a batch by then.
+
+    Args:
+        message: The message.
+        now_ms: When its delay begins.
+    """
+    if message.delay is not None:
+        return max(1, now_ms - message.delay // -_MILLISECOND)
+    if message.deliver_at is None:
+        raise AssertionError("a message of another kind")
+    return max(1, -((_EPOCH - message.deliver_at) // _MILLISECOND))

@@ -1,0 +1,171 @@
+"""What a message may be: checked here, before anything goes over the wire.
+
+What the record itself cannot carry (separators in properties, too many keys) is refused by the
+encoder; here is what the format could carry and the system does not want.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from ariane_record import (
+    IllegalName,
+    RecordTooLarge,
+    check_group_name,
+    check_topic_name,
+)
+from ariane_record.control_characters import holds_control_character
+from ariane_record.errors import RecordError
+from ariane_sdk.errors import (
+    ArianeError,
+    IllegalArgument,
+    MessageIllegal,
+    MessageTooLarge,
+    NameIllegal,
+)
+from ariane_sdk.message import Message, SystemMessage
+
+BODY_BYTES_MAX: Final = 4 << 20
+"""RocketMQ's limit, and the default of our brokers."""
+
+TAG_SEPARATOR: Final = "||"
+ALL_TAGS: Final = "*"
+
+RESERVED_PROPERTIES: Final = frozenset(
+    {
+        "BUYER_ID",
+        "CLUSTER",
+        "CONSUME_START_TIME",
+        "CORRELATION_ID",
+        "DELAY",
+        "DLQ_ORIGIN_MESSAGE_ID",
+        "DLQ_ORIGIN_TOPIC",
+        "EXTEND_UNIQ_INFO",
+        "INNER_NUM",
+        "INSTANCE_ID",
+        "MAX_OFFSET",
+        "MAX_RECONSUME_TIMES",
+        "MIN_OFFSET",
+        "MSG_REGION",
+        "MSG_TYPE",
+        "ORIGIN_MESSAGE_ID",
+        "PGROUP",
+        "REAL_QID",
+        "REAL_TOPIC",
+        "RECONSUME_TIME",
+        "REPLY_TO_CLIENT",
+        "RETRY_TOPIC",
+        "TIMER_DELAY_MS",
+        "TIMER_DELAY_SEC",
+        "TIMER_DELIVER_MS",
+        "TIMER_DEL_UNIQKEY",
+        "TIMER_OUT_MS",
+        "TRACE_ON",
+        "TRANSACTION_CHECK_TIMES",
+        "TRANSFER_FLAG",
+        "TRAN_COMMITTED_AT",
+        "TRAN_FIRST_STORED_MS",
+        "TRAN_MSG",
+        "TRAN_OUTCOME",
+        "TRAN_PARKED",
+        "TRAN_PREPARED_QUEUE_OFFSET",
+        "TTL",
+        "WAIT",
+        "__PSEQ#",
+        "__transactionId__",
+    }
+)
+"""Properties that the system reads or writes: RocketMQ's ``MessageConst.STRING_HASH_SET``, and our
+own."""
+
+
+def checked_topic(name: str) -> str:
+    """Return the name of a topic that a user may write.
+
+    Raises:
+        NameIllegal: Says which rule it breaks.
+    """
+    if not isinstance(name, str):
+        raise NameIllegal(f"topic {name!r:.100}: a text is expected")
+    try:
+        return check_topic_name(name)
+    except IllegalName as error:
+        raise NameIllegal(str(error), metadata={"topic": name}) from None
+
+
+def checked_group(name: str) -> str:
+    """Return the name of a group that a user may bear.
+
+    Raises:
+        NameIllegal: Says which rule it breaks.
+    """
+    if not isinstance(name, str):
+        raise NameIllegal(f"group {name!r:.100}: a text is expected", reason="GROUP_NAME_ILLEGAL")
+    try:
+        return check_group_name(name)
+    except IllegalName as error:
+        raise NameIllegal(
+            str(error), reason="GROUP_NAME_ILLEGAL", metadata={"consumer_group": name}
+        ) from None
+
+
+def checked_tag(tag: str) -> str:
+    """Return a tag that a subscription can name.
+
+    Raises:
+        MessageIllegal: It could not be told from an expression.
+    """
+    if (
+        TAG_SEPARATOR in tag
+        or tag == ALL_TAGS
+        or tag != tag.strip()
+        or holds_control_character(tag)
+    ):
+        raise MessageIllegal(
+            f"tag {tag!r}: no '||', not '*', no spaces around it, no control characters"
+        )
+    return tag
+
+
+def check_timeout(timeout_s: object) -> None:
+    """Refuse a time to wait that is none.
+
+    Raises:
+        IllegalArgument: It is no number.
+    """
+    if not isinstance(timeout_s, int | float) or math.isnan(timeout_s):
+        raise IllegalArgument(f"timeout_s {timeout_s!r:.100}: a number of seconds is expected")
+
+
+def check_body_size(size_bytes: int, limit_bytes: int) -> None:
+    """Refuse a body that is too large.
+
+    Raises:
+        MessageTooLarge: It is.
+    """
+    if size_bytes > limit_bytes:
+        raise MessageTooLarge(
+            f"a body of {size_bytes} bytes; {limit_bytes} are allowed",
+            metadata={"size_bytes": str(size_bytes), "limit_bytes": str(limit_bytes)},
+        )
+
+
+def check_property_names(message: Message) -> None:
+    """Refuse properties that the system would take for its own.
+
+    Raises:
+        MessageIllegal: There are some.
+    """
+    if isinstance(message, SystemMessage):
+        return
+    if not RESERVED_PROPERTIES.isdisjoint(message.properties):
+        names = ", ".join(sorted(RESERVED_PROPERTIES.intersection(message.properties)))
+        raise MessageIllegal(f"properties of the system may not be set: {names}")
+
+
+def refusal_of(error: RecordError) -> ArianeError:
+    """What the encoder refused, as an error of this package."""
+    if isinstance(error, RecordTooLarge):
+        return MessageTooLarge(str(error))
+    return MessageIllegal(str(error))

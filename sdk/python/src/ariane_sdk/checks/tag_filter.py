@@ -1,0 +1,63 @@
+"""Which messages of a topic a consumer wants, by tag.
+
+The broker compares hashes of tags, which lets strangers through that share one; the client compares
+the tags themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from ariane.common.v1.subscription_pb2 import (
+    FILTER_KIND_TAG,
+    FilterExpression,
+    Subscription,
+)
+from ariane_sdk.checks.limits import ALL_TAGS, TAG_SEPARATOR
+from ariane_sdk.errors import FilterIllegal
+
+
+@dataclass(frozen=True, slots=True)
+class TagFilter:
+    """A filter expression of tags.
+
+    Attributes:
+        tags: The tags that are wanted; empty for all messages, those without a tag included.
+    """
+
+    tags: frozenset[str]
+
+    @classmethod
+    def parse(cls, expression: str) -> Self:
+        """Take "*" (or nothing) for all messages, or tags joined by "||".
+
+        Raises:
+            FilterIllegal: A tag is missing between separators, or "*" stands among tags.
+        """
+        if not isinstance(expression, str):
+            raise FilterIllegal(f"subscription expression {expression!r:.100}: a text is expected")
+        if expression.strip() in ("", ALL_TAGS):
+            return cls(frozenset())
+        tags = [tag.strip() for tag in expression.split(TAG_SEPARATOR)]
+        if "" in tags or ALL_TAGS in tags:
+            raise FilterIllegal(
+                f'{expression!r}: "*", or tags joined by "||"',
+                metadata={"expression": expression},
+            )
+        return cls(frozenset(tags))
+
+    @property
+    def text(self) -> str:
+        """The expression in one spelling, whatever order the tags were named in."""
+        return f" {TAG_SEPARATOR} ".join(sorted(self.tags)) or ALL_TAGS
+
+    def matches(self, tag: str) -> bool:
+        """Whether a message with this tag is wanted."""
+        return not self.tags or tag in self.tags
+
+    def to_wire(self, topic: str) -> Subscription:
+        """The subscription of a topic with this filter."""
+        return Subscription(
+            topic=topic, filter=FilterExpression(kind=FILTER_KIND_TAG, text=self.text)
+        )

@@ -1,0 +1,1 @@
+"""What every client has: a session, its attachment to brokers, telemetry."""

@@ -1,0 +1,225 @@
+"""The stream of a client to one broker: heartbeats go up, notices come down.
+
+The stream is made anew whenever it ends. For a consumer, losing it makes the broker take the member
+for dead and the others share its queues; no message is lost by that, some come twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from importlib.metadata import version
+from typing import Final
+
+from grpc.aio import AioRpcError
+
+from ariane.broker.v1.client_service_pb2 import (
+    AttachRequest,
+    AttachResponse,
+    ClientGoodbye,
+    ClientHeartbeat,
+    ClientHello,
+    ClientState,
+    Membership,
+)
+from ariane_sdk.errors import CallError
+from ariane_sdk.net.connections import Connections
+from ariane_sdk.net.reconnecting import Reconnecting, reconnect_delay_s
+from ariane_sdk.net.status import error_from_rpc
+from ariane_sdk.net.timestamps import duration_s
+from ariane_sdk.runtime.clock import Clock
+from ariane_sdk.runtime.log import logger
+from ariane_sdk.runtime.tasks import start_task
+
+HEARTBEAT_INTERVAL_S: Final = 30.0
+"""How often a client says that it lives, unless the broker wants it more often."""
+
+FATAL_REASONS: Final = frozenset(
+    {"SUBSCRIPTION_CONFLICT", "GROUP_NAME_ILLEGAL", "FILTER_EXPRESSION_INVALID", "ACCESS_DENIED"}
+)
+"""Trying again changes nothing."""
+
+
+class Attachment:
+    """Keeps a client attached to one broker.
+
+    Attributes:
+        broker_name: The broker.
+        address: Where it is.
+        error: Why the client is not attached, if it was ever refused.
+    """
+
+    def __init__(
+        self,
+        broker_name: str,
+        address: str,
+        connections: Connections,
+        *,
+        client_id: str,
+        membership: Membership | None = None,
+        producer_groups: Sequence[str] = (),
+        settings: Reconnecting,
+        clock: Clock,
+        on_notice: Callable[[AttachResponse], None],
+        on_fatal: Callable[[CallError], None],
+        on_turn: Callable[[], None] = lambda: None,
+        facts: Callable[[], dict[str, str]],
+    ) -> None:
+        """Attach, and stay so.
+
+        Args:
+            broker_name: The broker.
+            address: Where it is, "host:port".
+            connections: Where channels come from.
+            client_id: The client.
+            membership: Its part in a consumer group, if it has one.
+            producer_groups: Groups whose transactions it can be asked about.
+            settings: How long to wait between tries.
+            clock: Paces heartbeats and repeats.
+            on_notice: Told what the broker says.
+            on_fatal: Told that the broker will never let this client in.
+            on_turn: Told that the stream ended, could not be made, or was made anew: the broker may
+                have gone, or may be elsewhere.
+            facts: What to tell operators who ask.
+        """
+        self.broker_name = broker_name
+        self.address = address
+        self.error: CallError | None = None
+        self._connections = connections
+        self._client_id = client_id
+        self._memberships = [] if membership is None else [membership]
+        self._memberships_said = self._memberships
+        self._producer_groups = producer_groups
+        self._settings = settings
+        self._clock = clock
+        self._on_notice = on_notice
+        self._on_fatal = on_fatal
+        self._on_turn = on_turn
+        self._facts = facts
+        self._outgoing: asyncio.Queue[AttachRequest | None] = asyncio.Queue()
+        self._heartbeat_interval_s = HEARTBEAT_INTERVAL_S
+        self._leaving = False
+        self._attached = asyncio.Event()
+        self._tried = asyncio.Event()
+        self._task = start_task(self._run(), f"attach-{broker_name}")
+
+    @property
+    def attached(self) -> bool:
+        """Whether the broker has let the client in."""
+        return self._attached.is_set()
+
+    def change_membership(self, membership: Membership) -> None:
+        """Say something else of the consumer's part in its group."""
+        self._memberships = [membership]
+        if self.attached:
+            self._say_memberships()
+
+    def _say_memberships(self) -> None:
+        self._memberships_said = self._memberships
+        heartbeat = ClientHeartbeat(memberships=self._memberships, memberships_changed=True)
+        self._outgoing.put_nowait(AttachRequest(heartbeat=heartbeat))
+
+    def say(self, request: AttachRequest) -> None:
+        """Tell the broker something; dropped while the client is not attached."""
+        if self.attached:
+            self._outgoing.put_nowait(request)
+
+    async def wait_tried(self) -> None:
+        """Wait until the broker has let the client in, or has failed to once."""
+        await self._tried.wait()
+
+    async def close(self, timeout_s: float) -> None:
+        """Say goodbye, so that the others need not wait for the silence to be noticed."""
+        self._leaving = True
+        self.say(AttachRequest(goodbye=ClientGoodbye()))
+        self._outgoing.put_nowait(None)
+        if not self.attached:
+            self._task.cancel()
+        done, _ = await asyncio.wait((self._task,), timeout=timeout_s)
+        if not done:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+        # One that is cancelled before its first step has told nobody.
+        self._tried.set()
+
+    async def _run(self) -> None:
+        failure_count = 0
+        while not self._leaving:
+            try:
+                await self._stay_attached()
+                failure_count = 0
+            except AioRpcError as rpc_error:
+                error = error_from_rpc(rpc_error, peer=f"broker {self.broker_name}")
+                self.error = error
+                if error.reason in FATAL_REASONS:
+                    self._tried.set()
+                    self._on_fatal(error)
+                    return
+                failure_count = 0 if self.attached else failure_count + 1
+                logger.info("not attached to broker %s: %s", self.broker_name, error)
+            except Exception:  # noqa: BLE001 - a loop that dies would take the membership with it.
+                failure_count += 1
+                logger.exception(
+                    "the stream to broker %s failed, and is made anew", self.broker_name
+                )
+            finally:
+                self._attached.clear()
+                self._tried.set()
+            if not self._leaving:
+                self._on_turn()
+                await self._clock.sleep(reconnect_delay_s(self._settings, failure_count))
+
+    async def _stay_attached(self) -> None:
+        """One stream, from hello to goodbye."""
+        self._outgoing = asyncio.Queue()
+        call = self._connections.clients(self.address).Attach(self._requests())
+        try:
+            # Not by `read`: it forgets what arrives together with the end of the call.
+            async for response in call:
+                self._hear(response)
+        finally:
+            call.cancel()
+        if not self._leaving:
+            # A stream that ends well without a goodbye has its status still to tell.
+            code = await call.code()
+            logger.info("broker %s ended the stream: %s", self.broker_name, code)
+
+    async def _requests(self) -> AsyncIterator[AttachRequest]:
+        self._memberships_said = self._memberships
+        hello = ClientHello(
+            client_id=self._client_id,
+            language="python",
+            sdk_version=version("ariane-sdk"),
+            producer_groups=self._producer_groups,
+            memberships=self._memberships,
+        )
+        yield AttachRequest(hello=hello)
+        while True:
+            try:
+                async with asyncio.timeout(self._heartbeat_interval_s):
+                    request = await self._outgoing.get()
+            except TimeoutError:
+                request = AttachRequest(heartbeat=ClientHeartbeat())
+            if request is None:
+                return
+            yield request
+
+    def _hear(self, response: AttachResponse) -> None:
+        kind = response.WhichOneof("content")
+        if kind == "accepted":
+            wanted_s = duration_s(response.accepted.heartbeat_interval)
+            if wanted_s > 0:
+                self._heartbeat_interval_s = min(wanted_s, HEARTBEAT_INTERVAL_S)
+            self.error = None
+            self._attached.set()
+            if self._memberships_said is not self._memberships:
+                # They changed after the hello; the broker would not hear of it otherwise.
+                self._say_memberships()
+            if self._tried.is_set():
+                self._on_turn()
+            self._tried.set()
+        elif kind == "state_question":
+            question_id = response.state_question.question_id
+            state = ClientState(question_id=question_id, facts=self._facts())
+            self._outgoing.put_nowait(AttachRequest(state=state))
+        self._on_notice(response)

@@ -1,0 +1,327 @@
+"""Plain questions to brokers: one call each, with a timeout, errors as ours."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeVar
+
+from grpc.aio import AioRpcError
+
+from ariane.broker.v1 import client_service_pb2, offset_service_pb2, pull_service_pb2
+from ariane.broker.v1.client_service_pb2 import ListGroupMembersRequest
+from ariane.broker.v1.group_service_pb2 import ListConsumerGroupsRequest
+from ariane.broker.v1.offset_service_pb2 import (
+    GetConsumerOffsetsRequest,
+    ListConsumerLagsRequest,
+    QueueConsumerOffset,
+    QueueReference,
+    StoreConsumerOffsetsRequest,
+)
+from ariane.broker.v1.pull_service_pb2 import FindQueueOffsetsRequest, ListQueueBoundsRequest
+from ariane_sdk.client.caution import NO_CAUTION, Caution, InWork
+from ariane_sdk.client.queue_position import QueuePosition
+from ariane_sdk.errors import CallError, ServiceUnavailable
+from ariane_sdk.message import MessageQueue
+from ariane_sdk.net.connections import Connections
+from ariane_sdk.net.pages import PAGE_SIZE_MAX, collect_pages
+from ariane_sdk.net.status import error_from_rpc, error_from_status
+from ariane_sdk.net.timestamps import timestamp_from
+from ariane_sdk.routing.route import BrokerRoute
+
+Answer = TypeVar("Answer")
+
+
+class KnownOffset(NamedTuple):
+    """What a broker knows of a group's offset in a queue.
+
+    Attributes:
+        queue_offset: The next queue offset that the group will consume; nothing if it has none.
+        reset_epoch: How often that was set anew.
+        log_epoch: The present epoch of the broker's log.
+        caution: What to beware of, because members of the group died.
+    """
+
+    queue_offset: int | None
+    reset_epoch: int
+    log_epoch: int = 0
+    caution: Caution = NO_CAUTION
+
+
+class OffsetEpochs(NamedTuple):
+    """What an offset is fenced by when it is stored.
+
+    Attributes:
+        lock_epoch: Of the lock of the queue; nothing if there is none.
+        reset_epoch: Of the offset that consuming began with; nothing if that is not known.
+        log_epoch: Of the broker's log when the offset was learnt; 0 if that is not known.
+    """
+
+    lock_epoch: int | None = None
+    reset_epoch: int | None = None
+    log_epoch: int = 0
+
+
+NO_EPOCHS: Final = OffsetEpochs()
+
+
+async def answer_of(call: Awaitable[Answer], peer: str) -> Answer:
+    """The answer to a call.
+
+    Args:
+        call: The call.
+        peer: Whom it is to, for the text of an error.
+
+    Raises:
+        CallError: As the service says, or gRPC itself.
+    """
+    try:
+        return await call
+    except AioRpcError as error:
+        raise error_from_rpc(error, peer=peer) from error
+
+
+class BrokerCalls:
+    """Questions to any broker."""
+
+    def __init__(self, connections: Connections, *, timeout_s: float) -> None:
+        """Ask nothing yet.
+
+        Args:
+            connections: Where channels come from.
+            timeout_s: How long one call may take.
+        """
+        self._connections = connections
+        self._timeout_s = timeout_s
+
+    async def queue_bounds(
+        self, broker: BrokerRoute, topic: str
+    ) -> list[tuple[MessageQueue, pull_service_pb2.QueueBounds]]:
+        """Bounds of all readable queues of a topic on a broker.
+
+        Raises:
+            CallError: The broker did not tell.
+        """
+        address = read_address(broker)
+        response = await answer_of(
+            self._connections.pull(address).ListQueueBounds(
+                ListQueueBoundsRequest(topic=topic), timeout=self._timeout_s
+            ),
+            peer_name(broker),
+        )
+        return [
+            (MessageQueue(topic, broker.broker_name, bounds.queue_id), bounds)
+            for bounds in response.queues
+        ]
+
+    async def queue_offsets_at(
+        self,
+        broker: BrokerRoute,
+        topic: str,
+        when: datetime,
+        boundary: pull_service_pb2.TimeBoundary.ValueType,
+    ) -> dict[MessageQueue, QueuePosition]:
+        """The queue offset that belongs to a time, for all readable queues of a topic.
+
+        Raises:
+            CallError: The broker did not tell.
+        """
+        address = read_address(broker)
+        response = await answer_of(
+            self._connections.pull(address).FindQueueOffsets(
+                FindQueueOffsetsRequest(topic=topic, time=timestamp_from(when), boundary=boundary),
+                timeout=self._timeout_s,
+            ),
+            peer_name(broker),
+        )
+        return {
+            MessageQueue(topic, broker.broker_name, found.queue_id): QueuePosition(
+                found.queue_offset, found.log_epoch
+            )
+            for found in response.queues
+        }
+
+    async def stored_offsets(
+        self, broker: BrokerRoute, group: str, queues: Sequence[MessageQueue]
+    ) -> dict[MessageQueue, int]:
+        """The consumer offsets that a group has for queues of a broker; others are left out.
+
+        Raises:
+            CallError: The broker did not tell.
+        """
+        known = await self.known_offsets(broker, group, queues)
+        return {
+            queue: entry.queue_offset
+            for queue, entry in known.items()
+            if entry.queue_offset is not None
+        }
+
+    async def known_offsets(
+        self, broker: BrokerRoute, group: str, queues: Sequence[MessageQueue]
+    ) -> dict[MessageQueue, KnownOffset]:
+        """What a broker knows of a group's offsets in queues.
+
+        Raises:
+            CallError: The broker did not tell.
+        """
+        if not queues:
+            return {}
+        request = GetConsumerOffsetsRequest(
+            consumer_group=group,
+            queues=[QueueReference(topic=q.topic, queue_id=q.queue_id) for q in queues],
+        )
+        response = await answer_of(
+            self._connections.offsets(read_address(broker)).GetConsumerOffsets(
+                request, timeout=self._timeout_s
+            ),
+            peer_name(broker),
+        )
+        return {
+            MessageQueue(entry.topic, broker.broker_name, entry.queue_id): KnownOffset(
+                entry.queue_offset if entry.HasField("queue_offset") else None,
+                entry.reset_epoch,
+                entry.log_epoch,
+                Caution(entry.watched_end, entry.alone_end, entry.in_doubt),
+            )
+            for entry in response.offsets
+        }
+
+    async def store_offsets(
+        self,
+        broker: BrokerRoute,
+        group: str,
+        offsets: Mapping[MessageQueue, int],
+        *,
+        client_id: str = "",
+        durable: bool = False,
+        epochs: Mapping[MessageQueue, OffsetEpochs] = MappingProxyType({}),
+        in_work: InWork | None = None,
+    ) -> dict[MessageQueue, CallError]:
+        """Store consumer offsets of a group for queues of a broker.
+
+        Args:
+            broker: The broker.
+            group: The group.
+            offsets: The next queue offset to be consumed, by queue.
+            client_id: Who stores; empty for tools.
+            durable: Whether to return only once they are on the broker's disk.
+            epochs: What fences them, by queue.
+            in_work: What is in work in each; nothing to leave the broker's knowledge as it is.
+
+        Returns:
+            Why some were refused; empty when all were stored.
+
+        Raises:
+            CallError: None may be stored.
+        """
+        request = StoreConsumerOffsetsRequest(
+            consumer_group=group,
+            client_id=client_id,
+            offsets=[
+                QueueConsumerOffset(
+                    topic=queue.topic,
+                    queue_id=queue.queue_id,
+                    queue_offset=queue_offset,
+                    lock_epoch=epochs.get(queue, NO_EPOCHS).lock_epoch,
+                    reset_epoch=epochs.get(queue, NO_EPOCHS).reset_epoch,
+                    log_epoch=epochs.get(queue, NO_EPOCHS).log_epoch,
+                    in_work_end=None if in_work is None else in_work.end,
+                    alone=in_work is not None and in_work.alone,
+                )
+                for queue, queue_offset in offsets.items()
+            ],
+            durable=durable,
+        )
+        peer = peer_name(broker)
+        response = await answer_of(
+            self._connections.offsets(read_address(broker)).StoreConsumerOffsets(
+                request, timeout=self._timeout_s
+            ),
+            peer,
+        )
+        return {
+            MessageQueue(entry.topic, broker.broker_name, entry.queue_id): error_from_status(
+                entry.error, peer=peer
+            )
+            for entry in response.refused
+        }
+
+    async def group_members(
+        self, broker: BrokerRoute, group: str
+    ) -> list[client_service_pb2.GroupMember]:
+        """The live members of a group that are attached to a broker.
+
+        Raises:
+            CallError: The broker did not tell.
+        """
+        clients = self._connections.clients(read_address(broker))
+
+        async def fetch(
+            token: str,
+        ) -> tuple[Sequence[client_service_pb2.GroupMember], str]:
+            request = ListGroupMembersRequest(
+                consumer_group=group, page_size=PAGE_SIZE_MAX, page_token=token
+            )
+            page = await answer_of(
+                clients.ListGroupMembers(request, timeout=self._timeout_s), peer_name(broker)
+            )
+            return page.members, page.next_page_token
+
+        return await collect_pages(fetch)
+
+    async def consumer_groups(self, broker: BrokerRoute) -> list[str]:
+        """The names of the consumer groups that a broker knows.
+
+        Raises:
+            CallError: The broker did not tell.
+        """
+        groups = self._connections.groups(read_address(broker))
+
+        async def fetch(token: str) -> tuple[Sequence[str], str]:
+            request = ListConsumerGroupsRequest(page_size=PAGE_SIZE_MAX, page_token=token)
+            page = await answer_of(
+                groups.ListConsumerGroups(request, timeout=self._timeout_s), peer_name(broker)
+            )
+            return [group.consumer_group for group in page.groups], page.next_page_token
+
+        return await collect_pages(fetch)
+
+    async def consumer_lags(
+        self, broker: BrokerRoute, group: str, topic: str
+    ) -> list[offset_service_pb2.ConsumerLag]:
+        """The backlog of a group on a broker.
+
+        Raises:
+            CallError: The broker did not tell.
+        """
+        offsets = self._connections.offsets(read_address(broker))
+
+        async def fetch(token: str) -> tuple[Sequence[offset_service_pb2.ConsumerLag], str]:
+            request = ListConsumerLagsRequest(
+                consumer_group=group, topic=topic, page_size=PAGE_SIZE_MAX, page_token=token
+            )
+            page = await answer_of(
+                offsets.ListConsumerLags(request, timeout=self._timeout_s), peer_name(broker)
+            )
+            return page.lags, page.next_page_token
+
+        return await collect_pages(fetch)
+
+
+def peer_name(broker: BrokerRoute) -> str:
+    """How a broker is called in the text of an error."""
+    return f"broker {broker.broker_name} at {broker.read_address}"
+
+
+def read_address(broker: BrokerRoute) -> str:
+    """Where a broker is asked.
+
+    Raises:
+        ServiceUnavailable: No process of it is known to live.
+    """
+    if not broker.read_address:
+        raise ServiceUnavailable(
+            f"no address of broker {broker.broker_name} is known", retriable=True
+        )
+    return broker.read_address

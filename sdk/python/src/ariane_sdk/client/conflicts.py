@@ -1,0 +1,111 @@
+"""Members of a group that do not want the same, as operators see them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from ariane.broker.v1 import client_service_pb2 as client_pb
+from ariane.broker.v1.client_service_pb2 import ListSubscriptionConflictsRequest
+from ariane_record.names import retry_topic
+from ariane_sdk.client.broker_calls import answer_of
+from ariane_sdk.net.connections import Connections
+from ariane_sdk.net.pages import PAGE_SIZE_MAX, collect_pages
+from ariane_sdk.net.timestamps import moment_from
+
+
+@dataclass(frozen=True, slots=True)
+class ConflictSide:
+    """One side of a conflict.
+
+    Attributes:
+        client_id: The id under which brokers know it.
+        address: Where the broker sees it; nothing if it only pulls.
+        subscriptions: By topic, the filter expression.
+    """
+
+    client_id: str
+    address: str
+    subscriptions: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionConflict:
+    """Two members of a group that do not want the same.
+
+    Attributes:
+        group: The group.
+        broker_name: The broker that found it.
+        member: Who was there.
+        newcomer: Who differs.
+        difference: How the newcomer differs.
+        refused: Whether the newcomer was refused; else both are members now.
+        count: How often it came.
+        last_time: When it last came.
+    """
+
+    group: str
+    broker_name: str
+    member: ConflictSide
+    newcomer: ConflictSide
+    difference: str
+    refused: bool
+    count: int
+    last_time: datetime
+
+
+async def conflicts_at(
+    connections: Connections, broker_name: str, address: str, group: str, *, timeout_s: float
+) -> list[SubscriptionConflict]:
+    """The conflicts that a broker knows of.
+
+    Args:
+        connections: Where channels come from.
+        broker_name: The broker.
+        address: Where it is.
+        group: Only this group; all if empty.
+        timeout_s: How long one call may take.
+
+    Raises:
+        CallError: The broker did not tell.
+    """
+    clients = connections.clients(address)
+
+    async def fetch(token: str) -> tuple[Sequence[client_pb.SubscriptionConflict], str]:
+        request = ListSubscriptionConflictsRequest(
+            consumer_group=group, page_size=PAGE_SIZE_MAX, page_token=token
+        )
+        page = await answer_of(
+            clients.ListSubscriptionConflicts(request, timeout=timeout_s),
+            f"broker {broker_name} at {address}",
+        )
+        return page.conflicts, page.next_page_token
+
+    return [
+        SubscriptionConflict(
+            conflict.consumer_group,
+            broker_name,
+            _side(conflict.member),
+            _side(conflict.newcomer),
+            conflict.difference,
+            conflict.refused,
+            conflict.count,
+            moment_from(conflict.last_time),
+        )
+        for conflict in await collect_pages(fetch)
+    ]
+
+
+def _side(member: client_pb.GroupMember) -> ConflictSide:
+    return ConflictSide(member.client_id, member.address, subscriptions_of(member))
+
+
+def subscriptions_of(member: client_pb.GroupMember) -> dict[str, str]:
+    """The filter expression of each topic that a member asked for; all want what comes back."""
+    returning = retry_topic(member.membership.consumer_group)
+    return {
+        subscription.topic: subscription.filter.text
+        for subscription in member.membership.subscriptions
+        if subscription.topic != returning
+    }

@@ -1,0 +1,46 @@
+"""What every client needs while it runs: connections, name servers, routes, plain questions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from ariane_sdk.client.broker_calls import BrokerCalls
+from ariane_sdk.net.connections import Connections
+from ariane_sdk.routing.name_servers import NameServers
+from ariane_sdk.routing.routes import Routes
+from ariane_sdk.runtime.clock import Clock
+
+
+class Session:
+    """The running parts of one client; lives on one event loop.
+
+    Attributes:
+        connections: Channels by address.
+        name_servers: Asks any of them.
+        routes: Routes by topic.
+        calls: Plain questions to brokers.
+    """
+
+    def __init__(
+        self, addresses: Sequence[str], *, timeout_s: float, clock: Clock, random: Random
+    ) -> None:
+        """Be ready; nothing is connected yet.
+
+        Args:
+            addresses: "host:port" of each name server.
+            timeout_s: How long a plain question may take.
+            clock: Paces refreshes.
+            random: Chooses the name server to begin with, and spreads questions.
+        """
+        self.connections = Connections()
+        self.name_servers = NameServers(
+            addresses, self.connections, random=random, timeout_s=timeout_s
+        )
+        self.routes = Routes(self.name_servers, clock, random)
+        self.calls = BrokerCalls(self.connections, timeout_s=timeout_s)
+
+    async def close(self) -> None:
+        """Disconnect."""
+        await self.routes.close()
+        await self.connections.close()

@@ -1,0 +1,82 @@
+"""What the clients that hold no state of their own share: a life from start to close."""
+
+from __future__ import annotations
+
+from random import Random
+from types import TracebackType
+from typing import Self
+
+from ariane_sdk.client.session import Session
+from ariane_sdk.errors import ClientNotRunning
+from ariane_sdk.routing.name_servers import parse_addresses
+from ariane_sdk.runtime.clock import Clock, SystemClock, new_random
+from ariane_sdk.runtime.fork import ForkGuard
+
+CALL_TIMEOUT_S = 3.0
+
+
+class StatelessClient:
+    """Asks name servers and brokers; has nothing to lose."""
+
+    def __init__(
+        self,
+        name_servers: str,
+        *,
+        call_timeout_s: float = CALL_TIMEOUT_S,
+        clock: Clock | None = None,
+        random: Random | None = None,
+    ) -> None:
+        """Set up; nothing is connected before ``start``.
+
+        Args:
+            name_servers: "host:port" of each name server, separated by commas.
+            call_timeout_s: How long one call may take, in seconds; of a range that is read, how
+                long its broker may send nothing before it is asked whether it lives.
+            clock: For tests.
+            random: For tests.
+
+        Raises:
+            IllegalArgument: An address is none.
+        """
+        self._addresses = parse_addresses(name_servers)
+        self._call_timeout_s = call_timeout_s
+        self._clock = clock or SystemClock()
+        self._random = random or new_random()
+        self._fork_guard = ForkGuard()
+        self._running: Session | None = None
+
+    @property
+    def _session(self) -> Session:
+        self._fork_guard.check()
+        if self._running is None:
+            raise ClientNotRunning("the client is not running: start it, or use `async with`")
+        return self._running
+
+    async def start(self) -> None:
+        """Be ready to ask."""
+        self._fork_guard.check()
+        if self._running is None:
+            self._running = Session(
+                self._addresses,
+                timeout_s=self._call_timeout_s,
+                clock=self._clock,
+                random=self._random,
+            )
+
+    async def close(self) -> None:
+        """Disconnect."""
+        running, self._running = self._running, None
+        if running is not None:
+            await running.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()

@@ -1,0 +1,342 @@
+"""Spans and measurements by OpenTelemetry, after its conventions for messaging.
+
+There is none of it unless the application has configured OpenTelemetry: then this module is not
+even loaded with it, and messages travel the same way as without. Otherwise every send has a span,
+whose W3C trace context travels in the properties ``traceparent`` and ``tracestate``, and every call
+of a listener has one that is linked to those of its messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from ariane_sdk.errors import ArianeError
+from ariane_sdk.message import Message, ReceivedMessage, SendResult
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import Link, Span, TracerProvider
+
+    from ariane_sdk.client.listener import Listener
+    from ariane_sdk.settings import ConsumerSettings
+
+SYSTEM: Final = "arianemq"
+SCOPE: Final = "ariane_sdk"
+
+TRACE_PARENT: Final = "traceparent"
+
+# Names of the conventions: opentelemetry-semantic-conventions has them too, but only as unstable.
+MESSAGING_SYSTEM: Final = "messaging.system"
+OPERATION_NAME: Final = "messaging.operation.name"
+OPERATION_TYPE: Final = "messaging.operation.type"
+DESTINATION_NAME: Final = "messaging.destination.name"
+PARTITION_ID: Final = "messaging.destination.partition.id"
+CONSUMER_GROUP: Final = "messaging.consumer.group.name"
+MESSAGE_ID: Final = "messaging.message.id"
+BODY_SIZE: Final = "messaging.message.body.size"
+CONVERSATION_ID: Final = "messaging.message.conversation_id"
+BATCH_COUNT: Final = "messaging.batch.message_count"
+CLIENT_ID: Final = "messaging.client.id"
+SERVER_ADDRESS: Final = "server.address"
+SERVER_PORT: Final = "server.port"
+ERROR_TYPE: Final = "error.type"
+
+SENT_MESSAGES: Final = "messaging.client.sent.messages"
+CONSUMED_MESSAGES: Final = "messaging.client.consumed.messages"
+OPERATION_DURATION: Final = "messaging.client.operation.duration"
+PROCESS_DURATION: Final = "messaging.process.duration"
+
+Take = Callable[[Message], "asyncio.Future[SendResult]"]
+TakeAll = Callable[[Sequence[Message]], Awaitable[Sequence[SendResult | ArianeError]]]
+Attributes = dict[str, str | int]
+
+
+class Telemetry:
+    """Spans and measurements of one client."""
+
+    def __init__(
+        self, tracer_provider: TracerProvider, meter_provider: MeterProvider, *, client_id: str
+    ) -> None:
+        """Take the providers.
+
+        Args:
+            tracer_provider: Makes spans.
+            meter_provider: Makes instruments.
+            client_id: The client.
+        """
+        from opentelemetry import trace  # noqa: PLC0415 - an extra; loaded when configured.
+        from opentelemetry.trace.propagation.tracecontext import (  # noqa: PLC0415 - the same.
+            TraceContextTextMapPropagator,
+        )
+
+        self._trace = trace
+        self._tracer = tracer_provider.get_tracer(SCOPE)
+        self._propagator = TraceContextTextMapPropagator()
+        meter = meter_provider.get_meter(SCOPE)
+        self._sent = meter.create_counter(SENT_MESSAGES, "{message}")
+        self._consumed = meter.create_counter(CONSUMED_MESSAGES, "{message}")
+        self._operation_s = meter.create_histogram(OPERATION_DURATION, "s")
+        self._process_s = meter.create_histogram(PROCESS_DURATION, "s")
+        self._client_id = client_id
+
+    @classmethod
+    def configured(
+        cls,
+        tracer_provider: TracerProvider | None,
+        meter_provider: MeterProvider | None,
+        *,
+        client_id: str,
+    ) -> Self | None:
+        """What the application wants measured; nothing if it has configured nothing.
+
+        Args:
+            tracer_provider: Instead of the application's global one.
+            meter_provider: The same for measurements.
+            client_id: The client.
+        """
+        # Who has configured OpenTelemetry has loaded it.
+        if "opentelemetry.trace" not in sys.modules:
+            return None
+        from opentelemetry import metrics, trace  # noqa: PLC0415 - an extra.
+
+        tracers = tracer_provider or trace.get_tracer_provider()
+        meters = meter_provider or metrics.get_meter_provider()
+        if _does_nothing(tracers) and _does_nothing(meters):
+            return None
+        return cls(tracers, meters, client_id=client_id)
+
+    def send(self, message: Message, take: Take) -> asyncio.Future[SendResult]:
+        """Have one message sent under a span that ends with its outcome.
+
+        Args:
+            message: The message.
+            take: Sends it.
+        """
+        started_s = perf_counter()
+        attributes = self._of_send(message.topic)
+        attributes[BODY_SIZE] = len(message.body)
+        if conversation_id := message.properties.get("CORRELATION_ID"):
+            attributes[CONVERSATION_ID] = conversation_id
+        span = self._start_send(attributes, [message])
+        try:
+            future = take(self._marked(message, span))
+        except ArianeError as error:
+            self._end_send(span, attributes, started_s, 1, error)
+            raise
+
+        def end(sent: asyncio.Future[SendResult]) -> None:
+            error = asyncio.CancelledError() if sent.cancelled() else sent.exception()
+            if error is None and span.is_recording():
+                span.set_attributes(_of_result(sent.result()))
+            self._end_send(span, attributes, started_s, 1, error)
+
+        future.add_done_callback(end)
+        return future
+
+    def send_one_way(self, message: Message, take: Callable[[Message], None]) -> None:
+        """Have one message sent under a span that ends when it was taken."""
+        started_s = perf_counter()
+        attributes = self._of_send(message.topic)
+        span = self._start_send(attributes, [message])
+        try:
+            take(self._marked(message, span))
+        except ArianeError as error:
+            self._end_send(span, attributes, started_s, 1, error)
+            raise
+        self._end_send(span, attributes, started_s, 1, None)
+
+    async def send_all(
+        self, messages: Sequence[Message], take_all: TakeAll
+    ) -> Sequence[SendResult | ArianeError]:
+        """Have many messages sent under one span."""
+        started_s = perf_counter()
+        topics = {message.topic for message in messages}
+        attributes = self._of_send(topics.pop() if len(topics) == 1 else "")
+        attributes[BATCH_COUNT] = len(messages)
+        span = self._start_send(attributes, messages)
+        error: BaseException | None = None
+        try:
+            outcomes = await take_all([self._marked(message, span) for message in messages])
+            error = next((o for o in outcomes if isinstance(o, ArianeError)), None)
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            self._end_send(span, attributes, started_s, len(messages), error)
+        return outcomes
+
+    def traced(self, listener: Listener, group: str) -> Listener:
+        """A listener each call of which is a span, linked to those that sent its messages.
+
+        Args:
+            listener: A coroutine function, or a plain one; so is what is returned.
+            group: The consumer group.
+        """
+        plain: Any = listener
+        if inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(
+            getattr(plain, "__call__", None)  # noqa: B004 - objects with `async def __call__`.
+        ):
+
+            async def listen(messages: Sequence[ReceivedMessage]) -> None:
+                with self._processing(messages, group):
+                    await plain(messages)
+
+            return listen
+
+        def listen_plain(messages: Sequence[ReceivedMessage]) -> None:
+            with self._processing(messages, group):
+                outcome: None = plain(messages)
+            return outcome
+
+        return listen_plain
+
+    @contextmanager
+    def _processing(self, messages: Sequence[ReceivedMessage], group: str) -> Iterator[None]:
+        """A span around one call of a listener, its time, and how many messages it was."""
+        started_s = perf_counter()
+        first = messages[0]
+        attributes: Attributes = {
+            MESSAGING_SYSTEM: SYSTEM,
+            OPERATION_NAME: "process",
+            OPERATION_TYPE: "process",
+            DESTINATION_NAME: first.topic,
+            PARTITION_ID: _partition_id(first),
+            CONSUMER_GROUP: group,
+            CLIENT_ID: self._client_id,
+        }
+        context: Context | None = None
+        if len(messages) == 1:
+            attributes[MESSAGE_ID] = first.unique_id
+            attributes[BODY_SIZE] = len(first.stored_body)
+            context = self._context_of(first.properties)
+        else:
+            attributes[BATCH_COUNT] = len(messages)
+        counted = _only(attributes, OPERATION_NAME, DESTINATION_NAME, CONSUMER_GROUP)
+        try:
+            with self._tracer.start_as_current_span(
+                f"process {first.topic}",
+                context,
+                self._trace.SpanKind.CONSUMER,
+                attributes,
+                self._links_to(messages),
+                record_exception=True,
+                set_status_on_exception=True,
+            ) as span:
+                try:
+                    yield
+                except BaseException as error:
+                    counted[ERROR_TYPE] = _error_type(error)
+                    span.set_attribute(ERROR_TYPE, counted[ERROR_TYPE])
+                    raise
+        finally:
+            self._process_s.record(perf_counter() - started_s, counted)
+            self._consumed.add(len(messages), counted)
+
+    def _of_send(self, topic: str) -> Attributes:
+        attributes: Attributes = {
+            MESSAGING_SYSTEM: SYSTEM,
+            OPERATION_NAME: "send",
+            OPERATION_TYPE: "send",
+            CLIENT_ID: self._client_id,
+        }
+        if topic:
+            attributes[DESTINATION_NAME] = topic
+        return attributes
+
+    def _start_send(self, attributes: Attributes, messages: Sequence[Message]) -> Span:
+        name = attributes.get(DESTINATION_NAME)
+        return self._tracer.start_span(
+            f"send {name}" if name else "send",
+            kind=self._trace.SpanKind.PRODUCER,
+            attributes=attributes,
+            links=self._links_to(messages),
+        )
+
+    def _end_send(
+        self,
+        span: Span,
+        attributes: Attributes,
+        started_s: float,
+        message_count: int,
+        error: BaseException | None,
+    ) -> None:
+        counted = _only(attributes, OPERATION_NAME, DESTINATION_NAME)
+        if error is not None:
+            counted[ERROR_TYPE] = _error_type(error)
+            if span.is_recording():
+                span.set_attribute(ERROR_TYPE, counted[ERROR_TYPE])
+                span.set_status(self._trace.StatusCode.ERROR, str(error))
+        span.end()
+        self._sent.add(message_count, counted)
+        self._operation_s.record(perf_counter() - started_s, counted)
+
+    def _marked(self, message: Message, span: Span) -> Message:
+        """The message with the trace context, unless it has one of its own."""
+        if TRACE_PARENT in message.properties:
+            return message
+        carrier: dict[str, str] = {}
+        self._propagator.inject(carrier, self._trace.set_span_in_context(span))
+        filled = {name: value for name, value in carrier.items() if value}
+        return replace(message, properties={**message.properties, **filled}) if filled else message
+
+    def _links_to(self, messages: Sequence[Message | ReceivedMessage]) -> list[Link]:
+        links: list[Link] = []
+        for message in messages:
+            context = self._context_of(message.properties)
+            if context is not None:
+                span_context = self._trace.get_current_span(context).get_span_context()
+                if span_context.is_valid:
+                    links.append(self._trace.Link(span_context))
+        return links
+
+    def _context_of(self, properties: Mapping[str, str]) -> Context | None:
+        if TRACE_PARENT not in properties:
+            return None
+        return self._propagator.extract(properties)
+
+
+def traced_listener(
+    listener: Listener, settings: ConsumerSettings, *, group: str, client_id: str
+) -> Listener:
+    """The listener itself, or with a span around each call if the application wants that."""
+    telemetry = Telemetry.configured(
+        settings.tracer_provider, settings.meter_provider, client_id=client_id
+    )
+    return listener if telemetry is None else telemetry.traced(listener, group)
+
+
+def _does_nothing(provider: object) -> bool:
+    """Whether a provider is one of the interface alone, which measures nothing."""
+    return type(provider).__module__.startswith(("opentelemetry.trace", "opentelemetry.metrics"))
+
+
+def _of_result(result: SendResult) -> Attributes:
+    host, _, port = result.broker_address.rpartition(":")
+    return {
+        MESSAGE_ID: result.unique_id,
+        PARTITION_ID: f"{result.message_queue.broker_name}#{result.message_queue.queue_id}",
+        SERVER_ADDRESS: host,
+        SERVER_PORT: int(port),
+    }
+
+
+def _partition_id(message: ReceivedMessage) -> str:
+    return f"{message.message_queue.broker_name}#{message.message_queue.queue_id}"
+
+
+def _only(attributes: Attributes, *names: str) -> Attributes:
+    """Those attributes that do not differ from message to message, for measurements."""
+    kept = {name: attributes[name] for name in names if name in attributes}
+    return {MESSAGING_SYSTEM: SYSTEM, **kept}
+
+
+def _error_type(error: BaseException) -> str:
+    return error.reason if isinstance(error, ArianeError) else type(error).__qualname__

@@ -1,0 +1,397 @@
+"""The cluster as applications and tools see it: topics, brokers, routes, backlogs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+from ariane.broker.v1.topic_service_pb2 import CreateTopicRequest, DeleteTopicRequest, Topic
+from ariane.common.v1.message_pb2 import MESSAGE_TYPE_FIFO, MESSAGE_TYPE_UNSPECIFIED
+from ariane_record import is_system_topic
+from ariane_sdk.checks.limits import checked_group, checked_topic
+from ariane_sdk.client.broker_calls import answer_of
+from ariane_sdk.client.conflicts import SubscriptionConflict, conflicts_at
+from ariane_sdk.client.queue_order import QueueOrders
+from ariane_sdk.client.stateless_client import StatelessClient
+from ariane_sdk.cluster.group_report import GroupMember, QueueLag, group_member_of, queue_lag_of
+from ariane_sdk.cluster.offset_resets import OffsetResets, ResetTarget
+from ariane_sdk.errors import (
+    CallError,
+    IllegalArgument,
+    RouteNotFound,
+    ServiceUnavailable,
+    TopicExists,
+    TopicNotFound,
+)
+from ariane_sdk.message import MessageQueue
+from ariane_sdk.producer.requests.request_reply import reply_topic
+from ariane_sdk.routing.live_broker import LiveBroker, live_broker_of, route_to
+from ariane_sdk.routing.route import PRIMARY_ID, Route
+
+QUEUE_COUNT_DEFAULT: Final = 4
+"""Queues of a topic on each broker."""
+
+
+class ClusterClient(StatelessClient):
+    """Asks and changes what a cluster has.
+
+    Example::
+
+        async with ClusterClient("127.0.0.1:9876") as cluster:
+            await cluster.create_topic("orders", queue_count=8)
+    """
+
+    async def create_topic(
+        self,
+        topic: str,
+        *,
+        queue_count: int = QUEUE_COUNT_DEFAULT,
+        exists_ok: bool = False,
+        fifo: bool = False,
+    ) -> None:
+        """Create a topic on every broker. It stands in the routes when this returns.
+
+        Args:
+            topic: Its name.
+            queue_count: Queues on each broker.
+            exists_ok: Whether brokers that have it already are left as they are.
+            fifo: Whether every message belongs to a message group and stays in order there, also
+                while brokers come and go: sends to a broker that is away wait for it.
+
+        Raises:
+            NameIllegal: No name for a topic.
+            TopicExists: A broker has it already; others may have it now as well.
+            ServiceUnavailable: There is no broker.
+            CallError: A broker did not create it; others may have.
+        """
+        request = CreateTopicRequest(
+            topic=Topic(
+                topic=checked_topic(topic),
+                read_queue_count=queue_count,
+                write_queue_count=queue_count,
+                message_type=MESSAGE_TYPE_FIFO if fifo else MESSAGE_TYPE_UNSPECIFIED,
+            )
+        )
+        topics = self._session.connections.topics
+
+        async def create(broker: LiveBroker) -> None:
+            try:
+                await answer_of(
+                    topics(broker.address).CreateTopic(request, timeout=self._call_timeout_s),
+                    f"broker {broker.broker_name} at {broker.address}",
+                )
+            except TopicExists:
+                if not exists_ok:
+                    raise
+
+        if not fifo:
+            await self._at_every_primary(create)
+            return
+        primaries = [each for each in await self.list_brokers() if each.broker_id == PRIMARY_ID]
+        counts = {each.broker_name: queue_count for each in primaries}
+        async with self.queue_order_first(topic, counts):
+            await self._at_every_primary(create)
+        # An order that stands is not drawn anew: a broker may just be away.
+        if not (await self.route(topic)).queue_order:
+            await self.keep_queue_order(topic)
+
+    @asynccontextmanager
+    async def queue_order_first(self, topic: str, counts: Mapping[str, int]) -> AsyncIterator[None]:
+        """Fix the order of queues of a topic that the block makes; not of one that is there.
+
+        Name servers that keep no order say so before anything is made.
+
+        Args:
+            topic: The topic.
+            counts: The queues that each broker is about to get.
+
+        Raises:
+            CallError: A name server did not take it; the block was not run.
+        """
+        if await self._standing(topic) != (False, "") or not counts:
+            yield
+            return
+        orders = self._queue_orders()
+        try:
+            await orders.put(topic, counts)
+            yield
+        except BaseException:
+            with suppress(CallError):
+                if not (await self._standing(topic))[0]:
+                    await orders.delete(topic)
+            raise
+
+    async def _standing(self, topic: str) -> tuple[bool, str]:
+        """Whether any broker carries a topic; and the order of its queues, which may outlive it."""
+        try:
+            return True, (await self.route(topic)).queue_order
+        except RouteNotFound as unknown:
+            return False, unknown.metadata.get("queue_order", "")
+
+    async def keep_queue_order(self, topic: str) -> Route:
+        """Fix among which queues the message groups of a topic are divided: all it has now.
+
+        ``create_topic(fifo=True)`` does it by itself. Do it again when a topic got more queues or
+        brokers, at a moment when nobody sends: groups move then.
+
+        Raises:
+            RouteNotFound: No live broker carries the topic.
+            CallError: A name server did not take it; others may have.
+        """
+        route = await self.route(topic)
+        counts = {broker.broker_name: broker.write_queue_count for broker in route.brokers}
+        await self._queue_orders().put(topic, counts)
+        return await self.route(topic)
+
+    async def forget_queue_order(self, topic: str) -> None:
+        """Forget the order of queues of a topic. Harmless when there is none.
+
+        A topic of type FIFO takes no message groups then. Those of others are divided among the
+        queues that live, and move whenever a broker comes or goes.
+
+        Raises:
+            CallError: A name server did not forget it; others may have.
+        """
+        await self._queue_orders().delete(checked_topic(topic))
+
+    def _queue_orders(self) -> QueueOrders:
+        return QueueOrders(self._session.connections, self._addresses, self._call_timeout_s)
+
+    async def delete_topic(self, topic: str, *, missing_ok: bool = False) -> None:
+        """Delete a topic with its messages and offsets, on every broker.
+
+        Args:
+            topic: Its name.
+            missing_ok: Whether it is well that no broker has it.
+
+        Raises:
+            TopicNotFound: No broker has it.
+            CallError: A broker did not delete it; others may have.
+        """
+        request = DeleteTopicRequest(topic=topic)
+        try:
+            order = (await self.route(topic)).queue_order
+        except RouteNotFound as unknown:
+            # What somebody left behind who deleted the topic otherwise.
+            order = unknown.metadata.get("queue_order", "")
+        topics = self._session.connections.topics
+        deleted_count = 0
+
+        async def delete(broker: LiveBroker) -> None:
+            nonlocal deleted_count
+            try:
+                await answer_of(
+                    topics(broker.address).DeleteTopic(request, timeout=self._call_timeout_s),
+                    f"broker {broker.broker_name} at {broker.address}",
+                )
+            except TopicNotFound:
+                return
+            deleted_count += 1
+
+        await self._at_every_primary(delete)
+        if not deleted_count and not missing_ok:
+            raise TopicNotFound(f"no broker has topic {topic!r}", metadata={"topic": topic})
+        if order:
+            await self._queue_orders().delete(topic)
+
+    async def list_topics(self, *, include_system: bool = False) -> list[str]:
+        """All topics by name.
+
+        Args:
+            include_system: Whether to list those that the system made for itself too; the topic of
+                replies of each cluster that lives is one of them.
+
+        Raises:
+            NameServersUnreachable: None answered.
+        """
+        topics = await self._session.name_servers.list_topics()
+        if include_system:
+            return topics
+        replies = {reply_topic(broker.cluster_name) for broker in await self.list_brokers()}
+        return [topic for topic in topics if not is_system_topic(topic) and topic not in replies]
+
+    async def list_brokers(self) -> list[LiveBroker]:
+        """All live brokers, by cluster, name and id.
+
+        Raises:
+            NameServersUnreachable: None answered.
+        """
+        return [live_broker_of(b) for b in await self._session.name_servers.list_brokers()]
+
+    async def route(self, topic: str) -> Route:
+        """Where a topic's queues are, as a name server tells it now.
+
+        Raises:
+            RouteNotFound: No live broker carries it.
+            NameServersUnreachable: None answered.
+        """
+        return await self._session.name_servers.get_route(topic)
+
+    async def list_groups(self, *, broker_names: Collection[str] = ()) -> list[str]:
+        """All consumer groups by name.
+
+        Args:
+            broker_names: Only what these brokers tell; all if empty.
+
+        Raises:
+            NameServersUnreachable: None answered.
+            CallError: A broker did not tell.
+        """
+        groups: set[str] = set()
+        calls = self._session.calls
+
+        async def ask(broker: LiveBroker) -> None:
+            groups.update(await calls.consumer_groups(route_to(broker)))
+
+        await self._at_every_primary(ask, broker_names)
+        return sorted(groups)
+
+    async def list_members(
+        self, group: str, *, broker_names: Collection[str] = ()
+    ) -> list[GroupMember]:
+        """The live members of a consumer group, by client id.
+
+        Args:
+            group: The group.
+            broker_names: Only what these brokers tell; all if empty.
+
+        Raises:
+            NameServersUnreachable: None answered.
+            CallError: A broker did not tell.
+        """
+        checked_group(group)
+        members: dict[str, GroupMember] = {}
+        calls = self._session.calls
+
+        async def ask(broker: LiveBroker) -> None:
+            for member in await calls.group_members(route_to(broker), group):
+                members[member.client_id] = group_member_of(member)
+
+        await self._at_every_primary(ask, broker_names)
+        return [members[client_id] for client_id in sorted(members)]
+
+    async def consumer_lag(
+        self, group: str, topic: str = "", *, broker_names: Collection[str] = ()
+    ) -> list[QueueLag]:
+        """How far a group is behind, by topic, broker and queue.
+
+        Args:
+            group: The group.
+            topic: Only this topic; all if empty.
+            broker_names: Only what these brokers tell; all if empty.
+
+        Raises:
+            NameServersUnreachable: None answered.
+            CallError: A broker did not tell.
+        """
+        checked_group(group)
+        lags: list[QueueLag] = []
+        calls = self._session.calls
+
+        async def ask(broker: LiveBroker) -> None:
+            found = await calls.consumer_lags(route_to(broker), group, topic)
+            lags.extend(queue_lag_of(lag, broker.broker_name) for lag in found)
+
+        await self._at_every_primary(ask, broker_names)
+        return sorted(lags, key=lambda lag: lag.message_queue)
+
+    async def reset_offsets(
+        self, group: str, topic: str, to: ResetTarget, *, validate_only: bool = False
+    ) -> dict[MessageQueue, int]:
+        """Set a group's offsets in a topic anew, whether its members are online or not.
+
+        Members are told, drop what they hold, and go on from there; what they had in work is
+        not stored any longer.
+
+        Args:
+            group: The group.
+            topic: The topic.
+            to: "earliest", "latest", the first message stored at or after a time, or a table of
+                queue offsets; queues that a table does not name stay as they are.
+            validate_only: Whether only to tell what the offsets would be.
+
+        Returns:
+            The offsets as they are, or would be, now.
+
+        Raises:
+            IllegalArgument: The target is none.
+            RouteNotFound: No live broker carries the topic.
+            GroupNotFound: No broker of the topic knows the group.
+            QueueOffsetOutOfRange: A table names an offset that is not kept.
+            CallError: A broker refused; others may have done it.
+        """
+        resets = await self._resets(topic)
+        return await resets.reset(checked_group(group), to, validate_only=validate_only)
+
+    async def clone_offsets(
+        self, group: str, target_group: str, topic: str
+    ) -> dict[MessageQueue, int]:
+        """Copy a group's offsets in a topic to another group, which is made where it is missing.
+
+        To members of the target group it is a reset: they are told, and go on from there.
+
+        Returns:
+            The copied offsets.
+
+        Raises:
+            IllegalArgument: A name is none, or both are the same.
+            RouteNotFound: No live broker carries the topic.
+            GroupNotFound: No broker of the topic knows the group.
+            CallError: A broker refused; others may have done it.
+        """
+        if checked_group(group) == checked_group(target_group):
+            raise IllegalArgument(f"group {group!r} has its own offsets already")
+        resets = await self._resets(topic)
+        return await resets.clone(group, target_group)
+
+    async def subscription_conflicts(self, group: str = "") -> list[SubscriptionConflict]:
+        """Members that do not want the same: those let in now, and those refused in the last hour.
+
+        Args:
+            group: Only this group; all if empty.
+
+        Raises:
+            NameServersUnreachable: None answered.
+            CallError: A broker did not tell.
+        """
+        found: list[SubscriptionConflict] = []
+        connections, timeout_s = self._session.connections, self._call_timeout_s
+
+        async def ask(broker: LiveBroker) -> None:
+            name, address = broker.broker_name, broker.address
+            found.extend(await conflicts_at(connections, name, address, group, timeout_s=timeout_s))
+
+        await self._at_every_primary(ask)
+        return sorted(found, key=lambda c: (c.group, c.broker_name, c.newcomer.client_id))
+
+    async def _resets(self, topic: str) -> OffsetResets:
+        route = await self.route(checked_topic(topic))
+        return OffsetResets(self._session.connections, route, timeout_s=self._call_timeout_s)
+
+    async def _at_every_primary(
+        self, act: Callable[[LiveBroker], Awaitable[None]], names: Collection[str] = ()
+    ) -> None:
+        """Do something with every primary at the same time; the first error is raised last."""
+        brokers = [
+            broker
+            for broker in await self.list_brokers()
+            if broker.broker_id == PRIMARY_ID and (not names or broker.broker_name in names)
+        ]
+        if not brokers:
+            raise ServiceUnavailable(
+                f"no broker {' or '.join(sorted(names))}".rstrip()
+                + " is registered with the name servers",
+                reason="NO_BROKER",
+                retriable=True,
+            )
+        failures = await asyncio.gather(*map(act, brokers), return_exceptions=True)
+        errors = [failure for failure in failures if failure is not None]
+        # What went wrong tells more than that something stood there already.
+        errors.sort(key=lambda error: isinstance(error, TopicExists))
+        if errors:
+            if isinstance(errors[0], CallError) and len(brokers) > 1:
+                done = len(brokers) - len(errors)
+                errors[0].add_note(f"{done} of {len(brokers)} brokers did it")
+            raise errors[0]

@@ -1,0 +1,259 @@
+"""The dead letters of consumer groups: read, and sent back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from ariane.broker.v1.retry_service_pb2 import (
+    REDRIVE_TARGET_GROUP,
+    REDRIVE_TARGET_ORIGIN,
+    RedriveDeadLettersRequest,
+    RedriveDeadLettersResponse,
+)
+from ariane_record.layout import PropertyName
+from ariane_record.names import dead_letter_topic
+from ariane_sdk.checks.limits import checked_group
+from ariane_sdk.client.broker_calls import answer_of, peer_name, read_address
+from ariane_sdk.errors import CallError, RouteNotFound
+from ariane_sdk.message import MessageQueue, ReceivedMessage
+from ariane_sdk.reading.queue_reader import QueueReader
+from ariane_sdk.routing.routes import find_broker
+
+REDRIVE_COUNT: Final = 1000
+"""Dead letters of one call."""
+
+REDRIVE_TIMEOUT_S: Final = 30.0
+TRIES: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that a group has given up.
+
+    Attributes:
+        message: As it lies among the dead letters.
+        topic: Where it was read from first; so with the next two.
+        queue_id: The queue there, on the same broker.
+        queue_offset: Its queue offset there.
+        origin_message_id: The offset message id that it had there.
+        reason: ``ATTEMPTS_EXHAUSTED``, ``REJECTED`` or ``CONSUMER_DIED``.
+        last_error: Why it failed the last time.
+    """
+
+    message: ReceivedMessage
+    topic: str
+    queue_id: int
+    queue_offset: int
+    origin_message_id: str
+    reason: str
+    last_error: str
+
+    @property
+    def message_queue(self) -> MessageQueue:
+        """The queue in which it is a dead letter."""
+        return self.message.message_queue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterFilter:
+    """Which dead letters are meant; all that is not said matches.
+
+    Attributes:
+        topic: Read from this topic.
+        key: With this key or unique id.
+        reason: For this reason.
+        begin: Dead at or after this time.
+        end: Dead before this time.
+        broker_name: On this broker.
+        dead_queue_id: In this queue of the dead letters.
+        dead_queue_offset: At this queue offset among them.
+    """
+
+    topic: str = ""
+    key: str = ""
+    reason: str = ""
+    begin: datetime | None = None
+    end: datetime | None = None
+    broker_name: str = ""
+    dead_queue_id: int | None = None
+    dead_queue_offset: int | None = None
+
+    def looks_into(self, queue: MessageQueue) -> bool:
+        """Whether dead letters of a queue may be meant."""
+        return self.broker_name in ("", queue.broker_name) and self.dead_queue_id in (
+            None,
+            queue.queue_id,
+        )
+
+    def matches(self, letter: DeadLetter) -> bool:
+        """Whether a dead letter is meant, as far as that is not its time."""
+        message = letter.message
+        return (
+            self.topic in ("", letter.topic)
+            and self.reason in ("", letter.reason)
+            and (not self.key or self.key in (message.unique_id, *message.keys))
+        )
+
+
+ALL_DEAD_LETTERS: Final = DeadLetterFilter()
+
+
+@dataclass(slots=True)
+class Redrive:
+    """How far sending back has come.
+
+    Attributes:
+        redriven_count: Sent back by this call.
+        duplicate_count: Sent back before.
+        failures: Why others were not sent back, by queue and queue offset.
+    """
+
+    redriven_count: int = 0
+    duplicate_count: int = 0
+    failures: dict[tuple[MessageQueue, int], str] | None = None
+
+    def add(self, queue: MessageQueue, answer: RedriveDeadLettersResponse) -> None:
+        """Count what a broker did."""
+        self.redriven_count += answer.redriven_count
+        self.duplicate_count += answer.duplicate_count
+        if answer.failures:
+            self.failures = (self.failures or {}) | {
+                (queue, failure.queue_offset): failure.cause for failure in answer.failures
+            }
+
+
+class DeadLetters(QueueReader):
+    """Reads the dead letters of groups, and sends them back.
+
+    Each is sent back once for good: the broker knows which were, whoever dies in between. One that
+    fails again becomes another dead letter.
+
+    Example::
+
+        async with DeadLetters("127.0.0.1:9876") as letters:
+            async for letter in letters.read("billing"):
+                print(letter.topic, letter.message.body, letter.last_error)
+            print((await letters.redrive("billing")).redriven_count)
+    """
+
+    async def read(
+        self, group: str, wanted: DeadLetterFilter = ALL_DEAD_LETTERS
+    ) -> AsyncIterator[DeadLetter]:
+        """The dead letters of a group, queue by queue, the oldest first.
+
+        Args:
+            group: The consumer group.
+            wanted: Which; with a broker's name, no other broker is asked.
+
+        Raises:
+            NameIllegal: The group has no legal name.
+            IllegalArgument: A time without a time zone.
+            CallError: A broker did not answer.
+        """
+        topic = dead_letter_topic(checked_group(group))
+        names = (wanted.broker_name,) if wanted.broker_name else ()
+        try:
+            ranges = await self.bounds(topic, broker_names=names)
+        except RouteNotFound:
+            return  # Nothing ever died.
+        begins, ends = [
+            await self.offsets_at(topic, when, broker_names=names) if when else {}
+            for when in (wanted.begin, wanted.end)
+        ]
+        for queue, (low, high) in sorted(ranges.items()):
+            first = max(low, begins.get(queue, low))
+            last = min(high, ends.get(queue, high))
+            if not wanted.looks_into(queue):
+                continue
+            if wanted.dead_queue_offset is not None:
+                first = max(first, wanted.dead_queue_offset)
+                last = min(last, wanted.dead_queue_offset + 1)
+            async for columns in self.read_range(queue, first, last):
+                for view in columns.iter_messages():
+                    letter = _dead_letter(ReceivedMessage(view, queue))
+                    if wanted.matches(letter):
+                        yield letter
+
+    async def redrive(
+        self,
+        group: str,
+        wanted: DeadLetterFilter = ALL_DEAD_LETTERS,
+        *,
+        to_group: bool = False,
+        on_progress: Callable[[Redrive], None] | None = None,
+    ) -> Redrive:
+        """Send dead letters back to the topics and queues that they came from.
+
+        Who is interrupted calls again: what was sent back is not sent back twice.
+
+        Args:
+            group: The consumer group.
+            wanted: Which of its dead letters.
+            to_group: Whether only this group gets them again, and no other group of the topic.
+            on_progress: Called after each call to a broker.
+
+        Raises:
+            NameIllegal: The group has no legal name.
+            CallError: A broker did not answer, also when asked again.
+        """
+        progress = Redrive()
+        batch: list[int] = []
+        batch_queue: MessageQueue | None = None
+
+        async def send() -> None:
+            if batch and batch_queue is not None:
+                progress.add(batch_queue, await self._send(group, batch_queue, batch, to_group))
+                batch.clear()
+                if on_progress is not None:
+                    on_progress(progress)
+
+        async for letter in self.read(group, wanted):
+            if letter.message_queue != batch_queue or len(batch) >= REDRIVE_COUNT:
+                await send()
+                batch_queue = letter.message_queue
+            batch.append(letter.message.queue_offset)
+        await send()
+        return progress
+
+    async def _send(
+        self, group: str, queue: MessageQueue, queue_offsets: Sequence[int], to_group: bool
+    ) -> RedriveDeadLettersResponse:
+        request = RedriveDeadLettersRequest(
+            consumer_group=group,
+            queue_id=queue.queue_id,
+            queue_offsets=queue_offsets,
+            target=REDRIVE_TARGET_GROUP if to_group else REDRIVE_TARGET_ORIGIN,
+        )
+        for tries in range(1, TRIES + 1):
+            broker = await find_broker(self._session.routes, queue)
+            stub = self._session.connections.retries(read_address(broker))
+            call = stub.RedriveDeadLetters(request, timeout=REDRIVE_TIMEOUT_S)
+            try:
+                return await answer_of(call, peer_name(broker))
+            except CallError as error:
+                # What a lost answer had sent back is counted as done before.
+                if not error.retriable or tries == TRIES:
+                    raise
+            await self._clock.sleep(0.5 * tries)
+        raise AssertionError
+
+
+def _dead_letter(message: ReceivedMessage) -> DeadLetter:
+    said = message.properties
+    return DeadLetter(
+        message=message,
+        topic=said.get(PropertyName.DEAD_LETTER_TOPIC, ""),
+        queue_id=_number(said.get(PropertyName.ORIGIN_QUEUE_ID, "")),
+        queue_offset=_number(said.get(PropertyName.ORIGIN_QUEUE_OFFSET, "")),
+        origin_message_id=said.get(PropertyName.DEAD_LETTER_MESSAGE_ID, ""),
+        reason=said.get(PropertyName.DEAD_LETTER_REASON, ""),
+        last_error=said.get(PropertyName.LAST_ERROR, ""),
+    )
+
+
+def _number(text: str) -> int:
+    """A number that a record says; -1 if it does not, as those of other brokers may not."""
+    return int(text) if text.isascii() and text.isdecimal() else -1

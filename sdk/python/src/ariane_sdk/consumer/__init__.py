@@ -1,0 +1,1 @@
+"""Consuming as a member of a group."""

@@ -1,0 +1,426 @@
+"""What push and pull consumers share: routes, attachments, the rebalance, and the queues owned."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
+
+from ariane.broker.v1.client_service_pb2 import AttachResponse
+from ariane_record.encoding.kept_memory import expect_large_blocks
+from ariane_record.names import RETRY_PREFIX, retry_topic
+from ariane_sdk.client.client_id import new_client_id
+from ariane_sdk.client.session import Session
+from ariane_sdk.consumer.delivery.damaged_bodies import DamagedBodies
+from ariane_sdk.consumer.delivery.message_returns import MessageReturns
+from ariane_sdk.consumer.delivery.owned_queue import MakeOwned
+from ariane_sdk.consumer.group.agreement import check_agreement
+from ariane_sdk.consumer.group.attachments import Attachments
+from ariane_sdk.consumer.group.consumer_plan import ConsumerPlan
+from ariane_sdk.consumer.group.membership import GroupView
+from ariane_sdk.consumer.group.queue_lock_calls import QueueLockCalls
+from ariane_sdk.consumer.group.queue_locks import QueueLocks
+from ariane_sdk.consumer.offsets.offset_file import OffsetFile
+from ariane_sdk.consumer.offsets.offset_keeping import BrokerOffsets, OffsetKeeping
+from ariane_sdk.consumer.owned_queues import OwnedQueues
+from ariane_sdk.errors import (
+    CallError,
+    ClientNotRunning,
+    QueueNotFound,
+    RouteNotFound,
+)
+from ariane_sdk.message import MessageQueue
+from ariane_sdk.routing.route import Route
+from ariane_sdk.routing.routes import broker_of
+from ariane_sdk.runtime.fork import ForkGuard
+from ariane_sdk.runtime.log import logger
+from ariane_sdk.runtime.tasks import loop_for_ever, start_task
+
+
+class ConsumerLife:
+    """A consumer between start and stop.
+
+    Attributes:
+        plan: What it is to be.
+        client_id: The id under which brokers know it.
+        failure: Why the group does not let it in any longer.
+        stopped: Set when it has stopped, or cannot go on.
+        on_end: Called when it begins to stop, or cannot go on.
+        owned: Its queues; there are none before it starts.
+        locks: The locks of its queues, if it consumes in order; there are none before it starts.
+        session: Its connections; there are none before it starts.
+    """
+
+    owned: OwnedQueues
+    locks: QueueLocks
+    session: Session
+
+    def __init__(self, plan: ConsumerPlan) -> None:
+        """Connect to nothing yet.
+
+        Args:
+            plan: What the consumer is to be.
+        """
+        expect_large_blocks()
+        self.plan = plan
+        self.client_id = new_client_id(plan.random)
+        self.failure: CallError | None = None
+        self.stopped = asyncio.Event()
+        self.on_end: Callable[[], None] = _nothing
+        self._fork_guard = ForkGuard()
+        self._started = False
+        self._stopping = False
+        self._stop_task: asyncio.Task[None] | None = None
+        self._offset_file: OffsetFile | None = None
+        self._by_hand = False
+        self._assigned_by_hand: frozenset[MessageQueue] = frozenset()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._rebalance_wanted = asyncio.Event()
+        self._assigned = asyncio.Event()
+        self._group_view: GroupView
+        self._attachments: Attachments
+
+    @property
+    def assignment(self) -> frozenset[MessageQueue]:
+        """The queues that this consumer has now."""
+        return self.owned.queues if self._started else frozenset()
+
+    def check_running(self) -> None:
+        """Refuse to serve a consumer that does not run.
+
+        Raises:
+            ClientNotRunning: It was not started, or has stopped.
+            ClientForked: It was made in a parent process.
+            CallError: The group does not let it in any longer.
+        """
+        self._fork_guard.check()
+        if self.failure is not None:
+            raise self.failure
+        if not self._started or self._stopping:
+            raise ClientNotRunning("the consumer is not running: start it, or use `async with`")
+
+    async def start(self, make_owned: MakeOwned, *, by_hand: bool = False) -> None:
+        """Attach to the brokers of all topics, and begin to consume.
+
+        Args:
+            make_owned: Makes what a queue is handed out by.
+            by_hand: Whether queues are assigned by ``assign``, without being a member.
+
+        Raises:
+            ClientNotRunning: It was started before, or stopped meanwhile.
+            NameServersUnreachable: None answered.
+            GroupRefused: Other members of the group have other subscriptions.
+            OffsetFileDamaged: The file of a broadcasting consumer cannot be read.
+            CallError: No broker lets the consumer in.
+        """
+        self._fork_guard.check()
+        if self._started:
+            raise ClientNotRunning("a consumer is started once; make another one")
+        plan = self.plan
+        session = Session(
+            plan.addresses,
+            timeout_s=plan.settings.call_timeout_s,
+            clock=plan.clock,
+            random=plan.random,
+        )
+        keeping_file = self._open_offset_file()
+        self._started = True
+        self._by_hand = by_hand
+        self.session = session
+        session.routes.on_change(lambda _: self._rebalance_wanted.set())
+        self._group_view = GroupView(
+            session.calls,
+            group=plan.group,
+            client_id=self.client_id,
+            strategy=plan.strategy,
+        )
+        self.locks = QueueLocks(
+            QueueLockCalls(
+                session.connections,
+                group=plan.group,
+                client_id=self.client_id,
+                timeout_s=plan.settings.call_timeout_s,
+            ),
+            broker_of=partial(broker_of, session.routes),
+            is_used=self._uses,
+            on_lost=self._drop,
+            settings=plan.settings,
+            clock=plan.clock,
+        )
+        keeping: OffsetKeeping = keeping_file or BrokerOffsets(
+            session.calls,
+            group=plan.group,
+            client_id=self.client_id,
+            lock_epoch_of=self.locks.epoch_of,
+        )
+        self.owned = OwnedQueues(
+            session,
+            group=plan.group,
+            client_id=self.client_id,
+            filters=plan.filters,
+            start=plan.start,
+            keeping=keeping,
+            locks=self.locks if plan.ordered else None,
+            make_owned=make_owned,
+            on_lost=self._rebalance_wanted.set,
+            on_fatal=self._fail,
+            damaged_bodies=self._make_damaged_bodies(),
+            settings=plan.settings,
+            clock=plan.clock,
+        )
+        self._attachments = Attachments(
+            plan,
+            session.connections,
+            client_id=self.client_id,
+            on_notice=self._hear,
+            on_fatal=self._fail,
+            on_turn=self._doubt_routes,
+            facts=self.owned.facts,
+        )
+        if not by_hand:
+            await self._join_or_stop()
+        session.routes.start()
+        self._begin_work(by_hand=by_hand)
+
+    def _make_damaged_bodies(self) -> DamagedBodies:
+        plan, session = self.plan, self.session
+        if self._by_hand or plan.model == "broadcasting":
+            return DamagedBodies(None)
+        return DamagedBodies(
+            MessageReturns(
+                lambda: session.connections,
+                group=plan.group,
+                broker_of=partial(broker_of, session.routes),
+                settings=plan.settings,
+                clock=plan.clock,
+                random=plan.random,
+            )
+        )
+
+    def _begin_work(self, *, by_hand: bool) -> None:
+        """Start what goes on until the consumer stops."""
+        clock = self.plan.clock
+        self._tasks.append(start_task(self.owned.store_loop(), "store-offsets"))
+        if self.plan.ordered:
+            renew = loop_for_ever(self.locks.renew_by_and_by, clock)
+            self._tasks.append(start_task(renew, "renew-locks"))
+            give_back = loop_for_ever(self.locks.return_by_and_by, clock)
+            self._tasks.append(start_task(give_back, "return-locks"))
+        if not by_hand:
+            self._rebalance_wanted.set()
+        rebalance = loop_for_ever(self._rebalance_when_wanted, clock)
+        self._tasks.append(start_task(rebalance, "rebalance"))
+
+    async def assign(self, queues: Iterable[MessageQueue]) -> None:
+        """Own these queues and no others, whatever members of the group do.
+
+        Raises:
+            RouteNotFound: No live broker carries a topic.
+            QueueNotFound: No broker that lives has such a queue to read.
+            NameServersUnreachable: None answered.
+        """
+        wanted = set(queues)
+        await self._check_queues(wanted)
+        self._assigned_by_hand = frozenset(wanted)
+        self.owned.change_to(wanted, handover_s=0.0)
+        self._assigned.set()
+        await self.owned.wait_acquired()
+
+    async def _check_queues(self, queues: Collection[MessageQueue]) -> None:
+        """See that queues are there; a route that is out of date is asked for again."""
+        routes = self.session.routes
+        known: set[MessageQueue] = set()
+        topics = {queue.topic for queue in queues}
+        for ask in (routes.get, routes.refresh):
+            for route in await asyncio.gather(*map(ask, topics)):
+                known.update(route.read_queues)
+            topics = {queue.topic for queue in queues if queue not in known}
+        if topics:
+            missing = ", ".join(str(queue) for queue in queues if queue not in known)
+            raise QueueNotFound(f"no broker that lives has {missing} to read", retriable=True)
+
+    async def stop(self) -> None:
+        """Finish what is in work, store offsets, leave the group, and disconnect.
+
+        Cancelling ends the wait only: a member that stopped half way would keep its queues.
+        """
+        if not self._started:
+            return
+        if self._stop_task is None:
+            self._stopping = True
+            self._stop_task = start_task(self._stop(), "stop-consumer")
+        await asyncio.shield(self._stop_task)
+
+    async def _stop(self) -> None:
+        self.on_end()
+        self.owned.deliver_nothing_new()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.owned.close()
+        await self._attachments.close()
+        await self.session.close()
+        if self._offset_file is not None:
+            await self._offset_file.close()
+        self.stopped.set()
+
+    async def wait_stopped(self) -> None:
+        """Wait until somebody calls ``stop``.
+
+        Raises:
+            CallError: The group does not let this member in any longer.
+        """
+        await self.stopped.wait()
+        if self.failure is not None:
+            raise self.failure
+
+    async def wait_assigned(self) -> None:
+        """Wait until the queues that fall to this member are being pulled; there may be none.
+
+        Raises:
+            CallError: The group does not let this member in any longer.
+        """
+        await self._assigned.wait()
+        await self.owned.wait_acquired()
+        if self.failure is not None:
+            raise self.failure
+
+    def _open_offset_file(self) -> OffsetFile | None:
+        if self.plan.model == "clustering":
+            return None
+        settings = self.plan.settings
+        self._offset_file = OffsetFile.open(
+            settings.local_offsets_path, settings.instance_name, self.plan.group
+        )
+        return self._offset_file
+
+    async def _join_or_stop(self) -> None:
+        """Join the group; whoever cannot is stopped."""
+        try:
+            await self._join()
+        except BaseException as error:
+            stopped = self._stopping
+            await self.stop()
+            task = asyncio.current_task()
+            if stopped and not (task and task.cancelling()):
+                # What it waited for was taken away: that tells nobody anything.
+                raise _stopped_meanwhile() from error
+            raise
+        if self._stopping:
+            await self.stop()
+            raise _stopped_meanwhile()
+
+    async def _join(self) -> None:
+        returning = retry_topic(self.plan.group)
+        wanted = [topic for topic in self.plan.filters if topic != returning]
+        await asyncio.gather(*map(self._learn_route, wanted))
+        if self._stopping:
+            return  # Nobody would end what is attached now.
+        routes = self._known_routes()
+        self._attachments.follow(routes)
+        if routes:
+            refusal = await self._attachments.wait_tried()
+            refusal = self.failure or refusal
+            if refusal is not None:
+                raise refusal
+        if returning in self.plan.filters:
+            # Brokers make it when the first member of a group attaches.
+            await self._learn_route(returning)
+        attachments = self._attachments
+        await check_agreement(
+            self.session, self.client_id, attachments.membership, attachments.broker_names
+        )
+
+    async def _learn_route(self, topic: str) -> None:
+        try:
+            await self.session.routes.get(topic)
+        except RouteNotFound as error:
+            # Brokers make the group's retry topic by themselves.
+            level = logging.DEBUG if topic.startswith(RETRY_PREFIX) else logging.WARNING
+            logger.log(level, "group %s waits for topic %s: %s", self.plan.group, topic, error)
+            self.session.routes.watch(topic)
+        else:
+            self.session.routes.confirm(topic)
+
+    def _known_routes(self) -> Sequence[Route]:
+        routes = map(self.session.routes.cached, self.plan.filters)
+        return [route for route in routes if route is not None]
+
+    def _doubt_routes(self) -> None:
+        for route in self._known_routes():
+            self.session.routes.doubt(route.topic)
+
+    def _uses(self, queue: MessageQueue) -> bool:
+        return self.owned.uses(queue)
+
+    def _drop(self, queue: MessageQueue) -> None:
+        self.owned.drop(queue)
+
+    def _hear(self, response: AttachResponse) -> None:
+        kind = response.WhichOneof("content")
+        if kind in ("accepted", "membership_changed"):
+            self._rebalance_wanted.set()
+        elif kind == "offsets_reset" and response.offsets_reset.consumer_group == self.plan.group:
+            self.owned.forget(response.offsets_reset.topic)
+            self._rebalance_wanted.set()
+
+    def _fail(self, error: CallError) -> None:
+        """Nothing can be done but to stop; whoever waits is told."""
+        if self.failure is None:
+            self.failure = error
+            logger.error("group %s does not let this member in: %s", self.plan.group, error)
+            self._assigned.set()
+            self.stopped.set()
+            self.on_end()
+
+    async def _rebalance_when_wanted(self) -> None:
+        """One round of the loop: wait until told or long enough, then divide the queues anew."""
+        settings = self.plan.settings
+        try:
+            async with asyncio.timeout(settings.rebalance_interval_s):
+                await self._rebalance_wanted.wait()
+        except TimeoutError:
+            pass
+        self._rebalance_wanted.clear()
+        try:
+            await self._rebalance()
+        except CallError as error:
+            logger.info("group %s keeps its assignment: %s", self.plan.group, error)
+            self._rebalance_wanted.set()
+        await self.plan.clock.sleep(settings.rebalance_gap_s_min)
+
+    async def _rebalance(self) -> None:
+        """Own what falls to this member, and nothing else; keep all when nobody can tell."""
+        if self._by_hand:
+            # A queue that was dropped, because its offset was set anew, is taken over again.
+            self.owned.change_to(self._assigned_by_hand, handover_s=0.0)
+            return
+        routes = self._known_routes()
+        self._attachments.follow(routes)
+        if self.plan.model == "broadcasting":
+            everything = (queue for route in routes for queue in route.read_queues)
+            self.owned.change_to(everything, handover_s=0.0)
+            self._assigned.set()
+            return
+        shares = await asyncio.gather(*map(self._group_view.share_of, routes))
+        wanted: set[MessageQueue] = set()
+        shared = False
+        for share in shares:
+            if share is None:
+                self._rebalance_wanted.set()
+                return
+            wanted.update(share.queues)
+            shared = shared or share.member_count > 1
+        self._attachments.claim(frozenset(wanted))
+        handover_s = self.plan.settings.handover_s if shared else 0.0
+        self.owned.change_to(wanted, handover_s=handover_s)
+        self._assigned.set()
+
+
+def _stopped_meanwhile() -> ClientNotRunning:
+    return ClientNotRunning("the consumer was stopped while it started")
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,155 @@
+"""The window of a queue whose records are handed out as Arrow record batches."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_record.decoding.columns import RecordColumns, decode_columns
+from ariane_record.layout import ByteBuffer
+from ariane_sdk.consumer.delivery.damaged_bodies import BodiesDamaged
+from ariane_sdk.consumer.delivery.pulled_bodies import OF_BODIES, PulledBodies
+from ariane_sdk.consumer.delivery.window import QueueWindow
+from ariane_sdk.errors import RecordDamaged
+from ariane_sdk.message import MessageQueue, ReceivedMessage
+from ariane_sdk.reading.columns_out import record_batch
+from ariane_sdk.reading.damaged_rows import some_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_TAG = "tag"
+
+
+class WaitingBatch(NamedTuple):
+    """What one pull brought.
+
+    Attributes:
+        batch: The records that are wanted.
+        first_offset: Queue offset of the first.
+        size_bytes: Bytes of their records.
+    """
+
+    batch: pa.RecordBatch
+    first_offset: int
+    size_bytes: int
+
+
+class ColumnWindow(QueueWindow):
+    """Batches of one queue between pull and poll; no object is made for a message.
+
+    Attributes:
+        bodies_suffice: Whether bodies are all of a message that is wanted, but for its place.
+    """
+
+    __slots__ = ("_batches", "_names", "_queue", "bodies_suffice")
+
+    def __init__(self, queue: MessageQueue, begin_offset: int, names: Sequence[str]) -> None:
+        """Be empty.
+
+        Args:
+            queue: The queue.
+            begin_offset: The first queue offset to be pulled.
+            names: The columns of the batches.
+        """
+        super().__init__(begin_offset)
+        self._queue = queue
+        self._names = tuple(names)
+        self.bodies_suffice = "body" in self._names and OF_BODIES.issuperset(self._names)
+        self._batches: deque[WaitingBatch] = deque()
+
+    def put_records(
+        self,
+        records: ByteBuffer,
+        sizes: NDArray[np.integer[Any]],
+        next_offset: int,
+        tags: Collection[str],
+    ) -> None:
+        """Add what a pull brought.
+
+        Args:
+            records: The records, in the order of the queue.
+            sizes: Bytes of each.
+            next_offset: Where the pull after this one reads.
+            tags: The tags that are wanted; empty for all messages.
+
+        Raises:
+            BodiesDamaged: Some bodies cannot be read; nothing was added.
+            RecordCorrupted: The records cannot be taken apart.
+            RecordDamaged: One of them cannot; what lies before it may have been added.
+        """
+        columns = decode_columns(records, sizes.astype(np.int32, copy=False))
+        try:
+            self._put_columns(columns, next_offset, tags)
+        except RecordDamaged:
+            if damaged := columns.damaged_bodies():
+                views = list(columns.iter_messages())
+                messages = [ReceivedMessage(views[row], self._queue) for row in damaged]
+                wanted = [message for message in messages if not tags or message.tag in tags]
+                raise BodiesDamaged(damaged, wanted) from None
+            if len(columns) == 1:
+                raise
+            # Together the bodies grow too large.
+            half = len(columns) // 2
+            first, second = some_rows(columns, 0, half), some_rows(columns, half, len(columns))
+            self.put_records(first, sizes[:half], int(columns.queue_offset[half]), tags)
+            self.put_records(second, sizes[half:], next_offset, tags)
+
+    def _put_columns(self, columns: RecordColumns, next_offset: int, tags: Collection[str]) -> None:
+        names = self._names if not tags or _TAG in self._names else (*self._names, _TAG)
+        batch = record_batch(columns, self._queue, names)
+        rows = np.arange(len(columns))
+        if tags:
+            import pyarrow as pa  # noqa: PLC0415 - an extra.
+            import pyarrow.compute as pc  # noqa: PLC0415 - the same.
+
+            # The broker compares hashes: two tags may have the same.
+            wanted = pc.is_in(batch.column(_TAG), pa.array(sorted(tags)))
+            rows = np.flatnonzero(wanted.to_numpy(zero_copy_only=False))
+            batch = batch.filter(wanted).select(list(self._names))
+        self.next_pull_offset = next_offset
+        if len(rows):
+            offsets = columns.queue_offset[rows]
+            size_bytes = int(columns.sizes[rows].sum())
+            self._batches.append(WaitingBatch(batch, int(offsets[0]), size_bytes))
+            self._last_offset = int(offsets[-1])
+            self.message_count += len(rows)
+            self.size_bytes += size_bytes
+
+    def put_bodies(self, bodies: PulledBodies, next_offset: int) -> None:
+        """Add what a pull brought, where that is bodies alone.
+
+        Args:
+            bodies: The bodies, in the order of the queue.
+            next_offset: Where the pull after this one reads.
+        """
+        batch = bodies.record_batch(self._queue, self._names)
+        self._batches.append(WaitingBatch(batch, bodies.first_offset, bodies.record_bytes))
+        self.next_pull_offset = next_offset
+        self._last_offset = bodies.last_offset
+        self.message_count += len(bodies)
+        self.size_bytes += bodies.record_bytes
+
+    def take_batch(self) -> pa.RecordBatch | None:
+        """The next batch; nothing when none waits."""
+        if not self._batches:
+            return None
+        waiting = self._batches.popleft()
+        self.message_count -= waiting.batch.num_rows
+        self.size_bytes -= waiting.size_bytes
+        return waiting.batch
+
+    def drop_waiting(self) -> None:
+        """Forget what was not handed out; the next pull would bring it again."""
+        self.next_pull_offset = self._first_waiting_offset
+        self._batches.clear()
+        self.message_count = 0
+        self.size_bytes = 0
+
+    @property
+    def _first_waiting_offset(self) -> int:
+        return self._batches[0].first_offset if self._batches else self.next_pull_offset

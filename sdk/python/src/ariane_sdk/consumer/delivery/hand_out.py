@@ -1,0 +1,212 @@
+"""Giving messages of one queue to the listener, with care where consumers died.
+
+A listener that kills its process cannot say which message it was. So the broker is told before: in
+queues where members of the group died, what is in work; and where that was not enough, one message
+at a time is in work, with nothing else in this consumer. Should it die then, too, the broker knows
+what of, and counts it as a try that failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from ariane_record.layout import PropertyName
+from ariane_record.names import RETRY_PREFIX
+from ariane_sdk.client.caution import NO_CAUTION, Caution, InWork
+from ariane_sdk.client.listener import Deliver
+from ariane_sdk.consumer.delivery.delivery_gate import DeliveryGate
+from ariane_sdk.consumer.delivery.window import QueueWindow
+from ariane_sdk.errors import CallError
+from ariane_sdk.message import MessageQueue, ReceivedMessage
+from ariane_sdk.runtime.log import logger
+
+TELL_DELAY_S: Final = 1.0
+"""How long to wait before a broker is told again what it has not heard."""
+
+TELLS_MAX: Final = 3
+"""How often it is told that a message is done with."""
+
+
+class TellBroker(Protocol):
+    """Tells the broker of a queue what is in work there."""
+
+    async def __call__(self, queue: MessageQueue, consumer_offset: int, in_work: InWork, /) -> None:
+        """Tell it, with the smallest queue offset that is unfinished.
+
+        Raises:
+            CallError: It has not heard it, or the queue is not this consumer's any longer.
+        """
+        ...
+
+
+class DeliveryCare(NamedTuple):
+    """What to do lest consumers die of a message again and again.
+
+    Attributes:
+        gate: Shared by the queues of the consumer; nothing where no care is taken.
+        caution: What the broker says of the queue.
+        tell: Tells the broker what is in work.
+    """
+
+    gate: DeliveryGate | None
+    caution: Caution
+    tell: TellBroker
+
+
+async def _tell_nobody(_queue: MessageQueue, _consumer_offset: int, _in_work: InWork, /) -> None:
+    pass
+
+
+CARELESS: Final = DeliveryCare(None, NO_CAUTION, _tell_nobody)
+
+
+class GivenUpError(Exception):
+    """The queue was given up before the listener got the messages."""
+
+
+class HandOut:
+    """Gives messages of one queue to the listener."""
+
+    def __init__(
+        self,
+        queue: MessageQueue,
+        window: QueueWindow,
+        deliver: Deliver,
+        *,
+        care: DeliveryCare,
+        is_released: Callable[[], bool],
+    ) -> None:
+        """Give nothing yet.
+
+        Args:
+            queue: The queue.
+            window: Knows what is unfinished.
+            deliver: Calls the listener.
+            care: What to do lest consumers die of a message again and again.
+            is_released: Whether the queue is being given up.
+        """
+        self._queue = queue
+        self._window = window
+        self._deliver = deliver
+        # A gate of its own is as good as none: what is never suspected never closes it.
+        self._gate = care.gate or DeliveryGate()
+        self._caution = care.caution
+        self._tell = care.tell
+        self._is_released = is_released
+        self._comes_back = queue.topic.startswith(RETRY_PREFIX)
+        self._moved = asyncio.Event()
+
+    @property
+    def suspects(self) -> Callable[[ReceivedMessage], bool] | None:
+        """Tells messages that must be alone in work; nothing while none can be."""
+        if self._comes_back or self._window.next_take_offset < self._caution.alone_end:
+            return self._is_suspect
+        return None
+
+    @property
+    def is_careless(self) -> bool:
+        """Whether the next messages need no care, however many they are."""
+        caution = self._caution
+        needed_until = max(caution.alone_end, caution.watched_end)
+        return not self._comes_back and self._window.next_take_offset >= needed_until
+
+    def wake(self) -> None:
+        """Something of the queue is finished, or it is being given up."""
+        self._moved.set()
+
+    async def give(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Give messages to the listener; one that must be alone is given alone.
+
+        Raises:
+            GivenUpError: The listener did not get them.
+            Exception: What the listener raised.
+        """
+        first_offset = messages[0].queue_offset
+        if self._is_suspect(messages[0]):
+            await self._give_alone(messages)
+            return
+        if first_offset < self._caution.watched_end:
+            while not await self._tell_first(InWork(self._window.taken_end)):  # noqa: ASYNC110 - tried again
+                await asyncio.sleep(TELL_DELAY_S)
+        await self.give_freely(messages)
+
+    async def give_freely(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Give messages that need no care to the listener.
+
+        Raises:
+            Exception: What the listener raised.
+        """
+        gate = self._gate
+        if not gate.enter_now():
+            await gate.enter()
+        try:
+            await self._deliver(messages)
+        finally:
+            gate.leave()
+
+    def _is_suspect(self, message: ReceivedMessage) -> bool:
+        if message.queue_offset < self._caution.alone_end:
+            return True
+        return self._comes_back and PropertyName.CONSUMER_DEATHS in message.properties
+
+    async def _give_alone(self, messages: Sequence[ReceivedMessage]) -> None:
+        queue_offset = messages[0].queue_offset
+        while self._window.consumer_offset != queue_offset:
+            # What is before it in the queue comes first: its offset is what the broker stores.
+            self._moved.clear()
+            await self._moved.wait()
+            self._check_owned()
+        while True:
+            async with self._gate.alone():
+                if await self._tell_first(InWork(queue_offset + 1, alone=True)):
+                    await self._deliver_told(messages)
+                    return
+            # Outside, so that other queues go on while its broker is away.
+            await asyncio.sleep(TELL_DELAY_S)
+
+    async def _deliver_told(self, messages: Sequence[ReceivedMessage]) -> None:
+        done_offset = messages[0].queue_offset
+        try:
+            await self._deliver(messages)
+            done_offset += 1
+        finally:
+            await self._tell_done(done_offset)
+
+    async def _tell_first(self, in_work: InWork) -> bool:
+        """Tell the broker what will be in work; whether it has heard it.
+
+        Raises:
+            GivenUpError: The queue is not this consumer's any longer.
+        """
+        self._check_owned()
+        try:
+            await self._tell(self._queue, self._window.consumer_offset, in_work)
+        except CallError as error:
+            logger.info("%s waits until its broker hears of it: %s", self._queue, error)
+            return False
+        self._check_owned()
+        return True
+
+    async def _tell_done(self, done_offset: int) -> None:
+        """Have the broker know that this message kills nobody any longer."""
+        for _ in range(TELLS_MAX):
+            try:
+                await self._tell(self._queue, done_offset, InWork(done_offset))
+            except CallError as error:
+                logger.warning(
+                    "the broker of %s still takes message %d to be in work: %s",
+                    self._queue,
+                    done_offset,
+                    error,
+                )
+                if self._is_released():
+                    return
+                await asyncio.sleep(TELL_DELAY_S)
+            else:
+                return
+
+    def _check_owned(self) -> None:
+        if self._is_released():
+            raise GivenUpError

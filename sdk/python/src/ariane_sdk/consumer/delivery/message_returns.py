@@ -1,0 +1,211 @@
+"""Sending failed messages back to their brokers: for another try later, or as dead letters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Final, NamedTuple
+
+from ariane.broker.v1.group_service_pb2 import GetConsumerGroupRequest
+from ariane.broker.v1.retry_service_pb2 import (
+    DEAD_LETTER_REASON_ATTEMPTS_EXHAUSTED,
+    DEAD_LETTER_REASON_REJECTED,
+    DEAD_LETTER_REASON_UNSPECIFIED,
+    DeadLetterReason,
+    ReturnMessagesRequest,
+    ReturnMessagesResponse,
+)
+from ariane_sdk.client.broker_calls import answer_of, peer_name, read_address
+from ariane_sdk.consumer.delivery.failed_messages import FailedMessages
+from ariane_sdk.errors import ArianeError, CallError
+from ariane_sdk.message import MessageQueue, ReceivedMessage
+from ariane_sdk.net.connections import Connections
+from ariane_sdk.net.status import error_from_status
+from ariane_sdk.routing.route import BrokerRoute
+from ariane_sdk.runtime.clock import Clock
+from ariane_sdk.runtime.log import logger
+from ariane_sdk.settings import ConsumerSettings
+
+CALLS_MAX: Final = 16
+"""Calls to brokers at a time."""
+
+MESSAGES_PER_CALL: Final = 1024
+
+TRIES: Final = 3
+GROUP_LIFE_S: Final = 10.0
+"""How long the settings of the group are relied on."""
+
+CAUSE_LENGTH_MAX: Final = 1024
+
+REJECTED: Final = DEAD_LETTER_REASON_REJECTED
+EXHAUSTED: Final = DEAD_LETTER_REASON_ATTEMPTS_EXHAUSTED
+
+
+class _KnownCount(NamedTuple):
+    """What a broker said of the group, and how long that is relied on."""
+
+    attempts_max: int
+    until_s: float
+
+
+class MessageReturns:
+    """Sends messages back that a listener failed on."""
+
+    def __init__(
+        self,
+        connections: Callable[[], Connections],
+        *,
+        group: str,
+        broker_of: Callable[[MessageQueue], BrokerRoute],
+        settings: ConsumerSettings,
+        clock: Clock,
+        random: Random,
+    ) -> None:
+        """Send nothing yet.
+
+        Args:
+            connections: Where channels come from, once the consumer runs.
+            group: The consumer group.
+            broker_of: The broker of a queue.
+            settings: How the consumer behaves.
+            clock: Paces repeats.
+            random: Names returns.
+        """
+        self._connections = connections
+        self._group = group
+        self._broker_of = broker_of
+        self._settings = settings
+        self._clock = clock
+        self._random = random
+        self._calls = asyncio.Semaphore(CALLS_MAX)
+        self._attempts_max: dict[str, _KnownCount] = {}
+
+    def new_return_id(self) -> str:
+        """A name for the returns of one ownership of a queue, by which a repetition is known."""
+        return f"{self._random.getrandbits(96):024x}"
+
+    async def send_back(
+        self,
+        failed: FailedMessages,
+        queue: MessageQueue,
+        *,
+        return_id: str,
+        local_attempts: int,
+        reason: DeadLetterReason.ValueType | None = None,
+    ) -> list[ReceivedMessage]:
+        """Send messages of one queue back.
+
+        Args:
+            failed: What the listener said.
+            queue: The queue that they came from.
+            return_id: Names the returns of this ownership of the queue.
+            local_attempts: Tries before this one that nobody was told of.
+            reason: Why they become dead letters; nothing when they are tried again.
+
+        Returns:
+            Those that could not be sent back.
+        """
+        wanted = ReturnMessagesRequest(
+            consumer_group=self._group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            cause=failed.cause[:CAUSE_LENGTH_MAX],
+            attempts_max=self._settings.attempts_max,
+            return_id=return_id,
+            local_attempts=local_attempts,
+            dead_letter=reason is not None,
+            dead_letter_reason=reason or DEAD_LETTER_REASON_UNSPECIFIED,
+        )
+        left: list[ReceivedMessage] = []
+        for begin in range(0, len(failed.messages), MESSAGES_PER_CALL):
+            left += await self._send(
+                wanted, failed.messages[begin : begin + MESSAGES_PER_CALL], queue
+            )
+        return left
+
+    async def attempts_max(self, queue: MessageQueue) -> int | None:
+        """How often the group tries a message again; nothing when nobody tells now."""
+        if self._settings.attempts_max:
+            return self._settings.attempts_max
+        known = self._attempts_max.get(queue.broker_name)
+        if known is not None and known.until_s > self._clock.monotonic_s():
+            return known.attempts_max
+        try:
+            broker = self._broker_of(queue)
+            stub = self._connections().groups(read_address(broker))
+            call = stub.GetConsumerGroup(
+                GetConsumerGroupRequest(consumer_group=self._group),
+                timeout=self._settings.call_timeout_s,
+            )
+            count = (await answer_of(call, peer_name(broker))).group.attempts_max
+        except ArianeError as error:
+            logger.info("nobody tells how often group %s tries again: %s", self._group, error)
+            return None
+        self._attempts_max[queue.broker_name] = _KnownCount(
+            count, self._clock.monotonic_s() + GROUP_LIFE_S
+        )
+        return count
+
+    async def _send(
+        self,
+        wanted: ReturnMessagesRequest,
+        messages: Sequence[ReceivedMessage],
+        queue: MessageQueue,
+    ) -> Sequence[ReceivedMessage]:
+        """Those that were not taken back."""
+        request = ReturnMessagesRequest(
+            queue_offsets=[message.queue_offset for message in messages],
+            commit_log_offsets=[message.commit_log_offset for message in messages],
+        )
+        request.MergeFrom(wanted)
+        async with self._calls:
+            for tries in range(1, TRIES + 1):
+                try:
+                    broker = self._broker_of(queue)
+                    stub = self._connections().retries(read_address(broker))
+                    call = stub.ReturnMessages(request, timeout=self._settings.call_timeout_s)
+                    answer = await answer_of(call, peer_name(broker))
+                except CallError as error:
+                    if error.retriable and tries < TRIES:
+                        await self._clock.sleep(self._settings.redelivery_delay_s_min * tries)
+                        continue
+                    _log_failure(queue, messages, error)
+                    return messages
+                except ArianeError as error:
+                    _log_failure(queue, messages, error)
+                    return messages
+                return _refused(messages, answer, queue, peer_name(broker))
+        return messages
+
+
+def _refused(
+    messages: Sequence[ReceivedMessage],
+    answer: ReturnMessagesResponse,
+    queue: MessageQueue,
+    peer: str,
+) -> Sequence[ReceivedMessage]:
+    """Those that a broker did not take back by themselves."""
+    if len(answer.messages) != len(messages):
+        told = f"{peer} gives {len(answer.messages)} results for {len(messages)} messages"
+        # Nobody knows which they are of. What was taken back is known by its return id.
+        _log_failure(queue, messages, CallError(told, outcome_unknown=True))
+        return messages
+    refused = []
+    for message, said in zip(messages, answer.messages, strict=True):
+        if said.HasField("error"):
+            refused.append(message)
+            _log_failure(queue, [message], error_from_status(said.error, peer=peer))
+    return refused
+
+
+def _log_failure(
+    queue: MessageQueue, messages: Sequence[ReceivedMessage], error: ArianeError
+) -> None:
+    logger.warning(
+        "%d messages of %s, from %d on, cannot be sent back and are tried again here: %s",
+        len(messages),
+        queue,
+        messages[0].queue_offset,
+        error,
+    )

@@ -1,0 +1,70 @@
+"""What owning one message queue means, whoever takes its messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+from ariane_sdk.consumer.delivery.window import QueueWindow
+from ariane_sdk.message import MessageQueue
+
+
+class OwnedQueue(Protocol):
+    """One queue that a consumer owns: filled by pulls, emptied by a listener or by polls.
+
+    Attributes:
+        not_before_s: When the queue may be pulled again, by the monotonic clock.
+        log_epoch: Of the broker's log when the window got what it has; 0 if nobody knows.
+        stored_offset: The consumer offset that is kept; nothing if none of ours is.
+        window: What was pulled and is not finished.
+    """
+
+    not_before_s: float
+    log_epoch: int
+    stored_offset: int | None
+    window: QueueWindow
+
+    @property
+    def queue(self) -> MessageQueue:
+        """The queue."""
+        ...
+
+    @property
+    def released(self) -> bool:
+        """Whether the queue is being given up: nothing new is handed out."""
+        ...
+
+    @property
+    def wants_records(self) -> bool:
+        """Whether the queue is to be pulled."""
+        ...
+
+    @property
+    def done_offset(self) -> int:
+        """The consumer offset that may be stored: all before it is done."""
+        ...
+
+    def start(self) -> None:
+        """Begin to hand out."""
+        ...
+
+    def wake(self) -> None:
+        """Look into the window: something arrived."""
+        ...
+
+    def deliver_nothing_new(self) -> None:
+        """Begin to give the queue up."""
+        ...
+
+    async def release(self, timeout_s: float) -> int:
+        """Give the queue up, and wait a while for what is in work.
+
+        Returns:
+            The consumer offset to be stored.
+        """
+        ...
+
+
+MakeOwned: TypeAlias = Callable[[MessageQueue, int, Callable[[], None]], OwnedQueue]
+"""Makes one of a queue, the first queue offset to be consumed, and what to call when it may be
+pulled again."""

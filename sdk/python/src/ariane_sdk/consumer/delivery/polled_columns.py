@@ -1,0 +1,58 @@
+"""One message queue whose messages the application fetches as Arrow record batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ariane_sdk.consumer.delivery.column_window import ColumnWindow
+from ariane_sdk.consumer.delivery.polled_queue import PolledQueue
+from ariane_sdk.message import MessageQueue
+from ariane_sdk.settings import ConsumerSettings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class PolledColumns(PolledQueue):
+    """Holds the batches that were pulled until they are polled."""
+
+    window: ColumnWindow
+
+    def __init__(
+        self,
+        queue: MessageQueue,
+        begin_offset: int,
+        *,
+        names: Sequence[str],
+        settings: ConsumerSettings,
+        on_room: Callable[[], None],
+        on_arrival: Callable[[PolledQueue], None],
+    ) -> None:
+        """Own a queue from now on.
+
+        Args:
+            queue: As ``PolledQueue``.
+            begin_offset: As ``PolledQueue``.
+            names: The columns of the batches.
+            settings: As ``PolledQueue``.
+            on_room: As ``PolledQueue``.
+            on_arrival: As ``PolledQueue``.
+        """
+        self._names = names
+        super().__init__(
+            queue, begin_offset, settings=settings, on_room=on_room, on_arrival=on_arrival
+        )
+
+    def take_batch(self) -> pa.RecordBatch | None:
+        """Hand out the next batch; nothing if there is none."""
+        if self.paused or self.released:
+            return None
+        had_room, position = self.wants_records, self.position
+        batch = self.window.take_batch()
+        if batch is not None:
+            self._handed_out(position, had_room=had_room)
+        return batch
+
+    def _window_at(self, queue_offset: int) -> ColumnWindow:
+        return ColumnWindow(self.queue, queue_offset, self._names)

@@ -1,0 +1,92 @@
+"""The line in which queues of a pull consumer wait to be polled, and what the application has."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ariane_sdk.consumer.delivery.polled_columns import PolledColumns
+from ariane_sdk.consumer.delivery.polled_queue import PolledQueue
+from ariane_sdk.message import MessageQueue, ReceivedMessage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class PolledLine:
+    """Queues that have something, each in its turn; and those that the application has some of."""
+
+    def __init__(self) -> None:
+        """Nobody stands in line, and nothing is in hand."""
+        self._line: deque[PolledQueue] = deque()
+        self._in_hand: set[PolledQueue] = set()
+        self._arrived = asyncio.Event()
+
+    def join(self, polled: PolledQueue) -> None:
+        """Have a queue stand in line, at its end if it does not yet."""
+        if not polled.in_line:
+            polled.in_line = True
+            self._line.append(polled)
+        self._arrived.set()
+
+    def wake(self) -> None:
+        """Have who waits look again."""
+        self._arrived.set()
+
+    async def wait(self) -> None:
+        """Wait until a queue joins, or ``wake``."""
+        self._arrived.clear()
+        await self._arrived.wait()
+
+    def take(self, count_max: int) -> list[ReceivedMessage]:
+        """What waits, queue by queue; who was not reached has its turn first the next time."""
+        messages: list[ReceivedMessage] = []
+        while len(messages) < count_max and (polled := self._next()) is not None:
+            taken = polled.take(count_max - len(messages))
+            if taken:
+                messages += taken
+                self._hand_out(polled)
+        return messages
+
+    def take_batch(self) -> pa.RecordBatch | None:
+        """What waits of the queue whose turn it is; nothing when none has anything."""
+        while (polled := self._next()) is not None:
+            batch = polled.take_batch() if isinstance(polled, PolledColumns) else None
+            if batch is not None:
+                self._hand_out(polled)
+                return batch
+        return None
+
+    def in_hand(self) -> Iterator[tuple[MessageQueue, PolledQueue]]:
+        """Queues that the application has something of, those that are being given up as well."""
+        return ((polled.queue, polled) for polled in self._in_hand)
+
+    def put_down(self, polled: PolledQueue) -> None:
+        """The application has nothing of a queue any more."""
+        self._in_hand.discard(polled)
+
+    def count_as_done(self) -> None:
+        """The application is done with all that it has."""
+        for polled in self._in_hand:
+            polled.count_as_done()
+        self._in_hand.clear()
+
+    def forget_in_hand(self) -> None:
+        """The application will not be done with what it has: somebody gets it again."""
+        for polled in self._in_hand:
+            polled.forget_in_hand()
+        self._in_hand.clear()
+
+    def _next(self) -> PolledQueue | None:
+        if not self._line:
+            return None
+        polled = self._line.popleft()
+        polled.in_line = False
+        return polled
+
+    def _hand_out(self, polled: PolledQueue) -> None:
+        self._in_hand.add(polled)
+        # More of it: behind the others.
+        polled.wake()

@@ -1,0 +1,186 @@
+"""One message queue whose messages the application fetches itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from ariane_sdk.client.queue_position import QueuePosition
+from ariane_sdk.consumer.delivery.window import QueueWindow
+from ariane_sdk.message import MessageQueue, ReceivedMessage
+from ariane_sdk.runtime.log import logger
+from ariane_sdk.settings import ConsumerSettings
+
+
+class PolledQueue:
+    """Holds what was pulled until it is polled, and how far the application is done.
+
+    ::
+
+        queue offsets   40 ............ 52 ............ 60 ..............
+                        [ handed out   ][ waits        ]
+                        ^ done offset   ^ position      ^ next pull offset
+
+    Attributes:
+        queue: The queue.
+        window: What was pulled and not handed out.
+        not_before_s: When the queue may be pulled again, by the monotonic clock.
+        log_epoch: Of the broker's log when the last pull was answered; 0 if nobody knows.
+        stored_offset: The consumer offset that is kept; nothing if none of ours is.
+        paused: Whether it is neither pulled nor handed out.
+        in_line: Whether it stands in the line of queues to be polled.
+    """
+
+    def __init__(
+        self,
+        queue: MessageQueue,
+        begin_offset: int,
+        *,
+        settings: ConsumerSettings,
+        on_room: Callable[[], None],
+        on_arrival: Callable[[PolledQueue], None],
+    ) -> None:
+        """Own a queue from now on.
+
+        Args:
+            queue: The queue.
+            begin_offset: The first queue offset to be handed out.
+            settings: How the consumer behaves.
+            on_room: Called when the queue may be pulled again.
+            on_arrival: Called when there is something to be polled.
+        """
+        self.queue = queue
+        self.window = self._window_at(begin_offset)
+        self.not_before_s = 0.0
+        self.log_epoch = 0
+        self.stored_offset: int | None = None
+        self.paused = False
+        self.in_line = False
+        self._settings = settings
+        self._on_room = on_room
+        self._on_arrival = on_arrival
+        self._done_offset = begin_offset
+        self._all_done = True
+        self._released = False
+        self._nothing_in_hand = asyncio.Event()
+        self._nothing_in_hand.set()
+
+    @property
+    def position(self) -> int:
+        """The queue offset that is handed out next."""
+        return self.window.consumer_offset
+
+    @property
+    def done_offset(self) -> int:
+        """The consumer offset that may be stored.
+
+        Behind what the application is done with; when that is all it got, behind what a filter
+        left out since, too: otherwise that would be looked at again after each start.
+        """
+        return self.position if self._all_done else self._done_offset
+
+    @property
+    def released(self) -> bool:
+        """Whether the queue is being given up: nothing new is handed out."""
+        return self._released
+
+    @property
+    def wants_records(self) -> bool:
+        """Whether the queue is to be pulled."""
+        return not (self._released or self.paused) and self.window.has_room(
+            count_max=self._settings.queue_message_count_max,
+            bytes_max=self._settings.queue_bytes_max,
+            span_max=self._settings.queue_span_max,
+        )
+
+    def start(self) -> None:
+        """Nothing runs by itself."""
+
+    def wake(self) -> None:
+        """Something arrived."""
+        if self.window.message_count and not (self.paused or self._released):
+            self._on_arrival(self)
+
+    def take(self, count_max: int) -> Sequence[ReceivedMessage]:
+        """Hand out the next messages; none if there are none.
+
+        Args:
+            count_max: Messages at most, at least one.
+        """
+        if self.paused or self._released:
+            return ()
+        had_room, position = self.wants_records, self.position
+        delivery = self.window.take(count_max)
+        if delivery is None:
+            return ()
+        # They count no longer for what may be pulled: whoever has them bounds them by its polls.
+        self.window.finish(delivery)
+        self._handed_out(position, had_room=had_room)
+        return delivery.messages
+
+    def _handed_out(self, position: int, *, had_room: bool) -> None:
+        """Something was handed out from a position on."""
+        if self._all_done:
+            self._all_done, self._done_offset = False, position
+        self._nothing_in_hand.clear()
+        if not had_room and self.wants_records:
+            self._on_room()
+
+    def _window_at(self, queue_offset: int) -> QueueWindow:
+        return QueueWindow(queue_offset)
+
+    def count_as_done(self, queue_offset: int | None = None) -> None:
+        """The application is done with what it has.
+
+        Args:
+            queue_offset: Up to here, exclusive; all that was handed out if not given.
+        """
+        self._done_offset = self.position if queue_offset is None else queue_offset
+        self._all_done = self._done_offset == self.position
+        if self._done_offset >= self.position:
+            self._nothing_in_hand.set()
+
+    def forget_in_hand(self) -> None:
+        """The application will not be done with what it has: somebody gets it again."""
+        self._nothing_in_hand.set()
+
+    def seek(self, position: QueuePosition) -> None:
+        """Go on at another queue offset; nothing before it counts as done by that."""
+        self._done_offset, self._all_done = self.done_offset, False
+        self.window = self._window_at(position.queue_offset)
+        self.log_epoch = position.log_epoch
+        self._nothing_in_hand.set()
+        self._on_room()
+
+    def pause(self) -> None:
+        """Neither pull nor hand out."""
+        self.paused = True
+
+    def resume(self) -> None:
+        """Go on."""
+        self.paused = False
+        self.wake()
+        self._on_room()
+
+    def deliver_nothing_new(self) -> None:
+        """Begin to give the queue up."""
+        if not self._released:
+            self._released = True
+            self.window.drop_waiting()
+
+    async def release(self, timeout_s: float) -> int:
+        """Give the queue up, and wait until the application is done with what it has of it.
+
+        Args:
+            timeout_s: How long to wait; then whoever owns the queue next gets it again.
+
+        Returns:
+            The consumer offset to be stored.
+        """
+        self.deliver_nothing_new()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._nothing_in_hand.wait()
+        except TimeoutError:
+            logger.warning("the application still has messages of %s; not waiting", self.queue)
+        return self._done_offset

@@ -1,0 +1,276 @@
+"""One message queue in work: its window, and the loop that hands messages to the listener."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Final
+
+from ariane_record.names import RETRY_PREFIX
+from ariane_sdk.client.listener import Deliver
+from ariane_sdk.consumer.delivery.failed_messages import (
+    FailedMessages,
+    failed_messages,
+    restore_topics,
+)
+from ariane_sdk.consumer.delivery.hand_out import CARELESS, DeliveryCare, GivenUpError, HandOut
+from ariane_sdk.consumer.delivery.message_returns import REJECTED, MessageReturns
+from ariane_sdk.consumer.delivery.window import Delivery, QueueWindow
+from ariane_sdk.errors import MessagesFailed
+from ariane_sdk.message import MessageQueue, ReceivedMessage
+from ariane_sdk.runtime.log import logger
+from ariane_sdk.runtime.tasks import start_task
+from ariane_sdk.settings import ConsumerSettings
+
+TURN_MESSAGES: Final = 256
+"""Messages after which other tasks have their turn, should the listener never wait."""
+
+RUN_MESSAGES: Final = 32
+"""Messages that are taken at once for several calls of a listener that gets fewer in each."""
+
+
+class QueueWork:
+    """Delivers the messages of one queue: one batch after the other, or several at once.
+
+    Messages that the listener fails on are sent back to their broker and come again through the
+    group's retry topic; the rest goes on. A batch of that topic that fails as a whole comes again
+    message by message, so that only what fails by itself is given up.
+
+    Those that cannot be sent back are delivered again, after a delay that grows. One at a time,
+    what is behind them in the queue waits; several at a time, the others go on until the span of
+    what is unfinished reaches its limit.
+
+    Attributes:
+        queue: The queue.
+        window: What was pulled and is not finished.
+        hand_out: Gives messages to the listener.
+        not_before_s: When the queue may be pulled again, by the monotonic clock.
+        log_epoch: Of the broker's log when the last pull was answered; 0 if nobody knows.
+        stored_offset: The consumer offset that the broker has; nothing if it has none of ours.
+    """
+
+    _takes_runs = True
+
+    def __init__(
+        self,
+        queue: MessageQueue,
+        begin_offset: int,
+        *,
+        deliver: Deliver,
+        batch_size: int,
+        settings: ConsumerSettings,
+        on_room: Callable[[], None],
+        returns: MessageReturns | None = None,
+        care: DeliveryCare = CARELESS,
+    ) -> None:
+        """Own a queue from now on.
+
+        Args:
+            queue: The queue.
+            begin_offset: The first queue offset to be consumed.
+            deliver: Hands messages to the listener.
+            batch_size: Messages in one delivery, at most.
+            settings: How the consumer behaves.
+            on_room: Called when the queue may be pulled again.
+            returns: Sends failed messages back; nothing where they are tried again here.
+            care: What to do lest consumers die of a message again and again.
+        """
+        self.queue = queue
+        self.window = QueueWindow(begin_offset)
+        self.not_before_s = 0.0
+        self.log_epoch = 0
+        self.stored_offset: int | None = None
+        self.hand_out = HandOut(
+            queue, self.window, deliver, care=care, is_released=lambda: self.released
+        )
+        self._batch_size = batch_size
+        # Where several are in work at once, what one has taken the others could not deliver.
+        alone = self._takes_runs and settings.queue_concurrency == 1
+        self._run_size = batch_size * max(1, RUN_MESSAGES // batch_size) if alone else batch_size
+        self._settings = settings
+        self._on_room = on_room
+        self._returns = returns
+        self._return_id = "" if returns is None else returns.new_return_id()
+        self._comes_back = queue.topic.startswith(RETRY_PREFIX)
+        self._arrived = asyncio.Event()
+        self._released = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def released(self) -> bool:
+        """Whether the queue is being given up: nothing new is delivered."""
+        return self._released.is_set()
+
+    @property
+    def wants_records(self) -> bool:
+        """Whether the queue is to be pulled."""
+        return not self._released.is_set() and self.window.has_room(
+            count_max=self._settings.queue_message_count_max,
+            bytes_max=self._settings.queue_bytes_max,
+            span_max=self._settings.queue_span_max,
+        )
+
+    @property
+    def done_offset(self) -> int:
+        """The smallest offset that the listener is not done with."""
+        return self.window.consumer_offset
+
+    def start(self) -> None:
+        """Start delivering."""
+        self._tasks = [
+            start_task(self._run(), f"queue-{self.queue}")
+            for _ in range(self._settings.queue_concurrency)
+        ]
+
+    def wake(self) -> None:
+        """Look into the window: something arrived."""
+        self._arrived.set()
+
+    def deliver_nothing_new(self) -> None:
+        """Begin to give the queue up: the listener finishes what it has."""
+        self._released.set()
+        self.window.drop_waiting()
+        self._arrived.set()
+        self.hand_out.wake()
+
+    async def release(self, timeout_s: float) -> int:
+        """Give the queue up: deliver nothing new, and wait for what the listener has.
+
+        Args:
+            timeout_s: How long to wait; then the listener is cancelled, and what it had will be
+                delivered again by whoever owns the queue next.
+
+        Returns:
+            The consumer offset to be stored.
+        """
+        self.deliver_nothing_new()
+        if self._tasks:
+            _, busy = await asyncio.wait(self._tasks, timeout=timeout_s)
+            if busy:
+                logger.warning("the listener is still busy with %s; not waiting", self.queue)
+            for task in busy:
+                task.cancel()
+        return self.window.consumer_offset
+
+    async def _run(self) -> None:
+        """Deliver what arrives, until the queue is given up."""
+        since_turn = 0
+        while True:
+            delivery = self._take()
+            if delivery is None:
+                if self.released:
+                    return
+                self._arrived.clear()
+                await self._arrived.wait()
+                continue
+            in_one = len(delivery.messages) <= self._batch_size
+            deliver = self._deliver_until_done if in_one else self._deliver_run
+            if not await deliver(delivery):
+                return
+            had_room = self.wants_records
+            self.window.finish(delivery)
+            self.hand_out.wake()
+            if not had_room and self.wants_records:
+                self._on_room()
+            since_turn += len(delivery.messages)
+            if since_turn >= TURN_MESSAGES:
+                since_turn = 0
+                await asyncio.sleep(0)
+
+    def _take(self) -> Delivery | None:
+        if self.hand_out.is_careless:
+            return self.window.take(self._run_size)
+        return self.window.take(self._batch_size, self.hand_out.suspects)
+
+    async def _deliver_until_done(self, delivery: Delivery) -> bool:
+        """Whether the listener is done with it; otherwise the queue was given up meanwhile."""
+        if self._comes_back:
+            restore_topics(delivery.messages)
+        return await self._listen_until_done(delivery.messages)
+
+    async def _deliver_run(self, delivery: Delivery) -> bool:
+        """``_deliver_until_done`` for several calls of the listener; the messages need no care."""
+        messages, size = delivery.messages, self._batch_size
+        give, is_released = self.hand_out.give_freely, self._released.is_set
+        for begin in range(0, len(messages), size):
+            # What is before it is done with, should the rest not be.
+            delivery.done_count = begin
+            if is_released():
+                return False
+            batch = messages[begin : begin + size]
+            try:
+                await give(batch)
+            except Exception as error:  # noqa: BLE001 - whatever a listener raises means "not done".
+                if not await self._try_again(batch, error):
+                    return False
+        return True
+
+    async def _listen_until_done(self, left: Sequence[ReceivedMessage]) -> bool:
+        try:
+            await self.hand_out.give(left)
+        except GivenUpError:
+            return False
+        except Exception as error:  # noqa: BLE001 - whatever a listener raises means "not done".
+            return await self._try_again(left, error)
+        return True
+
+    async def _try_again(self, left: Sequence[ReceivedMessage], error: Exception) -> bool:
+        """``_listen_until_done`` for messages that the listener has failed on."""
+        delay_s = self._settings.redelivery_delay_s_min
+        for tries in count():
+            failed = failed_messages(left, error)
+            logger.warning(
+                "the listener failed with %d of %d messages of %s from %d on",
+                len(failed.messages),
+                len(left),
+                self.queue,
+                left[0].queue_offset,
+                exc_info=error,
+            )
+            if self._comes_back and len(left) > 1 and not isinstance(error, MessagesFailed):
+                return await self._listen_one_by_one(left)
+            left = await self._send_back(failed, tries)
+            if not left:
+                break
+            if await self._given_up_within(delay_s):
+                return False
+            delay_s = min(2 * delay_s, self._settings.redelivery_delay_s_max)
+            try:
+                await self.hand_out.give(left)
+            except GivenUpError:
+                return False
+            except Exception as again:  # noqa: BLE001 - as the first time.
+                error = again
+            else:
+                break
+        return True
+
+    async def _listen_one_by_one(self, messages: Sequence[ReceivedMessage]) -> bool:
+        """Find out whose fault it is: else what failed once beside it would die beside it, too."""
+        for message in messages:
+            if self.released or not await self._listen_until_done([message]):
+                return False
+        return True
+
+    async def _send_back(self, failed: FailedMessages, tries: int) -> Sequence[ReceivedMessage]:
+        """Those that are still to be delivered here."""
+        if self._returns is None or self.released:
+            # Whoever owns the queue next delivers them again.
+            return failed.messages
+        return await self._returns.send_back(
+            failed,
+            self.queue,
+            return_id=self._return_id,
+            local_attempts=tries,
+            reason=REJECTED if failed.rejected else None,
+        )
+
+    async def _given_up_within(self, delay_s: float) -> bool:
+        """Wait a while; whether the queue was given up meanwhile."""
+        try:
+            async with asyncio.timeout(delay_s):
+                await self._released.wait()
+        except TimeoutError:
+            return False
+        return True

@@ -1,0 +1,216 @@
+"""The window of one message queue: what was pulled and is not finished.
+
+::
+
+    queue offsets   40 ............ 52 ............ 60 ............ 75 ..............
+                    [ in work      ][ in work      ][ waits         ]
+                    ^ consumer offset                                ^ next pull offset
+
+Deliveries may be finished in any order; the consumer offset is the smallest that is unfinished, so
+that a restart repeats messages and never skips one. With everything finished it is the next pull
+offset, so that what a filter left out is not looked at again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, islice
+from typing import Final
+
+from ariane_sdk.message import ReceivedMessage
+
+ROOM_SHARE_MIN: Final = 2
+"""A queue is pulled again when half of its limits are free, not for each single message."""
+
+
+@dataclass(slots=True, eq=False)
+class Delivery:
+    """Messages that were taken together, for one call of the listener or for several.
+
+    Attributes:
+        messages: In the order of the queue.
+        begin_offset: Queue offset of the first.
+        size_bytes: Bytes of their records.
+        finished: Whether the listener is done with them.
+        done_count: How many of the first it is done with; not all.
+    """
+
+    messages: Sequence[ReceivedMessage]
+    begin_offset: int
+    size_bytes: int
+    finished: bool = False
+    done_count: int = 0
+
+    @property
+    def unfinished_offset(self) -> int:
+        """Queue offset of the first that is unfinished."""
+        done_count = self.done_count
+        return self.messages[done_count].queue_offset if done_count else self.begin_offset
+
+
+class _Chunk:
+    """What one pull brought; messages from ``position`` on still wait."""
+
+    __slots__ = ("messages", "position", "sizes_before")
+
+    def __init__(self, messages: Sequence[ReceivedMessage], sizes: Iterable[int]) -> None:
+        self.messages = messages
+        self.position = 0
+        self.sizes_before = [0, *accumulate(sizes)]
+
+
+class QueueWindow:
+    """Messages of one queue between pull and finish.
+
+    Attributes:
+        next_pull_offset: Where the next pull reads.
+        message_count: Messages that wait or are in work.
+        size_bytes: Bytes of their records.
+        taken_end: Behind the last message that the listener has got.
+    """
+
+    __slots__ = (
+        "_chunks",
+        "_in_work",
+        "_last_offset",
+        "message_count",
+        "next_pull_offset",
+        "size_bytes",
+        "taken_end",
+    )
+
+    def __init__(self, begin_offset: int) -> None:
+        """Be empty.
+
+        Args:
+            begin_offset: The first queue offset to be pulled.
+        """
+        self.next_pull_offset = begin_offset
+        self.message_count = 0
+        self.size_bytes = 0
+        self.taken_end = begin_offset
+        self._chunks: deque[_Chunk] = deque()
+        self._in_work: deque[Delivery] = deque()
+        self._last_offset = begin_offset
+
+    @property
+    def consumer_offset(self) -> int:
+        """The smallest queue offset that is unfinished."""
+        if self._in_work:
+            return self._in_work[0].unfinished_offset
+        return self._first_waiting_offset
+
+    @property
+    def span(self) -> int:
+        """Distance of the newest from the oldest unfinished message."""
+        return self._last_offset - self.consumer_offset if self.message_count else 0
+
+    @property
+    def in_work_count(self) -> int:
+        """Deliveries that the listener has."""
+        return len(self._in_work)
+
+    def has_room(self, *, count_max: int, bytes_max: int, span_max: int) -> bool:
+        """Whether another pull is worth its while within these limits."""
+        return (
+            self.message_count * ROOM_SHARE_MIN <= count_max
+            and self.size_bytes * ROOM_SHARE_MIN <= bytes_max
+            and self.span < span_max
+        )
+
+    def put(
+        self,
+        messages: Sequence[ReceivedMessage],
+        next_offset: int,
+        sizes: Iterable[int] | None = None,
+    ) -> None:
+        """Add what a pull brought.
+
+        Args:
+            messages: In the order of the queue; those that nobody wants are left out already.
+            next_offset: Where the pull after this one reads.
+            sizes: Bytes of their records, where somebody knows them already.
+        """
+        self.next_pull_offset = next_offset
+        if messages:
+            if sizes is None:
+                sizes = (message.size_bytes for message in messages)
+            chunk = _Chunk(messages, sizes)
+            self._chunks.append(chunk)
+            self._last_offset = messages[-1].queue_offset
+            self.message_count += len(messages)
+            self.size_bytes += chunk.sizes_before[-1]
+
+    def take(
+        self, count_max: int, is_single: Callable[[ReceivedMessage], bool] | None = None
+    ) -> Delivery | None:
+        """The next messages for the listener; nothing when none wait.
+
+        Args:
+            count_max: Messages at most, at least one.
+            is_single: Tells messages that are delivered one at a time.
+        """
+        chunks = self._chunks
+        if not chunks:
+            return None
+        begin_offset = self._first_waiting_offset
+        if is_single is not None:
+            count_max = self._count_together(count_max, is_single)
+        messages: list[ReceivedMessage] = []
+        size_bytes = 0
+        while chunks and len(messages) < count_max:
+            chunk = chunks[0]
+            begin = chunk.position
+            end = min(begin + count_max - len(messages), len(chunk.messages))
+            messages += chunk.messages[begin:end]
+            size_bytes += chunk.sizes_before[end] - chunk.sizes_before[begin]
+            chunk.position = end
+            if end < len(chunk.messages):
+                break
+            chunks.popleft()
+        delivery = Delivery(messages, begin_offset, size_bytes)
+        self.taken_end = messages[-1].queue_offset + 1
+        self._in_work.append(delivery)
+        return delivery
+
+    def finish(self, delivery: Delivery) -> None:
+        """Count a delivery as done."""
+        delivery.finished = True
+        self.message_count -= len(delivery.messages)
+        self.size_bytes -= delivery.size_bytes
+        while self._in_work and self._in_work[0].finished:
+            self._in_work.popleft()
+
+    def drop_waiting(self) -> None:
+        """Forget what the listener has not got; the next pull would bring it again."""
+        self.next_pull_offset = self._first_waiting_offset
+        for chunk in self._chunks:
+            self.message_count -= len(chunk.messages) - chunk.position
+            self.size_bytes -= chunk.sizes_before[-1] - chunk.sizes_before[chunk.position]
+        self._chunks.clear()
+
+    @property
+    def next_take_offset(self) -> int:
+        """Queue offset of the first message that waits; the next pull offset if none does."""
+        return self._first_waiting_offset
+
+    @property
+    def _first_waiting_offset(self) -> int:
+        if not self._chunks:
+            return self.next_pull_offset
+        chunk = self._chunks[0]
+        return chunk.messages[chunk.position].queue_offset
+
+    def _count_together(self, count_max: int, is_single: Callable[[ReceivedMessage], bool]) -> int:
+        """How many of the first messages are delivered together."""
+        waiting = (
+            chunk.messages[position]
+            for chunk in self._chunks
+            for position in range(chunk.position, len(chunk.messages))
+        )
+        for count, message in enumerate(islice(waiting, count_max)):
+            if is_single(message):
+                return max(1, count)
+        return count_max

@@ -1,0 +1,1 @@
+"""Who is in the group, and which queues that gives to whom."""

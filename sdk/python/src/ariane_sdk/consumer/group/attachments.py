@@ -1,0 +1,155 @@
+"""A consumer's attachments: one to each broker of its topics, all told its part in the group."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable
+from typing import Final
+
+from ariane.broker.v1.client_service_pb2 import AttachResponse, Membership
+from ariane_sdk.client.attachment import Attachment
+from ariane_sdk.consumer.group.consumer_plan import ConsumerPlan
+from ariane_sdk.consumer.group.membership import membership_of
+from ariane_sdk.errors import CallError, DeadlinePassed
+from ariane_sdk.message import MessageQueue
+from ariane_sdk.net.connections import Connections
+from ariane_sdk.routing.route import Route
+from ariane_sdk.runtime.tasks import start_task
+
+GOODBYE_TIMEOUT_S: Final = 1.0
+"""How long a broker may take to end the stream of a consumer that leaves."""
+
+PATIENCE_CALLS: Final = 3
+"""While no broker has answered, a consumer that starts waits as long as so many calls may take."""
+
+
+class Attachments:
+    """Keeps a member attached to every broker of its topics, where that is now, and to no other."""
+
+    def __init__(
+        self,
+        plan: ConsumerPlan,
+        connections: Connections,
+        *,
+        client_id: str,
+        on_notice: Callable[[AttachResponse], None],
+        on_fatal: Callable[[CallError], None],
+        on_turn: Callable[[], None],
+        facts: Callable[[], dict[str, str]],
+    ) -> None:
+        """Be attached to nothing yet.
+
+        Args:
+            plan: What the consumer is to be.
+            connections: Where channels come from.
+            client_id: The consumer.
+            on_notice: Told what brokers say.
+            on_fatal: Told that the group will never let this member in.
+            on_turn: Told that a broker may have gone, or may be elsewhere.
+            facts: What to tell operators who ask.
+        """
+        self._plan = plan
+        self._connections = connections
+        self._client_id = client_id
+        self._on_notice = on_notice
+        self._on_fatal = on_fatal
+        self._on_turn = on_turn
+        self._facts = facts
+        self._claims: frozenset[MessageQueue] = frozenset()
+        self._by_broker: dict[str, Attachment] = {}
+        self._farewells: set[asyncio.Task[None]] = set()
+
+    @property
+    def broker_names(self) -> Collection[str]:
+        """The brokers that the member is, or tries to be, attached to."""
+        return self._by_broker.keys()
+
+    @property
+    def membership(self) -> Membership:
+        """The member's part in its group, as brokers are told."""
+        plan = self._plan
+        return membership_of(
+            plan.group,
+            plan.filters,
+            plan.strategy,
+            ordered=plan.ordered,
+            broadcasting=plan.model == "broadcasting",
+            zone=plan.settings.zone,
+            owned=self._claims,
+        )
+
+    def follow(self, routes: Iterable[Route]) -> None:
+        """Attach to the brokers of these routes, and leave those that are in none, or moved."""
+        wanted = {
+            broker.broker_name: broker.read_address
+            for route in routes
+            for broker in route.brokers
+            if broker.read_address
+        }
+        for name, attachment in list(self._by_broker.items()):
+            if wanted.get(name) != attachment.address:
+                del self._by_broker[name]
+                farewell = start_task(attachment.close(GOODBYE_TIMEOUT_S), f"farewell-{name}")
+                self._farewells.add(farewell)
+                farewell.add_done_callback(self._farewells.discard)
+        membership = self.membership
+        for name in wanted.keys() - self._by_broker.keys():
+            self._by_broker[name] = Attachment(
+                name,
+                wanted[name],
+                self._connections,
+                client_id=self._client_id,
+                membership=membership,
+                settings=self._plan.settings,
+                clock=self._plan.clock,
+                on_notice=self._on_notice,
+                on_fatal=self._on_fatal,
+                on_turn=self._on_turn,
+                facts=self._facts,
+            )
+
+    def claim(self, queues: frozenset[MessageQueue]) -> None:
+        """Tell the group what this member has, if that is what the strategy looks at."""
+        if queues != self._claims and getattr(self._plan.strategy, "needs_owners", False):
+            self._claims = queues
+            membership = self.membership
+            for attachment in self._by_broker.values():
+                attachment.change_membership(membership)
+
+    async def wait_tried(self) -> CallError | None:
+        """Wait until every broker has been tried, or time is up.
+
+        While not a single one has answered, that is the time of some calls: the first member of a
+        group has brokers write files and tell name servers, which takes long on a busy machine.
+
+        Returns:
+            Why not one of them has let the member in; nothing if one has.
+        """
+        attachments = list(self._by_broker.values())
+        if not attachments:
+            return CallError("no broker of the topics has an address")
+        timeout_s = self._plan.settings.call_timeout_s
+        tries = [start_task(each.wait_tried(), f"tried-{each.broker_name}") for each in attachments]
+        try:
+            done, _ = await asyncio.wait(tries, timeout=timeout_s)
+            if not done:
+                more_s = (PATIENCE_CALLS - 1) * timeout_s
+                await asyncio.wait(tries, timeout=more_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tries:
+                task.cancel()
+        if any(attachment.attached for attachment in attachments):
+            return None
+        for attachment in attachments:
+            if attachment.error is not None:
+                return attachment.error
+        return DeadlinePassed(
+            f"no broker of the topics answered in {PATIENCE_CALLS * timeout_s:g} s", retriable=True
+        )
+
+    async def close(self) -> None:
+        """Say goodbye to all."""
+        await asyncio.gather(
+            *(attachment.close(GOODBYE_TIMEOUT_S) for attachment in self._by_broker.values()),
+            *self._farewells,
+        )

@@ -1,0 +1,68 @@
+"""Sharing queues by a hash ring: few queues move when members come and go."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from hashlib import md5
+from typing import Final
+
+from ariane_sdk.errors import IllegalArgument
+from ariane_sdk.message import MessageQueue
+
+VIRTUAL_NODES_DEFAULT: Final = 10
+
+_RING_BYTES: Final = 4
+"""Points of the ring are the first four bytes of an MD5, big-endian."""
+
+
+class ConsistentHash:
+    """Members stand at many points of a ring; a queue goes to the next point behind its own.
+
+    When a member leaves, only its queues move; shares may differ much. RocketMQ:
+    ``AllocateMessageQueueConsistentHash``, with the same points and therefore the same shares.
+
+    Attributes:
+        name: Says how many points a member has, since members that differ in that would not fit.
+    """
+
+    def __init__(self, virtual_nodes: int = VIRTUAL_NODES_DEFAULT) -> None:
+        """Set how many points each member has.
+
+        Args:
+            virtual_nodes: At least one; more make shares more even.
+
+        Raises:
+            IllegalArgument: There are none.
+        """
+        if virtual_nodes < 1:
+            raise IllegalArgument("virtual_nodes is at least 1")
+        self._virtual_nodes = virtual_nodes
+        self.name = f"consistent-hash-{virtual_nodes}"
+
+    def allocate(
+        self, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+    ) -> Sequence[MessageQueue]:
+        """The queues of one member; none if it is not among the members."""
+        # Where two points fall together the later one stays, as in RocketMQ's map.
+        ring = {
+            _point(f"{member}-{node}"): member
+            for member in client_ids
+            for node in range(self._virtual_nodes)
+        }
+        points = sorted(ring)
+        return [queue for queue in queues if ring[_next_point(points, queue)] == client_id]
+
+
+def _next_point(points: Sequence[int], queue: MessageQueue) -> int:
+    # The text of a queue in Java, which is what RocketMQ hashes.
+    text = (
+        f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name},"
+        f" queueId={queue.queue_id}]"
+    )
+    return points[bisect_left(points, _point(text)) % len(points)]
+
+
+def _point(text: str) -> int:
+    digest = md5(text.encode(), usedforsecurity=False).digest()
+    return int.from_bytes(digest[:_RING_BYTES], "big")

@@ -1,0 +1,92 @@
+"""What a consumer is to be, and the checks of what applications say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Literal, TypeAlias
+
+from ariane_sdk.checks.limits import checked_topic
+from ariane_sdk.checks.tag_filter import TagFilter
+from ariane_sdk.consumer.group.allocation import AllocationStrategy, Averaging
+from ariane_sdk.consumer.offsets.start_position import StartPosition
+from ariane_sdk.errors import IllegalArgument
+from ariane_sdk.runtime.clock import Clock
+from ariane_sdk.settings import ConsumerSettings
+
+Model: TypeAlias = Literal["clustering", "broadcasting"]
+"""Each message to one member of the group, or to every member."""
+
+
+def checked_model(model: Model) -> Model:
+    """Return a model if it is one.
+
+    Raises:
+        IllegalArgument: It is none.
+    """
+    if model not in ("clustering", "broadcasting"):
+        raise IllegalArgument(f'model {model!r}: "clustering" or "broadcasting"')
+    return model
+
+
+def checked_strategy(strategy: AllocationStrategy | None) -> AllocationStrategy:
+    """Return a strategy if it is one; averaging for nothing.
+
+    Raises:
+        IllegalArgument: It is none.
+    """
+    if strategy is None:
+        return Averaging()
+    divides = getattr(strategy, "allocate", None) or getattr(strategy, "allocate_among", None)
+    if not callable(divides) or not isinstance(getattr(strategy, "name", None), str):
+        raise IllegalArgument(
+            f"strategy {strategy!r:.100}: an object such as Averaging() is expected"
+        )
+    return strategy
+
+
+def filters_of(subscriptions: Mapping[str, str]) -> dict[str, TagFilter]:
+    """The filters of subscriptions.
+
+    Raises:
+        IllegalArgument: A topic or an expression is none.
+    """
+    if not isinstance(subscriptions, Mapping):
+        raise IllegalArgument(
+            f'subscriptions {subscriptions!r:.100}: a dict such as {{"orders": "*"}} is expected'
+        )
+    return {
+        checked_topic(topic): TagFilter.parse(expression)
+        for topic, expression in subscriptions.items()
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerPlan:
+    """What a consumer is to be, checked.
+
+    Attributes:
+        addresses: "host:port" of each name server.
+        group: The consumer group.
+        filters: What is wanted of each topic; a consumer whose queues are assigned by hand adds
+            to it.
+        start: Where the group begins in a queue that it has never consumed.
+        model: Each message to one member, or to every member.
+        strategy: How members share queues.
+        settings: How the consumer behaves.
+        clock: Paces everything.
+        random: Chance.
+        ordered: Whether queues are consumed in order, under the broker's locks.
+    """
+
+    addresses: Sequence[str]
+    group: str
+    filters: dict[str, TagFilter]
+    start: StartPosition
+    model: Model
+    strategy: AllocationStrategy
+    settings: ConsumerSettings
+    clock: Clock
+    random: Random
+    ordered: bool = False

@@ -1,0 +1,112 @@
+"""Sharing queues by machine rooms: who is near the broker goes first."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
+
+from ariane_sdk.consumer.group.allocation import AllocationStrategy, Averaging, GroupFacts
+from ariane_sdk.errors import IllegalArgument
+from ariane_sdk.message import MessageQueue
+
+ROOM_SEPARATOR = "@"
+
+
+class MachineRoom:
+    """Only queues of brokers in given rooms are consumed, by all members alike.
+
+    A broker's room stands in its name, "room@broker". The queues of other rooms have no owner.
+    RocketMQ: ``AllocateMessageQueueByMachineRoom``.
+
+    Attributes:
+        name: Names the rooms, since members that differ in them would not fit.
+    """
+
+    def __init__(self, rooms: Collection[str]) -> None:
+        """Take the rooms.
+
+        Args:
+            rooms: Their names.
+
+        Raises:
+            IllegalArgument: There are none.
+        """
+        if not rooms:
+            raise IllegalArgument("at least one room is needed")
+        self._rooms = frozenset(rooms)
+        self.name = f"machine-room-{'+'.join(sorted(self._rooms))}"
+
+    def allocate(
+        self, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+    ) -> Sequence[MessageQueue]:
+        """The queues of one member; none if it is not among the members."""
+        if client_id not in client_ids:
+            return ()
+        near = [queue for queue in queues if self._is_near(queue.broker_name)]
+        position = client_ids.index(client_id)
+        share, remainder = divmod(len(near), len(client_ids))
+        own = near[position * share : (position + 1) * share]
+        if position < remainder:
+            own.append(near[position + share * len(client_ids)])
+        return own
+
+    def _is_near(self, broker_name: str) -> bool:
+        parts = broker_name.split(ROOM_SEPARATOR)
+        # "a room and a name", as RocketMQ has it: any other form is of no room.
+        return len(parts) == 2 and parts[0] in self._rooms
+
+
+class MachineRoomNearby:
+    """Queues go to members in the room of their broker, and to all where no member is there.
+
+    Rooms are the zones that brokers and consumers are configured with, unless functions tell them.
+    RocketMQ: ``AllocateMachineRoomNearby``.
+
+    Attributes:
+        name: Names the strategy within a room too.
+    """
+
+    def __init__(
+        self,
+        within: AllocationStrategy | None = None,
+        *,
+        broker_room: Callable[[MessageQueue], str] | None = None,
+        member_room: Callable[[str], str] | None = None,
+    ) -> None:
+        """Set how a room's queues are shared, and who is where.
+
+        Args:
+            within: Divides the queues of one room; averaging if not given.
+            broker_room: The room of a queue's broker; its zone if not given.
+            member_room: The room of a client id; its zone if not given.
+        """
+        self._within = within or Averaging()
+        self._broker_room = broker_room
+        self._member_room = member_room
+        self.name = f"machine-room-nearby-{self._within.name}"
+
+    def allocate(
+        self, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+    ) -> Sequence[MessageQueue]:
+        """The queues of one member, where functions tell the rooms."""
+        return self.allocate_among(client_id, GroupFacts(queues=queues, client_ids=client_ids))
+
+    def allocate_among(self, client_id: str, facts: GroupFacts) -> Sequence[MessageQueue]:
+        """The queues of one member; none if it is not among the members."""
+        if client_id not in facts.client_ids:
+            return ()
+        broker_room = self._broker_room or (
+            lambda queue: facts.broker_zones.get(queue.broker_name, "")
+        )
+        member_room = self._member_room or (lambda member: facts.member_zones.get(member, ""))
+        queues: dict[str, list[MessageQueue]] = defaultdict(list)
+        for queue in facts.queues:
+            queues[broker_room(queue)].append(queue)
+        members: dict[str, list[str]] = defaultdict(list)
+        for member in facts.client_ids:
+            members[member_room(member)].append(member)
+        own_room = member_room(client_id)
+        own = list(self._within.allocate(client_id, queues.pop(own_room, []), members[own_room]))
+        for room in sorted(queues.keys() - members.keys()):
+            own += self._within.allocate(client_id, queues[room], facts.client_ids)
+        return own

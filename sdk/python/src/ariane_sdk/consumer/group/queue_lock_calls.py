@@ -1,0 +1,79 @@
+"""The broker's queue locks: taking, renewing, giving back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ariane.broker.v1.client_service_pb2 import (
+    LockedQueue,
+    LockQueuesRequest,
+    UnlockQueuesRequest,
+)
+from ariane_sdk.client.broker_calls import answer_of, peer_name, read_address
+from ariane_sdk.message import MessageQueue
+from ariane_sdk.net.connections import Connections
+from ariane_sdk.net.timestamps import duration_s
+from ariane_sdk.routing.route import BrokerRoute
+
+
+class QueueLockCalls:
+    """Asks brokers for locks in the name of one member."""
+
+    def __init__(
+        self, connections: Connections, *, group: str, client_id: str, timeout_s: float
+    ) -> None:
+        """Ask nothing yet.
+
+        Args:
+            connections: Where channels come from.
+            group: The consumer group.
+            client_id: The member.
+            timeout_s: How long one call may take.
+        """
+        self._connections = connections
+        self._group = group
+        self._client_id = client_id
+        self._timeout_s = timeout_s
+
+    async def lock(
+        self, broker: BrokerRoute, queues: Sequence[MessageQueue]
+    ) -> tuple[dict[MessageQueue, int], float]:
+        """Take or renew locks.
+
+        Returns:
+            The epochs of the locks that the member has now, and for how many seconds.
+
+        Raises:
+            CallError: The broker did not tell.
+        """
+        request = LockQueuesRequest(
+            consumer_group=self._group,
+            client_id=self._client_id,
+            queues=[LockedQueue(topic=q.topic, queue_id=q.queue_id) for q in queues],
+        )
+        clients = self._connections.clients(read_address(broker))
+        response = await answer_of(
+            clients.LockQueues(request, timeout=self._timeout_s), peer_name(broker)
+        )
+        epochs = {
+            MessageQueue(entry.topic, broker.broker_name, entry.queue_id): entry.lock_epoch
+            for entry in response.queues
+        }
+        return epochs, duration_s(response.lease)
+
+    async def unlock(self, broker: BrokerRoute, epochs: Mapping[MessageQueue, int]) -> None:
+        """Give locks back.
+
+        Raises:
+            CallError: The broker did not answer; the locks die by themselves.
+        """
+        request = UnlockQueuesRequest(
+            consumer_group=self._group,
+            client_id=self._client_id,
+            queues=[
+                LockedQueue(topic=queue.topic, queue_id=queue.queue_id, lock_epoch=epoch)
+                for queue, epoch in epochs.items()
+            ],
+        )
+        clients = self._connections.clients(read_address(broker))
+        await answer_of(clients.UnlockQueues(request, timeout=self._timeout_s), peer_name(broker))

@@ -1,0 +1,281 @@
+"""The locks that a consumer in order holds on its queues, and for how long it may rely on them.
+
+::
+
+    asked ──── answered        asked again              the broker never answered:
+    |<------- lock_life_s (30 s) ------->|  consume no more
+    |<------------------ lease of the broker (60 s) ------------------>|  another member may own it
+
+Time is counted from before the question, by a clock that never jumps, and a member relies on a lock
+for less time than the broker keeps it. A process that was frozen for longer finds at its next look
+that it holds nothing.
+
+What a broker may have granted is held, or owed, until it is known to be gone::
+
+          acquire: granted          give_back; nobody uses it; lost
+    free ────────────────> held ──────────────────────────────────────> owed ────────> free
+      |                    renewed every 20 s,                          the broker is told, and
+      |                    as long as it is used                        told again every second
+      |                                                                   ^     |
+      +───────────── acquire: who knows whether it was granted ───────────+     | acquire
+                                                                         held <─+
+
+A lock that is held and used by nobody would stand in the way of the whole group for as long as this
+process lives and renews it. Calls to one broker are made one at a time, so that none overtakes
+another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from ariane_sdk.errors import CallError
+from ariane_sdk.message import MessageQueue
+from ariane_sdk.routing.route import BrokerRoute
+from ariane_sdk.runtime.clock import Clock
+from ariane_sdk.runtime.log import logger
+from ariane_sdk.settings import ConsumerSettings
+
+RENEW_RETRY_S: Final = 1.0
+"""How long to wait before a broker that did not renew is asked again."""
+
+RETURN_RETRY_S: Final = 1.0
+"""How long to wait before a broker is told again of locks that are given back."""
+
+ANY_EPOCH: Final = 0
+"""Gives a lock back whatever its epoch is."""
+
+
+class LockCalls(Protocol):
+    """Asks brokers for locks."""
+
+    async def lock(
+        self, broker: BrokerRoute, queues: Sequence[MessageQueue]
+    ) -> tuple[dict[MessageQueue, int], float]:
+        """Take or renew locks; their epochs, and for how long they may be relied on."""
+        ...
+
+    async def unlock(self, broker: BrokerRoute, epochs: dict[MessageQueue, int]) -> None:
+        """Give locks back."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLock:
+    """A lock of one queue.
+
+    Attributes:
+        epoch: Comes along with every pull and every stored offset.
+        good_until_s: Until when to rely on it, by the monotonic clock.
+    """
+
+    epoch: int
+    good_until_s: float
+
+
+class QueueLocks:
+    """The queue locks of one consumer."""
+
+    def __init__(
+        self,
+        calls: LockCalls,
+        *,
+        broker_of: Callable[[MessageQueue], BrokerRoute],
+        is_used: Callable[[MessageQueue], bool],
+        on_lost: Callable[[MessageQueue], None],
+        settings: ConsumerSettings,
+        clock: Clock,
+    ) -> None:
+        """Hold nothing yet.
+
+        Args:
+            calls: Asks brokers.
+            broker_of: Where a queue is now; raises ``CallError`` when nobody knows.
+            is_used: Whether a queue is consumed, taken over or being given up. What is not is not
+                renewed.
+            on_lost: Told of a queue that must not be consumed any longer.
+            settings: How often to renew, and how long to rely on a lock.
+            clock: Measures that.
+        """
+        self._calls = calls
+        self._broker_of = broker_of
+        self._is_used = is_used
+        self._on_lost = on_lost
+        self._settings = settings
+        self._clock = clock
+        self._held: dict[MessageQueue, HeldLock] = {}
+        self._owed: dict[MessageQueue, int] = {}
+        self._owing = asyncio.Event()
+        self._turns: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    def holds(self, queue: MessageQueue) -> bool:
+        """Whether the queue may be consumed now."""
+        lock = self._held.get(queue)
+        return lock is not None and self._clock.monotonic_s() < lock.good_until_s
+
+    def epoch_of(self, queue: MessageQueue) -> int | None:
+        """The epoch of the lock of a queue; nothing if there is none."""
+        lock = self._held.get(queue)
+        return None if lock is None else lock.epoch
+
+    async def acquire(
+        self, broker: BrokerRoute, queues: Sequence[MessageQueue]
+    ) -> list[MessageQueue]:
+        """Take what is free; the queues that are held now.
+
+        Raises:
+            CallError: The broker did not tell.
+        """
+        async with self._turns[broker.broker_name]:
+            asked_s = self._clock.monotonic_s()
+            owed = {queue: self._owed.pop(queue) for queue in queues if queue in self._owed}
+            try:
+                epochs, lease_s = await self._calls.lock(broker, queues)
+            except BaseException as error:
+                if not isinstance(error, CallError) or error.outcome_unknown:
+                    owed = {queue: ANY_EPOCH for queue in queues if queue not in self._held}
+                self._owe(owed)
+                raise
+            good_until_s = asked_s + min(lease_s, self._settings.lock_life_s)
+            for queue, epoch in epochs.items():
+                self._held[queue] = HeldLock(epoch, good_until_s)
+        return [queue for queue in queues if queue in epochs]
+
+    async def give_back(self, queues: Iterable[MessageQueue]) -> None:
+        """Let others have queues: at once, or as soon as their brokers can be told."""
+        given = {queue: self._held.pop(queue).epoch for queue in queues if queue in self._held}
+        self._owe(given)
+        await self._return(given)
+
+    async def give_back_all(self) -> None:
+        """Hold nothing any longer; a broker that cannot be told now finds out by itself."""
+        await self.give_back(list(self._held))
+        await self._return(self._owed)
+
+    def lose(self, queue: MessageQueue) -> None:
+        """Rely on a lock no longer. Mostly another member has it; should it be ours, it is owed."""
+        lock = self._held.pop(queue, None)
+        if lock is not None:
+            self._owe({queue: lock.epoch})
+
+    def stop_relying(self, queue: MessageQueue) -> None:
+        """Who consumes a queue found its lock no longer good, and has stopped."""
+        if queue in self._held and not self.holds(queue):
+            logger.warning("the lock of %s was not renewed in time", queue)
+            self._lost(queue)
+
+    async def return_by_and_by(self) -> None:
+        """One round: wait until locks are owed, and for a while, and give them back."""
+        await self._owing.wait()
+        await self._clock.sleep(RETURN_RETRY_S)
+        await self._return(self._owed)
+        if not self._owed:
+            self._owing.clear()
+
+    async def renew_by_and_by(self) -> None:
+        """One round: wait until locks are to be renewed, and renew them."""
+        await self._clock.sleep(self._settings.lock_renew_interval_s)
+        while not await self.renew():
+            await self._clock.sleep(RENEW_RETRY_S)
+
+    async def renew(self) -> bool:
+        """Renew all locks that are used; whether every broker answered."""
+        idle = [queue for queue in self._held if not self._is_used(queue)]
+        if idle:
+            logger.warning("locks that nobody uses are given back: %s", idle)
+            self._owe({queue: self._held.pop(queue).epoch for queue in idle})
+        answered = await asyncio.gather(*map(self._renew_at, _broker_names(self._held)))
+        for queue in list(self._held):
+            self.stop_relying(queue)
+        return all(answered)
+
+    async def _renew_at(self, broker_name: str) -> bool:
+        """Renew the locks of one broker's queues; whether it has answered."""
+        async with self._turns[broker_name]:
+            before = {
+                queue: lock.epoch
+                for queue, lock in self._held.items()
+                if queue.broker_name == broker_name
+            }
+            if not before:
+                return True
+            queues = list(before)
+            asked_s = self._clock.monotonic_s()
+            try:
+                epochs, lease_s = await self._calls.lock(self._broker_of(queues[0]), queues)
+            except CallError as error:
+                logger.info("locks of broker %s not renewed: %s", broker_name, error)
+                return False
+            good_until_s = asked_s + min(lease_s, self._settings.lock_life_s)
+            for queue, epoch in before.items():
+                self._take_renewal(queue, epoch, epochs.get(queue), good_until_s)
+        return True
+
+    def _take_renewal(
+        self, queue: MessageQueue, epoch: int, granted: int | None, good_until_s: float
+    ) -> None:
+        """Take in what a broker says of one lock.
+
+        Args:
+            queue: The queue.
+            epoch: Of the lock that was to be renewed.
+            granted: Of the lock that this member has now; nothing if it has none.
+            good_until_s: Until when to rely on it.
+        """
+        if self.epoch_of(queue) != epoch:
+            if granted is not None:
+                self._owe({queue: granted})  # Given back, or lost, meanwhile.
+        elif granted == epoch and self.holds(queue):
+            self._held[queue] = HeldLock(epoch, good_until_s)
+        elif granted == epoch:
+            # Who found it no longer good has stopped, and only begins anew with a new lock.
+            logger.warning("the lock of %s was renewed too late", queue)
+            self._lost(queue)
+        else:
+            # Also when the lock is ours again: somebody may have had it in between.
+            logger.warning("another member took over %s", queue)
+            self._lost(queue)
+            if granted is not None:
+                self._owe({queue: granted})
+
+    def _lost(self, queue: MessageQueue) -> None:
+        self.lose(queue)
+        self._on_lost(queue)
+
+    def _owe(self, epochs: Mapping[MessageQueue, int]) -> None:
+        self._owed.update(epochs)
+        if self._owed:
+            self._owing.set()
+
+    async def _return(self, queues: Iterable[MessageQueue]) -> None:
+        """Tell brokers of locks that are owed; those that cannot be told stay owed."""
+        await asyncio.gather(
+            *(self._return_at(name, set(queues)) for name in _broker_names(queues))
+        )
+
+    async def _return_at(self, broker_name: str, queues: Collection[MessageQueue]) -> None:
+        async with self._turns[broker_name]:
+            # Some may have been acquired anew meanwhile.
+            epochs = {
+                queue: epoch
+                for queue, epoch in self._owed.items()
+                if queue in queues and queue.broker_name == broker_name
+            }
+            if not epochs:
+                return
+            try:
+                await self._calls.unlock(self._broker_of(next(iter(epochs))), epochs)
+            except CallError as error:
+                logger.info("locks of broker %s are given back later: %s", broker_name, error)
+                return
+            for queue, epoch in epochs.items():
+                if self._owed.get(queue) == epoch:
+                    del self._owed[queue]
+
+
+def _broker_names(queues: Iterable[MessageQueue]) -> list[str]:
+    return sorted({queue.broker_name for queue in queues})

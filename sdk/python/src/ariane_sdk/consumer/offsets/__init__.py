@@ -1,0 +1,1 @@
+"""Where a group's offsets are kept, and where it begins."""

@@ -1,0 +1,243 @@
+"""The offsets of a broadcasting consumer: a file of the client, laid out as RocketMQ's is.
+
+::
+
+    ~/.ariane_offsets/<host>@<instance>/<group>/offsets.json       the newest
+                                                offsets.json.bak   the one before
+                                                offsets.lock       held while in use
+
+    {"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"orders"}:12},
+     "logEpochTable":{{"brokerName":"broker-a","queueId":0,"topic":"orders"}:5203867203857265291}}
+
+RocketMQ writes queues as keys without quoting them (its JSON library does), which is no JSON; the
+same is written here, and read with or without blanks. The second table is ours, of the same shape,
+and may be missing: the epoch of the broker's log that each offset was learnt in, so that a broker
+that has lost its last messages since is found out. A file is replaced whole: written beside,
+forced to disk, renamed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import IO, Final, Self
+
+from ariane_sdk.client.caution import NO_CAUTION, Caution, InWork
+from ariane_sdk.client.queue_position import QueuePosition
+from ariane_sdk.errors import CallError, OffsetFileDamaged, OffsetFileInUse
+from ariane_sdk.message import MessageQueue
+from ariane_sdk.routing.route import BrokerRoute
+from ariane_sdk.runtime.disk import Disk, SystemDisk
+from ariane_sdk.runtime.log import logger
+
+FOLDER_DEFAULT: Final = ".ariane_offsets"
+FILE_NAME: Final = "offsets.json"
+
+_ENTRY = r'\{[^{}]*\}\s*:\s*"?-?\d+"?'
+_ENTRIES: Final = rf"\{{\s*((?:{_ENTRY}\s*(?:,\s*{_ENTRY}\s*)*)?)\}}\s*"
+_TABLES: Final = re.compile(
+    rf'\s*\{{\s*"offsetTable"\s*:\s*{_ENTRIES}'
+    rf'(?:,\s*"logEpochTable"\s*:\s*{_ENTRIES})?\}}\s*'
+)
+_QUEUE_AND_NUMBER: Final = re.compile(r'(\{[^{}]*\})\s*:\s*"?(-?\d+)"?')
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9@._-]")
+
+
+class OffsetFile:
+    """Keeps consumer offsets of one group of this client in a file.
+
+    Attributes:
+        path: The file.
+    """
+
+    def __init__(
+        self, path: Path, lock: IO[bytes], offsets: dict[MessageQueue, QueuePosition], disk: Disk
+    ) -> None:
+        """Take over what ``open`` has found."""
+        self.path = path
+        self._disk = disk
+        self._lock = lock
+        self._offsets = offsets
+        self._writing = asyncio.Lock()
+
+    @classmethod
+    def open(
+        cls, folder: Path | None, instance_name: str, group: str, disk: Disk | None = None
+    ) -> Self:
+        """Open the file of a group, or begin a new one.
+
+        Args:
+            folder: Below which files are; ``~/.ariane_offsets`` if nothing.
+            instance_name: Tells consumers of one host apart that have the same group.
+            group: The consumer group.
+            disk: For tests.
+
+        Raises:
+            OSError: The disk refuses.
+            OffsetFileDamaged: The file and the one before cannot be read.
+            OffsetFileInUse: Another consumer uses it.
+        """
+        host = socket.gethostname().partition(".")[0] or "localhost"
+        client = _UNSAFE.sub("_", f"{host}@{instance_name}")
+        path = (folder or Path.home() / FOLDER_DEFAULT) / client / _UNSAFE.sub("_", group)
+        path /= FILE_NAME
+        disk = disk or SystemDisk()
+        try:
+            lock = disk.lock(path.with_name("offsets.lock"))
+        except BlockingIOError:
+            raise OffsetFileInUse(
+                f"another consumer uses {path}: give each its own instance_name"
+            ) from None
+        try:
+            return cls(path, lock, _load(path, disk), disk)
+        except BaseException:
+            lock.close()
+            raise
+
+    async def load(
+        self,
+        broker: BrokerRoute,  # noqa: ARG002 - as the protocol has it; the file has all brokers.
+        queues: Sequence[MessageQueue],
+    ) -> dict[MessageQueue, QueuePosition]:
+        """The offsets that the file has."""
+        return {queue: self._offsets[queue] for queue in queues if queue in self._offsets}
+
+    async def store(
+        self,
+        broker: BrokerRoute,  # noqa: ARG002 - as the protocol has it; the file has all brokers.
+        offsets: Mapping[MessageQueue, QueuePosition],
+        *,
+        durable: bool = False,  # noqa: ARG002 - every store is forced to disk.
+    ) -> dict[MessageQueue, CallError]:
+        """Replace the file by one with these offsets.
+
+        Raises:
+            CallError: The disk did not take it; the file is as it was.
+        """
+        # Whoever stops waiting does not stop the disk: what is written next waits for it.
+        await asyncio.shield(self._write(offsets))
+        return {}
+
+    def caution_of(self, queue: MessageQueue) -> Caution:  # noqa: ARG002 - as for any keeping.
+        """Nothing to beware of: brokers know nothing of broadcasting consumers."""
+        return NO_CAUTION
+
+    def note_cut(self, queue: MessageQueue, kept: QueuePosition) -> None:
+        """Go on where what was consumed ends now; the file hears of it with the next store."""
+        known = self._offsets.get(queue)
+        if known is not None and known.log_epoch != kept.log_epoch:
+            queue_offset = min(known.queue_offset, kept.queue_offset)
+            self._offsets[queue] = QueuePosition(queue_offset, kept.log_epoch)
+
+    async def tell(
+        self, broker: BrokerRoute, queue: MessageQueue, position: QueuePosition, in_work: InWork
+    ) -> CallError | None:
+        """Keep the offset; there is nobody to tell."""
+        del in_work
+        refused = await self.store(broker, {queue: position})
+        return refused.get(queue)
+
+    async def close(self) -> None:
+        """Let others use the file, once nothing is being written."""
+        async with self._writing:
+            self._lock.close()
+
+    async def _write(self, offsets: Mapping[MessageQueue, QueuePosition]) -> None:
+        """Replace the file, after all that is being written."""
+        async with self._writing:
+            table = {**self._offsets, **offsets}
+            replace = partial(self._disk.replace, backup=_backup_of(self.path))
+            try:
+                await asyncio.to_thread(replace, self.path, encode_offsets(table))
+            except OSError as error:
+                raise CallError(
+                    f"{self.path} cannot be written: {error}", retriable=True
+                ) from error
+            self._offsets = table
+
+
+def encode_offsets(offsets: Mapping[MessageQueue, QueuePosition]) -> str:
+    """The text of a file."""
+    queue_offsets = {queue: position.queue_offset for queue, position in offsets.items()}
+    log_epochs = {queue: each.log_epoch for queue, each in offsets.items() if each.log_epoch}
+    tables = {"offsetTable": queue_offsets}
+    if log_epochs:
+        tables["logEpochTable"] = log_epochs
+    encoded = (f'"{name}":{{{_encode_numbers(table)}}}' for name, table in tables.items())
+    return "{" + ",".join(encoded) + "}"
+
+
+def _encode_numbers(numbers: Mapping[MessageQueue, int]) -> str:
+    entries = (
+        json.dumps(
+            {"brokerName": queue.broker_name, "queueId": queue.queue_id, "topic": queue.topic},
+            separators=(",", ":"),
+            ensure_ascii=False,
+        )
+        + f":{number}"
+        for queue, number in sorted(numbers.items())
+    )
+    return ",".join(entries)
+
+
+def decode_offsets(text: str) -> dict[MessageQueue, QueuePosition]:
+    """The offsets of a file, ours or RocketMQ's.
+
+    Raises:
+        ValueError: The text is none.
+    """
+    tables = _TABLES.fullmatch(text)
+    if tables is None:
+        raise ValueError("no table of offsets, or cut short")
+    log_epochs = _decode_numbers(tables[2] or "")
+    return {
+        queue: QueuePosition(queue_offset, log_epochs.get(queue, 0))
+        for queue, queue_offset in _decode_numbers(tables[1]).items()
+    }
+
+
+def _decode_numbers(entries: str) -> dict[MessageQueue, int]:
+    numbers = {}
+    for encoded, number in _QUEUE_AND_NUMBER.findall(entries):
+        queue = json.loads(encoded)
+        try:
+            key = MessageQueue(queue["topic"], queue["brokerName"], int(queue["queueId"]))
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{encoded} is no queue") from error
+        numbers[key] = int(number)
+    return numbers
+
+
+def _load(path: Path, disk: Disk) -> dict[MessageQueue, QueuePosition]:
+    """The newest generation that can be read; nothing only if there was never any."""
+    backup = _backup_of(path)
+    troubles = []
+    for generation in (path, backup):
+        try:
+            offsets = decode_offsets(disk.read(generation))
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError) as error:
+            troubles.append(f"{generation}: {error}")
+            logger.warning("offsets cannot be read from %s: %s", generation, error)
+        else:
+            if troubles:
+                logger.warning("going on with the offsets before, of %s", generation)
+                # The next store makes the file the one before; this one must not become that.
+                disk.move(path, path.with_name(path.name + ".damaged"))
+            return offsets
+    if troubles:
+        raise OffsetFileDamaged(
+            f"{'; '.join(troubles)}. Without it the consumer would begin anew: repair the file, or"
+            f" delete {path} and {backup.name} to let `start` decide"
+        )
+    return {}
+
+
+def _backup_of(path: Path) -> Path:
+    return path.with_name(path.name + ".bak")

@@ -1,0 +1,142 @@
+"""Where a group begins to consume a queue: where it was, or else where the consumer says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from datetime import UTC, datetime
+from typing import Literal, TypeAlias
+
+from ariane.broker.v1.pull_service_pb2 import TIME_BOUNDARY_LOWER
+from ariane_record.names import retry_topic
+from ariane_sdk.client.broker_calls import BrokerCalls
+from ariane_sdk.client.queue_position import QueuePosition
+from ariane_sdk.consumer.offsets.offset_keeping import OffsetKeeping
+from ariane_sdk.errors import IllegalArgument, QueueNotFound
+from ariane_sdk.message import MessageQueue
+from ariane_sdk.routing.route import BrokerRoute, Route
+
+StartPosition: TypeAlias = Literal["earliest", "latest"] | datetime
+"""The oldest message that is kept, the next to come, or the first stored at or after a time."""
+
+
+def checked_start(start: StartPosition) -> StartPosition:
+    """Return a start position if it is one.
+
+    Raises:
+        IllegalArgument: It is none, or a time without a time zone.
+    """
+    if isinstance(start, datetime):
+        if start.tzinfo is None:
+            raise IllegalArgument(f"start {start!r} has no time zone")
+    elif start not in ("earliest", "latest"):
+        raise IllegalArgument(f'start {start!r}: "earliest", "latest" or a datetime')
+    return start
+
+
+class GroupStart:
+    """Where a group begins in queues that it has never consumed."""
+
+    def __init__(self, group: str, start: StartPosition, *, born_ms: int) -> None:
+        """Know no queues yet.
+
+        Args:
+            group: The consumer group.
+            start: What the consumer says.
+            born_ms: When the consumer was made, milliseconds since the epoch.
+        """
+        self._returning = retry_topic(group)
+        self._start = start
+        self._born = datetime.fromtimestamp(born_ms / 1000, UTC)
+        self._first_queues: dict[str, Collection[MessageQueue]] = {}
+
+    def note_topics(
+        self, topics: AbstractSet[str], cached_route: Callable[[str], Route | None]
+    ) -> None:
+        """Note which queues topics have that are heard of for the first time."""
+        for topic in topics - self._first_queues.keys():
+            # All queues of a topic that does not exist yet come later.
+            route = cached_route(topic)
+            self._first_queues[topic] = frozenset(route.read_queues if route is not None else ())
+
+    def of(self, queue: MessageQueue) -> StartPosition:
+        """Where to begin in a queue.
+
+        "The next to come" is as of the start of this consumer: in a queue that is found later,
+        messages may have come meanwhile. What comes back to the group was the group's before.
+        """
+        if queue.topic == self._returning:
+            return "earliest"
+        if self._start == "latest" and queue not in self._first_queues.get(queue.topic, ()):
+            return self._born
+        return self._start
+
+
+async def begin_offsets(
+    calls: BrokerCalls,
+    keeping: OffsetKeeping,
+    broker: BrokerRoute,
+    queues: Sequence[MessageQueue],
+    start: Mapping[MessageQueue, StartPosition],
+) -> tuple[dict[MessageQueue, QueuePosition], set[MessageQueue]]:
+    """Where to begin in queues of one broker.
+
+    An offset that the group has stored always wins. What is not known is asked for, never guessed.
+
+    Args:
+        calls: Asks the broker.
+        keeping: Knows the stored offsets.
+        broker: The broker.
+        queues: The queues.
+        start: Where to begin in each queue if it has no stored offset.
+
+    Returns:
+        The queue offsets, and the queues whose offset was stored. A queue that the broker does not
+        know is left out.
+
+    Raises:
+        CallError: The broker did not tell.
+    """
+    offsets = await keeping.load(broker, queues)
+    stored = set(offsets)
+    missing = [queue for queue in queues if queue not in stored]
+    for topic, position in {(queue.topic, start[queue]) for queue in missing}:
+        found = await start_offsets(calls, broker, topic, position)
+        offsets |= {
+            queue: found[queue]
+            for queue in missing
+            if queue in found and (queue.topic, start[queue]) == (topic, position)
+        }
+    return offsets, stored
+
+
+async def start_offsets(
+    calls: BrokerCalls, broker: BrokerRoute, topic: str, start: StartPosition
+) -> dict[MessageQueue, QueuePosition]:
+    """The queue offset that a start position means, for all queues of a topic on a broker.
+
+    Raises:
+        CallError: The broker did not tell.
+    """
+    if isinstance(start, datetime):
+        return await calls.queue_offsets_at(broker, topic, start, TIME_BOUNDARY_LOWER)
+    bounds = await calls.queue_bounds(broker, topic)
+    if start == "earliest":
+        return {q: QueuePosition(entry.min_queue_offset, entry.log_epoch) for q, entry in bounds}
+    return {q: QueuePosition(entry.max_queue_offset, entry.log_epoch) for q, entry in bounds}
+
+
+async def position_of(
+    calls: BrokerCalls, broker: BrokerRoute, queue: MessageQueue, start: StartPosition
+) -> QueuePosition:
+    """The queue offset that a start position means in one queue.
+
+    Raises:
+        IllegalArgument: It is no start position.
+        QueueNotFound: The broker does not know the queue.
+        CallError: The broker did not tell.
+    """
+    offsets = await start_offsets(calls, broker, queue.topic, checked_start(start))
+    if queue not in offsets:
+        raise QueueNotFound(f"{queue} is not there now")
+    return offsets[queue]

@@ -1,0 +1,432 @@
+"""The queues that a consumer owns: taken over, pulled, worked on, given up, with their offsets.
+
+In order, a queue has one lock at its broker, and goes from one member to the next like this::
+
+              falls to this member           its lock is held, its offset known
+    not ours ─────────────────────> taken over ─────────────────────────────────> in work
+        ^                            asked for     ^                                 |
+        | its lock is given back,    every second  | still falls      falls to another
+        | or owed to its broker         |          | to this one      one, or its lock is
+        |                               v          |                  not good  |
+        +──────────────────────────── not in use ──+                            v
+                                          ^────── offset stored ───────── given up
+
+Only "taken over" waits for other members, and what that waits for ends by itself: who gives up
+stores and unlocks in bounded time, and the locks of who does neither die. To whom a queue falls
+each member computes for itself, from what brokers tell. Members that disagree for a while, because
+they are told late of routes or of one another, wait for each other's locks meanwhile; they agree
+with the first rebalance after all see the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final
+
+from ariane_sdk.checks.tag_filter import TagFilter
+from ariane_sdk.client.caution import Caution, InWork
+from ariane_sdk.client.queue_position import QueuePosition
+from ariane_sdk.client.session import Session
+from ariane_sdk.consumer.delivery.damaged_bodies import DamagedBodies
+from ariane_sdk.consumer.delivery.owned_queue import MakeOwned, OwnedQueue
+from ariane_sdk.consumer.group.queue_locks import QueueLocks
+from ariane_sdk.consumer.offsets.offset_keeping import OffsetKeeping
+from ariane_sdk.consumer.offsets.start_position import GroupStart, StartPosition, begin_offsets
+from ariane_sdk.consumer.pulling.pull_loop import LOST_REASONS
+from ariane_sdk.consumer.pulling.pull_loops import PullLoops
+from ariane_sdk.errors import ArianeError, CallError, ConsumerOffsetRefused
+from ariane_sdk.message import MessageQueue
+from ariane_sdk.routing.route import BrokerRoute
+from ariane_sdk.routing.routes import broker_of
+from ariane_sdk.runtime.clock import Clock
+from ariane_sdk.runtime.log import logger
+from ariane_sdk.runtime.tasks import loop_for_ever, start_task
+from ariane_sdk.settings import ConsumerSettings
+
+STILL_LOCKED_REASONS: Final = frozenset({"CONSUMER_OFFSET_RESET", "QUEUE_CUT"})
+"""Why a queue is dropped although its lock is good."""
+
+ACQUIRE_RETRY_S: Final = 1.0
+"""How long to wait before a broker is asked again where to begin."""
+
+
+class OwnedQueues:
+    """Queues in three states: being taken over, in work, being given up."""
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        group: str,
+        client_id: str,
+        filters: Mapping[str, TagFilter],
+        start: StartPosition,
+        keeping: OffsetKeeping,
+        locks: QueueLocks | None,
+        make_owned: MakeOwned,
+        on_lost: Callable[[], None],
+        on_fatal: Callable[[CallError], None],
+        damaged_bodies: DamagedBodies,
+        settings: ConsumerSettings,
+        clock: Clock,
+    ) -> None:
+        """Own nothing yet.
+
+        Args:
+            session: Knows routes, and asks brokers.
+            group: The consumer group.
+            client_id: The consumer.
+            filters: What is wanted of each topic.
+            start: Where the group begins in a queue that it has never consumed.
+            keeping: Keeps offsets.
+            locks: The locks of queues that are consumed in order; nothing without order.
+            make_owned: Makes what a queue is handed out by.
+            on_lost: Told that a queue was dropped which may fall to this consumer again.
+            on_fatal: Told that the group does not let this consumer in any longer.
+            damaged_bodies: Gives up messages that columns cannot hold.
+            settings: How the consumer behaves.
+            clock: Paces repeats.
+        """
+        self._routes = session.routes
+        self._calls = session.calls
+        self._group = group
+        self._filters = filters
+        self._starts = GroupStart(group, start, born_ms=clock.now_ms())
+        self._keeping = keeping
+        self._locks = locks
+        self._make_owned = make_owned
+        self._on_lost = on_lost
+        self._settings = settings
+        self._clock = clock
+        self._wanted: set[MessageQueue] = set()
+        self._acquiring: set[MessageQueue] = set()
+        self._forget_count = 0
+        self._works: dict[MessageQueue, OwnedQueue] = {}
+        self._releases: dict[MessageQueue, asyncio.Task[None]] = {}
+        self._acquisitions: set[asyncio.Task[None]] = set()
+        self._pull_loops = PullLoops(
+            session,
+            group=group,
+            client_id=client_id,
+            filters=filters,
+            locks=locks,
+            on_lost=self.drop,
+            on_fatal=on_fatal,
+            damaged_bodies=damaged_bodies,
+            settings=settings,
+            clock=clock,
+        )
+        self._acquired = asyncio.Event()
+        self._acquired.set()
+
+    @property
+    def queues(self) -> frozenset[MessageQueue]:
+        """The queues in work."""
+        return frozenset(self._works)
+
+    def facts(self) -> dict[str, str]:
+        """What operators may want to know."""
+        return {
+            str(queue): f"consumer offset {work.done_offset},"
+            f" {work.window.message_count} messages in {work.window.size_bytes} bytes waiting"
+            for queue, work in sorted(self._works.items())
+        }
+
+    def find(self, queue: MessageQueue) -> OwnedQueue | None:
+        """A queue in work."""
+        return self._works.get(queue)
+
+    def uses(self, queue: MessageQueue) -> bool:
+        """Whether a queue is in work, being taken over, or being given up."""
+        acquired = queue in self._acquiring and queue in self._wanted
+        return acquired or queue in self._works or queue in self._releases
+
+    def works(self) -> Iterable[OwnedQueue]:
+        """All queues in work."""
+        return self._works.values()
+
+    async def kept_offset(self, queue: MessageQueue) -> int | None:
+        """The consumer offset that is kept of a queue; nothing if there is none.
+
+        Raises:
+            CallError: Nobody tells now.
+        """
+        offsets = await self._keeping.load(self.broker_of(queue), [queue])
+        return offsets[queue].queue_offset if queue in offsets else None
+
+    def broker_of(self, queue: MessageQueue) -> BrokerRoute:
+        """The broker of a queue.
+
+        Raises:
+            ServiceUnavailable: It is in no route now.
+        """
+        return broker_of(self._routes, queue)
+
+    async def wait_acquired(self) -> None:
+        """Wait until no queue is being taken over."""
+        await self._acquired.wait()
+
+    def change_to(self, wanted: Iterable[MessageQueue], *, handover_s: float) -> None:
+        """Give up what is not wanted, and take over what is.
+
+        Args:
+            wanted: The queues to own.
+            handover_s: How long to leave queues to those who had them before.
+        """
+        self._starts.note_topics(self._filters.keys(), self._routes.cached)
+        self._wanted = set(wanted)
+        for queue in self._works.keys() - self._wanted:
+            self._give_up(queue, store=True)
+        new = self._wanted - self._works.keys() - self._acquiring
+        by_broker: dict[str, list[MessageQueue]] = defaultdict(list)
+        for queue in sorted(new):
+            by_broker[queue.broker_name].append(queue)
+        for broker_name, queues in by_broker.items():
+            self._acquiring.update(queues)
+            self._acquired.clear()
+            take_over = self._take_over(queues, handover_s)
+            task = start_task(take_over, f"take-over-{broker_name}")
+            self._acquisitions.add(task)
+            task.add_done_callback(self._acquisitions.discard)
+        # Filters may have changed with the queues.
+        self._pull_loops.look_again()
+
+    def forget(self, topic: str) -> None:
+        """Drop the queues of a topic without storing offsets: those were set anew elsewhere."""
+        self._forget_count += 1
+        for queue in [queue for queue in self._works if queue.topic == topic]:
+            self._give_up(queue, store=False)
+
+    def drop(self, queue: MessageQueue, error: CallError | None = None) -> None:
+        """Stop a queue at once that another member owns, or whose offset was set anew.
+
+        So too one that has lost its end, and with it what lay before this consumer's position.
+
+        Args:
+            queue: The queue.
+            error: What the broker says, if that is how it came out.
+        """
+        if error is not None:
+            logger.warning("%s is dropped: %s", queue, error)
+        if error is not None and error.reason == "QUEUE_CUT":
+            said = error.metadata
+            kept = QueuePosition(int(said.get("end", 0)), int(said.get("log_epoch", 0)))
+            self._keeping.note_cut(queue, kept)
+        if self._locks is not None and (error is None or error.reason not in STILL_LOCKED_REASONS):
+            self._locks.lose(queue)
+        if queue in self._works:
+            self._give_up(queue, store=False, timeout_s=0.0)
+            self._on_lost()
+
+    def caution_of(self, queue: MessageQueue) -> Caution:
+        """What to beware of in a queue, as of when it was taken over."""
+        return self._keeping.caution_of(queue)
+
+    async def tell(self, queue: MessageQueue, consumer_offset: int, in_work: InWork) -> None:
+        """Tell the broker of a queue what is in work there.
+
+        Args:
+            queue: The queue.
+            consumer_offset: The smallest queue offset that is unfinished.
+            in_work: What is in work.
+
+        Raises:
+            CallError: It has not heard it; or the queue is lost, and dropped.
+        """
+        broker = self.broker_of(queue)
+        work = self._works.get(queue)
+        position = QueuePosition(consumer_offset, 0 if work is None else work.log_epoch)
+        error = await self._keeping.tell(broker, queue, position, in_work)
+        if error is not None:
+            if error.reason in LOST_REASONS:
+                self.drop(queue, error)
+            raise error
+
+    async def store_loop(self) -> None:
+        """Store offsets every few seconds."""
+        await loop_for_ever(self._store_by_and_by, self._clock)
+
+    async def _store_by_and_by(self) -> None:
+        await self._clock.sleep(self._settings.offset_store_interval_s)
+        try:
+            await self.store(durable=False)
+        except CallError as error:
+            logger.info("offsets of group %s are stored later: %s", self._group, error)
+
+    async def store(self, *, durable: bool) -> None:
+        """Store the offsets that have changed.
+
+        Raises:
+            ConsumerOffsetRefused: Some were refused; the others are stored.
+            CallError: A broker did not store them; the others did.
+        """
+        by_broker: dict[str, dict[MessageQueue, QueuePosition]] = defaultdict(dict)
+        for queue, work in self._works.items():
+            consumer_offset = work.done_offset
+            if durable or consumer_offset != work.stored_offset:
+                position = QueuePosition(consumer_offset, work.log_epoch)
+                by_broker[queue.broker_name][queue] = position
+        refused: dict[MessageQueue, CallError] = {}
+        failures: list[BaseException] = []
+        for answer in await asyncio.gather(
+            *(self._store_together(offsets, durable) for offsets in by_broker.values()),
+            return_exceptions=True,
+        ):
+            if isinstance(answer, BaseException):
+                failures.append(answer)
+            else:
+                refused |= answer
+        if failures:
+            raise failures[0]
+        if refused:
+            raise ConsumerOffsetRefused(refused)
+
+    def deliver_nothing_new(self) -> None:
+        """Begin to give all queues up: the listener finishes what it has."""
+        self._wanted = set()
+        for work in self._works.values():
+            work.deliver_nothing_new()
+
+    async def close(self) -> None:
+        """Finish what the listener has, store offsets, and own nothing any longer."""
+        self.deliver_nothing_new()
+        for task in self._acquisitions:
+            task.cancel()
+        await asyncio.gather(*self._acquisitions, return_exceptions=True)
+        timeout_s = self._settings.release_timeout_s
+        await asyncio.gather(*(work.release(timeout_s) for work in self._works.values()))
+        await self._pull_loops.close()
+        await asyncio.gather(*self._releases.values(), return_exceptions=True)
+        try:
+            await self.store(durable=True)
+        except ArianeError as error:
+            logger.warning("the last offsets of group %s are not stored: %s", self._group, error)
+        self._works.clear()
+        if self._locks is not None:
+            await self._locks.give_back_all()
+
+    async def _store_together(
+        self, offsets: Mapping[MessageQueue, QueuePosition], durable: bool
+    ) -> dict[MessageQueue, CallError]:
+        """Store offsets of queues of one broker; why some were refused."""
+        broker = self.broker_of(next(iter(offsets)))
+        refused = await self._keeping.store(broker, offsets, durable=durable)
+        for queue, error in refused.items():
+            if error.reason in LOST_REASONS:
+                self.drop(queue, error)
+            else:
+                logger.warning("the offset of %s is not stored: %s", queue, error)
+        for queue, position in offsets.items():
+            work = self._works.get(queue)
+            if work is not None and queue not in refused:
+                work.stored_offset = position.queue_offset
+        return refused
+
+    async def _take_over(self, queues: Sequence[MessageQueue], handover_s: float) -> None:
+        """Find out where to begin in queues of one broker, and begin."""
+        unknown: set[MessageQueue] = set()
+        try:
+            await self._clock.sleep(handover_s)
+            releases = [self._releases[queue] for queue in queues if queue in self._releases]
+            await asyncio.gather(*releases, return_exceptions=True)
+            while missing := self._missing(queues, unknown):
+                try:
+                    # What was given up meanwhile is begun again when that is over.
+                    ready = [queue for queue in missing if queue not in self._releases]
+                    unknown.update(await self._begin(ready))
+                except CallError as error:
+                    logger.info("%d queues are taken over later: %s", len(missing), error)
+                # At once: two members that wait for each other's queues would wait for ever.
+                await self._give_back_idle(set(queues) - self._wanted)
+                if self._missing(queues, unknown):
+                    await self._clock.sleep(ACQUIRE_RETRY_S)
+        finally:
+            await self._give_back_idle(queues)
+            self._acquiring.difference_update(queues)
+            if not self._acquiring:
+                self._acquired.set()
+            if self._missing(queues, unknown):
+                # It was wanted again while it was given back: nobody else would take it over.
+                self._on_lost()
+
+    async def _give_back_idle(self, queues: Iterable[MessageQueue]) -> None:
+        """Let others have what was locked on the way and is not owned."""
+        owned = self._works.keys() | self._releases.keys()
+        await self._give_back([queue for queue in queues if queue not in owned])
+
+    def _missing(
+        self, queues: Iterable[MessageQueue], unknown: Collection[MessageQueue]
+    ) -> list[MessageQueue]:
+        """Those that are wanted, not owned, and not unknown to their broker."""
+        left = self._wanted - self._works.keys() - set(unknown)
+        return [queue for queue in queues if queue in left]
+
+    async def _begin(self, queues: Sequence[MessageQueue]) -> Collection[MessageQueue]:
+        """Own queues of one broker; some may be locked by other members yet.
+
+        Returns:
+            Queues that the broker does not know.
+        """
+        if not queues:
+            return ()
+        broker = self.broker_of(queues[0])
+        forgotten = self._forget_count
+        if self._locks is not None:
+            queues = await self._locks.acquire(broker, queues)
+        start = {queue: self._starts.of(queue) for queue in queues}
+        offsets, stored = await begin_offsets(self._calls, self._keeping, broker, queues, start)
+        first = {queue: offsets[queue] for queue in offsets if queue not in stored}
+        if first:
+            # "The next to come" means from now on, also for a successor of this process.
+            await self._keeping.store(broker, first)
+        if forgotten != self._forget_count:
+            return ()  # These offsets may be those from before a reset.
+        for queue, begin in offsets.items():
+            if self._keeping.caution_of(queue).in_doubt:
+                continue  # Its next message may have killed a member: it is known soon.
+            # Its lock may have been lost meanwhile; then it is asked for again.
+            locked = self._locks is None or self._locks.holds(queue)
+            if locked and queue in self._wanted and queue not in self._works:
+                self._start_work(queue, begin)
+        return set(queues) - offsets.keys()
+
+    def _start_work(self, queue: MessageQueue, begin: QueuePosition) -> None:
+        loop = self._pull_loops.at(queue.broker_name)
+        work = self._make_owned(queue, begin.queue_offset, loop.look_again)
+        work.log_epoch = begin.log_epoch
+        work.stored_offset = begin.queue_offset
+        self._works[queue] = work
+        work.start()
+        loop.add(work)
+
+    def _give_up(self, queue: MessageQueue, *, store: bool, timeout_s: float | None = None) -> None:
+        work = self._works.pop(queue)
+        self._pull_loops.at(queue.broker_name).remove(queue)
+        if timeout_s is None:
+            timeout_s = self._settings.release_timeout_s
+        release = self._release(work, store=store, timeout_s=timeout_s)
+        task = start_task(release, f"release-{queue}")
+        self._releases[queue] = task
+        task.add_done_callback(lambda _: self._releases.pop(queue, None))
+
+    async def _release(self, work: OwnedQueue, *, store: bool, timeout_s: float) -> None:
+        consumer_offset = await work.release(timeout_s)
+        queue = work.queue
+        try:
+            if store and consumer_offset != work.stored_offset:
+                broker = self.broker_of(queue)
+                position = QueuePosition(consumer_offset, work.log_epoch)
+                refused = await self._keeping.store(broker, {queue: position})
+                for error in refused.values():
+                    logger.warning("the last offset of %s is not stored: %s", queue, error)
+        except CallError as error:
+            logger.warning("the last offset of %s is not stored: %s", queue, error)
+        finally:
+            await self._give_back([queue])
+
+    async def _give_back(self, queues: Iterable[MessageQueue]) -> None:
+        """Let other members lock queues; their offsets are stored."""
+        if self._locks is not None:
+            await self._locks.give_back(queues)

@@ -1,0 +1,453 @@
+"""The pull consumer: the application asks for messages, and says when it is done with them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from random import Random
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from ariane_sdk.checks.limits import check_timeout, checked_group, checked_topic
+from ariane_sdk.checks.queue_arguments import (
+    checked_count,
+    checked_offset,
+    checked_offsets,
+    checked_queue,
+    checked_queues,
+)
+from ariane_sdk.checks.tag_filter import TagFilter
+from ariane_sdk.client.queue_position import QueuePosition
+from ariane_sdk.consumer.consumer_life import ConsumerLife
+from ariane_sdk.consumer.delivery.polled_columns import PolledColumns
+from ariane_sdk.consumer.delivery.polled_line import PolledLine
+from ariane_sdk.consumer.delivery.polled_queue import PolledQueue
+from ariane_sdk.consumer.group.allocation import AllocationStrategy
+from ariane_sdk.consumer.group.consumer_plan import (
+    ConsumerPlan,
+    Model,
+    checked_model,
+    checked_strategy,
+    filters_of,
+)
+from ariane_sdk.consumer.offsets.start_position import StartPosition, checked_start, position_of
+from ariane_sdk.errors import ArianeError, ClientNotRunning, IllegalArgument
+from ariane_sdk.message import MessageQueue, ReceivedMessage
+from ariane_sdk.reading.columns_out import columns_wanted
+from ariane_sdk.routing.name_servers import parse_addresses
+from ariane_sdk.runtime.clock import Clock, SystemClock, new_random
+from ariane_sdk.runtime.log import logger
+from ariane_sdk.runtime.tasks import start_task
+from ariane_sdk.settings import ConsumerSettings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+POLL_COUNT_DEFAULT: Final = 500
+POLL_TIMEOUT_S: Final = 5.0
+"""As RocketMQ's pull consumer waits."""
+
+
+class PullConsumer:
+    """Fetches messages when the application wants them.
+
+    Queues are held ready by the same held pulls that a push consumer has. They are those of a
+    member of a group (``subscriptions``), or those that ``assign`` names. One task at a time polls.
+
+    With ``auto_commit``, whoever polls again is done with what it got before; the offset of that
+    is stored every 5 s, when a queue is given up, and at the end. Without it, ``commit`` says so.
+
+    Example::
+
+        async with PullConsumer(
+            "127.0.0.1:9876", group="billing", subscriptions={"orders": "*"}
+        ) as consumer:
+            async for message in consumer:
+                print(message.body)
+    """
+
+    def __init__(
+        self,
+        name_servers: str,
+        *,
+        group: str,
+        subscriptions: Mapping[str, str] | None = None,
+        start: StartPosition = "latest",
+        auto_commit: bool = True,
+        model: Model = "clustering",
+        strategy: AllocationStrategy | None = None,
+        column_names: Sequence[str] | None = None,
+        settings: ConsumerSettings | None = None,
+        clock: Clock | None = None,
+        random: Random | None = None,
+    ) -> None:
+        """Set up; nothing is connected before ``start``.
+
+        Args:
+            name_servers: "host:port" of each name server, separated by commas.
+            group: The consumer group, whose offsets are used also for assigned queues.
+            subscriptions: By topic, "*" for all messages or tags joined by "||". Nothing: queues
+                are assigned by ``assign``, and the consumer is no member of the group.
+            start: Where the group begins in a queue that it has never consumed.
+            auto_commit: Whether polling again means that what was polled before is done.
+            model: "clustering" or "broadcasting", as for a push consumer.
+            strategy: How members share queues; averaging if not given.
+            column_names: Fetch record batches of these columns by ``columns``, and no messages; the
+                columns of ``QueueReader.pull_columns``.
+            settings: How it behaves.
+            clock: For tests.
+            random: For tests.
+
+        Raises:
+            IllegalArgument: An address, a name, an expression or a column is none.
+        """
+        self._column_names = None if column_names is None else columns_wanted(column_names)
+        self._by_hand = not subscriptions
+        settings = settings or ConsumerSettings()
+        if self._column_names is not None:
+            settings = settings.for_columns()
+        self._plan = ConsumerPlan(
+            addresses=parse_addresses(name_servers),
+            group=checked_group(group),
+            filters=filters_of(subscriptions or {}),
+            start=checked_start(start),
+            model=checked_model(model),
+            strategy=checked_strategy(strategy),
+            settings=settings,
+            clock=clock or SystemClock(),
+            random=random or new_random(),
+        )
+        self._auto_commit = auto_commit
+        self._line = PolledLine()
+        self._commits: set[asyncio.Task[None]] = set()
+        self._life = ConsumerLife(self._plan)
+        self._life.on_end = self._line.wake
+
+    @property
+    def group(self) -> str:
+        """The consumer group."""
+        return self._plan.group
+
+    @property
+    def client_id(self) -> str:
+        """The id under which brokers know this consumer."""
+        return self._life.client_id
+
+    @property
+    def assignment(self) -> frozenset[MessageQueue]:
+        """The queues that this consumer has now."""
+        return self._life.assignment
+
+    @property
+    def paused(self) -> frozenset[MessageQueue]:
+        """The queues that are paused."""
+        return frozenset(q.queue for q in self._queues() if q.paused)
+
+    async def start(self) -> None:
+        """Attach to the brokers of all topics; with queues to be assigned, only be ready.
+
+        A consumer is started once, also when that failed or was cancelled.
+
+        Raises:
+            ClientNotRunning: It was started before, or closed meanwhile.
+            NameServersUnreachable: None answered.
+            GroupRefused: Other members of the group have other subscriptions.
+            OffsetFileDamaged: The offsets of a broadcasting consumer cannot be read.
+            OffsetFileInUse: Another broadcasting consumer has them.
+            CallError: No broker lets the consumer in.
+        """
+        await self._life.start(self._make_owned, by_hand=self._by_hand)
+
+    async def close(self) -> None:
+        """Store offsets, leave the group, and disconnect.
+
+        With ``auto_commit``, what was polled counts as done.
+        """
+        await self._close(done=self._auto_commit)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # What was in hand when an error came may not be done: it comes again.
+        await self._close(done=self._auto_commit and exc is None)
+
+    async def wait_assigned(self) -> None:
+        """Wait until the queues that fall to this member are being pulled; there may be none.
+
+        Raises:
+            CallError: The group does not let this member in any longer.
+        """
+        await self._life.wait_assigned()
+
+    async def assign(
+        self, queues: Iterable[MessageQueue], *, tags: Mapping[str, str] | None = None
+    ) -> None:
+        """Have these queues and no others, whoever else has them.
+
+        Args:
+            queues: The queues, of any topics.
+            tags: By topic, which messages; all if not given.
+
+        Raises:
+            ClientNotRunning: It does not run.
+            IllegalArgument: The consumer has subscriptions, or a topic or expression is none.
+            RouteNotFound: No live broker carries a topic.
+            QueueNotFound: No broker that lives has such a queue to read.
+            CallError: A broker did not tell where to begin.
+        """
+        self._life.check_running()
+        if not self._by_hand:
+            raise IllegalArgument("a consumer with subscriptions gets its queues from its group")
+        wanted = checked_queues(queues)
+        filters = filters_of(tags or {})
+        for topic in {queue.topic for queue in wanted} - filters.keys():
+            filters[checked_topic(topic)] = TagFilter.parse("*")
+        self._plan.filters.update(filters)
+        await self._life.assign(wanted)
+
+    async def poll(
+        self, count_max: int = POLL_COUNT_DEFAULT, *, timeout_s: float = POLL_TIMEOUT_S
+    ) -> list[ReceivedMessage]:
+        """The next messages: of any queues, those of one queue in its order.
+
+        Args:
+            count_max: Messages at most.
+            timeout_s: How long to wait for the first.
+
+        Returns:
+            The messages; none when the time is over.
+
+        Raises:
+            IllegalArgument: An argument is none, or the consumer fetches columns.
+            ClientNotRunning: It does not run, or was closed meanwhile.
+            CallError: The group does not let this member in any longer.
+        """
+        if self._column_names is not None:
+            raise IllegalArgument("this consumer fetches columns: use `columns`")
+        checked_count("count_max", count_max)
+        check_timeout(timeout_s)
+        self._life.check_running()
+        self._count_last_as_done()
+        messages = self._line.take(count_max)
+        if messages or timeout_s <= 0:
+            return messages
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not messages:
+                    await self._line.wait()
+                    self._life.check_running()
+                    messages = self._line.take(count_max)
+        except TimeoutError:
+            return []
+        return messages
+
+    def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
+        return self
+
+    async def __anext__(self) -> ReceivedMessage:
+        """The next message; the one before counts as done with ``auto_commit``."""
+        try:
+            while True:
+                messages = await self.poll(1)
+                if messages:
+                    return messages[0]
+        except ClientNotRunning:
+            raise StopAsyncIteration from None
+
+    async def columns(self) -> AsyncGenerator[pa.RecordBatch]:
+        """What arrives, as record batches of ``column_names``: each of one queue, in its order.
+
+        With ``auto_commit`` the batch before counts as done when the next is asked for. Ends when
+        the consumer is closed.
+
+        Raises:
+            IllegalArgument: The consumer was made without ``column_names``.
+            ClientNotRunning: It does not run.
+            CallError: The group does not let this member in any longer.
+        """
+        if self._column_names is None:
+            raise IllegalArgument("this consumer fetches messages: name its `column_names`")
+        self._life.check_running()
+        try:
+            while True:
+                self._life.check_running()
+                self._count_last_as_done()
+                while (batch := self._line.take_batch()) is None:
+                    await self._line.wait()
+                    self._life.check_running()
+                yield batch
+        except ClientNotRunning:
+            return
+
+    def position(self, queue: MessageQueue) -> int:
+        """The queue offset that is polled next.
+
+        Raises:
+            IllegalArgument: The queue is not assigned to this consumer.
+        """
+        return self._queue(queue).position
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """The consumer offset that is kept of the group; nothing if there is none.
+
+        Raises:
+            IllegalArgument: The queue is not assigned to this consumer.
+            CallError: The broker did not tell.
+        """
+        self._queue(queue)
+        return await self._life.owned.kept_offset(queue)
+
+    async def seek(self, queue: MessageQueue, to: int | StartPosition) -> None:
+        """Go on elsewhere in a queue; the offset that is stored follows when that is done.
+
+        Args:
+            queue: The queue.
+            to: A queue offset, "earliest", "latest", or the first message since a time.
+
+        Raises:
+            IllegalArgument: The queue is not assigned to this consumer, or no such place.
+            CallError: The broker did not tell where that is.
+        """
+        polled = self._queue(queue)
+        if isinstance(to, int):
+            # Told by the application: as old as what it has of the queue.
+            position = QueuePosition(checked_offset(to), polled.log_epoch)
+        else:
+            broker = self._life.owned.broker_of(queue)
+            position = await position_of(self._life.session.calls, broker, queue, to)
+        polled.seek(position)
+        self._line.put_down(polled)
+
+    def pause(self, *queues: MessageQueue) -> None:
+        """Neither pull nor hand out messages of these queues.
+
+        Raises:
+            IllegalArgument: A queue is not assigned to this consumer.
+        """
+        for polled in list(map(self._queue, queues)):
+            polled.pause()
+
+    def resume(self, *queues: MessageQueue) -> None:
+        """Go on with queues that were paused.
+
+        Raises:
+            IllegalArgument: A queue is not assigned to this consumer.
+        """
+        for polled in list(map(self._queue, queues)):
+            polled.resume()
+
+    async def commit(
+        self, offsets: Mapping[MessageQueue, int] | None = None, *, durable: bool = True
+    ) -> None:
+        """Be done with what was polled, and store that.
+
+        Args:
+            offsets: The next queue offset to be consumed, by queue; behind what was polled, in all
+                queues, if not given.
+            durable: Whether to wait until it is on a disk; otherwise it is within 5 s.
+
+        Raises:
+            ClientNotRunning: It does not run.
+            IllegalArgument: A queue is not assigned to this consumer, or an offset is none.
+            CallError: A broker did not store them.
+        """
+        self._life.check_running()
+        self._count_as_done(offsets)
+        await self._life.owned.store(durable=durable)
+
+    def commit_nowait(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
+        """Be done with what was polled, and have it stored without waiting.
+
+        What fails is logged, and stored with what is stored next.
+
+        Args:
+            offsets: As for ``commit``.
+
+        Raises:
+            ClientNotRunning: It does not run.
+            IllegalArgument: A queue is not assigned to this consumer.
+        """
+        self._life.check_running()
+        self._count_as_done(offsets)
+        task = start_task(self._store_by_and_by(), "commit")
+        self._commits.add(task)
+        task.add_done_callback(self._commits.discard)
+
+    async def _store_by_and_by(self) -> None:
+        try:
+            await self._life.owned.store(durable=False)
+        except ArianeError as error:
+            logger.info("offsets of group %s are stored later: %s", self.group, error)
+
+    async def _close(self, *, done: bool) -> None:
+        if done:
+            self._line.count_as_done()
+        else:
+            self._line.forget_in_hand()
+        await asyncio.gather(*self._commits, return_exceptions=True)
+        await self._life.stop()
+
+    def _make_owned(
+        self, queue: MessageQueue, begin_offset: int, on_room: Callable[[], None]
+    ) -> PolledQueue:
+        if self._column_names is not None:
+            return PolledColumns(
+                queue,
+                begin_offset,
+                names=self._column_names,
+                settings=self._plan.settings,
+                on_room=on_room,
+                on_arrival=self._line.join,
+            )
+        return PolledQueue(
+            queue,
+            begin_offset,
+            settings=self._plan.settings,
+            on_room=on_room,
+            on_arrival=self._line.join,
+        )
+
+    def _count_last_as_done(self) -> None:
+        if self._auto_commit:
+            self._line.count_as_done()
+
+    def _count_as_done(self, offsets: Mapping[MessageQueue, int] | None) -> None:
+        if offsets is None:
+            self._line.count_as_done()
+            return
+        # A queue that is being given up is still this consumer's to commit.
+        in_hand = dict(self._line.in_hand())
+        known = [
+            (in_hand.get(queue) or self._queue(queue), queue_offset)
+            for queue, queue_offset in checked_offsets(offsets).items()
+        ]
+        for polled, queue_offset in known:
+            polled.count_as_done(queue_offset)
+            if queue_offset >= polled.position:
+                self._line.put_down(polled)
+
+    def _queues(self) -> Iterable[PolledQueue]:
+        if not self.assignment:
+            return ()
+        return (work for work in self._life.owned.works() if isinstance(work, PolledQueue))
+
+    def _queue(self, queue: MessageQueue) -> PolledQueue:
+        self._life.check_running()
+        polled = self._life.owned.find(checked_queue(queue))
+        if not isinstance(polled, PolledQueue):
+            raise IllegalArgument(f"{queue} is not assigned to this consumer")
+        return polled

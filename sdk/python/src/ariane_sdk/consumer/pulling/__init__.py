@@ -1,0 +1,1 @@
+"""Held pulls: requests, streams, and the records that come back."""

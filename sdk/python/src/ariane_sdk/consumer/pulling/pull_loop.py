@@ -1,0 +1,423 @@
+"""A stream of held pulls to each broker, each for all the queues that the consumer owns there.
+
+::
+
+    pull 1 ->            pull 2 ->                        pull 3 ->
+            <- answer 1   decode 1, deliver 1    <- answer 2   decode 2, deliver 2
+                          (the broker reads)                   (the broker reads)
+
+The next pull leaves before what the last one brought is decoded: broker and client work at the same
+time. Where little comes at a time, a pull goes on by itself instead: the broker answers it again
+whenever something has come, as long as there is room for it, and nobody has to ask.
+
+A queue whose window is full is left out; when it has room again, or a queue is added or removed,
+while a pull that does not know it is being held, another pull is sent, which ends that hold.
+Nothing is lost by that: positions move only when an answer has been taken in, and an answer for
+another position than that is dropped. What may have crossed answers under way has one answer only,
+so that the pull behind it is asked from where they ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+from ariane.broker.v1.pull_service_pb2 import PullRecordsRequest, QueueRecords
+from ariane_record.errors import CodecMissing, RecordCorrupted
+from ariane_sdk.checks.tag_filter import TagFilter
+from ariane_sdk.consumer.delivery.damaged_bodies import BodiesDamaged, DamagedBodies
+from ariane_sdk.consumer.delivery.owned_queue import OwnedQueue
+from ariane_sdk.consumer.delivery.window import ROOM_SHARE_MIN
+from ariane_sdk.consumer.pulling.pull_requests import Arrived, PullRequests, QueueKey
+from ariane_sdk.consumer.pulling.pull_stream import PullStream
+from ariane_sdk.consumer.pulling.pull_wire import PullAnswer, PulledRecords
+from ariane_sdk.consumer.pulling.pulled import fill, move_into_range
+from ariane_sdk.errors import CallError, QueueOffsetOutOfRange, RecordDamaged
+from ariane_sdk.message import MessageQueue
+from ariane_sdk.net.connections import Connections
+from ariane_sdk.net.reconnecting import reconnect_delay_s
+from ariane_sdk.net.status import error_from_status
+from ariane_sdk.runtime.clock import Clock
+from ariane_sdk.runtime.log import logger
+from ariane_sdk.runtime.tasks import loop_for_ever, start_task
+from ariane_sdk.settings import ConsumerSettings
+
+INTERRUPT_DELAY_S: Final = 0.005
+"""A pull that finds something answers sooner; only one that is held is overtaken."""
+
+POSITIONS_PER_PULL_MAX: Final = 8192
+"""Brokers take no more in one call."""
+
+HOLD_GRACE_S: Final = 5.0
+"""How much longer than the hold an answer may take."""
+
+AHEAD_BYTES_MIN: Final = 64 << 10
+"""Less than that is decoded sooner than another pull is sent: its listener should not wait."""
+
+LOST_REASONS: Final = frozenset(
+    {"QUEUE_LOCKED", "QUEUE_LOCK_FENCED", "CONSUMER_OFFSET_RESET", "QUEUE_CUT"}
+)
+"""The queue is to be dropped: another member owns it, its offset was set anew, or it has lost its
+end."""
+
+
+class _Asked(NamedTuple):
+    """A pull that is not over.
+
+    Attributes:
+        offsets: Where it reads each queue next, as far as its answers have come.
+        filters: What was wanted of each topic.
+    """
+
+    offsets: dict[QueueKey, int]
+    filters: Mapping[str, TagFilter]
+
+
+class PullLoop:
+    """Pulls from one broker for as long as any queue there is owned."""
+
+    def __init__(
+        self,
+        broker_name: str,
+        connections: Connections,
+        *,
+        address: Callable[[], str],
+        group: str,
+        client_id: str,
+        filters: Mapping[str, TagFilter],
+        settings: ConsumerSettings,
+        clock: Clock,
+        on_trouble: Callable[[str, CallError], None],
+        on_lost: Callable[[MessageQueue, CallError], None],
+        lock_epoch_of: Callable[[MessageQueue], int | None],
+        damaged_bodies: DamagedBodies,
+    ) -> None:
+        """Own no queue yet.
+
+        Args:
+            broker_name: The broker.
+            connections: Where channels come from.
+            address: Tells where the broker is now; nothing if nobody knows.
+            group: The consumer group.
+            client_id: The consumer.
+            filters: What is wanted of each topic.
+            settings: How the consumer behaves.
+            clock: Paces repeats.
+            on_trouble: Told the topic and the error when a route may be out of date.
+            on_lost: Told of a queue that another member has locked.
+            lock_epoch_of: The epoch of the lock of a queue; nothing if there is none.
+            damaged_bodies: Gives up messages that columns cannot hold.
+        """
+        self.broker_name = broker_name
+        self._connections = connections
+        self._address = address
+        self._filters = filters
+        self._settings = settings
+        self._clock = clock
+        self._on_trouble = on_trouble
+        self._on_lost = on_lost
+        self._damaged_bodies = damaged_bodies
+        self._requests = PullRequests(group, client_id, filters, settings, lock_epoch_of)
+        self._works: dict[QueueKey, OwnedQueue] = {}
+        # The pulls that are not over, and what is being taken in.
+        self._asked: deque[_Asked] = deque()
+        self._arrived: dict[QueueKey, Arrived] = {}
+        self._stream: PullStream | None = None
+        self._interrupt: asyncio.TimerHandle | None = None
+        self._overtaking: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        self._failure_count = 0
+        self._task = start_task(loop_for_ever(self._turn, clock), f"pull-{broker_name}")
+
+    def add(self, work: OwnedQueue) -> None:
+        """Pull this queue too."""
+        key = work.queue.topic, work.queue.queue_id
+        self._works[key] = work
+        for asked in self._asked:
+            # Who owned it before asked: under another lock perhaps.
+            asked.offsets.pop(key, None)
+        self.look_again()
+
+    def remove(self, queue: MessageQueue) -> None:
+        """Pull this queue no longer; an answer that is under way is dropped."""
+        self._works.pop((queue.topic, queue.queue_id), None)
+        self.look_again()
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no queue to pull."""
+        return not self._works
+
+    def look_again(self) -> None:
+        """A queue was added or removed, or has room again, or another filter."""
+        self._changed.set()
+        if self._asked and self._interrupt is None:
+            self._overtake_soon()
+
+    async def close(self) -> None:
+        """Pull no more."""
+        if self._interrupt is not None:
+            self._interrupt.cancel()
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._hang_up()
+
+    def _overtake_soon(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._interrupt = loop.call_later(INTERRUPT_DELAY_S, self._overtake_held)
+
+    def _overtake_held(self) -> None:
+        """Send another pull if the one that is held lacks a queue that is ready, or has others."""
+        self._interrupt = None
+        stream = self._stream
+        if stream is None or not self._asked:
+            return  # The next pull is about to be made anyway.
+        if len(self._asked) > 1:
+            # One is overtaken already; the other may be held as well.
+            self._overtake_soon()
+            return
+        asked = self._asked[0]
+        ready = self._next_ready()
+        if not ready:
+            return
+        offsets = asked.offsets
+        misses = any(offsets.get(key) != self._position(key, work) for key, work in ready.items())
+        if misses or not offsets.keys() <= self._works.keys() or asked.filters != self._filters:
+            request = self._note(self._request(ready))
+            self._overtaking = start_task(self._send_after(stream, request), "overtaking-pull")
+
+    async def _send_after(self, stream: PullStream, request: PullRecordsRequest) -> None:
+        try:
+            await stream.ask(request, follow=False)
+        except CallError:
+            return  # Who waits for the answer before sees it too.
+
+    def _is_ready(self, key: QueueKey, work: OwnedQueue) -> bool:
+        if not work.wants_records or work.not_before_s > self._clock.monotonic_s():
+            return False
+        arrived = self._arrived.get(key)
+        if arrived is None:
+            return True
+        window, settings = work.window, self._settings
+        return (
+            window.message_count + arrived.message_count
+        ) * ROOM_SHARE_MIN <= settings.queue_message_count_max and (
+            window.size_bytes + arrived.size_bytes
+        ) * ROOM_SHARE_MIN <= settings.queue_bytes_max
+
+    def _position(self, key: QueueKey, work: OwnedQueue) -> int:
+        """Where the next pull reads a queue."""
+        arrived = self._arrived.get(key)
+        return work.window.next_pull_offset if arrived is None else arrived.next_offset
+
+    async def _turn(self) -> None:
+        """One answer, or one wait for something to pull."""
+        self._changed.clear()
+        ready: Mapping[QueueKey, OwnedQueue] = {}
+        if not self._asked:
+            ready = self._next_ready()
+            if not ready:
+                await self._wait_for_change()
+                return
+        try:
+            answer = await self._next_answer(ready)
+        except CallError as error:
+            topics = {topic for asked in self._asked for topic, _ in asked.offsets}
+            self._hang_up()
+            await self._back_off(error, sorted(topics | {topic for topic, _ in ready}))
+            return
+        self._failure_count = 0
+        await self._take_all_in(answer.queues, self._answered(answer))
+
+    async def _next_answer(self, ready: Mapping[QueueKey, OwnedQueue]) -> PullAnswer:
+        """The next answer; pulls these queues first, if there are any."""
+        if ready:
+            await self._pull(ready)
+        if self._stream is None:
+            raise CallError("nothing was asked", retriable=True)
+        return await self._stream.answer(self._settings.hold_s + HOLD_GRACE_S)
+
+    def _answered(self, answer: PullAnswer) -> _Asked:
+        """What the pull asked for that this answer is to; one that follows goes on behind it."""
+        if not answer.more_follow:
+            return self._asked.popleft()
+        asked = self._asked[0]
+        before: dict[QueueKey, int] = {}
+        for pulled in answer.queues:
+            key = pulled.head.topic, pulled.head.queue_id
+            if key in asked.offsets:
+                before[key] = asked.offsets[key]
+                asked.offsets[key] = pulled.head.next_queue_offset
+        return _Asked(before, asked.filters)
+
+    async def _take_all_in(self, answer: Sequence[PulledRecords], asked: _Asked) -> None:
+        """Take an answer in while the broker works on the next one."""
+        if not any(pulled.head.HasField("error") for pulled in answer):
+            self._arrived = {
+                (pulled.head.topic, pulled.head.queue_id): Arrived(
+                    pulled.head.next_queue_offset,
+                    pulled.message_count,
+                    pulled.record_bytes,
+                    pulled.head.log_epoch,
+                )
+                for pulled in answer
+                if self._is_wanted(pulled.head, asked)
+            }
+        try:
+            size_bytes = sum(arrived.size_bytes for arrived in self._arrived.values())
+            if size_bytes >= AHEAD_BYTES_MIN and not self._asked and (ready := self._next_ready()):
+                await self._pull_ahead(ready)
+            for place, pulled in enumerate(answer):
+                if place:
+                    # Decoding takes time: others have their turn between queues.
+                    await asyncio.sleep(0)
+                if damage := self._take_in(pulled, asked):
+                    await self._give_up(pulled, damage, asked)
+        finally:
+            self._arrived.clear()
+
+    async def _pull_ahead(self, ready: Mapping[QueueKey, OwnedQueue]) -> None:
+        try:
+            await self._pull(ready)
+        except CallError as error:
+            # What has come is taken in first; then another stream is tried.
+            logger.info("broker %s cannot be pulled from: %s", self.broker_name, error)
+            self._hang_up()
+
+    def _next_ready(self) -> dict[QueueKey, OwnedQueue]:
+        """The queues of the next pull; where one pull cannot name all of them, they take turns."""
+        ready = {key: work for key, work in self._works.items() if self._is_ready(key, work)}
+        if len(ready) <= POSITIONS_PER_PULL_MAX:
+            return ready
+        chosen = dict(islice(ready.items(), POSITIONS_PER_PULL_MAX))
+        for key, work in chosen.items():
+            del self._works[key]
+            self._works[key] = work
+        return chosen
+
+    async def _wait_for_change(self) -> None:
+        """Wait for a queue that is ready, or for the time at which one may be pulled again."""
+        now_s = self._clock.monotonic_s()
+        times_s = [work.not_before_s for work in self._works.values() if work.not_before_s > now_s]
+        try:
+            async with asyncio.timeout(min(times_s) - now_s if times_s else None):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    async def _pull(self, ready: Mapping[QueueKey, OwnedQueue]) -> None:
+        """Send one pull, which knows of everything that is ready."""
+        if self._interrupt is not None:
+            self._interrupt.cancel()
+            self._interrupt = None
+        request = self._request(ready)
+        address = self._address()
+        if not address:
+            raise CallError(f"no address of broker {self.broker_name} is known", retriable=True)
+        if self._stream is not None and self._stream.address != address:
+            self._hang_up()
+        if self._stream is None:
+            channel = self._connections.channel(address)
+            self._stream = PullStream(channel, address, peer=f"broker {self.broker_name}")
+        # Where queues take turns, each pull is for others.
+        await self._stream.ask(self._note(request), follow=not _take_turns(ready))
+
+    def _request(self, ready: Mapping[QueueKey, OwnedQueue]) -> PullRecordsRequest:
+        return self._requests.request(ready, self._arrived, in_turn=_take_turns(ready))
+
+    def _note(self, request: PullRecordsRequest) -> PullRecordsRequest:
+        """Remember what a pull asks for."""
+        offsets = {
+            (position.topic, position.queue_id): position.queue_offset
+            for position in request.positions
+        }
+        self._asked.append(_Asked(offsets, dict(self._filters)))
+        return request
+
+    def _hang_up(self) -> None:
+        """End the stream; what was asked for is asked again on the next."""
+        if self._overtaking is not None:
+            self._overtaking.cancel()
+            self._overtaking = None
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+        self._asked.clear()
+
+    def _is_wanted(self, head: QueueRecords, asked: _Asked) -> bool:
+        """Whether what came of a queue is what its window waits for."""
+        key = head.topic, head.queue_id
+        work = self._works.get(key)
+        return (
+            work is not None
+            and not work.released
+            and asked.offsets.get(key) == work.window.next_pull_offset
+            and asked.filters.get(head.topic) == self._filters.get(head.topic)
+        )
+
+    async def _give_up(self, pulled: PulledRecords, damage: BodiesDamaged, asked: _Asked) -> None:
+        """Have messages given up whose bodies cannot be read, and take in those beside them."""
+        work = self._works[pulled.head.topic, pulled.head.queue_id]
+        if await self._damaged_bodies.give_up(work.queue, damage):
+            self._take_in(pulled.without(damage.causes), asked)
+        else:
+            self._queue_failed(work, CallError(f"{work.queue}: {damage}"))
+
+    def _take_in(self, pulled: PulledRecords, asked: _Asked) -> BodiesDamaged | None:
+        """Put what came of a queue into its window; says what has to be given up first."""
+        head = pulled.head
+        key = head.topic, head.queue_id
+        self._arrived.pop(key, None)
+        work = self._works.get(key)
+        if work is None or not self._is_wanted(head, asked):
+            # What is wanted instead may have been compared with this answer, not with its window.
+            self.look_again()
+            return None
+        if head.HasField("error"):
+            error = error_from_status(head.error, peer=f"broker {self.broker_name}")
+            if isinstance(error, QueueOffsetOutOfRange):
+                work.log_epoch = head.log_epoch
+                move_into_range(work, head)
+            elif error.reason in LOST_REASONS:
+                self._on_lost(work.queue, error)
+            else:
+                self._queue_failed(work, error)
+            return None
+        # What is in the window was read before, and the broker has found it to be there still.
+        work.log_epoch = head.log_epoch
+        if not pulled.message_count:
+            work.window.put((), head.next_queue_offset)
+            return None
+        try:
+            fill(work, pulled, self._filters.get(work.queue.topic))
+        except BodiesDamaged as damage:
+            return damage
+        except (CodecMissing, RecordCorrupted, RecordDamaged) as error:
+            self._queue_failed(work, CallError(f"{work.queue} at {asked.offsets[key]}: {error}"))
+        return None
+
+    def _queue_failed(self, work: OwnedQueue, error: CallError) -> None:
+        """One queue was not read; the others were."""
+        logger.warning("%s cannot be pulled: %s", work.queue, error)
+        delay_s = self._settings.reconnect_delay_s_max
+        work.not_before_s = self._clock.monotonic_s() + delay_s
+        # By then a pull for the other queues may be held.
+        asyncio.get_running_loop().call_later(delay_s, self.look_again)
+        self._on_trouble(work.queue.topic, error)
+
+    async def _back_off(self, error: CallError, topics: Sequence[str]) -> None:
+        """The stream failed: wait before the next, longer each time."""
+        logger.info("broker %s cannot be pulled from: %s", self.broker_name, error)
+        for topic in topics:
+            self._on_trouble(topic, error)
+        delay_s = reconnect_delay_s(self._settings, self._failure_count)
+        self._failure_count += 1
+        await self._clock.sleep(max(delay_s, error.retry_after_s))
+
+
+def _take_turns(ready: Mapping[QueueKey, OwnedQueue]) -> bool:
+    """Whether a pull of these queues may leave others waiting."""
+    return len(ready) >= POSITIONS_PER_PULL_MAX

@@ -1,0 +1,108 @@
+"""Pulls as a broker is asked for them: each queue as far as its window has room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+from ariane.broker.v1.pull_service_pb2 import PullPosition, PullRecordsRequest
+from ariane_sdk.checks.tag_filter import TagFilter
+from ariane_sdk.consumer.delivery.owned_queue import OwnedQueue
+from ariane_sdk.consumer.pulling.pulled import projection_of
+from ariane_sdk.message import MessageQueue
+from ariane_sdk.net.timestamps import duration_from
+from ariane_sdk.settings import ConsumerSettings
+
+HOLD_S_IN_TURN: Final = 0.1
+"""How long a pull is held that leaves other queues waiting for their turn."""
+
+QueueKey: TypeAlias = tuple[str, int]
+"""Topic and queue id."""
+
+
+class Arrived(NamedTuple):
+    """What has come of a queue and is not taken in yet.
+
+    Attributes:
+        next_offset: Where the pull after it reads.
+        message_count: Messages.
+        size_bytes: Bytes of their records.
+        log_epoch: The epoch of the broker's log that they were read in.
+    """
+
+    next_offset: int
+    message_count: int
+    size_bytes: int
+    log_epoch: int
+
+
+class PullRequests:
+    """Makes the requests of one consumer."""
+
+    def __init__(
+        self,
+        group: str,
+        client_id: str,
+        filters: Mapping[str, TagFilter],
+        settings: ConsumerSettings,
+        lock_epoch_of: Callable[[MessageQueue], int | None],
+    ) -> None:
+        """Take what all of them say.
+
+        Args:
+            group: The consumer group.
+            client_id: The consumer.
+            filters: What is wanted of each topic; may change.
+            settings: How the consumer behaves.
+            lock_epoch_of: The epoch of the lock of a queue; nothing if there is none.
+        """
+        self._group = group
+        self._client_id = client_id
+        self._filters = filters
+        self._settings = settings
+        self._lock_epoch_of = lock_epoch_of
+
+    def request(
+        self,
+        ready: Mapping[QueueKey, OwnedQueue],
+        arrived: Mapping[QueueKey, Arrived],
+        *,
+        in_turn: bool,
+    ) -> PullRecordsRequest:
+        """One pull.
+
+        Args:
+            ready: The queues to be pulled.
+            arrived: What has come of some and is not in their windows yet.
+            in_turn: Whether others wait for their turn.
+        """
+        settings = self._settings
+        topics = {topic for topic, _ in ready}
+        return PullRecordsRequest(
+            consumer_group=self._group,
+            client_id=self._client_id,
+            positions=[self._wanted(work, arrived.get(key)) for key, work in ready.items()],
+            subscriptions=[
+                self._filters[topic].to_wire(topic) for topic in topics if topic in self._filters
+            ],
+            record_count_max=settings.pull_record_count_max,
+            size_bytes_max=settings.pull_bytes_max,
+            hold_duration=duration_from(HOLD_S_IN_TURN if in_turn else settings.hold_s),
+            projection=projection_of(ready.values(), self._filters),
+        )
+
+    def _wanted(self, work: OwnedQueue, arrived: Arrived | None) -> PullPosition:
+        """What is wanted of one queue: as much as its window has room for."""
+        window, settings = work.window, self._settings
+        arrived = arrived or Arrived(window.next_pull_offset, 0, 0, work.log_epoch)
+        count_room = settings.queue_message_count_max - window.message_count
+        span_room = settings.queue_span_max - window.span
+        return PullPosition(
+            topic=work.queue.topic,
+            queue_id=work.queue.queue_id,
+            queue_offset=arrived.next_offset,
+            record_count_max=max(1, min(count_room, span_room) - arrived.message_count),
+            size_bytes_max=settings.queue_bytes_max - window.size_bytes - arrived.size_bytes,
+            lock_epoch=self._lock_epoch_of(work.queue),
+            log_epoch=arrived.log_epoch,
+        )

@@ -1,0 +1,102 @@
+"""What was pulled, on its way into the window of its queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import compress
+
+import numpy as np
+
+from ariane.broker.v1.pull_service_pb2 import (
+    PULL_PROJECTION_BODIES,
+    PULL_PROJECTION_UNSPECIFIED,
+    PullProjection,
+    QueueRecords,
+)
+from ariane_record.errors import RecordCorrupted
+from ariane_sdk.checks.tag_filter import TagFilter
+from ariane_sdk.consumer.delivery.column_window import ColumnWindow
+from ariane_sdk.consumer.delivery.owned_queue import OwnedQueue
+from ariane_sdk.consumer.delivery.pulled_bodies import PulledBodies
+from ariane_sdk.consumer.pulling.pull_wire import PulledRecords
+from ariane_sdk.consumer.pulling.received_messages import received_messages
+from ariane_sdk.runtime.log import logger
+
+
+def projection_of(
+    works: Iterable[OwnedQueue], filters: Mapping[str, TagFilter]
+) -> PullProjection.ValueType:
+    """How much of each message of some queues a pull has to bring.
+
+    Args:
+        works: The queues.
+        filters: What is wanted of each topic.
+    """
+    for work in works:
+        window, tag_filter = work.window, filters.get(work.queue.topic)
+        if not isinstance(window, ColumnWindow) or not window.bodies_suffice:
+            return PULL_PROJECTION_UNSPECIFIED
+        if tag_filter is not None and tag_filter.tags:
+            # The broker compares hashes of tags: the tags themselves are looked at here.
+            return PULL_PROJECTION_UNSPECIFIED
+    return PULL_PROJECTION_BODIES
+
+
+def fill(work: OwnedQueue, pulled: PulledRecords, tag_filter: TagFilter | None) -> None:
+    """Put what came of a queue into its window.
+
+    Args:
+        work: The queue.
+        pulled: What came, at least one message.
+        tag_filter: What is wanted of its topic; all if not given.
+
+    Raises:
+        BodiesDamaged: Some bodies cannot be read, and columns of them are wanted.
+        CodecMissing: The library that would decompress a body is not installed.
+        RecordCorrupted: The records cannot be taken apart.
+        RecordDamaged: One of them cannot.
+    """
+    head, tags = pulled.head, tag_filter.tags if tag_filter is not None else ()
+    if head.body_runs:
+        if not isinstance(work.window, ColumnWindow) or tags:
+            raise RecordCorrupted("bodies alone came, which nobody has asked for")
+        work.window.put_bodies(PulledBodies(head.body_runs, pulled.bodies), head.next_queue_offset)
+        work.wake()
+        return
+    sizes = np.frombuffer(head.record_sizes, "<i4")
+    if isinstance(work.window, ColumnWindow):
+        work.window.put_records(pulled.records, sizes, head.next_queue_offset, tags)
+        work.wake()
+        return
+    messages = received_messages(pulled.records, sizes, work.queue)
+    sizes_bytes = sizes.tolist()
+    if tag_filter is not None and tags:
+        wanted = [tag_filter.matches(message.tag) for message in messages]
+        messages = list(compress(messages, wanted))
+        sizes_bytes = list(compress(sizes_bytes, wanted))
+    work.window.put(messages, head.next_queue_offset, sizes_bytes)
+    work.wake()
+
+
+def move_into_range(work: OwnedQueue, head: QueueRecords) -> None:
+    """Go on where the broker still has, or will have, something.
+
+    Below the range: retention has deleted what comes next, so the oldest that is kept does.
+    Above: the broker has lost what was consumed already, and all that is to come is new.
+
+    Args:
+        work: The queue.
+        head: What is said of it.
+    """
+    asked = work.window.next_pull_offset
+    oldest, end = head.min_queue_offset, head.max_queue_offset
+    next_offset = oldest if asked < oldest else end
+    logger.warning(
+        "%s keeps %d to %d, and not %d; going on at %d",
+        work.queue,
+        oldest,
+        end,
+        asked,
+        next_offset,
+    )
+    work.window.put((), next_offset)

@@ -1,0 +1,265 @@
+"""The push consumer: a member of a group that hands messages to a listener."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from types import TracebackType
+from typing import Self
+
+from ariane_record.names import retry_topic
+from ariane_sdk.checks.limits import checked_group
+from ariane_sdk.checks.tag_filter import TagFilter
+from ariane_sdk.client.listener import Listener, ListenerCalls
+from ariane_sdk.client.telemetry import traced_listener
+from ariane_sdk.consumer.consumer_life import ConsumerLife
+from ariane_sdk.consumer.delivery.delivery_gate import DeliveryGate
+from ariane_sdk.consumer.delivery.hand_out import DeliveryCare
+from ariane_sdk.consumer.delivery.message_returns import MessageReturns
+from ariane_sdk.consumer.delivery.ordered_work import OrderedQueueWork
+from ariane_sdk.consumer.delivery.queue_work import QueueWork
+from ariane_sdk.consumer.group.allocation import AllocationStrategy
+from ariane_sdk.consumer.group.consumer_plan import (
+    ConsumerPlan,
+    Model,
+    checked_model,
+    checked_strategy,
+    filters_of,
+)
+from ariane_sdk.consumer.offsets.start_position import StartPosition, checked_start
+from ariane_sdk.errors import IllegalArgument
+from ariane_sdk.message import MessageQueue
+from ariane_sdk.routing.name_servers import parse_addresses
+from ariane_sdk.routing.route import BrokerRoute
+from ariane_sdk.runtime.clock import Clock, SystemClock, new_random
+from ariane_sdk.settings import ConsumerSettings
+
+
+class PushConsumer:
+    """A member of a consumer group. The members share the queues of their topics.
+
+    The listener gets messages of one queue at a time, in the order of the queue; several queues
+    are in work at once. When it returns, the messages are done. When it raises, they go back to
+    their broker and come again after a delay that grows, while the rest of the queue goes on; a
+    listener that is done with some raises ``errors.MessagesFailed`` with the others. After 16
+    repetitions (a setting of the group) a message becomes a dead letter. With ``ordered=True`` the
+    queue waits instead, and with "broadcasting" the messages are tried again here for ever. One
+    that kills the process is found by its deaths, and becomes a dead letter after a few.
+
+    Every message is delivered at least once. Some come twice when members come or go, when a
+    process ends without ``stop``, or a broker loses its last seconds.
+
+    Example::
+
+        async def listen(messages):
+            for message in messages:
+                print(message.body)
+
+        consumer = PushConsumer(
+            "127.0.0.1:9876", group="billing", subscriptions={"orders": "*"}, listener=listen
+        )
+        async with consumer:
+            await consumer.run_until_stopped()
+    """
+
+    def __init__(
+        self,
+        name_servers: str,
+        *,
+        group: str,
+        subscriptions: Mapping[str, str],
+        listener: Listener,
+        start: StartPosition = "latest",
+        batch_size: int = 32,
+        model: Model = "clustering",
+        ordered: bool = False,
+        strategy: AllocationStrategy | None = None,
+        settings: ConsumerSettings | None = None,
+        clock: Clock | None = None,
+        random: Random | None = None,
+    ) -> None:
+        """Set up; nothing is connected before ``start``.
+
+        Args:
+            name_servers: "host:port" of each name server, separated by commas.
+            group: The consumer group. All members must have the same subscriptions.
+            subscriptions: By topic, "*" for all messages or tags joined by "||".
+            listener: Gets the messages. A coroutine function runs on the loop, a plain function in
+                threads.
+            start: Where the group begins in a queue that it has never consumed.
+            batch_size: Messages for one call of the listener, at most.
+            model: "clustering": each message to one member, offsets in the brokers.
+                "broadcasting": each message to every member, offsets in a file of this client.
+            ordered: Whether queues are consumed strictly in order, under the broker's locks: no two
+                members have one queue even for a moment, and a batch whose listener fails comes
+                again before anything behind it. All members must say the same.
+            strategy: How members share queues; averaging if not given.
+            settings: How it behaves.
+            clock: For tests.
+            random: For tests.
+
+        Raises:
+            IllegalArgument: An address, a name or an expression is none.
+        """
+        if not subscriptions:
+            raise IllegalArgument("at least one subscription is needed")
+        if not callable(listener):
+            raise IllegalArgument(f"listener {listener!r:.100}: a function is expected")
+        count: object = batch_size
+        if not isinstance(count, int) or count < 1:
+            raise IllegalArgument(f"batch_size {batch_size!r:.100}: an integer, at least 1")
+        settings = settings or ConsumerSettings()
+        filters = filters_of(subscriptions)
+        if model == "clustering" and not ordered:
+            filters[retry_topic(checked_group(group))] = TagFilter.parse("*")
+        if settings.queue_concurrency < 1:
+            raise IllegalArgument("queue_concurrency is at least 1")
+        if ordered and (settings.queue_concurrency > 1 or model == "broadcasting"):
+            raise IllegalArgument("ordered=True goes with clustering and queue_concurrency=1 only")
+        self._plan = ConsumerPlan(
+            addresses=parse_addresses(name_servers),
+            group=checked_group(group),
+            filters=filters,
+            start=checked_start(start),
+            model=checked_model(model),
+            strategy=checked_strategy(strategy),
+            settings=settings,
+            clock=clock or SystemClock(),
+            random=random or new_random(),
+            ordered=ordered,
+        )
+        self._listener = listener
+        self._batch_size = batch_size
+        self._life = ConsumerLife(self._plan)
+        self._listener_calls: ListenerCalls | None = None
+
+    @property
+    def group(self) -> str:
+        """The consumer group."""
+        return self._plan.group
+
+    @property
+    def client_id(self) -> str:
+        """The id under which brokers know this member."""
+        return self._life.client_id
+
+    @property
+    def assignment(self) -> frozenset[MessageQueue]:
+        """The queues that this member has now, without those of the group's retry topic."""
+        returning = retry_topic(self.group)
+        return frozenset(queue for queue in self._life.assignment if queue.topic != returning)
+
+    async def start(self) -> None:
+        """Attach to the brokers of all topics, and begin to consume.
+
+        A topic that does not exist yet is looked for until it does. A consumer is started once,
+        also when that failed or was cancelled.
+
+        Raises:
+            ClientNotRunning: It was started before, or stopped meanwhile.
+            NameServersUnreachable: None answered.
+            GroupRefused: Other members of the group have other subscriptions.
+            OffsetFileDamaged: The offsets of a broadcasting consumer cannot be read.
+            OffsetFileInUse: Another broadcasting consumer has them.
+            CallError: No broker lets the consumer in.
+        """
+        settings = self._plan.settings
+        listener = traced_listener(
+            self._listener, settings, group=self.group, client_id=self.client_id
+        )
+        calls = ListenerCalls(listener, threads=settings.listener_threads)
+        returns = MessageReturns(
+            lambda: self._life.session.connections,
+            group=self.group,
+            broker_of=self._broker_of,
+            settings=settings,
+            clock=self._plan.clock,
+            random=self._plan.random,
+        )
+
+        gate = DeliveryGate()
+
+        def make_work(
+            queue: MessageQueue, begin_offset: int, on_room: Callable[[], None]
+        ) -> QueueWork:
+            owned = self._life.owned
+            care = DeliveryCare(gate, owned.caution_of(queue), owned.tell)
+            if self._plan.ordered:
+                return OrderedQueueWork(
+                    queue,
+                    begin_offset,
+                    deliver=calls.deliver,
+                    batch_size=self._batch_size,
+                    settings=settings,
+                    on_room=on_room,
+                    locks=self._life.locks,
+                    returns=returns,
+                    care=care,
+                )
+            return QueueWork(
+                queue,
+                begin_offset,
+                deliver=calls.deliver,
+                batch_size=self._batch_size,
+                settings=settings,
+                on_room=on_room,
+                returns=returns if self._plan.model == "clustering" else None,
+                care=care,
+            )
+
+        try:
+            await self._life.start(make_work)
+        except BaseException:
+            calls.close()
+            raise
+        self._listener_calls = calls
+
+    def _broker_of(self, queue: MessageQueue) -> BrokerRoute:
+        return self._life.owned.broker_of(queue)
+
+    async def stop(self) -> None:
+        """Finish what the listener has, store offsets, leave the group, and disconnect."""
+        await self._life.stop()
+        if self._listener_calls is not None:
+            self._listener_calls.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def run_until_stopped(self) -> None:
+        """Wait until somebody calls ``stop``.
+
+        Raises:
+            CallError: The group does not let this member in any longer.
+        """
+        await self._life.wait_stopped()
+
+    async def wait_assigned(self) -> None:
+        """Wait until the queues that fall to this member are being pulled; there may be none.
+
+        Raises:
+            CallError: The group does not let this member in any longer.
+        """
+        await self._life.wait_assigned()
+
+    async def store_offsets(self, *, durable: bool = True) -> None:
+        """Store now how far this member has come.
+
+        Args:
+            durable: Whether to wait until that is on a disk; otherwise it is within 5 s.
+
+        Raises:
+            ClientNotRunning: It does not run.
+            CallError: A broker did not store them.
+        """
+        self._life.check_running()
+        await self._life.owned.store(durable=durable)

@@ -1,0 +1,229 @@
+"""What applications send and receive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import IntEnum
+from functools import partial
+from itertools import repeat
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
+
+from ariane_record.errors import RecordError
+from ariane_record.layout import SystemFlag
+from ariane_record.single.message_id import encode_offset_message_id
+from ariane_record.single.view import MessageView
+from ariane_sdk.errors import BodyDamaged
+
+_COMPRESSED: Final = int(SystemFlag.COMPRESSED)
+
+
+class MessageQueue(NamedTuple):
+    """One ordered shard of a topic on one broker; sorts by topic, broker, queue.
+
+    Attributes:
+        topic: The topic.
+        broker_name: The broker that holds it.
+        queue_id: Its number within topic and broker, from 0.
+    """
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}@{self.broker_name}#{self.queue_id}"
+
+
+class _NoProperties(dict[str, str]):
+    """The properties of all messages that were given none; nobody adds to them.
+
+    A dictionary for each of them would be one more object for the garbage collector to count.
+    """
+
+    __slots__ = ()
+
+    # Data classes take nothing as a default that has no hash.
+    def __hash__(self) -> int:  # type: ignore[override]
+        return 0
+
+    # What is kept elsewhere names no class of ours: other versions may not have it.
+    def __reduce__(self) -> tuple[type[dict[str, str]], tuple[()]]:
+        return dict, ()
+
+    def _refuse(self, *_arguments: object, **_pairs: object) -> NoReturn:
+        raise TypeError("a message gets its properties when it is made: properties={...}")
+
+    __setitem__ = setdefault = update = __ior__ = _refuse
+
+
+_NO_PROPERTIES: Final = _NoProperties()
+
+
+@dataclass(slots=True)
+class Message:
+    """A message to be sent.
+
+    Attributes:
+        topic: The topic.
+        body: The payload, at most 4 MiB.
+        tag: One coarse label for filtering, or nothing. May not hold ``||``.
+        keys: Words by which it is found again, without spaces; at most 254.
+        message_group: Messages of one group stay in order; nothing means no order.
+        properties: The application's own pairs of non-empty text.
+        flag: Free for the application, 32 bits, signed.
+        deliver_at: When consumers get it, with a time zone; a time that has passed means now. No
+            more than one of this and the next two, and none with a message group.
+        delay: How long after sending consumers get it.
+        delay_level: The same by the broker's table: 1 (1 s) to 18 (2 h); 0 for at once.
+    """
+
+    topic: str
+    body: bytes | bytearray | memoryview
+    tag: str = ""
+    keys: Sequence[str] = ()
+    message_group: str = ""
+    properties: Mapping[str, str] = _NO_PROPERTIES
+    flag: int = 0
+    deliver_at: datetime | None = None
+    delay: timedelta | None = None
+    delay_level: int = 0
+
+
+@dataclass(slots=True)
+class SystemMessage(Message):
+    """A message that the client makes: its properties may be those of the system."""
+
+
+class AcknowledgedLevel(IntEnum):
+    """How safe a message is when its send returns; numbers of the contract."""
+
+    UNSPECIFIED = 0
+    MEMORY = 1
+    FLUSHED = 2
+    REPLICATED = 3
+
+
+class SendResult(NamedTuple):
+    """Where a message was stored, and how safe it is.
+
+    Attributes:
+        message_queue: The queue it went to.
+        queue_offset: Its index there.
+        commit_log_offset: Byte position of its record in the broker's commit log.
+        unique_id: The id that this client gave it.
+        acknowledged_level: In memory, flushed, replicated.
+        store_timestamp_ms: When it was stored, by the broker's clock.
+        broker_address: The broker, "host:port".
+        duplicate: Whether an earlier try had stored it, whose answer was lost.
+        recall_handle: Takes it back before it is delivered (``Producer.recall``): of a message with
+            ``deliver_at`` or ``delay``. Of a delayed message the offsets are those of the place
+            where it waits.
+    """
+
+    message_queue: MessageQueue
+    queue_offset: int
+    commit_log_offset: int
+    unique_id: str
+    acknowledged_level: AcknowledgedLevel
+    store_timestamp_ms: int
+    broker_address: str
+    duplicate: bool = False
+    recall_handle: str = ""
+
+    @property
+    def message_id(self) -> str:
+        """The broker's own id of it; empty when the broker is known by name, not by address."""
+        host, _, port = self.broker_address.rpartition(":")
+        try:
+            return encode_offset_message_id((host.strip("[]"), int(port)), self.commit_log_offset)
+        except ValueError:
+            return ""
+
+
+# `tuple.__new__` by way of `partial`: no Python statement for each result of a batch.
+_new_send_result = partial(tuple.__new__, SendResult)
+
+
+def send_results(
+    queues: Iterable[MessageQueue],
+    queue_offsets: Iterable[int],
+    commit_log_offsets: Iterable[int],
+    unique_ids: Iterable[str],
+    *,
+    acknowledged_level: AcknowledgedLevel,
+    store_timestamp_ms: int,
+    broker_address: str,
+    duplicate: bool,
+    recall_handles: Iterable[str] | None = None,
+) -> list[SendResult]:
+    """The results of messages that were stored together, in their order."""
+    columns = zip(
+        queues,
+        queue_offsets,
+        commit_log_offsets,
+        unique_ids,
+        repeat(acknowledged_level),
+        repeat(store_timestamp_ms),
+        repeat(broker_address),
+        repeat(duplicate),
+        repeat("") if recall_handles is None else recall_handles,
+    )
+    return list(map(_new_send_result, columns))
+
+
+class ReceivedMessage(MessageView):
+    """A message that was received: the body at hand, everything else decoded when asked for.
+
+    A body that was sent compressed is decompressed when it is first asked for; should that fail,
+    asking for it raises ``BodyDamaged``.
+
+    Attributes:
+        message_queue: The queue it came from.
+    """
+
+    __slots__ = ("message_queue",)
+
+    def __init__(self, view: MessageView, message_queue: MessageQueue) -> None:
+        """Take a message that came out of a queue.
+
+        Args:
+            view: The message.
+            message_queue: The queue.
+        """
+        self.topic = view.topic
+        self._header = view._header  # noqa: SLF001 - a subclass takes over its parent's parts.
+        if self._header[7] & _COMPRESSED:
+            self._stored_body = view._stored_body  # noqa: SLF001 - the same.
+        else:
+            self.body = view.body
+        self._encoded_properties = view._encoded_properties  # noqa: SLF001 - the same.
+        self._properties = None
+        self.message_queue = message_queue
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> bytes:
+            try:
+                return super().__getattr__(name)
+            except RecordError as error:
+                raise BodyDamaged(
+                    f"{self.message_queue} at {self.queue_offset}: {error}"
+                ) from error
+
+    @property
+    def born_time(self) -> datetime:
+        """When the producer made it, by the producer's clock."""
+        return datetime.fromtimestamp(self.born_timestamp_ms / 1000, UTC)
+
+    @property
+    def store_time(self) -> datetime:
+        """When the broker stored it, by the broker's clock."""
+        return datetime.fromtimestamp(self.store_timestamp_ms / 1000, UTC)
+
+    def __repr__(self) -> str:
+        return (
+            f"<ReceivedMessage {self.message_queue} at {self.queue_offset},"
+            f" {len(self.stored_body)} bytes, tag {self.tag!r}>"
+        )

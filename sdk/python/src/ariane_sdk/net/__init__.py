@@ -1,0 +1,1 @@
+"""Calls and streams to services: connections, errors, repeats."""

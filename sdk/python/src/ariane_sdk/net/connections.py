@@ -1,0 +1,191 @@
+"""Connections to services: one channel for each address, made when first needed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from grpc.aio import Channel, StreamStreamCall, UnaryUnaryCall, insecure_channel
+
+from ariane.broker.v1.client_service_pb2_grpc import ClientServiceStub
+from ariane.broker.v1.group_service_pb2_grpc import GroupServiceStub
+from ariane.broker.v1.offset_service_pb2_grpc import OffsetServiceStub
+from ariane.broker.v1.pull_service_pb2_grpc import PullServiceStub
+from ariane.broker.v1.query_service_pb2_grpc import QueryServiceStub
+from ariane.broker.v1.retry_service_pb2_grpc import RetryServiceStub
+from ariane.broker.v1.send_service_pb2 import (
+    DESCRIPTOR as SEND,
+)
+from ariane.broker.v1.send_service_pb2 import (
+    AppendRecordsResponse,
+    StreamAppendsResponse,
+)
+from ariane.broker.v1.send_service_pb2_grpc import SendServiceStub
+from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceStub
+from ariane.broker.v1.transaction_service_pb2 import (
+    DESCRIPTOR as TRANSACTION,
+)
+from ariane.broker.v1.transaction_service_pb2 import (
+    StreamTransactionsResponse,
+)
+from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
+from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
+from ariane_sdk.errors import ClientNotRunning
+from ariane_sdk.runtime.fork import ForkGuard, begin_to_use_grpc
+
+if TYPE_CHECKING:
+    from ariane.broker.v1.client_service_pb2_grpc import ClientServiceAsyncStub
+    from ariane.broker.v1.group_service_pb2_grpc import GroupServiceAsyncStub
+    from ariane.broker.v1.offset_service_pb2_grpc import OffsetServiceAsyncStub
+    from ariane.broker.v1.pull_service_pb2_grpc import PullServiceAsyncStub
+    from ariane.broker.v1.query_service_pb2_grpc import QueryServiceAsyncStub
+    from ariane.broker.v1.retry_service_pb2_grpc import RetryServiceAsyncStub
+    from ariane.broker.v1.send_service_pb2_grpc import SendServiceAsyncStub
+    from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceAsyncStub
+    from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceAsyncStub
+    from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceAsyncStub
+
+MESSAGE_BYTES_MAX: Final = 64 << 20
+"""Bytes that one answer may have: far above what a broker sends, which bounds itself."""
+
+CHANNEL_OPTIONS: Final[tuple[tuple[str, int | str], ...]] = (
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    # A dead peer is noticed although no packet comes back. 30 s is what services permit.
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    # A broker that restarts is back in a second or two, and calls fail until it is connected again:
+    # gRPC's own back-off grows to two minutes. Trying costs a broker nothing that is not there yet.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    # The client repeats what is safe to repeat, and must know when it does.
+    ("grpc.enable_retries", 0),
+    # Proxies of the environment are for the outer world, not for brokers.
+    ("grpc.enable_http_proxy", 0),
+    # Records come in large messages: larger frames cost fewer of them.
+    ("grpc.http2.max_frame_size", 1 << 20),
+)
+
+
+_SEND_SERVICE: Final = SEND.services_by_name["SendService"]
+_APPEND_RECORDS: Final = f"/{_SEND_SERVICE.full_name}/AppendRecords"
+_STREAM_APPENDS: Final = f"/{_SEND_SERVICE.full_name}/StreamAppends"
+_TRANSACTION_SERVICE: Final = TRANSACTION.services_by_name["TransactionService"]
+_STREAM_TRANSACTIONS: Final = f"/{_TRANSACTION_SERVICE.full_name}/StreamTransactions"
+
+
+class Connections:
+    """The channels of one client; lives on one event loop."""
+
+    __slots__ = ("_channels", "_closed", "_fork_guard")
+
+    def __init__(self) -> None:
+        """Have none yet.
+
+        Raises:
+            ClientForked: This process was forked by one that had used connections.
+        """
+        begin_to_use_grpc()
+        self._channels: dict[str, Channel] = {}
+        self._closed = False
+        self._fork_guard = ForkGuard()
+
+    def check(self) -> None:
+        """Be of this process.
+
+        Raises:
+            ClientForked: They were made in a parent process.
+        """
+        self._fork_guard.check()
+
+    def channel(self, address: str) -> Channel:
+        """The channel to an address, "host:port".
+
+        Raises:
+            ClientNotRunning: The connections were closed.
+            ClientForked: They were made in a parent process.
+        """
+        self._fork_guard.check()
+        channel = self._channels.get(address)
+        if channel is None:
+            if self._closed:
+                raise ClientNotRunning("the client is closed")
+            channel = insecure_channel(address, options=CHANNEL_OPTIONS)
+            self._channels[address] = channel
+        return channel
+
+    def routes(self, address: str) -> RouteServiceAsyncStub:
+        """The route service of a name server."""
+        return RouteServiceStub(self.channel(address))
+
+    def send(self, address: str) -> SendServiceAsyncStub:
+        """The send service of a broker."""
+        return SendServiceStub(self.channel(address))
+
+    def append_records(
+        self, address: str, request: bytes, timeout_s: float
+    ) -> UnaryUnaryCall[bytes, AppendRecordsResponse]:
+        """Append by one call to a broker; the request is encoded already."""
+        method: Any = self.channel(address).unary_unary(
+            _APPEND_RECORDS, response_deserializer=AppendRecordsResponse.FromString
+        )
+        return cast(
+            "UnaryUnaryCall[bytes, AppendRecordsResponse]", method(request, timeout=timeout_s)
+        )
+
+    def append_stream(self, address: str) -> StreamStreamCall[bytes, StreamAppendsResponse]:
+        """A stream of appends to a broker; requests are written encoded."""
+        method: Any = self.channel(address).stream_stream(
+            _STREAM_APPENDS, response_deserializer=StreamAppendsResponse.FromString
+        )
+        return cast("StreamStreamCall[bytes, StreamAppendsResponse]", method())
+
+    def transaction_stream(
+        self, address: str
+    ) -> StreamStreamCall[bytes, StreamTransactionsResponse]:
+        """A stream of transactions to a broker; requests are written encoded."""
+        method: Any = self.channel(address).stream_stream(
+            _STREAM_TRANSACTIONS,
+            response_deserializer=StreamTransactionsResponse.FromString,
+        )
+        return cast("StreamStreamCall[bytes, StreamTransactionsResponse]", method())
+
+    def pull(self, address: str) -> PullServiceAsyncStub:
+        """The pull service of a broker."""
+        return PullServiceStub(self.channel(address))
+
+    def queries(self, address: str) -> QueryServiceAsyncStub:
+        """The query service of a broker."""
+        return QueryServiceStub(self.channel(address))
+
+    def offsets(self, address: str) -> OffsetServiceAsyncStub:
+        """The offset service of a broker."""
+        return OffsetServiceStub(self.channel(address))
+
+    def clients(self, address: str) -> ClientServiceAsyncStub:
+        """The client service of a broker."""
+        return ClientServiceStub(self.channel(address))
+
+    def topics(self, address: str) -> TopicServiceAsyncStub:
+        """The topic service of a broker."""
+        return TopicServiceStub(self.channel(address))
+
+    def transactions(self, address: str) -> TransactionServiceAsyncStub:
+        """The transaction service of a broker."""
+        return TransactionServiceStub(self.channel(address))
+
+    def retries(self, address: str) -> RetryServiceAsyncStub:
+        """The retry service of a broker."""
+        return RetryServiceStub(self.channel(address))
+
+    def groups(self, address: str) -> GroupServiceAsyncStub:
+        """The group service of a broker."""
+        return GroupServiceStub(self.channel(address))
+
+    async def close(self) -> None:
+        """Close all channels; calls in flight end as cancelled."""
+        self._closed = True
+        channels = list(self._channels.values())
+        self._channels.clear()
+        await asyncio.gather(*(channel.close() for channel in channels))

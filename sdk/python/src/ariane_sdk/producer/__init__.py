@@ -1,0 +1,1 @@
+"""Sending: from the application's message to the broker's answer."""

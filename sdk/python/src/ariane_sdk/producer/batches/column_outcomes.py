@@ -1,0 +1,111 @@
+"""What became of the rows of a table that was sent: a row for each, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ariane_record.encoding.arrow_texts import even_binaries
+from ariane_sdk.errors import ArianeError, ColumnsSendError
+from ariane_sdk.producer.batches.column_batch import ColumnBatch
+
+STORED: Final = "stored"
+REFUSED: Final = "refused"
+UNKNOWN: Final = "unknown"
+_OUTCOMES: Final = (STORED, REFUSED, UNKNOWN)
+_NOWHERE: Final = -1
+
+
+class ColumnOutcomes:
+    """Gathers outcomes, batch by batch."""
+
+    def __init__(self, row_count: int) -> None:
+        """Know of no row what became of it.
+
+        Args:
+            row_count: Rows of the table.
+        """
+        self._broker = np.full(row_count, _NOWHERE, np.int32)
+        self._queue_id = np.full(row_count, _NOWHERE, np.int32)
+        self._queue_offset = np.full(row_count, _NOWHERE, np.int64)
+        self._error = np.full(row_count, _NOWHERE, np.int32)
+        self._unique_ids: NDArray[np.uint8] | None = None
+        self._brokers: dict[str, int] = {}
+        self._errors: list[ArianeError] = []
+
+    def take(self, batch: ColumnBatch) -> None:
+        """Take the outcome of a batch that is settled."""
+        # Rows of a batch ascend: as many as there are, are all.
+        rows = slice(None) if len(batch.rows) == len(self._broker) else batch.rows
+        if self._unique_ids is None:
+            width = batch.unique_ids.shape[1]
+            self._unique_ids = np.full((len(self._broker), width), ord("-"), np.uint8)
+        self._unique_ids[rows] = batch.unique_ids
+        if batch.error is not None:
+            self.refuse(batch.rows, batch.error)
+        else:
+            queue = batch.queue
+            broker = self._brokers.setdefault(queue.broker_name, len(self._brokers))
+            self._broker[rows] = broker
+            self._queue_id[rows] = queue.queue_id
+            self._queue_offset[rows] = np.arange(
+                batch.first_queue_offset, batch.first_queue_offset + batch.count
+            )
+
+    def refuse(self, rows: NDArray[np.int64], error: ArianeError) -> None:
+        """Some rows were not acknowledged.
+
+        Args:
+            rows: Which.
+            error: Why; it says whether they may be stored.
+        """
+        if len(rows):
+            self._error[rows] = len(self._errors)
+            self._errors.append(error)
+
+    def result(self) -> pa.Table:
+        """Where every row was stored.
+
+        Raises:
+            ColumnsSendError: Some were not acknowledged; it has the outcome of every row.
+        """
+        if not self._errors:
+            return pa.table(self._places(None))
+        failed = self._error >= 0
+        columns = self._places(failed)
+        unknown = np.array([error.outcome_unknown for error in self._errors])
+        codes = np.where(failed, np.where(unknown[self._error], 2, 1), 0).astype(np.int8)
+        columns["outcome"] = _texts(codes, _OUTCOMES)
+        reasons = [error.reason for error in self._errors]
+        columns["reason"] = _texts(self._error, reasons)
+        raise ColumnsSendError(pa.table(columns), self._errors, int(failed.sum()))
+
+    def _places(self, missing: NDArray[np.bool_] | None) -> dict[str, pa.Array]:
+        count = len(self._broker)
+        if self._unique_ids is None:
+            ids = pa.nulls(count, pa.string())
+        else:
+            ids = even_binaries(self._unique_ids, self._unique_ids.shape[1], pa.string())
+        if missing is not None and self._unique_ids is not None:
+            never_encoded = self._unique_ids[:, 0] == ord("-")
+            if never_encoded.any():
+                ids = ids.take(pa.array(np.arange(count), mask=never_encoded))
+        return {
+            "brokerName": _texts(self._broker, list(self._brokers)),
+            "queueId": pa.array(self._queue_id, mask=missing),
+            "queueOffset": pa.array(self._queue_offset, mask=missing),
+            "messageId": ids,
+        }
+
+
+def _texts(codes: NDArray[np.signedinteger], texts: Sequence[str]) -> pa.StringArray:
+    """The text of each code; null where the code is negative."""
+    if len(texts) == 1 and texts[0] and not codes.any():
+        text = texts[0].encode()
+        return even_binaries(np.frombuffer(text * len(codes), np.uint8), len(text), pa.string())
+    places = pa.array(codes.astype(np.int32), mask=codes < 0)
+    return pa.array(texts, pa.string()).take(places)

@@ -1,0 +1,291 @@
+"""From tables to batches: queue choice by column, cuts by size, encoding by the thousand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
+from itertools import chain
+from typing import Any, Final, NamedTuple, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ariane_record.checksums.crc_algebra import CrcFolder
+from ariane_record.encoding.arrow_texts import even_binaries, java_hashes, lengths_of, own_octets
+from ariane_record.encoding.column_encoder import encode_columns, record_sizes
+from ariane_record.encoding.loose_block import LooseBlock
+from ariane_record.encoding.message_columns import MessageColumns
+from ariane_record.encoding.packed_columns import ColumnPacking
+from ariane_record.encoding.plain_block import PlainShape
+from ariane_record.single.message_id import UniqueIds
+from ariane_sdk.errors import ArianeError, DeadlinePassed
+from ariane_sdk.message import MessageQueue
+from ariane_sdk.message_tables import TablePart, table_parts
+from ariane_sdk.producer.batches.column_batch import ColumnBatch
+from ariane_sdk.producer.batches.column_outcomes import ColumnOutcomes
+from ariane_sdk.producer.batches.send_batch import COLUMN_BYTES, DELIVERY_TIME_BYTES, KEY_HASH_BYTES
+from ariane_sdk.producer.batches.topic_lane import TopicLane
+from ariane_sdk.producer.sending.send_buffer import SendBuffer
+from ariane_sdk.producer.sending.sending import Sending
+from ariane_sdk.runtime.clock import Clock
+from ariane_sdk.settings import ProducerSettings
+
+ROWS_AT_ONCE_MAX: Final = 1 << 16
+"""Rows that are divided among queues at a time, which bounds the copies of their bodies."""
+
+BYTES_AT_ONCE_MAX: Final = 16 << 20
+"""The same in bytes of records."""
+
+PACKED_BYTES_MAX: Final = 4 << 20
+"""Bytes of records that are compressed at a time; the event loop waits for it."""
+
+UNIQUE_ID_DIGITS_MAX: Final = 56
+
+_ANY_QUEUE: Final = -1
+
+
+class ColumnShare(NamedTuple):
+    """Rows for one queue, or for any.
+
+    Attributes:
+        queue: Their queue, or nothing when any will do.
+        messages: The rows.
+        rows: Their numbers in the table: int64.
+        delivery_times_ms: When each is to be delivered; nothing for at once.
+    """
+
+    queue: MessageQueue | None
+    messages: MessageColumns
+    rows: NDArray[np.int64]
+    delivery_times_ms: NDArray[np.int64] | None = None
+
+    def slice(self, start: int, stop: int) -> Self:
+        """Some neighbours."""
+        messages = self.messages.slice(start, stop)
+        times_ms = self.delivery_times_ms
+        return self._replace(
+            messages=messages,
+            rows=self.rows[start:stop],
+            delivery_times_ms=None if times_ms is None else times_ms[start:stop],
+        )
+
+
+class ColumnsIntake:
+    """Takes tables and has them travel."""
+
+    def __init__(
+        self,
+        sending: Sending,
+        buffer: SendBuffer,
+        *,
+        settings: ProducerSettings,
+        clock: Clock,
+        new_unique_ids: Callable[[int], UniqueIds],
+    ) -> None:
+        """Have taken nothing yet.
+
+        Args:
+            sending: Where batches go.
+            buffer: How much may wait.
+            settings: How the producer behaves.
+            clock: Stamps messages.
+            new_unique_ids: Makes the ids of so many messages.
+
+        Raises:
+            CodecMissing: The library that would compress bodies is not installed.
+        """
+        self._sending = sending
+        self._buffer = buffer
+        self._settings = settings
+        self._clock = clock
+        self._new_unique_ids = new_unique_ids
+        self._folder = CrcFolder()
+        self._packing = ColumnPacking(
+            settings.compression,
+            settings.compression_level,
+            size_bytes_min=settings.compress_bytes_min,
+        )
+
+    async def take_all(
+        self,
+        table: Any,
+        columns: Mapping[str, str] | None,
+        *,
+        learn_lane: Callable[[bool], Awaitable[TopicLane]],
+        timeout_s: float | None,
+    ) -> pa.Table:
+        """Check a whole table, then send it, and wait for the outcomes of its rows.
+
+        Args:
+            table: The table.
+            columns: Names of columns by what they are of a message.
+            learn_lane: Gives the lane of the topic, once its route is known; told whether rows have
+                message groups.
+            timeout_s: How long all may take; ``None``: ``send_timeout_s`` for each batch.
+
+        Raises:
+            ColumnIllegal: A column or row breaks a rule; nothing was sent.
+            ColumnsSendError: Some rows were not acknowledged.
+        """
+        deadline_s = float("inf")
+        if timeout_s is not None:
+            deadline_s = self._clock.monotonic_s() + timeout_s
+        parts = table_parts(
+            table,
+            columns,
+            body_bytes_max=self._settings.body_bytes_max,
+            with_delivery_times=True,
+        )
+        outcomes = ColumnOutcomes(parts[-1].first_row + len(parts[-1].messages))
+        grouped = any(part.messages.message_group is not None for part in parts)
+        lane = await learn_lane(grouped)
+        batches: list[ColumnBatch] = []
+        for part in chain.from_iterable(map(partial(self._packed, lane.topic), parts)):
+            for share in self._shares(lane, part):
+                for start, stop in self._cuts(lane.topic, share):
+                    await self._yield_for_room()
+                    piece = share.slice(start, stop)
+                    try:
+                        batches.append(self._send(lane, piece, deadline_s))
+                    except ArianeError as error:
+                        outcomes.refuse(piece.rows, error)
+        for batch in batches:
+            await batch.wait_settled()
+            outcomes.take(batch)
+        return outcomes.result()
+
+    def _packed(self, topic: str, part: TablePart) -> Iterator[TablePart]:
+        """The same rows with large bodies compressed, as they are asked for, some at a time."""
+        if self._packing.is_off:
+            yield part
+            return
+        sizes = record_sizes(topic, part.messages)
+        for start, stop in _windows(sizes, PACKED_BYTES_MAX, ROWS_AT_ONCE_MAX):
+            times_ms = part.delivery_times_ms
+            yield TablePart(
+                part.first_row + start,
+                self._packing.packed(part.messages.slice(start, stop)),
+                None if times_ms is None else times_ms[start:stop],
+            )
+
+    def _shares(self, lane: TopicLane, part: TablePart) -> Iterator[ColumnShare]:
+        """Divide rows among queues, order kept within each."""
+        messages = part.messages
+        rows = np.arange(part.first_row, part.first_row + len(messages))
+        times_ms = part.delivery_times_ms
+        if times_ms is not None:
+            # A batch is delivered at once, or all of it later.
+            later = np.flatnonzero(times_ms)
+            if len(later):
+                yield ColumnShare(None, messages.take(later), rows[later], times_ms[later])
+            at_once = np.flatnonzero(times_ms == 0)
+            messages, rows = messages.take(at_once), rows[at_once]
+        if messages.message_group is None:
+            yield ColumnShare(None, messages, rows)
+            return
+        sizes = record_sizes(lane.topic, messages)
+        for start, stop in _windows(sizes, BYTES_AT_ONCE_MAX, ROWS_AT_ONCE_MAX):
+            window = ColumnShare(None, messages.slice(start, stop), rows[start:stop])
+            queues = lane.group_queues
+            groups = window.messages.message_group
+            # Without a queue any choice fails, and says why.
+            queue_of_row = java_hashes(groups) % max(1, len(queues))
+            queue_of_row[(lengths_of(groups) == 0) | (not queues)] = _ANY_QUEUE
+            for number in np.unique(queue_of_row).tolist():
+                chosen = np.flatnonzero(queue_of_row == number)
+                yield ColumnShare(
+                    None if number == _ANY_QUEUE else queues[number],
+                    window.messages.take(chosen),
+                    window.rows[chosen],
+                )
+
+    def _cuts(self, topic: str, share: ColumnShare) -> Iterator[tuple[int, int]]:
+        """Where one batch ends and the next one begins."""
+        messages = share.messages
+        count = len(messages)
+        if not messages.have_properties and 0 < count <= ROWS_AT_ONCE_MAX:
+            shape = PlainShape(topic, "", id_bytes=UNIQUE_ID_DIGITS_MAX)
+            beside = shape.overhead_bytes + COLUMN_BYTES + DELIVERY_TIME_BYTES
+            if own_octets(messages.body).size + beside * count <= self._settings.batch_bytes_max:
+                return iter(((0, count),))
+        sizes = record_sizes(topic, messages, unique_id_bytes=UNIQUE_ID_DIGITS_MAX) + COLUMN_BYTES
+        if messages.keys is not None:
+            sizes += KEY_HASH_BYTES * messages.keys.counts
+        if share.delivery_times_ms is not None:
+            sizes += DELIVERY_TIME_BYTES
+        return _windows(sizes, self._settings.batch_bytes_max, ROWS_AT_ONCE_MAX)
+
+    def _send(self, lane: TopicLane, share: ColumnShare, deadline_s: float) -> ColumnBatch:
+        """Encode rows as one batch, and have it travel.
+
+        Raises:
+            DeadlinePassed: Time was up before.
+            QueueOrderUnknown: Nobody can tell to which queue a message group of a row belongs.
+            TopicRefused: No broker takes messages for the topic.
+        """
+        if self._clock.monotonic_s() >= deadline_s:
+            raise DeadlinePassed("time was up before it left", retriable=True)
+        pinned = share.queue is not None
+        groups = share.messages.message_group
+        if not pinned and groups is not None and lengths_of(groups).any():
+            lane.check_groups()
+        queue = share.queue or lane.next_queue(self._sending.is_welcome)
+        unique_ids = self._new_unique_ids(len(share.rows))
+        batch = ColumnBatch(
+            queue,
+            self._block(lane.topic, share.messages, unique_ids),
+            rows=share.rows,
+            unique_ids=unique_ids.digits,
+            choose_other=None if pinned else lane.next_queue,
+            sequenced=self._settings.idempotent,
+            delivery_times_ms=share.delivery_times_ms,
+        )
+        if pinned:
+            # What comes later for this queue must not slip into a batch that is ahead of this one.
+            lane.open_pinned.pop(queue, None)
+        self._buffer.size_bytes += batch.size_bytes
+        self._sending.add(batch)
+        batch.journey.deadline_s = min(batch.journey.deadline_s, deadline_s)
+        return batch
+
+    def _block(self, topic: str, messages: MessageColumns, unique_ids: UniqueIds) -> LooseBlock:
+        """Encode rows, with these unique ids."""
+        digits = unique_ids.digits
+        sequenced = self._settings.idempotent
+        bodies = messages.small_bodies()
+        if bodies is not None:
+            return PlainShape(topic, "", id_bytes=digits.shape[1]).encode(
+                bodies,
+                lengths_of(messages.body).astype(np.int32),
+                unique_ids,
+                born_timestamp_ms=self._clock.now_ms(),
+                sequenced=sequenced,
+                folder=self._folder,
+            )
+        block = encode_columns(
+            topic,
+            messages,
+            unique_ids=even_binaries(digits, digits.shape[1], pa.string()),
+            born_timestamp_ms=self._clock.now_ms(),
+            sequenced=sequenced,
+        )
+        return LooseBlock.of(block, sequenced=sequenced)
+
+    async def _yield_for_room(self) -> None:
+        if self._buffer.size_bytes:
+            await asyncio.sleep(0)
+            await self._buffer.wait_for_room()
+
+
+def _windows(sizes: NDArray[np.int64], bytes_max: int, rows_max: int) -> Iterator[tuple[int, int]]:
+    """Neighbouring rows of at most so many bytes and rows; a larger row is alone."""
+    ends = np.cumsum(sizes)
+    start = 0
+    while start < len(sizes):
+        behind = int(ends[start - 1]) if start else 0
+        stop = int(np.searchsorted(ends, behind + bytes_max, side="right"))
+        stop = min(max(stop, start + 1), start + rows_max)
+        yield start, stop
+        start = stop

@@ -1,0 +1,410 @@
+"""One batch on its way: records for one message queue, and those who wait for them."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from itertools import accumulate, repeat
+from typing import Any, Final
+
+import numpy as np
+
+from ariane.broker.v1.send_service_pb2 import AppendBatch, AppendResult
+from ariane_record import BlockEncoder, ProducerSequence, RecordBlock
+from ariane_record.encoding.loose_block import LooseBlock
+from ariane_record.encoding.withdrawal import take_back
+from ariane_record.layout import PROPERTIES_BYTES_MAX, ByteBuffer
+from ariane_record.single.producer_sequence import stored_sequence, with_sequence
+from ariane_record.single.recall_handle import RecallHandle
+from ariane_sdk.checks.delay import AT_ONCE, AT_TIMES, delivery_time_ms
+from ariane_sdk.errors import CallError, SendError
+from ariane_sdk.message import (
+    AcknowledgedLevel,
+    Message,
+    MessageQueue,
+    SendResult,
+    send_results,
+)
+from ariane_sdk.net.timestamps import timestamp_ms
+from ariane_sdk.producer.sending.append_wire import EncodedBatch, on_wire
+from ariane_sdk.producer.sending.journey import Journey
+
+RECORD_OVERHEAD_BYTES_MAX: Final = 1024 + PROPERTIES_BYTES_MAX
+"""What a record may have beside its body: header, topic, properties."""
+
+KEY_HASH_BYTES: Final = 4
+DELIVERY_TIME_BYTES: Final = 8
+COLUMN_BYTES: Final = 4 + 4 + 1 + KEY_HASH_BYTES
+"""Columns of one record beside its keys: size, tag code, number of keys, hash of the unique id."""
+
+_NONE: Final[list[Any]] = []
+"""Nobody adds to it: a list for each of many tiny batches is one more object to make, and for the
+garbage collector to look at."""
+
+LEVELS: Final = {level.value: level for level in AcknowledgedLevel}
+"""By what the contract calls them."""
+
+
+class SendBatch:
+    """Takes messages while it is open; then travels, perhaps more than once; then is settled.
+
+    The records do not say which queue they are for: until the broker fills that in, a batch that
+    is not pinned can go to any queue of its topic, until it may be stored in one.
+
+    Attributes:
+        topic: The topic of all messages.
+        queue: Where it goes.
+        pinned: Whether it must go to this queue, in order with others for it.
+        open: Whether it still takes messages.
+        journey: How far it has come.
+        outcomes: What its messages got; nothing until it is settled, and after a failure.
+        error: Why it failed.
+    """
+
+    __slots__ = (
+        "_block",
+        "_block_sequence",
+        "_body_bytes_max",
+        "_choose_other",
+        "_delay_kind",
+        "_delivery_times_ms",
+        "_done",
+        "_encoder",
+        "_futures",
+        "_key_bytes",
+        "_sequenced",
+        "_unique_ids",
+        "_withdrawn",
+        "error",
+        "journey",
+        "open",
+        "outcomes",
+        "pinned",
+        "queue",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        queue: MessageQueue,
+        *,
+        choose_other: Callable[[Callable[[str], bool]], MessageQueue] | None,
+        body_bytes_max: int,
+        sequenced: bool,
+        delay_kind: int = AT_ONCE,
+    ) -> None:
+        """Open it.
+
+        Args:
+            queue: Where it goes at first.
+            choose_other: Chooses another queue, preferably on a broker that the given function
+                welcomes; nothing for a pinned batch.
+            body_bytes_max: Bytes that one body may have; the batch takes at least one such.
+            sequenced: Whether its journey gets a sequence before each travel.
+            delay_kind: Of all its messages (``_delay``).
+        """
+        self.topic = queue.topic
+        self.queue = queue
+        self.pinned = choose_other is None
+        self._choose_other = choose_other
+        self.open = True
+        self.journey = Journey()
+        self.outcomes: Sequence[SendResult | SendError] | None = None
+        self.error: SendError | None = None
+        self._sequenced = sequenced
+        self._body_bytes_max = body_bytes_max
+        # Made when a message needs it: not all do, and a tiny batch has little else to pay for.
+        self._encoder: BlockEncoder | None = None
+        self._block: RecordBlock | LooseBlock | None = None
+        self._block_sequence: ProducerSequence | None = None
+        self._key_bytes = 0
+        self._unique_ids: list[str] = _NONE
+        self._withdrawn: list[int] = _NONE
+        self._delay_kind = delay_kind
+        self._delivery_times_ms: list[int] = [] if delay_kind == AT_TIMES else _NONE
+        self._futures: list[asyncio.Future[SendResult] | None] = []
+        self._done: asyncio.Future[None] | None = None
+
+    @property
+    def movable(self) -> bool:
+        """Whether any queue will do: nobody wants this one, and it is not stored in it perhaps."""
+        return not self.pinned and self.journey.sequence is None
+
+    @property
+    def count(self) -> int:
+        """Messages in it."""
+        return len(self._unique_ids)
+
+    @property
+    def next_place(self) -> int:
+        """The place of the next message to be added: how many were ever added."""
+        return self.count + len(self._withdrawn)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of its records."""
+        if self._block is not None:
+            return self._block.size_bytes
+        return 0 if self._encoder is None else self._encoder.size_bytes
+
+    @property
+    def wire_bytes(self) -> int:
+        """Bytes that it takes on the wire: records and columns."""
+        return self.size_bytes + COLUMN_BYTES * self.count + self._key_bytes
+
+    @property
+    def settled(self) -> bool:
+        """Whether its messages have their outcomes."""
+        return self.outcomes is not None or self.error is not None
+
+    def add(
+        self,
+        message: Message,
+        unique_id: str,
+        born_timestamp_ms: int,
+        future: asyncio.Future[SendResult] | None,
+        *,
+        body: ByteBuffer,
+        system_flag: int = 0,
+    ) -> int:
+        """Encode one more message.
+
+        Args:
+            message: The message.
+            unique_id: Its id.
+            born_timestamp_ms: Now, milliseconds since the epoch.
+            future: Who waits for this message; nobody if the whole batch is waited for.
+            body: Its body as it is to be stored.
+            system_flag: How that is compressed.
+
+        Returns:
+            Bytes of its record.
+
+        Raises:
+            RecordError: The record format cannot carry it; the batch is unchanged.
+        """
+        size = self._encoding().add(
+            body,
+            tag=message.tag,
+            keys=message.keys,
+            unique_id=unique_id,
+            properties=message.properties,
+            message_group=message.message_group,
+            flag=message.flag,
+            system_flag=system_flag,
+            born_timestamp_ms=born_timestamp_ms,
+        )
+        if message.keys:
+            self._key_bytes += KEY_HASH_BYTES * len(message.keys)
+        if self._delay_kind == AT_TIMES:
+            self._key_bytes += DELIVERY_TIME_BYTES
+            self._delivery_times_ms.append(delivery_time_ms(message, born_timestamp_ms))
+        self._unique_ids.append(unique_id)
+        self._futures.append(future)
+        return size
+
+    def withdraw(self, future: asyncio.Future[SendResult]) -> int:
+        """Take a message back, as long as the batch has not left.
+
+        Args:
+            future: Who waited for it.
+
+        Returns:
+            Bytes that it took; 0 if it stays: it is not here, or has left.
+        """
+        if not self.open or future not in self._futures:
+            return 0
+        position = self._futures.index(future)
+        size_bytes = self.size_bytes
+        if not self._take_back(position):
+            return 0
+        del self._futures[position]
+        # Places count what was withdrawn too: those of the others stay as they are.
+        place = position
+        for withdrawn in self._withdrawn:
+            place += withdrawn <= place
+        self._withdrawn = sorted([*self._withdrawn, place])
+        return size_bytes - self.size_bytes
+
+    def _take_back(self, position: int) -> bool:
+        """Take the record of a message out, if it can be spared."""
+        if not take_back(self._encoding(), position):
+            return False
+        del self._unique_ids[position]
+        if self._delivery_times_ms:
+            del self._delivery_times_ms[position]
+        return True
+
+    def _encoding(self) -> BlockEncoder:
+        """What encodes its messages one by one."""
+        encoder = self._encoder
+        if encoder is None:
+            encoder = self._encoder = BlockEncoder(
+                self.topic,
+                size_bytes_max=2 * (self._body_bytes_max + RECORD_OVERHEAD_BYTES_MAX),
+                sequenced=self._sequenced,
+            )
+            self._unique_ids = []
+        return encoder
+
+    def to_wire(self) -> EncodedBatch:
+        """Close it, and say what travels."""
+        self.open = False
+        block = self._block = self._sealed()
+        wire = AppendBatch(
+            topic=self.topic,
+            queue_id=self.queue.queue_id,
+            record_sizes=on_wire(block.sizes),
+            tag_codes=on_wire(block.tag_codes),
+            key_counts=block.key_counts.tobytes(),
+            key_hashes=on_wire(block.key_hashes),
+            records_crc32=block.crc32,
+        )
+        if self.journey.sequence is not None:
+            stream = wire.sequence
+            stream.producer_id, stream.producer_epoch, stream.first_sequence = self.journey.sequence
+        if block.record_crcs is not None:
+            wire.record_crc32s = on_wire(block.record_crcs)
+        if self._delay_kind > AT_ONCE:
+            wire.delay_level = self._delay_kind
+        elif self._delay_kind == AT_TIMES:
+            wire.delivery_times_ms = self._times_on_wire()
+        records = block.pieces if isinstance(block, LooseBlock) else (block.records,)
+        return EncodedBatch(wire.SerializeToString(), records, block.size_bytes)
+
+    def _times_on_wire(self) -> bytes:
+        """When each message is to be delivered."""
+        return np.array(self._delivery_times_ms, "<i8").tobytes()
+
+    def _sealed(self) -> RecordBlock | LooseBlock:
+        """The records, which say the sequence of this travel."""
+        sequence, block = self.journey.sequence, self._block
+        if block is None:
+            self._block_sequence = sequence
+            return self._encoding().finish(sequence)
+        if sequence is not None and sequence != self._block_sequence:
+            self._block_sequence = sequence
+            if isinstance(block, LooseBlock):
+                return block.at(sequence)
+            said = stored_sequence(block.records)
+            if said is None or said.sequence != sequence:
+                return with_sequence(block, sequence)
+        return block
+
+    def go_elsewhere(self, is_welcome: Callable[[str], bool]) -> None:
+        """Go to another queue next; a batch that is not movable stays.
+
+        Args:
+            is_welcome: Says of a broker's name whether a batch would leave there at once.
+
+        Raises:
+            TopicRefused: No broker takes messages for the topic.
+        """
+        if self._choose_other is not None and self.movable:
+            self.queue = self._choose_other(is_welcome)
+
+    async def wait_settled(self) -> None:
+        """Wait until the outcomes are there."""
+        if self.settled:
+            return
+        if self._done is None:
+            self._done = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._done)
+
+    def settle(self, result: AppendResult, broker_address: str) -> None:
+        """Tell everybody that it was stored.
+
+        Args:
+            result: What the broker says; without an error.
+            broker_address: The broker, "host:port".
+        """
+        results = self._results(result, broker_address)
+        self.outcomes = results
+        if self._futures:  # Nobody may wait for single messages.
+            for future, send_result in zip(self._futures, results, strict=True):
+                if future is not None and not future.done():
+                    future.set_result(send_result)
+        self._finish()
+
+    def _results(self, result: AppendResult, broker_address: str) -> Sequence[SendResult]:
+        """What its messages got."""
+        block = self._block
+        if block is None:
+            raise AssertionError("a batch is stored after it has travelled")
+        first = result.first_queue_offset
+        # There is one more, behind the last.
+        commit_log_offsets = accumulate(
+            block.sizes.tolist(), initial=result.first_commit_log_offset
+        )
+        return send_results(
+            repeat(self.queue),
+            range(first, first + self.count),
+            commit_log_offsets,
+            self._unique_ids,
+            acknowledged_level=LEVELS[result.acknowledged_level],
+            store_timestamp_ms=timestamp_ms(result.store_time),
+            broker_address=broker_address,
+            duplicate=result.duplicate,
+            recall_handles=self._recall_handles(),
+        )
+
+    def _recall_handles(self) -> list[str] | None:
+        """What takes back each of its messages."""
+        if not self._delivery_times_ms:
+            return None
+        broker_name = self.queue.broker_name
+        return [
+            RecallHandle(self.topic, broker_name, time_ms, unique_id).encode()
+            for time_ms, unique_id in zip(self._delivery_times_ms, self._unique_ids, strict=True)
+        ]
+
+    def fail(self, cause: CallError) -> None:
+        """Tell everybody that it was not acknowledged.
+
+        Args:
+            cause: The last error; what earlier travels may have done is added to it.
+        """
+        self.open = False
+        unknown = self.journey.maybe_stored or cause.outcome_unknown
+        certainty = "; it may have been stored" if unknown else "; it was not stored"
+        self.error = self._send_error(f"{cause}{certainty}", cause, unknown=unknown)
+        for future in self._futures:
+            if future is not None and not future.done():
+                # An error of its own for each: a traceback grows with everyone who raises it.
+                future.set_exception(
+                    self._send_error(f"{cause}{certainty}", cause, unknown=unknown)
+                )
+        self._finish()
+
+    def outcomes_of(self, start: int, count: int) -> Sequence[SendResult | SendError]:
+        """What some neighbouring messages got, once it is settled.
+
+        Args:
+            start: The place of the first of them, as ``next_place`` said.
+            count: How many; none of them withdrawn.
+        """
+        start -= bisect_left(self._withdrawn, start)
+        if self.outcomes is not None:
+            return self.outcomes[start : start + count]
+        if self.error is None:
+            raise AssertionError("the batch is not settled")
+        return [self.error] * count
+
+    def _send_error(self, text: str, cause: CallError, *, unknown: bool) -> SendError:
+        error = SendError(
+            text,
+            reason=cause.reason,
+            outcome_unknown=unknown,
+            retriable=cause.retriable,
+            retry_after_s=cause.retry_after_s,
+            metadata=cause.metadata,
+        )
+        error.__cause__ = cause
+        return error
+
+    def _finish(self) -> None:
+        self._futures = _NONE
+        self._block = None
+        if self._done is not None and not self._done.done():
+            self._done.set_result(None)

@@ -1,0 +1,189 @@
+"""A batch of messages that were sent one by one: what is plain is encoded when it leaves.
+
+Then all plain messages of a request are encoded together, those of many tiny batches too. A message
+that is not plain is encoded at once, and so is everything that comes before or behind it in its
+batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate, chain
+from typing import Final
+
+from ariane_record import RecordBlock
+from ariane_record.encoding.plain_blocks import PlainRun, encode_plain_run, encode_plain_runs
+from ariane_record.encoding.plain_topic import PlainTopic, TagShape
+from ariane_record.layout import ByteBuffer
+from ariane_record.single.message_id import UniqueIdGenerator
+from ariane_sdk.checks.delay import AT_ONCE
+from ariane_sdk.message import Message, MessageQueue, SendResult
+from ariane_sdk.producer.batches.send_batch import COLUMN_BYTES, SendBatch
+
+TOGETHER_MIN: Final = 8
+"""Fewer messages are encoded one by one: what is done by column has a fixed price."""
+
+
+class SinglesBatch(SendBatch):
+    """Travels like every batch.
+
+    Attributes:
+        run: Its messages, as long as all are plain and none is encoded; then nothing.
+        cut_count: After so many plain messages another batch begins.
+        unique_ids: Makes their ids.
+    """
+
+    __slots__ = ("cut_count", "run", "unique_ids")
+
+    def __init__(
+        self,
+        queue: MessageQueue,
+        *,
+        choose_other: Callable[[Callable[[str], bool]], MessageQueue] | None,
+        body_bytes_max: int,
+        sequenced: bool,
+        delay_kind: int = AT_ONCE,
+        plain_topic: PlainTopic,
+        unique_ids: UniqueIdGenerator,
+        cut_count: int,
+    ) -> None:
+        """Open it.
+
+        Args:
+            queue: As ``SendBatch``.
+            choose_other: As ``SendBatch``.
+            body_bytes_max: As ``SendBatch``.
+            sequenced: As ``SendBatch``.
+            delay_kind: As ``SendBatch``.
+            plain_topic: What plain messages of the topic have in common.
+            unique_ids: Makes the ids of plain messages.
+            cut_count: See the class.
+        """
+        super().__init__(
+            queue,
+            choose_other=choose_other,
+            body_bytes_max=body_bytes_max,
+            sequenced=sequenced,
+            delay_kind=delay_kind,
+        )
+        self.run: PlainRun | None = PlainRun(plain_topic, sequenced=sequenced)
+        self.unique_ids = unique_ids
+        self.cut_count = cut_count
+
+    @property
+    def count(self) -> int:
+        """Messages in it."""
+        return len(self._unique_ids) if self.run is None else len(self.run.bodies)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of its records."""
+        return super().size_bytes if self.run is None else self.run.size_bytes
+
+    @property
+    def wire_bytes(self) -> int:
+        """Bytes that it takes on the wire: records and columns."""
+        run = self.run
+        if run is None:
+            return super().wire_bytes
+        return run.size_bytes + COLUMN_BYTES * len(run.bodies)
+
+    def add_plain(
+        self,
+        body: bytes,
+        shape: TagShape,
+        born_timestamp_ms: int,
+        future: asyncio.Future[SendResult] | None,
+    ) -> int:
+        """Take one more message; only while there is a ``run``.
+
+        Args:
+            body: Its body.
+            shape: Of its tag.
+            born_timestamp_ms: Now, milliseconds since the epoch.
+            future: Who waits for it, if anybody.
+
+        Returns:
+            Bytes of its record.
+        """
+        run = self.run
+        if run is None:
+            raise AssertionError("its messages are encoded one by one")
+        self._futures.append(future)
+        return run.add(body, shape, born_timestamp_ms)
+
+    def add(
+        self,
+        message: Message,
+        unique_id: str,
+        born_timestamp_ms: int,
+        future: asyncio.Future[SendResult] | None,
+        *,
+        body: ByteBuffer,
+        system_flag: int = 0,
+    ) -> int:
+        """Encode one more message, as ``SendBatch``, and those before it."""
+        self.encode_each()
+        return super().add(
+            message, unique_id, born_timestamp_ms, future, body=body, system_flag=system_flag
+        )
+
+    def encode_each(self) -> None:
+        """Encode the plain messages one by one; more of them may not come."""
+        run, self.run = self.run, None
+        if run is None or not run.bodies:
+            return
+        encoder = self._encoding()
+        for body, shape, born_ms in zip(
+            run.bodies, run.shapes, run.born_timestamps_ms, strict=True
+        ):
+            unique_id = self.unique_ids.next_id()
+            encoder.add(body, tag=shape.tag, unique_id=unique_id, born_timestamp_ms=born_ms)
+            self._unique_ids.append(unique_id)
+
+    def encoded_as(self, block: RecordBlock, unique_ids: list[str]) -> None:
+        """Take what became of the plain messages.
+
+        Args:
+            block: Their records, which say the sequence of the journey.
+            unique_ids: The id of each.
+        """
+        self.run = None
+        self._block = block
+        self._block_sequence = self.journey.sequence
+        self._unique_ids = unique_ids
+
+    def wait_for(self, futures: Iterable[asyncio.Future[SendResult]]) -> None:
+        """Take over who waits for its messages, as long as it knows of nobody."""
+        self._futures = list(futures)
+
+    def _take_back(self, position: int) -> bool:
+        if self.run is None:
+            return super()._take_back(position)
+        self.run.take_back(position)
+        return True
+
+
+def encode_together(batches: Sequence[SendBatch]) -> None:
+    """Encode the plain messages of batches that leave; their journeys have their sequences.
+
+    Args:
+        batches: Any batches of one producer, closed.
+    """
+    waiting = [each for each in batches if isinstance(each, SinglesBatch) and each.run is not None]
+    runs = [each.run for each in waiting if each.run is not None]
+    counts = [len(run.bodies) for run in runs]
+    count = sum(counts)
+    if count < TOGETHER_MIN:
+        for batch, run in zip(waiting, runs, strict=True):
+            few_ids = [batch.unique_ids.next_id() for _ in run.bodies]
+            batch.encoded_as(encode_plain_run(run, batch.journey.sequence, few_ids), few_ids)
+        return
+    new_ids = waiting[0].unique_ids.next_id_run(count)
+    unique_ids = new_ids.texts()
+    blocks = encode_plain_runs(runs, [batch.journey.sequence for batch in waiting], new_ids)
+    del runs  # Each goes when its block is there: the garbage collector looks at all that live.
+    ends = list(accumulate(counts))
+    for batch, block, begin, end in zip(waiting, blocks, chain((0,), ends), ends, strict=False):
+        batch.encoded_as(block, unique_ids[begin:end])

@@ -1,0 +1,251 @@
+"""One topic as a producer sees it: its route, and the batches that are open for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
+
+from ariane_record.encoding.plain_topic import PlainTopic
+from ariane_sdk.errors import (
+    CallError,
+    IllegalArgument,
+    QueueNotFound,
+    QueueOrderUnknown,
+    TopicRefused,
+)
+from ariane_sdk.message import Message, MessageQueue, SendResult
+from ariane_sdk.producer.batches.bundle import Bundle
+from ariane_sdk.producer.batches.queue_choice import GroupQueues, StickyRoundRobin
+from ariane_sdk.producer.batches.singles_batch import SinglesBatch
+from ariane_sdk.producer.sending.latency import BrokerLatencies, LeastLatency
+from ariane_sdk.routing.route import Route
+
+QueueSelector: TypeAlias = Callable[[Sequence[MessageQueue], Message], MessageQueue]
+"""Chooses one of a topic's writable queues, which come sorted."""
+
+
+class QueueWish(NamedTuple):
+    """Which queue the sender of a message wants; at most one of the two is given.
+
+    Attributes:
+        message_queue: This one.
+        selector: The one that this function chooses.
+    """
+
+    message_queue: MessageQueue | None = None
+    selector: QueueSelector | None = None
+
+
+NO_WISH = QueueWish()
+
+
+class ParkedMessage(NamedTuple):
+    """A message whose topic has no known route yet."""
+
+    message: Message
+    wish: QueueWish
+    future: asyncio.Future[SendResult] | None
+    size_bytes: int
+
+
+class TopicLane:
+    """Queue choice and open batches of one topic.
+
+    Attributes:
+        topic: The topic.
+        choose_queue: ``next_queue``, as one object for all batches.
+        plain: What its plain messages have in common.
+        bundle: The bundle that takes its plain messages, if it is still open; or nothing.
+        row: Its row there.
+        route: Where its queues are; nothing until a name server has told.
+        open_unpinned: The batch of the messages for no particular queue.
+        open_pinned: The batches of those for a particular queue.
+        open_delayed: The batches of delayed messages, by queue (or none) and kind of delay.
+        parked: Messages that wait for the route.
+        parked_groups: Messages of message groups that wait for the order of queues.
+        route_task: Asks for the route.
+        order_task: Asks for the order of queues.
+        groups_held: Whether message groups stay in the queues where they were, whatever the route
+            says now: earlier messages are on their way there.
+        turn: Who takes many messages at once for the topic; later calls must not overtake it.
+        refusal: Why there is no route.
+    """
+
+    __slots__ = (
+        "_group_queues",
+        "_last_group_queues",
+        "_latencies",
+        "_sticky",
+        "_sticky_first",
+        "bundle",
+        "choose_queue",
+        "groups_held",
+        "open_delayed",
+        "open_pinned",
+        "open_unpinned",
+        "order_task",
+        "parked",
+        "parked_groups",
+        "plain",
+        "refusal",
+        "route",
+        "route_task",
+        "row",
+        "topic",
+        "turn",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        *,
+        id_digits: int = 0,
+        sticky_first: int,
+        latencies: BrokerLatencies | None = None,
+    ) -> None:
+        """Know nothing but the name.
+
+        Args:
+            topic: The topic.
+            id_digits: Length of the unique ids of messages, for who makes messages.
+            sticky_first: Where the round through the queues begins; any number.
+            latencies: What is known of brokers, if the slow are to be passed over.
+        """
+        self.topic = topic
+        self.choose_queue = self.next_queue
+        self.plain = PlainTopic(topic, id_bytes=id_digits)
+        self.bundle: Bundle | None = None
+        self.row = 0
+        self.route: Route | None = None
+        self.open_unpinned: SinglesBatch | None = None
+        self.open_pinned: dict[MessageQueue, SinglesBatch] = {}
+        self.open_delayed: dict[tuple[MessageQueue | None, int], SinglesBatch] = {}
+        self.parked: list[ParkedMessage] = []
+        self.parked_groups: list[ParkedMessage] = []
+        self.route_task: asyncio.Task[None] | None = None
+        self.order_task: asyncio.Task[None] | None = None
+        self.refusal: CallError | None = None
+        self.groups_held = False
+        self.turn = asyncio.Lock()
+        self._sticky_first = sticky_first
+        self._latencies = latencies
+        self._sticky: StickyRoundRobin | None = None
+        self._group_queues: GroupQueues | None = None
+        self._last_group_queues: GroupQueues | None = None
+
+    def follow(self, route: Route) -> None:
+        """Choose from the queues of this route from now on; open batches go where they were to."""
+        self.route = route
+        queues = route.write_queues
+        if not queues:
+            self._sticky = None
+        elif self._latencies is None:
+            self._sticky = StickyRoundRobin(queues, self._sticky_first)
+        else:
+            self._sticky = LeastLatency(queues, self._sticky_first, self._latencies)
+        if not self.groups_held:
+            self.follow_groups()
+        elif self._group_queues is None:
+            # For a moment there were none; earlier messages are still on their way to these.
+            self._group_queues = self._last_group_queues
+
+    def follow_groups(self) -> None:
+        """Choose queues of message groups by the route, too."""
+        self.groups_held = False
+        queues = self.route.group_queues if self.route is not None else ()
+        self._group_queues = GroupQueues(queues) if queues else None
+        if self._group_queues is not None:
+            self._last_group_queues = self._group_queues
+
+    def close_pinned(self) -> None:
+        """Have what comes now for a particular queue begin a batch of its own."""
+        self.open_pinned.clear()
+        self.open_delayed.clear()
+
+    @property
+    def group_queues(self) -> Sequence[MessageQueue]:
+        """The sorted queues among which message groups are divided now; none if nobody knows."""
+        return () if self._group_queues is None else self._group_queues.queues
+
+    @property
+    def has_several_queues(self) -> bool:
+        """Whether batches for no particular queue can go to one while another is in use."""
+        return self._sticky is not None and len(self._sticky.queues) > 1
+
+    @property
+    def groups_wait(self) -> bool:
+        """Whether messages of message groups must wait for the order of queues.
+
+        Also while earlier ones still do: none may overtake them.
+        """
+        waiting = self.order_task is not None or bool(self.parked_groups)
+        return waiting or (self.route is not None and self.route.groups_wait)
+
+    def check_groups(self) -> None:
+        """See that message groups may have queues.
+
+        Raises:
+            QueueOrderUnknown: Nobody can tell to which queues they belong.
+        """
+        if self.groups_wait:
+            raise self._order_unknown()
+
+    def pinned_queue(self, message: Message, wish: QueueWish) -> MessageQueue | None:
+        """The queue that a message must go to, or nothing when any will do.
+
+        Raises:
+            IllegalArgument: The queue is of another topic.
+            QueueNotFound: The route has no such queue to write.
+            QueueOrderUnknown: Nobody can tell to which queue its message group belongs.
+            TopicRefused: No broker takes messages for the topic.
+        """
+        queue = wish.message_queue
+        if queue is None and wish.selector is not None:
+            queue = wish.selector(self._write_queues(), message)
+        if queue is not None:
+            if queue.topic != self.topic:
+                raise IllegalArgument(f"{queue} is no queue of topic {self.topic!r}")
+            if queue not in self._write_queues():
+                raise QueueNotFound(f"the route has no queue {queue} to write", retriable=True)
+            return queue
+        if message.message_group:
+            if self._group_queues is None:
+                raise self._order_unknown() if self.groups_wait else self._refusal()
+            return self._group_queues.queue_of(message.message_group)
+        return None
+
+    def next_queue(self, is_welcome: Callable[[str], bool]) -> MessageQueue:
+        """The queue of the next batch that any queue will do for.
+
+        Args:
+            is_welcome: Says of a broker's name whether a batch would leave there at once.
+
+        Raises:
+            TopicRefused: No broker takes messages for the topic.
+        """
+        if self._sticky is None:
+            raise self._refusal()
+        return self._sticky.move_on(is_welcome)
+
+    def _write_queues(self) -> Sequence[MessageQueue]:
+        return self.route.write_queues if self.route is not None else ()
+
+    def _order_unknown(self) -> QueueOrderUnknown:
+        cause = "no name server that answers was told the order of its queues (ariane topic order)"
+        if self.route is not None and self.route.provisional:
+            cause = (
+                "name servers have just started and may not know it yet; create it, or try later"
+            )
+        return QueueOrderUnknown(
+            f"topic {self.topic!r}: nobody knows to which queues message groups belong: {cause}",
+            retriable=True,
+            metadata={"topic": self.topic},
+        )
+
+    def _refusal(self) -> TopicRefused:
+        return TopicRefused(
+            f"no broker takes messages for topic {self.topic!r} now",
+            retriable=True,
+            metadata={"topic": self.topic},
+        )

@@ -1,0 +1,511 @@
+"""The producer: sends messages, and batches them by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from random import Random
+from types import TracebackType
+from typing import TYPE_CHECKING, NoReturn, Self
+
+from ariane_record.encoding.kept_memory import expect_large_blocks
+from ariane_record.single.message_id import UniqueIdGenerator
+from ariane_sdk.checks.limits import check_timeout, checked_group
+from ariane_sdk.client.session import Session
+from ariane_sdk.client.telemetry import Telemetry
+from ariane_sdk.errors import (
+    BatchSendError,
+    ClientNotRunning,
+    IllegalArgument,
+    SendBufferFull,
+    SendError,
+)
+from ariane_sdk.message import Message, MessageQueue, ReceivedMessage, SendResult
+from ariane_sdk.producer.batches.intake import Intake
+from ariane_sdk.producer.batches.send_results import SendResults
+from ariane_sdk.producer.batches.topic_lane import QueueSelector
+from ariane_sdk.producer.producer_parts import ProducerParts
+from ariane_sdk.producer.recall_calls import RecallCalls
+from ariane_sdk.producer.requests.reply_inbox import ReplyInbox
+from ariane_sdk.producer.requests.request_reply import Requests, reply_to
+from ariane_sdk.producer.sending.send_buffer import SendBuffer
+from ariane_sdk.producer.sending.sending import Sending
+from ariane_sdk.producer.transactions.transaction import TransactionChecker
+from ariane_sdk.producer.transactions.transactional_sends import TransactionalSends, wish_of
+from ariane_sdk.routing.name_servers import parse_addresses
+from ariane_sdk.routing.route import Route
+from ariane_sdk.runtime.clock import Clock, SystemClock, new_random
+from ariane_sdk.runtime.fork import ForkGuard
+from ariane_sdk.runtime.own_address import own_ip
+from ariane_sdk.settings import ProducerSettings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ariane_sdk.producer.batches.columns_intake import ColumnsIntake
+
+
+class Producer(TransactionalSends):
+    """Sends messages to any topics.
+
+    Sends that come while a call to a broker is in flight share the next call, so that many
+    concurrent sends are as fast as explicit batches, and a lone one is not delayed.
+
+    Lives on the event loop that started it. Repeats that the producer makes by itself
+    store nothing twice (``ProducerSettings.idempotent``). An error with ``outcome_unknown`` means
+    that the message may be stored: who sends it again then may store it twice.
+
+    Example::
+
+        async with Producer("127.0.0.1:9876", group="orders-api") as producer:
+            result = await producer.send(Message("orders", b"...", tag="created"))
+    """
+
+    def __init__(
+        self,
+        name_servers: str,
+        *,
+        group: str = "",
+        transaction_checker: TransactionChecker | None = None,
+        settings: ProducerSettings | None = None,
+        clock: Clock | None = None,
+        random: Random | None = None,
+    ) -> None:
+        """Set up; nothing is connected before ``start``.
+
+        Args:
+            name_servers: "host:port" of each name server, separated by commas.
+            group: Name of the producer group; needed for transactions only.
+            transaction_checker: Tells how transactions of the group ended, whichever process began
+                them. With it the producer is attached to all brokers, and can be asked.
+            settings: How it behaves.
+            clock: For tests.
+            random: For tests.
+
+        Raises:
+            IllegalArgument: An address or the group's name is none, or there is a checker and no
+                group.
+        """
+        if transaction_checker is not None and not group:
+            raise IllegalArgument("a transaction checker needs a producer with a group")
+        self._addresses = parse_addresses(name_servers)
+        self._group = checked_group(group) if group else ""
+        super().__init__(transaction_checker)
+        self._settings = settings or ProducerSettings()
+        self._clock = clock or SystemClock()
+        self._random = random or new_random()
+        self._fork_guard = ForkGuard()
+        self._buffer = SendBuffer(self._settings.buffered_bytes_max)
+        self._accepting = False
+        self._started = False
+        self._closed = False
+        self._session: Session | None = None
+        self._sending: Sending
+        self._intake: Intake
+        self._unique_ids: UniqueIdGenerator
+        self._columns_intake: ColumnsIntake | None = None
+        self._recall_calls: RecallCalls
+        self._reply_inbox: ReplyInbox
+        self._requests: Requests
+        self._telemetry: Telemetry | None = None
+
+    async def start(self) -> None:
+        """Connect. A producer is started once, also when it was closed, or its start cancelled.
+
+        Raises:
+            ClientNotRunning: It was started before, or closed meanwhile.
+            ClientForked: It was made in a parent process.
+        """
+        self._fork_guard.check()
+        if self._started:
+            raise ClientNotRunning("a producer is started once; make another one")
+        self._started = True
+        expect_large_blocks()
+        ip = await own_ip(self._addresses[0])
+        if self._closed:
+            raise ClientNotRunning("the producer was closed while it started")
+        # Nothing waits from here on: a start that is interrupted has nothing to clear away.
+        session = Session(
+            self._addresses,
+            timeout_s=self._settings.call_timeout_s,
+            clock=self._clock,
+            random=self._random,
+        )
+        parts = ProducerParts.of(
+            session,
+            self._buffer,
+            own_ip=ip,
+            group=self._group,
+            settings=self._settings,
+            clock=self._clock,
+            random=self._random,
+        )
+        self._unique_ids = parts.unique_ids
+        self._sending = parts.sending
+        self._intake = parts.intake
+        self._reply_inbox = parts.reply_inbox
+        self._requests = parts.requests
+        self._recall_calls = parts.recall_calls
+        self._transaction_calls = parts.transaction_calls
+        self._telemetry = parts.telemetry
+        self._session = session
+        session.routes.start()
+        self._answer_checks(session, self._group, parts.client_id, self._clock)
+        self._accepting = True
+
+    async def close(self) -> None:
+        """Take no more messages, wait for the outcome of all, and disconnect.
+
+        Takes no longer than ``send_timeout_s`` and one call.
+        """
+        self._closed = self._started
+        if self._session is None:
+            return
+        self._accepting = False
+        try:
+            await self.flush()
+        finally:
+            await self._stop_answering(self._settings.call_timeout_s)
+            await self._reply_inbox.close()
+            self._transaction_calls.close()
+            await self._sending.close()
+            await self._session.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        message_queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+        timeout_s: float | None = None,
+    ) -> SendResult:
+        """Send one message, and wait until it is acknowledged.
+
+        Messages with a message group go to one queue in the order of the calls; so do those for
+        one ``message_queue``. Others go where there is room.
+
+        A send that is cancelled takes its message back if that has not left yet: then it is surely
+        not stored. If it has left, it may be stored, and nobody hears of it any more.
+
+        Args:
+            message: The message.
+            message_queue: The queue it must go to.
+            selector: Chooses that queue from the sorted writable queues of the topic.
+            timeout_s: How long to wait, for room as well. What has not left by then is taken back:
+                the error has the reason ``DEADLINE_PASSED``, and ``outcome_unknown`` says whether
+                it had left. Without, ``send_timeout_s`` of the settings holds.
+
+        Raises:
+            MessageIllegal: It breaks a rule; it was not sent.
+            SendError: It was not acknowledged; ``outcome_unknown`` says whether it may be stored.
+            RouteNotFound: No live broker carries the topic, and none would create it.
+            NameServersUnreachable: None answered, and the topic is not known from before.
+        """
+        if timeout_s is not None:
+            return await self._send_within(timeout_s, message, message_queue, selector)
+        if self._buffer.crowded:
+            await self._buffer.wait_for_room()
+        future = self._submit(message, message_queue, selector)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._intake.withdraw(message.topic, future)
+            raise
+
+    async def send_one_way(
+        self,
+        message: Message,
+        *,
+        message_queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+    ) -> None:
+        """Send one message, and do not care what becomes of it: for logs and measurements.
+
+        It travels with others and is repeated like them; this waits for room in the buffer only.
+        ``flush`` and ``close`` wait for it as well.
+
+        Args:
+            message: The message.
+            message_queue: As ``send``.
+            selector: As ``send``.
+
+        Raises:
+            MessageIllegal: It breaks a rule; it was not sent.
+        """
+        if self._buffer.crowded:
+            await self._buffer.wait_for_room()
+        if not self._accepting:
+            self._refuse()
+        wish = wish_of(message_queue, selector)
+        if self._telemetry is None:
+            self._intake.take_one_way(message, wish)
+        else:
+            self._telemetry.send_one_way(message, lambda m: self._intake.take_one_way(m, wish))
+
+    def send_nowait(
+        self,
+        message: Message,
+        *,
+        message_queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+    ) -> asyncio.Future[SendResult]:
+        """Send one message without waiting; ``wait_for_room`` beforehand keeps the buffer small.
+
+        Args:
+            message: As ``send``.
+            message_queue: As ``send``.
+            selector: As ``send``.
+
+        Returns:
+            What ``send`` would return or raise. Cancelling this future ends the wait only: the
+            message is sent all the same.
+
+        Raises:
+            SendBufferFull: There is no room.
+            MessageIllegal: It breaks a rule.
+        """
+        if self._buffer.full:
+            raise SendBufferFull(f"{self._buffer.size_bytes} bytes wait already", retriable=True)
+        return self._submit(message, message_queue, selector)
+
+    async def send_batch(self, messages: Sequence[Message]) -> Sequence[SendResult]:
+        """Send many messages of any topics and groups, and wait for all.
+
+        They travel in as few calls as fit. Order is kept within each message group; there is no
+        atomicity across messages.
+
+        Args:
+            messages: The messages.
+
+        Returns:
+            One result for each, in their order; those of many plain messages are made when they
+            are looked at.
+
+        Raises:
+            BatchSendError: Some were not acknowledged; it has the outcome of each.
+        """
+        if not self._accepting:
+            self._refuse()
+        if self._telemetry is None:
+            taking = self._intake.take_all(messages)
+        else:
+            taking = self._telemetry.send_all(messages, self._intake.take_all)
+        del messages  # For who takes them to let go of them early.
+        outcomes = await taking
+        if isinstance(outcomes, SendResults):
+            return outcomes
+        results = [outcome for outcome in outcomes if isinstance(outcome, SendResult)]
+        if len(results) < len(outcomes):
+            raise BatchSendError(outcomes)
+        return results
+
+    async def recall(self, recall_handle: str) -> bool:
+        """Take a delayed message back before it is delivered; doing so again changes nothing.
+
+        Args:
+            recall_handle: From the result of its send, in this process or another. Messages with
+                ``deliver_at`` or ``delay`` have one.
+
+        Returns:
+            Whether the message will not be delivered; otherwise it was, or is being so.
+
+        Raises:
+            IllegalArgument: The handle is none.
+            MessageNotFound: The broker has never had such a message, or does not any more.
+            CallError: It could not be asked, and nobody knows.
+        """
+        if not self._accepting:
+            self._refuse()
+        return await self._recall_calls.recall(recall_handle)
+
+    async def request(self, message: Message, *, timeout_s: float) -> ReceivedMessage:
+        """Send a message, and wait for the reply of whoever consumes it.
+
+        Every consumer group gets the request; the first reply counts, later ones are dropped. The
+        first request of a producer takes a moment longer: it begins to listen, and makes the reply
+        topic of the cluster if there is none.
+
+        Args:
+            message: The request.
+            timeout_s: How long to wait in all.
+
+        Raises:
+            RequestTimeout: No reply came in time. With ``outcome_unknown`` the request is stored,
+                and whoever got it may have acted on it.
+            SendError: The request was not acknowledged, as ``send`` says.
+            CallError: There is no reply topic, and none can be made.
+        """
+        if not self._accepting:
+            self._refuse()
+
+        check_timeout(timeout_s)
+
+        async def send(request: Message, left_s: float) -> SendResult:
+            return await self._send_within(left_s, request, None, None)
+
+        return await self._requests.request(message, send, timeout_s)
+
+    async def reply(
+        self,
+        request: ReceivedMessage,
+        body: bytes | bytearray | memoryview,
+        *,
+        properties: Mapping[str, str] | None = None,
+    ) -> SendResult:
+        """Answer a request that a consumer got, and wait until the answer is acknowledged.
+
+        Args:
+            request: As the listener got it; ``properties["REPLY_TO_CLIENT"]`` names who waits.
+            body: The answer.
+            properties: The application's own pairs.
+
+        Raises:
+            IllegalArgument: It is no request (reason ``NO_REQUEST``).
+            ArianeError: As ``send``.
+        """
+        return await self.send(reply_to(request, body, properties or {}))
+
+    async def send_columns(
+        self,
+        topic: str,
+        table: pa.Table | pa.RecordBatch,
+        *,
+        columns: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> pa.Table:
+        """Send the rows of an Arrow table, and wait for all; no object is made for a row.
+
+        The columns are ``body`` (binary or string), and optionally ``tag`` (string or dictionary),
+        ``keys`` (list of strings, or string for one key), ``messageGroup`` (string),
+        ``properties`` (map of strings), ``flag`` (integer) and ``deliveryTimestamp`` (timestamp
+        with a time zone; such rows are delivered then, and have no message group). A null is none,
+        but a body must be there. The whole table is checked before anything is sent. Rows of one
+        message group keep their order; there is no atomicity across rows. Bodies are sent as they
+        are, compressed by nobody. Cancelling does not take back what is on its way.
+
+        Args:
+            topic: The topic of all rows.
+            table: The rows; also anything that exports an Arrow stream.
+            columns: Which column is what of a message, such as ``{"body": "payload", "keys":
+                "id", "message_group": "customer"}``; other columns are then left out. Without it
+                columns bear the names above, and others are refused.
+            timeout_s: How long all may take; ``None``: each batch has ``send_timeout_s``.
+
+        Returns:
+            A row for each of the table's, in their order: ``brokerName``, ``queueId``,
+            ``queueOffset`` and ``messageId``, the unique id. For a row that is delivered later the
+            offset is that of the place where it waits.
+
+        Raises:
+            ColumnIllegal: A column or row that cannot become messages; nothing was sent.
+            ColumnsSendError: Some rows were not acknowledged; it has the outcome of each.
+            RouteNotFound: No live broker carries the topic, and none would create it.
+            NameServersUnreachable: None answered, and the topic is not known from before.
+        """
+        if not self._accepting:
+            self._refuse()
+        if timeout_s is not None:
+            check_timeout(timeout_s)
+        if self._columns_intake is None:
+            # Arrow is an extra, and takes its time to import.
+            from ariane_sdk.producer.batches.columns_intake import ColumnsIntake  # noqa: PLC0415 - see above.
+
+            self._columns_intake = ColumnsIntake(
+                self._sending,
+                self._buffer,
+                settings=self._settings,
+                clock=self._clock,
+                new_unique_ids=self._unique_ids.next_id_run,
+            )
+        return await self._columns_intake.take_all(
+            table,
+            columns,
+            learn_lane=lambda grouped: self._intake.lane_of(topic, grouped=grouped),
+            timeout_s=timeout_s,
+        )
+
+    async def wait_for_room(self) -> None:
+        """Wait until the buffer takes another message."""
+        await self._buffer.wait_for_room()
+
+    async def flush(self) -> None:
+        """Wait for the outcome of everything sent so far.
+
+        Raises:
+            ClientNotRunning: It was never started.
+        """
+        if self._session is None:
+            self._refuse()
+        await self._intake.wait_for_routes()
+        await self._sending.wait_settled()
+
+    async def route(self, topic: str) -> Route:
+        """Where the queues of a topic are, for selectors and tools.
+
+        Raises:
+            RouteNotFound: No live broker carries the topic.
+            NameServersUnreachable: None answered, and the topic is not known from before.
+        """
+        if self._session is None:
+            self._refuse()
+        return await self._session.routes.get(topic)
+
+    def _submit(
+        self,
+        message: Message,
+        message_queue: MessageQueue | None,
+        selector: QueueSelector | None,
+    ) -> asyncio.Future[SendResult]:
+        if not self._accepting:
+            self._refuse()
+        wish = wish_of(message_queue, selector)
+        if self._telemetry is None:
+            return self._intake.take(message, wish)
+        return self._telemetry.send(message, lambda marked: self._intake.take(marked, wish))
+
+    async def _send_within(
+        self,
+        timeout_s: float,
+        message: Message,
+        message_queue: MessageQueue | None,
+        selector: QueueSelector | None,
+    ) -> SendResult:
+        check_timeout(timeout_s)
+        future: asyncio.Future[SendResult] | None = None
+        try:
+            async with asyncio.timeout(timeout_s):
+                if self._buffer.crowded:
+                    await self._buffer.wait_for_room()
+                future = self._submit(message, message_queue, selector)
+                return await future
+        except (TimeoutError, asyncio.CancelledError) as error:
+            left = future is not None and not self._intake.withdraw(message.topic, future)
+            if not isinstance(error, TimeoutError):
+                raise
+            certainty = "it may have been stored" if left else "it was not stored"
+            raise SendError(
+                f"not acknowledged within {timeout_s:g} s; {certainty}",
+                reason="DEADLINE_PASSED",
+                outcome_unknown=left,
+                retriable=True,
+            ) from None
+
+    def _check_running(self) -> None:
+        if not self._accepting:
+            self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        self._fork_guard.check()
+        raise ClientNotRunning("the producer is not running: start it, or use it as `async with`")

@@ -1,0 +1,82 @@
+"""Taking delayed messages back: a call to the broker that keeps the message."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ariane.broker.v1.send_service_pb2 import RecallMessageRequest
+from ariane_record.errors import RecallHandleIllegal
+from ariane_record.single.recall_handle import RecallHandle, decode_recall_handle
+from ariane_sdk.client.broker_calls import answer_of
+from ariane_sdk.errors import CallError, IllegalArgument
+from ariane_sdk.net.connections import Connections
+from ariane_sdk.routing.routes import Routes, address_for_send
+from ariane_sdk.runtime.clock import Clock
+from ariane_sdk.settings import ProducerSettings
+
+DELIVERED_REASON: Final = "RECEIPT_HANDLE_EXPIRED"
+
+
+class RecallCalls:
+    """Takes messages back."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        routes: Routes,
+        *,
+        settings: ProducerSettings,
+        clock: Clock,
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            connections: Where channels come from.
+            routes: Where brokers are.
+            settings: How long a call may take, and all of them.
+            clock: Paces repeats.
+        """
+        self._connections = connections
+        self._routes = routes
+        self._settings = settings
+        self._clock = clock
+
+    async def recall(self, handle: str) -> bool:
+        """Take a message back, and repeat that while it may help: it may be said twice.
+
+        Returns:
+            Whether it will not be delivered; otherwise it was.
+
+        Raises:
+            IllegalArgument: The handle is none.
+            CallError: As ``Producer.recall``.
+        """
+        if not isinstance(handle, str):
+            raise IllegalArgument(f"{handle!r:.100} is no recall handle: a text is expected")
+        try:
+            named = decode_recall_handle(handle)
+        except RecallHandleIllegal as error:
+            raise IllegalArgument(str(error)) from error
+        deadline_s = self._clock.monotonic_s() + self._settings.send_timeout_s
+        delay_s = self._settings.repeat_delay_s_min
+        while True:
+            try:
+                await self._call(named, handle)
+            except CallError as error:
+                if error.reason == DELIVERED_REASON:
+                    return False
+                left_s = deadline_s - self._clock.monotonic_s()
+                if left_s <= 0 or not (error.retriable or error.outcome_unknown):
+                    raise
+                await self._clock.sleep(min(max(delay_s, error.retry_after_s), left_s))
+                delay_s = min(delay_s * 2, self._settings.repeat_delay_s_max)
+            else:
+                return True
+
+    async def _call(self, named: RecallHandle, handle: str) -> None:
+        address = await address_for_send(self._routes, named.topic, named.broker_name)
+        request = RecallMessageRequest(topic=named.topic, recall_handle=handle)
+        call = self._connections.send(address).RecallMessage(
+            request, timeout=self._settings.call_timeout_s
+        )
+        await answer_of(call, f"broker {named.broker_name} at {address}")

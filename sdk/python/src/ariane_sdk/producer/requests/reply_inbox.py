@@ -1,0 +1,212 @@
+"""Where the replies to one requester arrive: one held pull for each broker of the reply topic.
+
+The inbox belongs to no consumer group and stores no offsets. It begins at the end of each queue
+when the first request is made, so nothing that answers it is missed. Replies that nobody waits for
+any longer are dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final
+
+import numpy as np
+
+from ariane.broker.v1.pull_service_pb2 import PullPosition, PullRecordsRequest, QueueRecords
+from ariane.broker.v1.topic_service_pb2 import CreateTopicRequest, Topic
+from ariane_record.single.view import iter_messages
+from ariane_sdk.checks.tag_filter import TagFilter
+from ariane_sdk.client.broker_calls import answer_of, peer_name, read_address
+from ariane_sdk.client.queue_position import QueuePosition
+from ariane_sdk.client.session import Session
+from ariane_sdk.errors import CallError, RouteNotFound, ServiceUnavailable, TopicExists
+from ariane_sdk.message import MessageQueue, ReceivedMessage
+from ariane_sdk.net.status import error_from_status
+from ariane_sdk.net.timestamps import duration_from
+from ariane_sdk.routing.route import PRIMARY_ID, BrokerRoute, Route
+from ariane_sdk.runtime.clock import Clock
+from ariane_sdk.runtime.log import logger
+from ariane_sdk.runtime.tasks import loop_for_ever, start_task
+
+REPLY_GROUP: Final = "ARIANE_REPLIES"
+"""The group as which inboxes pull; it has no members and no offsets."""
+
+HOLD_S: Final = 15.0
+HOLD_GRACE_S: Final = 5.0
+RETRY_S: Final = 0.2
+"""How long to wait after a pull that failed."""
+
+CORRELATION_ID: Final = "CORRELATION_ID"
+
+_BEGIN: Final = QueuePosition(0)
+
+
+class ReplyInbox:
+    """Hands replies to those who wait for them.
+
+    Attributes:
+        client_id: Whose replies these are.
+    """
+
+    def __init__(self, session: Session, *, client_id: str, timeout_s: float, clock: Clock) -> None:
+        """Listen to nothing yet.
+
+        Args:
+            session: Of the producer.
+            client_id: The requester.
+            timeout_s: How long a call may take that is not held.
+            clock: Paces what is repeated.
+        """
+        self.client_id = client_id
+        self._session = session
+        self._timeout_s = timeout_s
+        self._clock = clock
+        self._filter = TagFilter(frozenset({client_id}))
+        self._waiting: dict[str, asyncio.Future[ReceivedMessage]] = {}
+        self._openings: dict[str, asyncio.Task[None]] = {}
+        self._readers: dict[tuple[str, str], asyncio.Task[None]] = {}
+        session.routes.on_change(self._follow)
+
+    def expect(self, correlation_id: str) -> asyncio.Future[ReceivedMessage]:
+        """A future of the reply to a request; ``forget`` ends the wait."""
+        reply: asyncio.Future[ReceivedMessage] = asyncio.get_running_loop().create_future()
+        self._waiting[correlation_id] = reply
+        return reply
+
+    def forget(self, correlation_id: str) -> None:
+        """Drop the reply to a request, should it still come."""
+        self._waiting.pop(correlation_id, None)
+
+    async def listen(self, cluster_name: str, topic: str) -> None:
+        """Be ready to get what is sent to a reply topic from now on; it is made if need be.
+
+        Raises:
+            CallError: The topic cannot be made, or no name server answers.
+        """
+        opening = self._openings.get(topic)
+        if opening is None or (opening.done() and (opening.cancelled() or opening.exception())):
+            opening = asyncio.create_task(self._open(cluster_name, topic))
+            self._openings[topic] = opening
+        await asyncio.shield(opening)
+
+    async def close(self) -> None:
+        """Listen no longer; who still waits gets an error."""
+        tasks = [*self._openings.values(), *self._readers.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for reply in self._waiting.values():
+            if not reply.done():
+                reply.set_exception(CallError("the producer was closed", outcome_unknown=True))
+
+    async def _open(self, cluster_name: str, topic: str) -> None:
+        routes = self._session.routes
+        try:
+            route = await routes.get(topic)
+        except RouteNotFound:
+            await self._create(cluster_name, topic)
+            route = await routes.refresh(topic)
+        await asyncio.gather(*(self._begin(topic, broker) for broker in route.brokers))
+
+    async def _create(self, cluster_name: str, topic: str) -> None:
+        wanted = Topic(topic=topic, read_queue_count=1, write_queue_count=1)
+        brokers = await self._session.name_servers.list_brokers(cluster_name)
+        topics = self._session.connections.topics
+        for broker in brokers:
+            if broker.identity.broker_id != PRIMARY_ID:
+                continue
+            call = topics(broker.identity.address).CreateTopic(
+                CreateTopicRequest(topic=wanted), timeout=self._timeout_s
+            )
+            with suppress(TopicExists):
+                await answer_of(call, f"broker {broker.identity.broker_name}")
+
+    async def _begin(self, topic: str, broker: BrokerRoute) -> None:
+        """Read the queues of one broker from their ends on."""
+        try:
+            bounds = await self._session.calls.queue_bounds(broker, topic)
+            ends = {
+                queue.queue_id: QueuePosition(queue_bounds.max_queue_offset, queue_bounds.log_epoch)
+                for queue, queue_bounds in bounds
+            }
+        except ServiceUnavailable:
+            ends = {}  # It is read from its beginning when it comes back: it may have replies.
+        self._start_reader(topic, broker.broker_name, ends)
+
+    def _follow(self, route: Route) -> None:
+        """Read brokers too that took up the topic later: all that they have is new."""
+        if route.topic in self._openings and self._openings[route.topic].done():
+            for broker in route.brokers:
+                self._start_reader(route.topic, broker.broker_name, {})
+
+    def _start_reader(
+        self, topic: str, broker_name: str, offsets: dict[int, QueuePosition]
+    ) -> None:
+        if (topic, broker_name) in self._readers:
+            return
+
+        async def turn() -> None:
+            try:
+                await self._pull(topic, broker_name, offsets)
+            except CallError as error:
+                logger.info("replies from broker %s: %s", broker_name, error)
+                await self._clock.sleep(max(RETRY_S, error.retry_after_s))
+                await self._session.routes.refresh(topic)
+
+        reader = start_task(loop_for_ever(turn, self._clock), f"replies-{broker_name}")
+        self._readers[topic, broker_name] = reader
+
+    async def _pull(self, topic: str, broker_name: str, offsets: dict[int, QueuePosition]) -> None:
+        """One held pull for all queues of the topic on a broker."""
+        route = await self._session.routes.get(topic)
+        broker = route.broker(broker_name)
+        if broker is None:
+            raise ServiceUnavailable(f"broker {broker_name} does not carry {topic!r} now")
+        request = PullRecordsRequest(
+            consumer_group=REPLY_GROUP,
+            client_id=self.client_id,
+            positions=[
+                PullPosition(
+                    topic=topic, queue_id=queue_id, **offsets.get(queue_id, _BEGIN)._asdict()
+                )
+                for queue_id in range(broker.read_queue_count)
+            ],
+            subscriptions=[self._filter.to_wire(topic)],
+            hold_duration=duration_from(HOLD_S),
+        )
+        call = self._session.connections.pull(read_address(broker)).PullRecords(
+            request, timeout=HOLD_S + HOLD_GRACE_S
+        )
+        response = await answer_of(call, peer_name(broker))
+        for records in response.queues:
+            self._take_in(MessageQueue(topic, broker_name, records.queue_id), records, offsets)
+
+    def _take_in(
+        self, queue: MessageQueue, records: QueueRecords, offsets: dict[int, QueuePosition]
+    ) -> None:
+        if records.HasField("error"):
+            error = error_from_status(records.error, peer=f"broker {queue.broker_name}")
+            if error.reason == "QUEUE_CUT":
+                next_offset = int(error.metadata["end"])
+            elif error.reason == "QUEUE_OFFSET_OUT_OF_RANGE":
+                asked = offsets.get(queue.queue_id, _BEGIN).queue_offset
+                oldest, end = records.min_queue_offset, records.max_queue_offset
+                next_offset = oldest if asked < oldest else end
+            else:
+                raise error
+            offsets[queue.queue_id] = QueuePosition(next_offset, records.log_epoch)
+            return
+        offsets[queue.queue_id] = QueuePosition(records.next_queue_offset, records.log_epoch)
+        if records.record_sizes:
+            sizes = np.frombuffer(records.record_sizes, "<i4")
+            self._hand_out(
+                ReceivedMessage(view, queue) for view in iter_messages(records.records, sizes)
+            )
+
+    def _hand_out(self, messages: Iterable[ReceivedMessage]) -> None:
+        for message in messages:
+            reply = self._waiting.get(message.properties.get(CORRELATION_ID, ""))
+            if reply is not None and not reply.done():
+                reply.set_result(message)

@@ -1,0 +1,223 @@
+"""One stream of requests to one broker: a round trip on it costs half of a call.
+
+Nothing here needs a turn of the loop of its own: a request is written by who sends it, if no other
+is being written, and its answer is handed on by who reads it. One timer watches over all that wait.
+
+A request that gets no answer in time retires its stream: later ones go by a new one, and the old
+one ends with the last that still waits on it. When a stream breaks, it is as if each call on it had
+failed in the same way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import CancelledError
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Generic, NamedTuple, Protocol, TypeVar, cast
+
+from grpc import StatusCode
+from grpc.aio import EOF, AioRpcError, StreamStreamCall
+
+from ariane_record.layout import ByteBuffer
+from ariane_sdk.errors import CallError, DeadlinePassed, RequestTooLarge
+from ariane_sdk.net.status import error_from_rpc
+from ariane_sdk.producer.sending.append_wire import number_part
+from ariane_sdk.runtime.log import logger
+from ariane_sdk.runtime.prompt_run import PromptRun
+from ariane_sdk.runtime.tasks import start_task
+
+
+class NumberedAnswer(Protocol):
+    """An answer that says to which request it belongs."""
+
+    @property
+    def request_number(self) -> int:
+        """The number of the request."""
+        ...
+
+
+AnswerT = TypeVar("AnswerT", bound=NumberedAnswer)
+
+
+class _Waiting(NamedTuple, Generic[AnswerT]):
+    """Who waits for an answer."""
+
+    answered: Callable[[AnswerT | CallError], None]
+    size_bytes: int
+    timeout_s: float
+    deadline_s: float
+
+
+class AppendStream(Generic[AnswerT]):
+    """A stream; lives on one event loop.
+
+    Attributes:
+        open: Whether it takes requests.
+        takes_tables: Whether requests may have a table; nobody knows before the first answer.
+        unknown_method: Whether it ended because the broker knows no such streams.
+    """
+
+    __slots__ = (
+        "_alarm",
+        "_call",
+        "_loop",
+        "_numbers",
+        "_outbox",
+        "_peer",
+        "_reading",
+        "_waiting",
+        "_writing",
+        "open",
+        "takes_tables",
+        "unknown_method",
+    )
+
+    def __init__(self, call: StreamStreamCall[bytes, AnswerT], peer: str) -> None:
+        """Begin.
+
+        Args:
+            call: The call, which takes encoded requests.
+            peer: Whom it is to, for the text of errors.
+        """
+        self.open = True
+        self.takes_tables = False
+        self.unknown_method = False
+        self._call = call
+        self._peer = peer
+        self._loop = asyncio.get_running_loop()
+        self._numbers = count(1)
+        self._outbox: deque[bytes] = deque()
+        self._writing = False
+        self._waiting: dict[int, _Waiting[AnswerT]] = {}
+        self._alarm: asyncio.TimerHandle | None = None
+        self._reading = start_task(self._read_all(), "append-answers")
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody waits for an answer."""
+        return not self._waiting
+
+    def send(
+        self,
+        parts: Sequence[ByteBuffer],
+        timeout_s: float,
+        answered: Callable[[AnswerT | CallError], None],
+        *,
+        awake_s: float = 0.0,
+    ) -> None:
+        """Send one request.
+
+        Args:
+            parts: Of a request, in which its number is still missing.
+            timeout_s: How long to wait for the answer.
+            answered: Is told the answer, or why there is none, once; not from in here, and after
+                ``close`` nobody is told.
+            awake_s: How long the loop does not sleep while the answer is waited for.
+        """
+        number = next(self._numbers)
+        request = b"".join((*parts, number_part(number)))
+        deadline_s = self._loop.time() + timeout_s
+        self._waiting[number] = _Waiting(answered, len(request), timeout_s, deadline_s)
+        self._watch(deadline_s)
+        if self._writing:
+            self._outbox.append(request)
+        else:
+            self._write(request)
+        if awake_s:
+            self._stay_awake(number, self._loop.time() + awake_s)
+
+    def close(self) -> None:
+        """End it; what is in flight may have been stored."""
+        self.open = False
+        self._waiting.clear()
+        self._outbox.clear()
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._reading.cancel()
+        self._call.cancel()
+
+    def _stay_awake(self, number: int, until_s: float) -> None:
+        """Have the loop go round until a request is answered, or for so long.
+
+        To be put to sleep by the system and woken again takes longer than a broker works.
+        """
+        if number in self._waiting and self._loop.time() < until_s:
+            self._loop.call_soon(self._stay_awake, number, until_s)
+
+    def _watch(self, deadline_s: float) -> None:
+        """See that somebody looks by then who had no answer."""
+        alarm = self._alarm
+        if alarm is not None:
+            if alarm.when() <= deadline_s:
+                return
+            alarm.cancel()
+        self._alarm = self._loop.call_at(deadline_s, self._expire)
+
+    def _expire(self) -> None:
+        self._alarm = None
+        # The clock of the loop is coarser than a timer: what rang is due.
+        now_s = self._loop.time() + 0.001
+        late = [number for number, each in self._waiting.items() if each.deadline_s <= now_s]
+        if late:
+            self.open = False
+        for number in late:
+            timeout_s = self._waiting[number].timeout_s
+            text = f"{self._peer}: no answer within {timeout_s:g} s"
+            self._hand_on(number, DeadlinePassed(text, outcome_unknown=True, retriable=True))
+        if self._waiting:
+            self._watch(min(each.deadline_s for each in self._waiting.values()))
+
+    def _hand_on(self, number: int, answer: AnswerT | CallError) -> None:
+        """Tell who waits for an answer, if somebody still does."""
+        waited = self._waiting.pop(number, None)
+        if waited is not None:
+            waited.answered(answer)
+        if not self.open and not self._waiting:
+            self.close()
+
+    def _write(self, request: bytes) -> None:
+        self._writing = True
+        PromptRun(self._call.write(request), self._written)
+
+    def _written(self, error: BaseException | None) -> None:
+        if error is not None:
+            # The stream is over, and stays as if it were writing; who reads hears why.
+            if not isinstance(error, AioRpcError | asyncio.InvalidStateError | CancelledError):
+                logger.error("%s: a request was not written", self._peer, exc_info=error)
+            return
+        self._writing = False
+        if self._outbox:
+            self._write(self._outbox.popleft())
+
+    async def _read_all(self) -> None:
+        error: CallError
+        try:
+            while (answer := await self._call.read()) is not EOF:
+                # Without its stubs gRPC tells no types.
+                answer = cast("AnswerT", answer)
+                self._hand_on(answer.request_number, answer)
+            error = CallError(f"{self._peer}: ended its stream", outcome_unknown=True)
+        except AioRpcError as ended:
+            self.unknown_method = ended.code() is StatusCode.UNIMPLEMENTED
+            error = error_from_rpc(ended, peer=self._peer)
+        except Exception as failure:  # noqa: BLE001 - whatever it is, who waits must be told.
+            error = CallError(f"{self._peer}: {failure}", outcome_unknown=True)
+        self._end(error)
+
+    def _end(self, error: CallError) -> None:
+        self.open = False
+        others = len(self._waiting) > 1
+        for number, waited in list(self._waiting.items()):
+            self._hand_on(number, self._error_for(waited, error) if others else error)
+        self.close()
+
+    def _error_for(self, waited: _Waiting[AnswerT], error: CallError) -> CallError:
+        """What the end of the stream means for one of several: it may be the fault of another."""
+        if not isinstance(error, RequestTooLarge):
+            return error
+        if error.metadata.get("size_bytes") == str(waited.size_bytes):
+            return error
+        text = f"{self._peer}: another request was too large for it"
+        return CallError(text, retriable=True, outcome_unknown=True)

@@ -1,0 +1,80 @@
+"""Appends as bytes: Protocol Buffers encodes what is small, and records are put beside it.
+
+It would copy them twice, into pages that the system has to find first; here they are copied once,
+when all parts of a request are joined. Those of a loose block have never lain together before.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane.broker.v1.send_service_pb2 import (
+    AppendBatch,
+    AppendRecordsRequest,
+    StreamAppendsRequest,
+)
+from ariane_record.layout import ByteBuffer
+from ariane_record.single.wire_fields import length_prefix, length_tag, number_field
+
+
+class EncodedBatch(NamedTuple):
+    """A batch on the wire.
+
+    Attributes:
+        head: Everything but the records: an ``AppendBatch``.
+        records: The records, in pieces.
+        size_bytes: Bytes of all pieces.
+    """
+
+    head: bytes
+    records: Sequence[ByteBuffer]
+    size_bytes: int
+
+
+BATCHES: Final = length_tag(StreamAppendsRequest.BATCHES_FIELD_NUMBER)
+"""The tag of a batch in a request."""
+
+RECORDS: Final = length_tag(AppendBatch.RECORDS_FIELD_NUMBER)
+"""The tag of the records in a batch."""
+
+# Of many tiny batches most are of few lengths.
+prefix: Final = lru_cache(maxsize=1024)(length_prefix)
+"""``length_prefix``."""
+
+
+def request_parts(producer_group: str, batches: Iterable[EncodedBatch]) -> list[ByteBuffer]:
+    """The parts of an AppendRecordsRequest, to be joined.
+
+    Args:
+        producer_group: The producer's group.
+        batches: What to append.
+    """
+    parts: list[ByteBuffer] = [group_part(producer_group)]
+    for head, records, size_bytes in batches:
+        before_records = prefix(RECORDS, size_bytes)
+        length = len(head) + len(before_records) + size_bytes
+        parts += (prefix(BATCHES, length), head, before_records)
+        parts += records
+    return parts
+
+
+@lru_cache(maxsize=64)
+def group_part(producer_group: str) -> bytes:
+    """What a request says of its producer's group; nothing if it has none."""
+    return AppendRecordsRequest(producer_group=producer_group).SerializeToString()
+
+
+def number_part(request_number: int) -> bytes:
+    """What makes it a StreamAppendsRequest: its number."""
+    return number_field(StreamAppendsRequest.REQUEST_NUMBER_FIELD_NUMBER, request_number)
+
+
+def on_wire(column: NDArray[np.int32] | NDArray[np.uint32]) -> bytes:
+    """A column of packed numbers, little-endian."""
+    return (column.byteswap() if sys.byteorder == "big" else column).tobytes()

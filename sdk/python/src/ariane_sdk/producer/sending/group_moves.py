@@ -1,0 +1,137 @@
+"""Message groups that move to other queues, because those where they were are gone.
+
+When a topic gets fewer queues to write, its message groups are divided among those that are left.
+What is on its way to the others will be refused, or was stored just in time. None of a group's
+later messages may overtake it, so that groups move in three steps:
+
+1. The route is known, but some batches of groups for queues that are gone are **in flight**. Later
+   messages of groups still go where the earlier ones went, and wait there behind them.
+2. When none is in flight any longer, and none is repeated because it may be stored, the others are
+   taken back: batches that were refused, and those that wait behind them.
+3. Their messages are put into batches anew, in their order, and from then on groups follow the
+   route.
+
+A queue is gone if its broker is there without it. A broker that is away may come back with what it
+was sent: its batches wait for it, and other groups are not held up. What the sender itself wants in
+a queue does not move.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeAlias
+
+from ariane_sdk.errors import ArianeError, SendError
+from ariane_sdk.message import Message, MessageQueue, SendResult
+from ariane_sdk.producer.batches.grouped_batch import GroupedBatch
+from ariane_sdk.producer.batches.send_batch import SendBatch
+from ariane_sdk.producer.batches.topic_lane import TopicLane
+from ariane_sdk.producer.sending.sending import Sending
+from ariane_sdk.routing.route import Route
+
+PlaceAnew: TypeAlias = Callable[[TopicLane, Message, asyncio.Future[SendResult]], SendBatch]
+"""Puts a message that was checked into the open batch of its group's queue, and says which."""
+
+
+class GroupMoves:
+    """Has message groups follow the routes of their topics."""
+
+    def __init__(self, sending: Sending, place_anew: PlaceAnew) -> None:
+        """Move nothing yet.
+
+        Args:
+            sending: Has the batches.
+            place_anew: Where their messages go.
+        """
+        self._sending = sending
+        self._place_anew = place_anew
+        # What each topic waits for, and the route by which it does: one batch of perhaps many, so
+        # that others which land meanwhile cost one look, and no search of all that is on its way.
+        self._awaited: dict[str, tuple[SendBatch, Route | None]] = {}
+
+    def follow(self, lane: TopicLane, route: Route) -> None:
+        """Have a topic follow a route; its message groups as soon as none is overtaken."""
+        lane.groups_held = True
+        lane.follow(route)
+        self._move(lane)
+
+    def take_over(self, lane: TopicLane, batch: SendBatch) -> bool:
+        """Move a batch that was refused, or have it wait for others in flight.
+
+        Returns:
+            Whether its queue is gone; otherwise it is not for here to say what becomes of it.
+        """
+        if batch.journey.maybe_stored or not _is_homeless(batch, lane.route):
+            return False
+        self._look_again(lane)
+        return True
+
+    def _look_again(self, lane: TopicLane) -> None:
+        """Move what is to be moved, unless what was waited for is still in flight."""
+        batch, route = self._awaited.get(lane.topic, (None, None))
+        if batch is None or batch.settled or lane.route is not route or not _is_away(batch):
+            self._move(lane)
+
+    def _move(self, lane: TopicLane) -> None:
+        """Move what is to be moved, now or when no more of it is in flight."""
+        grouped = [
+            batch
+            for batch in self._sending.unsettled_of(lane.topic)
+            if isinstance(batch, GroupedBatch)
+        ]
+        homeless = [batch for batch in grouped if _is_homeless(batch, lane.route)]
+        self._sending.release(set(grouped).difference(homeless))
+        # The latest mostly lands last.
+        away = next(filter(_is_away, reversed(homeless)), None)
+        if away is not None:
+            self._awaited[lane.topic] = away, lane.route
+            self._sending.await_landing(lane.topic, partial(self._look_again, lane))
+            return
+        self._awaited.pop(lane.topic, None)
+        self._sending.await_landing(lane.topic, None)
+        lane.follow_groups()
+        if homeless:
+            self._sending.take_out(homeless)
+            lane.close_pinned()
+            for batch in homeless:
+                self._send_anew(lane, batch)
+            # Who comes later has more time than these.
+            lane.close_pinned()
+
+    def _send_anew(self, lane: TopicLane, batch: GroupedBatch) -> None:
+        deadline_s = batch.journey.deadline_s
+        for message, future in batch.take_apart():
+            try:
+                journey = self._place_anew(lane, message, future).journey
+            except ArianeError as error:
+                if not future.done():
+                    future.set_exception(_refusal(error))
+            else:
+                journey.deadline_s = min(journey.deadline_s, deadline_s)
+
+
+def _is_away(batch: SendBatch) -> bool:
+    """Whether a batch may be in its queue by now, or soon."""
+    return batch.journey.in_flight or batch.journey.maybe_stored
+
+
+def _is_homeless(batch: SendBatch, route: Route | None) -> bool:
+    """Whether a batch is of message groups that the route has in other queues."""
+    if route is None or not isinstance(batch, GroupedBatch):
+        return False
+    return _is_gone(batch.queue, route.group_queues, route)
+
+
+def _is_gone(queue: MessageQueue, group_queues: Sequence[MessageQueue], route: Route) -> bool:
+    broker = route.broker(queue.broker_name)
+    is_there = broker is not None and bool(broker.primary_address)
+    return is_there and bool(group_queues) and queue not in group_queues
+
+
+def _refusal(error: ArianeError) -> SendError:
+    """What a message gets for which there is no queue any more."""
+    refusal = SendError(f"{error}; it was not stored", reason=error.reason, retriable=True)
+    refusal.__cause__ = error
+    return refusal

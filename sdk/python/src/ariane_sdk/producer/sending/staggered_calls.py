@@ -1,0 +1,131 @@
+"""Very many tiny batches leave by turns: some are at the broker while others are made and settled.
+
+With 1,024 messages on their way to 256 topics a batch has 4 messages. All of them in one call would
+have client and broker work in turn; in two calls half as many messages would find each batch open,
+and more batches cost more. So there are more turns than calls in flight::
+
+    waiting    [ 1st quarter ][ 2nd quarter ][ 3rd quarter ][ 4th quarter ]   all still grow
+                      |
+    in flight  [ a quarter ][ a quarter ]                                     two calls at most
+
+A batch waits for three quarters to leave before it, which is longer than its call takes: it finds
+more messages than one that leaves with all others, not fewer. Whoever has waited longest leaves
+first, so nobody waits for more than the turns of those who came before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+from ariane_sdk.producer.batches.send_batch import SendBatch
+
+BATCHES_PER_CALL_MAX: Final = 4096
+"""Brokers take no more in one call."""
+
+STAGGERED_BATCHES_MIN: Final = 24
+"""Fewer batches leave together: they are not enough for several calls."""
+
+TURNS: Final = 4
+"""Calls in which everything that waits leaves."""
+
+CALL_COUNT_MIN: Final = 64
+"""Messages that a call takes at least, so that its own price does not count beside theirs."""
+
+TINY_BATCH_COUNT: Final = 48
+"""Batches of so many messages cost by the message."""
+
+TINY_BATCH_BYTES: Final = 64 << 10
+"""Batches of so many bytes cost by the byte."""
+
+STAGGERED_CALLS_MAX: Final = 2
+"""Calls at the same time: one that the broker works on, and one that is settled or made."""
+
+
+class CallShare(NamedTuple):
+    """Where a call takes no more: behind so many messages in so many batches.
+
+    Attributes:
+        message_count: Messages.
+        batch_count: Batches.
+    """
+
+    message_count: int
+    batch_count: int
+
+
+class StaggeredCalls:
+    """Says whether the batches for one broker leave by turns, and how many at a time.
+
+    Attributes:
+        active: Whether they do.
+    """
+
+    __slots__ = ("_turn_size", "active")
+
+    def __init__(self) -> None:
+        """Have all leave together at first."""
+        self.active = False
+        self._turn_size = 0
+
+    def plan(
+        self, waiting: Collection[SendBatch], batches_in_flight: int, outstanding: int
+    ) -> None:
+        """See what there is before anything leaves.
+
+        Args:
+            waiting: The batches that wait.
+            batches_in_flight: The batches of calls that are not over.
+            outstanding: The messages of both.
+        """
+        batch_count = len(waiting)
+        if self.active:
+            self.active = (
+                batch_count + batches_in_flight >= STAGGERED_BATCHES_MIN
+                and outstanding >= STAGGERED_CALLS_MAX * CALL_COUNT_MIN
+            )
+        elif batch_count >= STAGGERED_BATCHES_MIN and outstanding >= TURNS * CALL_COUNT_MIN:
+            count = sum(batch.count for batch in waiting)
+            size_bytes = sum(batch.wire_bytes for batch in waiting)
+            self.active = _are_tiny(batch_count, count, size_bytes)
+            self._turn_size = 0
+
+    def stop(self) -> None:
+        """Have all leave together again."""
+        self.active = False
+
+    def share(self, waiting_count: int) -> CallShare:
+        """What the next call takes, while ``active``.
+
+        Args:
+            waiting_count: The batches that wait.
+        """
+        self._turn_size = turn_size(waiting_count, self._turn_size)
+        return CallShare(CALL_COUNT_MIN, self._turn_size)
+
+    def left(self, batch_count: int, count: int, size_bytes: int) -> None:
+        """See from what leaves whether batches are still tiny.
+
+        Args:
+            batch_count: The batches of a call.
+            count: Their messages.
+            size_bytes: Their bytes on the wire.
+        """
+        if self.active and batch_count:
+            self.active = _are_tiny(batch_count, count, size_bytes)
+
+
+def turn_size(waiting_count: int, last_size: int) -> int:
+    """Batches that leave in a turn.
+
+    Args:
+        waiting_count: The batches that wait.
+        last_size: How many left in the last one.
+    """
+    # Of what becomes less, a quarter each time would never be all.
+    return min(BATCHES_PER_CALL_MAX, max(-(-waiting_count // TURNS), last_size * 7 // 8))
+
+
+def _are_tiny(batch_count: int, count: int, size_bytes: int) -> bool:
+    """Whether batches cost more by themselves than by what is in them."""
+    return count < TINY_BATCH_COUNT * batch_count and size_bytes < TINY_BATCH_BYTES * batch_count

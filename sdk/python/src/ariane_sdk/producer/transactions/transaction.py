@@ -1,0 +1,111 @@
+"""What applications see of transactions."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple, TypeAlias
+
+from ariane_sdk.message import Message, ReceivedMessage
+
+
+class TransactionOutcome(StrEnum):
+    """How a transaction ended, as its producer knows it."""
+
+    COMMIT = "COMMIT"
+    """The message becomes visible."""
+
+    ROLLBACK = "ROLLBACK"
+    """The message never becomes visible."""
+
+    UNKNOWN = "UNKNOWN"
+    """Nobody can tell yet; it will be asked about again."""
+
+
+class HalfMessage(NamedTuple):
+    """A message that is stored and visible to nobody, until its transaction ends.
+
+    All that is needed to end it: it may be kept, and ended by another process of the group.
+
+    Attributes:
+        transaction_id: Names the transaction: the unique id of the message.
+        topic: The topic that the message is for.
+        broker_name: The broker that has it.
+    """
+
+    transaction_id: str
+    topic: str
+    broker_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionCheck:
+    """A question to a producer: how did this transaction end?
+
+    Attributes:
+        half_message: The half message.
+        body: Of the message.
+        tag: Of the message.
+        keys: Of the message.
+        properties: Of the message, those of the system included.
+        check_count: How often was asked before, from 0.
+    """
+
+    half_message: HalfMessage
+    body: bytes
+    tag: str
+    keys: tuple[str, ...]
+    properties: Mapping[str, str]
+    check_count: int = 0
+
+    @property
+    def transaction_id(self) -> str:
+        """Names the transaction."""
+        return self.half_message.transaction_id
+
+    @classmethod
+    def of_sent(cls, half_message: HalfMessage, message: Message) -> TransactionCheck:
+        """The question about a message that this producer has sent."""
+        return cls(
+            half_message=half_message,
+            body=bytes(message.body),
+            tag=message.tag,
+            keys=tuple(message.keys),
+            properties=dict(message.properties),
+        )
+
+    @classmethod
+    def of_stored(
+        cls, half_message: HalfMessage, message: ReceivedMessage, check_count: int
+    ) -> TransactionCheck:
+        """The question about a message that a broker has stored."""
+        return cls(
+            half_message=half_message,
+            body=bytes(message.body),
+            tag=message.tag,
+            keys=tuple(message.keys),
+            properties=dict(message.properties),
+            check_count=check_count,
+        )
+
+
+TransactionChecker: TypeAlias = (
+    Callable[[TransactionCheck], Awaitable[TransactionOutcome]]
+    | Callable[[TransactionCheck], TransactionOutcome]
+)
+"""Tells how a transaction of the group ended, whichever process began it. A coroutine function runs
+on the loop, anything else in a thread."""
+
+
+async def ask(checker: TransactionChecker, check: TransactionCheck) -> TransactionOutcome:
+    """What a checker says."""
+    if inspect.iscoroutinefunction(checker) or inspect.iscoroutinefunction(
+        getattr(checker, "__call__", None)  # noqa: B004 - objects with `async def __call__`.
+    ):
+        answer = checker(check)
+    else:
+        answer = await asyncio.to_thread(checker, check)
+    return TransactionOutcome(await answer if inspect.isawaitable(answer) else answer)

@@ -1,0 +1,151 @@
+"""``async with producer.transaction(message)``: a half message around a local transaction."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Self
+
+from ariane_sdk.errors import (
+    CallError,
+    ClientNotRunning,
+    TransactionDecided,
+    TransactionNotFound,
+)
+from ariane_sdk.message import Message, SendResult
+from ariane_sdk.producer.batches.topic_lane import QueueWish
+from ariane_sdk.producer.transactions.transaction import (
+    HalfMessage,
+    TransactionCheck,
+    TransactionChecker,
+    TransactionOutcome,
+    ask,
+)
+from ariane_sdk.producer.transactions.transaction_calls import TransactionCalls
+from ariane_sdk.runtime.log import logger
+
+
+class Transaction:
+    """One transaction: begun with the block, ended with it.
+
+    Attributes:
+        result: Where the message lies, once it is committed.
+    """
+
+    def __init__(
+        self,
+        calls: TransactionCalls,
+        checker: TransactionChecker | None,
+        message: Message,
+        wish: QueueWish,
+        immunity_s: int | None,
+    ) -> None:
+        """Begin nothing yet.
+
+        Args:
+            calls: Sends and ends half messages.
+            checker: Knows how transactions ended.
+            message: What becomes visible with the commit.
+            wish: The queue that it is for.
+            immunity_s: How long it may rest before the first check.
+        """
+        self._calls = calls
+        self._checker = checker
+        self._message = message
+        self._wish = wish
+        self._immunity_s = immunity_s
+        self._half: HalfMessage | None = None
+        self._ended = False
+        self.result: SendResult | None = None
+
+    @property
+    def half_message(self) -> HalfMessage:
+        """The half message.
+
+        Raises:
+            ClientNotRunning: The block has not begun.
+        """
+        if self._half is None:
+            raise ClientNotRunning("the transaction has not begun: use it as `async with`")
+        return self._half
+
+    @property
+    def transaction_id(self) -> str:
+        """Names the transaction."""
+        return self.half_message.transaction_id
+
+    async def commit(self) -> SendResult | None:
+        """Make the message visible now; the end of the block does nothing more.
+
+        Raises:
+            TransactionDecided: It was rolled back before.
+            CallError: Otherwise; the check will find out.
+        """
+        self._ended = True
+        self.result = await self._calls.end(self.half_message, TransactionOutcome.COMMIT)
+        return self.result
+
+    async def rollback(self) -> None:
+        """Have the message never become visible; the end of the block does nothing more.
+
+        Raises:
+            TransactionDecided: It was committed before.
+            CallError: Otherwise; the check will find out.
+        """
+        self._ended = True
+        await self._calls.end(self.half_message, TransactionOutcome.ROLLBACK)
+
+    def leave(self) -> None:
+        """Say nothing of the outcome: the check will ask for it."""
+        self._ended = True
+
+    async def __aenter__(self) -> Self:
+        self._half = await self._calls.send_half(self._message, self._wish, self._immunity_s)
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._ended:
+            return
+        if exc is None:
+            await self._commit_or_leave()
+        else:
+            await self._end_after(exc)
+
+    async def _commit_or_leave(self) -> None:
+        """The local transaction stands, so an error is one of telling; the check repairs it."""
+        try:
+            await self.commit()
+        except (TransactionDecided, TransactionNotFound):
+            # Nobody will be asked: only who is told here can make it good.
+            raise
+        except CallError as error:
+            if self._checker is None:
+                raise
+            logger.warning("%s is left to the check: %s", self.transaction_id, error)
+
+    async def _end_after(self, error: BaseException) -> None:
+        """The block failed; so has the local transaction, unless the checker knows better."""
+        ending = asyncio.ensure_future(self._end_as_the_checker_says())
+        try:
+            await asyncio.shield(ending)
+        except asyncio.CancelledError:
+            if not isinstance(error, asyncio.CancelledError):
+                raise
+        except TransactionDecided as decided:
+            # The block's own error goes on its way, and says what stands.
+            error.add_note(f"transaction {self.transaction_id} ended before: {decided.outcome}")
+        except Exception as failure:  # noqa: BLE001 - the block's own error goes on its way.
+            logger.warning("%s is left to the check: %s", self.transaction_id, failure)
+
+    async def _end_as_the_checker_says(self) -> None:
+        if self._checker is not None:
+            check = TransactionCheck.of_sent(self.half_message, self._message)
+            if await ask(self._checker, check) is TransactionOutcome.COMMIT:
+                await self.commit()
+                return
+        await self.rollback()

@@ -1,0 +1,278 @@
+"""Sending half messages and ending them: calls that are repeated until their outcome is known.
+
+Each of them may be said twice without harm, so that a lost answer is no reason to give up. A half
+message that may be stored stays with its broker: a second one elsewhere would be a second message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from ariane.broker.v1.client_service_pb2 import (
+    TRANSACTION_OUTCOME_COMMIT,
+    TRANSACTION_OUTCOME_ROLLBACK,
+)
+from ariane.broker.v1.transaction_service_pb2 import EndTransactionRequest, HalfMessageToStore
+from ariane.common.v1 import message_pb2
+from ariane_sdk.checks.delay import is_delayed
+from ariane_sdk.checks.limits import (
+    check_body_size,
+    check_property_names,
+    checked_tag,
+    checked_topic,
+)
+from ariane_sdk.errors import (
+    CallError,
+    IllegalArgument,
+    MessageIllegal,
+    SendError,
+    ServiceUnavailable,
+)
+from ariane_sdk.message import AcknowledgedLevel, Message, MessageQueue, SendResult
+from ariane_sdk.net.connections import Connections
+from ariane_sdk.net.error_copy import error_copy
+from ariane_sdk.net.status import ROUTING_REASONS
+from ariane_sdk.producer.batches.intake import Intake
+from ariane_sdk.producer.batches.topic_lane import QueueWish
+from ariane_sdk.producer.transactions.transaction import HalfMessage, TransactionOutcome
+from ariane_sdk.producer.transactions.transaction_requests import TransactionRequests
+from ariane_sdk.routing.routes import Routes, address_for_send
+from ariane_sdk.runtime.clock import Clock
+from ariane_sdk.runtime.log import logger
+from ariane_sdk.settings import ProducerSettings
+
+IMMUNITY_PROPERTY: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+
+Answer = TypeVar("Answer")
+
+_OUTCOMES: Final = {
+    TransactionOutcome.COMMIT: TRANSACTION_OUTCOME_COMMIT,
+    TransactionOutcome.ROLLBACK: TRANSACTION_OUTCOME_ROLLBACK,
+}
+
+
+class TransactionCalls:
+    """Sends and ends half messages of one producer group."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        routes: Routes,
+        intake: Intake,
+        *,
+        group: str,
+        settings: ProducerSettings,
+        clock: Clock,
+        new_unique_id: Callable[[], str],
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            connections: Where channels come from.
+            routes: Where topics are.
+            intake: Chooses queues.
+            group: The producer group.
+            settings: How the producer behaves.
+            clock: Paces repeats.
+            new_unique_id: Makes the id of a message.
+        """
+        self._requests = TransactionRequests(connections, settings=settings, clock=clock)
+        self._routes = routes
+        self._intake = intake
+        self._group = group
+        self._settings = settings
+        self._clock = clock
+        self._new_unique_id = new_unique_id
+
+    async def send_half(
+        self, message: Message, wish: QueueWish, immunity_s: int | None
+    ) -> HalfMessage:
+        """Store a half message.
+
+        Raises:
+            IllegalArgument: The producer has no group, or the message breaks a rule.
+            SendError: It was not acknowledged; ``outcome_unknown`` says whether it may be stored.
+        """
+        if not self._group:
+            raise IllegalArgument("half messages need a producer with a group")
+        wire = self._to_wire(message, immunity_s)
+        deadline_s = self._clock.monotonic_s() + self._settings.send_timeout_s
+        delay_s = self._settings.repeat_delay_s_min
+        avoided: set[str] = set()
+        while True:
+            queue = await self._choose(message, wish, avoided)
+            try:
+                await self._send_to(queue, wire, deadline_s)
+            except CallError as error:
+                left_s = deadline_s - self._clock.monotonic_s()
+                if error.outcome_unknown or not error.retriable or left_s <= 0:
+                    raise error_copy(error, SendError) from error
+                avoided.add(queue.broker_name)
+                await self._wait(error, delay_s, left_s)
+                delay_s = min(delay_s * 2, self._settings.repeat_delay_s_max)
+                await self._refresh(message.topic, error)
+            else:
+                return HalfMessage(wire.unique_id, message.topic, queue.broker_name)
+
+    async def end(self, half: HalfMessage, outcome: TransactionOutcome) -> SendResult | None:
+        """End a transaction.
+
+        Returns:
+            Where the message lies after a commit.
+
+        Raises:
+            TransactionDecided: It ended otherwise before.
+            TransactionNotFound: The broker knows no such transaction.
+            TransactionForeign: It is another group's, and has no outcome yet.
+            CallError: Otherwise; ``outcome_unknown`` says whether it may have ended.
+        """
+        request = EndTransactionRequest(
+            topic=half.topic,
+            transaction_id=half.transaction_id,
+            unique_id=half.transaction_id,
+            outcome=_OUTCOMES[outcome],
+            producer_group=self._group,
+        )
+        address = ""
+
+        async def call() -> SendResult | None:
+            nonlocal address
+            address = await address_for_send(self._routes, half.topic, half.broker_name)
+            peer = f"broker {half.broker_name} at {address}"
+            response = await self._requests.end(address, peer, request)
+            if not response.HasField("position"):
+                return None
+            position = response.position
+            return SendResult(
+                MessageQueue(half.topic, half.broker_name, position.queue_id),
+                position.queue_offset,
+                position.commit_log_offset,
+                half.transaction_id,
+                AcknowledgedLevel(response.acknowledged_level),
+                position.store_time.ToMilliseconds(),
+                address,
+                response.duplicate,
+            )
+
+        deadline_s = self._clock.monotonic_s() + self._settings.send_timeout_s
+        return await self._repeated(call, half.topic, deadline_s)
+
+    def close(self) -> None:
+        """Disconnect; nobody knows what came of that which is under way."""
+        self._requests.close()
+
+    async def _send_to(
+        self, queue: MessageQueue, wire: message_pb2.Message, deadline_s: float
+    ) -> None:
+        """One broker, until it is known whether it has stored the half message.
+
+        Raises:
+            CallError: It has not, or with ``outcome_unknown`` nobody knows.
+        """
+        half = HalfMessageToStore(
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            producer_group=self._group,
+            message=wire,
+        )
+        maybe_stored = False
+
+        async def call() -> None:
+            nonlocal maybe_stored
+            try:
+                address = await address_for_send(self._routes, queue.topic, queue.broker_name)
+                peer = f"broker {queue.broker_name} at {address}"
+                await self._requests.store_half(address, peer, half)
+            except CallError as error:
+                maybe_stored = maybe_stored or error.outcome_unknown
+                if not maybe_stored:
+                    # Surely not stored: another broker may take it.
+                    raise _NotHere(error) from error
+                raise
+
+        try:
+            await self._repeated(call, queue.topic, deadline_s)
+        except _NotHere as refusal:
+            raise refusal.error from None
+        except CallError as error:
+            error.outcome_unknown = error.outcome_unknown or maybe_stored
+            raise
+
+    async def _repeated(
+        self, call: Callable[[], Awaitable[Answer]], topic: str, deadline_s: float
+    ) -> Answer:
+        """Repeat a call while it may help."""
+        delay_s = self._settings.repeat_delay_s_min
+        maybe_done = False
+        while True:
+            try:
+                return await call()
+            except CallError as error:
+                maybe_done = maybe_done or error.outcome_unknown
+                left_s = deadline_s - self._clock.monotonic_s()
+                if left_s <= 0 or not (error.retriable or error.outcome_unknown):
+                    error.outcome_unknown = maybe_done and not _is_final(error)
+                    raise
+                logger.info("a call of a transaction is repeated: %s", error)
+                await self._wait(error, delay_s, left_s)
+                delay_s = min(delay_s * 2, self._settings.repeat_delay_s_max)
+                await self._refresh(topic, error)
+
+    async def _wait(self, error: CallError, delay_s: float, left_s: float) -> None:
+        await self._clock.sleep(min(max(delay_s, error.retry_after_s), left_s))
+
+    async def _refresh(self, topic: str, error: CallError) -> None:
+        """Ask for the route again when it may have led to the wrong place."""
+        if error.reason in ROUTING_REASONS or isinstance(error, ServiceUnavailable):
+            try:
+                await self._routes.refresh(topic)
+            except CallError as unknown:
+                logger.info("the route of %s stays as it is: %s", topic, unknown)
+
+    async def _choose(self, message: Message, wish: QueueWish, avoided: set[str]) -> MessageQueue:
+        lane = await self._intake.lane_of(message.topic, grouped=bool(message.message_group))
+        pinned = lane.pinned_queue(message, wish)
+        if pinned is not None:
+            return pinned
+        return lane.next_queue(lambda broker_name: broker_name not in avoided)
+
+    def _to_wire(self, message: Message, immunity_s: int | None) -> message_pb2.Message:
+        checked_topic(message.topic)
+        check_property_names(message)
+        if is_delayed(message):
+            raise MessageIllegal("a half message cannot be delayed")
+        if message.tag:
+            checked_tag(message.tag)
+        body = bytes(message.body)
+        check_body_size(len(body), self._settings.body_bytes_max)
+        properties = dict(message.properties)
+        if immunity_s is not None:
+            if immunity_s < 0:
+                raise IllegalArgument(f"immunity_s must be 0 or more, not {immunity_s}")
+            properties[IMMUNITY_PROPERTY] = str(immunity_s)
+        wire = message_pb2.Message(
+            body=body,
+            tag=message.tag,
+            keys=message.keys,
+            message_group=message.message_group,
+            properties=properties,
+            unique_id=self._new_unique_id(),
+            flag=message.flag,
+            message_type=message_pb2.MESSAGE_TYPE_TRANSACTION,
+        )
+        wire.create_time.FromMilliseconds(self._clock.now_ms())
+        return wire
+
+
+class _NotHere(Exception):
+    """A broker has surely not stored a half message."""
+
+    def __init__(self, error: CallError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def _is_final(error: CallError) -> bool:
+    """Whether a broker has said for certain what became of the transaction."""
+    return error.reason in {"TRANSACTION_DECIDED", "TRANSACTION_NOT_FOUND"}

@@ -1,0 +1,286 @@
+r"""Half messages and ends on their way to brokers: those of one turn go in one request.
+
+::
+
+    store_half --\                                      /--> its half message is stored
+    store_half ---+--> one request on the stream --> answer
+    end ---------/     of a broker                      \--> how its transaction ended
+
+Nothing waits for company: a lone one leaves at the end of the turn of the loop in which it came. A
+broker that knows no such streams is called for each of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from ariane.broker.v1.send_service_pb2 import SendMessagesRequest
+from ariane.broker.v1.transaction_service_pb2 import (
+    EndTransactionRequest,
+    EndTransactionResponse,
+    EndTransactionResult,
+    HalfMessageResult,
+    HalfMessageToStore,
+    StreamTransactionsRequest,
+    StreamTransactionsResponse,
+)
+from ariane.common.v1.message_pb2 import ACKNOWLEDGED_LEVEL_MEMORY
+from ariane_sdk.client.broker_calls import answer_of
+from ariane_sdk.errors import ArianeError, CallError, RequestTooLarge
+from ariane_sdk.net.connections import Connections
+from ariane_sdk.net.error_copy import error_copy
+from ariane_sdk.net.status import error_from_status
+from ariane_sdk.producer.sending.append_calls import STREAMLESS_S
+from ariane_sdk.producer.sending.append_stream import AppendStream
+from ariane_sdk.runtime.clock import Clock
+from ariane_sdk.settings import ProducerSettings
+
+TOGETHER_MAX: Final = 64
+"""Of one request. Fewer cost more (half as many a quarter more CPU, measured); with more, of
+hundreds under way, the broker would wait for the next request while the producer makes it."""
+
+HALF_MIN: Final = 16
+"""Of each of the two requests in which many leave when nothing is under way: from there on the
+answer to one lets the next be made while the broker works on the other. In one request all would
+wait for one answer, and client and broker work in turn."""
+
+_Wish: TypeAlias = HalfMessageToStore | EndTransactionRequest
+_Result: TypeAlias = HalfMessageResult | EndTransactionResult | None
+
+
+class _Waiting(NamedTuple):
+    """Who waits for one half message, or one end.
+
+    Attributes:
+        wish: What is asked for.
+        future: What becomes of it; nothing if the broker knows no such streams.
+    """
+
+    wish: _Wish
+    future: asyncio.Future[_Result]
+
+
+class TransactionRequests:
+    """The streams of one producer; lives on one event loop."""
+
+    __slots__ = (
+        "_answering_late",
+        "_clock",
+        "_connections",
+        "_gathered",
+        "_sent",
+        "_settings",
+        "_streamless_until_s",
+        "_streams",
+    )
+
+    def __init__(
+        self, connections: Connections, *, settings: ProducerSettings, clock: Clock
+    ) -> None:
+        """Have none.
+
+        Args:
+            connections: Where channels come from.
+            settings: How long a request may take, and how large it may be.
+            clock: Tells when to ask again for a stream.
+        """
+        self._connections = connections
+        self._settings = settings
+        self._clock = clock
+        self._streams: dict[str, AppendStream[StreamTransactionsResponse]] = {}
+        self._streamless_until_s: dict[str, float] = {}
+        self._gathered: dict[str, list[_Waiting]] = {}
+        self._sent: set[asyncio.Future[_Result]] = set()
+        # Addresses of brokers that wait for the disk or a replica: two requests would only wait for
+        # twice as many flushes.
+        self._answering_late: set[str] = set()
+
+    async def store_half(self, address: str, peer: str, half: HalfMessageToStore) -> None:
+        """Have a broker store a half message.
+
+        Args:
+            address: The broker, "host:port".
+            peer: The broker, for the text of errors.
+            half: The half message.
+
+        Raises:
+            CallError: As the broker says; ``outcome_unknown`` says whether it may be stored.
+        """
+        result = await self._ask(address, peer, half)
+        if result is None:
+            request = SendMessagesRequest(
+                topic=half.topic,
+                queue_id=half.queue_id,
+                messages=[half.message],
+                producer_group=half.producer_group,
+            )
+            send = self._connections.send(address).SendMessages
+            await answer_of(send(request, timeout=self._settings.call_timeout_s), peer)
+
+    async def end(
+        self, address: str, peer: str, request: EndTransactionRequest
+    ) -> EndTransactionResponse:
+        """Have a broker end a transaction.
+
+        Args:
+            address: The broker, "host:port".
+            peer: The broker, for the text of errors.
+            request: Which, and how.
+
+        Raises:
+            CallError: As the broker says; ``outcome_unknown`` says whether it may have ended.
+        """
+        result = await self._ask(address, peer, request)
+        if isinstance(result, EndTransactionResult):
+            return result.answer
+        end = self._connections.transactions(address).EndTransaction
+        return await answer_of(end(request, timeout=self._settings.call_timeout_s), peer)
+
+    def close(self) -> None:
+        """End all; nobody knows what came of that which is under way."""
+        for stream in self._streams.values():
+            stream.close()
+        error = CallError("the client is closed", outcome_unknown=True, retriable=True)
+        waiting = [each.future for gathered in self._gathered.values() for each in gathered]
+        _fail((*waiting, *self._sent), error)
+
+    async def _ask(self, address: str, peer: str, wish: _Wish) -> _Result:
+        """What becomes of one; nothing if the broker knows no streams.
+
+        Raises:
+            CallError: As the broker says, or why nobody knows.
+        """
+        if self._is_streamless(address):
+            return None
+        self._connections.check()
+        loop = asyncio.get_running_loop()
+        waiting = _Waiting(wish, loop.create_future())
+        gathered = self._gathered.get(address)
+        if gathered is None:
+            self._gathered[address] = [waiting]
+            loop.call_soon(self._leave, address, peer)
+        else:
+            gathered.append(waiting)
+        result = await waiting.future
+        if result is not None and result.HasField("error"):
+            raise error_from_status(result.error, peer=peer)
+        return result
+
+    def _leave(self, address: str, peer: str) -> None:
+        """Send what has come in this turn; not what nobody waits for any more."""
+        gathered = [each for each in self._gathered.pop(address) if not each.future.done()]
+        count_max = self._count_max(address, len(gathered))
+        for together in _requests_of(gathered, count_max, self._settings.request_bytes_max):
+            self._send(address, peer, together)
+
+    def _count_max(self, address: str, count: int) -> int:
+        """How many of those that leave go in one request."""
+        stream = self._streams.get(address)
+        half = (count + 1) // 2
+        is_cut = (
+            half >= HALF_MIN
+            and (stream is None or stream.idle)
+            and address not in self._answering_late
+        )
+        return min(half, TOGETHER_MAX) if is_cut else TOGETHER_MAX
+
+    def _send(self, address: str, peer: str, together: Sequence[_Waiting]) -> None:
+        request = StreamTransactionsRequest()
+        storing: list[asyncio.Future[_Result]] = []
+        ending: list[asyncio.Future[_Result]] = []
+        for wish, future in together:
+            if isinstance(wish, HalfMessageToStore):
+                request.half_messages.append(wish)
+                storing.append(future)
+            else:
+                request.ends.append(wish)
+                ending.append(future)
+        futures = storing + ending
+        try:
+            stream = self._stream(address, peer)
+        except ArianeError as error:
+            _fail(futures, error)
+            return
+
+        def answered(answer: StreamTransactionsResponse | CallError) -> None:
+            self._sent.difference_update(futures)
+            if isinstance(answer, StreamTransactionsResponse):
+                self._note_level(address, answer)
+                _hand_on(answer, futures, peer)
+            elif stream.unknown_method:
+                self._streamless_until_s[address] = self._clock.monotonic_s() + STREAMLESS_S
+                for future in futures:
+                    _tell(future, None)
+            elif isinstance(answer, RequestTooLarge) and len(together) > 1:
+                # It was not worked on. Each by itself may be small enough.
+                for each in together:
+                    self._send(address, peer, [each])
+            else:
+                _fail(futures, answer)
+
+        self._sent.update(futures)
+        stream.send([request.SerializeToString()], self._settings.call_timeout_s, answered)
+
+    def _note_level(self, address: str, answer: StreamTransactionsResponse) -> None:
+        """Remember whether a broker answers only when more than its memory has the messages."""
+        levels = [half.acknowledged_level for half in answer.half_messages[:1]]
+        levels += [end.answer.acknowledged_level for end in answer.ends[:1]]
+        if any(level > ACKNOWLEDGED_LEVEL_MEMORY for level in levels):
+            self._answering_late.add(address)
+        elif levels:
+            self._answering_late.discard(address)
+
+    def _stream(self, address: str, peer: str) -> AppendStream[StreamTransactionsResponse]:
+        stream = self._streams.get(address)
+        if stream is None or not stream.open:
+            stream = AppendStream(self._connections.transaction_stream(address), peer)
+            self._streams[address] = stream
+        return stream
+
+    def _is_streamless(self, address: str) -> bool:
+        until_s = self._streamless_until_s.get(address)
+        return until_s is not None and self._clock.monotonic_s() < until_s
+
+
+def _requests_of(
+    gathered: Sequence[_Waiting], count_max: int, bytes_max: int
+) -> Iterator[Sequence[_Waiting]]:
+    """Requests that are neither too many nor too large; what is large by itself goes alone."""
+    begin = size = 0
+    for place, each in enumerate(gathered):
+        each_size = each.wish.ByteSize()
+        if place > begin and (place - begin == count_max or size + each_size > bytes_max):
+            yield gathered[begin:place]
+            begin, size = place, 0
+        size += each_size
+    if gathered:
+        yield gathered[begin:]
+
+
+def _hand_on(
+    answer: StreamTransactionsResponse, futures: Sequence[asyncio.Future[_Result]], peer: str
+) -> None:
+    """Tell each what became of it."""
+    results: list[_Result] = [*answer.half_messages, *answer.ends]
+    if answer.HasField("error"):
+        _fail(futures, error_from_status(answer.error, peer=peer))
+    elif len(results) != len(futures):
+        text = f"{peer}: {len(results)} results for {len(futures)} wishes"
+        _fail(futures, CallError(text, outcome_unknown=True))
+    else:
+        for future, result in zip(futures, results, strict=True):
+            _tell(future, result)
+
+
+def _tell(future: asyncio.Future[_Result], result: _Result) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(futures: Sequence[asyncio.Future[_Result]], error: ArianeError) -> None:
+    """Tell each of an error; in one of its own, which its hearer may change."""
+    for future in futures:
+        if not future.done():
+            future.set_exception(error_copy(error, type(error)))

@@ -1,0 +1,1 @@
+"""Reading by position, without a group."""

@@ -1,0 +1,32 @@
+"""Rows of records whose bodies cannot be read: the error of one, and the bytes beside it."""
+
+from __future__ import annotations
+
+from ariane_record.decoding.columns import RecordColumns
+from ariane_sdk.errors import BodyDamaged
+from ariane_sdk.message import MessageQueue
+
+
+def body_damaged(queue: MessageQueue, queue_offset: int, cause: str) -> BodyDamaged:
+    """The error of one message.
+
+    Args:
+        queue: Its queue.
+        queue_offset: Where in the queue it is.
+        cause: Why its body cannot be read.
+    """
+    return BodyDamaged(
+        f"{queue} at {queue_offset}: {cause}", metadata={"queue_offset": str(queue_offset)}
+    )
+
+
+def some_rows(columns: RecordColumns, begin: int, end: int) -> memoryview:
+    """The records of neighbouring rows, as they lie.
+
+    Args:
+        columns: The records.
+        begin: The first row.
+        end: Behind the last row.
+    """
+    starts = [*columns.starts.tolist(), int(columns.sizes.sum())]
+    return memoryview(columns.records)[starts[begin] : starts[end]]

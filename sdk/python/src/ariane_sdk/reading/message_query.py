@@ -1,0 +1,191 @@
+"""Finding single messages: by id, by unique id, by key; pages of many brokers as one stream."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import numpy as np
+
+from ariane.broker.v1.query_service_pb2 import (
+    GetMessageRequest,
+    QueryMessagesRequest,
+    QueryMessagesResponse,
+)
+from ariane.common.v1 import message_pb2
+from ariane_record import PropertyName, RecordFields, SystemFlag, encode_record
+from ariane_record.single.message_id import decode_offset_message_id
+from ariane_record.single.view import iter_messages
+from ariane_sdk.client.broker_calls import answer_of, peer_name, read_address
+from ariane_sdk.errors import CallError
+from ariane_sdk.message import MessageQueue, ReceivedMessage
+from ariane_sdk.net.connections import Connections
+from ariane_sdk.net.timestamps import timestamp_from, timestamp_ms
+from ariane_sdk.routing.route import BrokerRoute
+
+PAGE_MESSAGES_MAX: Final = 64
+"""Messages that a broker gives in one page."""
+
+_ABSENT: Final = frozenset({"MESSAGE_NOT_FOUND", "TOPIC_NOT_FOUND", "FIELD_INVALID"})
+"""Reasons of a broker that has no such message: an id may be of another."""
+
+_COMPRESSIONS: Final = {
+    message_pb2.COMPRESSION_LZ4: SystemFlag.COMPRESSED | SystemFlag.COMPRESSION_LZ4,
+    message_pb2.COMPRESSION_ZSTD: SystemFlag.COMPRESSED | SystemFlag.COMPRESSION_ZSTD,
+    message_pb2.COMPRESSION_ZLIB: SystemFlag.COMPRESSED | SystemFlag.COMPRESSION_ZLIB,
+}
+
+
+class MessageQueries:
+    """Asks brokers for single messages."""
+
+    def __init__(self, connections: Connections, *, timeout_s: float) -> None:
+        """Ask nothing yet.
+
+        Args:
+            connections: Where channels come from.
+            timeout_s: How long one call may take.
+        """
+        self._connections = connections
+        self._timeout_s = timeout_s
+
+    async def by_id(
+        self, brokers: Iterable[BrokerRoute], message_id: str, topic: str
+    ) -> ReceivedMessage | None:
+        """The message of one offset message id; nothing if no broker has it.
+
+        Args:
+            brokers: Any that may have it.
+            message_id: The id.
+            topic: Its topic, or nothing.
+
+        Raises:
+            CallError: A broker did not tell, and no other has it.
+        """
+        request = GetMessageRequest(message_id=message_id, topic=topic)
+
+        async def ask(broker: BrokerRoute) -> ReceivedMessage:
+            queries = self._connections.queries(read_address(broker))
+            call = queries.GetMessage(request, timeout=self._timeout_s)
+            return received_from_wire((await answer_of(call, peer_name(broker))).message)
+
+        answers = await asyncio.gather(*map(ask, brokers), return_exceptions=True)
+        failures = []
+        for answer in answers:
+            if isinstance(answer, ReceivedMessage):
+                return answer
+            if not isinstance(answer, CallError) or answer.reason not in _ABSENT:
+                failures.append(answer)
+        if failures:
+            raise failures[0]
+        return None
+
+    async def by_term(
+        self, brokers: Sequence[BrokerRoute], request: QueryMessagesRequest
+    ) -> AsyncIterator[ReceivedMessage]:
+        """The messages of many brokers, newest first.
+
+        Args:
+            brokers: Those of the topic.
+            request: What to find; its times are those of the first page.
+
+        Raises:
+            CallError: A broker did not tell.
+        """
+        found = [_BrokerPages(self, broker, request) for broker in brokers]
+        while True:
+            await asyncio.gather(*(pages.fill() for pages in found))
+            found = [pages for pages in found if pages.messages]
+            if not found:
+                return
+            newest = max(found, key=lambda pages: pages.messages[0].store_timestamp_ms)
+            yield newest.messages.popleft()
+
+    async def page(
+        self, broker: BrokerRoute, request: QueryMessagesRequest
+    ) -> QueryMessagesResponse:
+        """One page of one broker.
+
+        Raises:
+            CallError: It did not tell.
+        """
+        queries = self._connections.queries(read_address(broker))
+        call = queries.QueryMessages(request, timeout=self._timeout_s)
+        return await answer_of(call, peer_name(broker))
+
+
+class _BrokerPages:
+    """What one broker finds, page by page, newest first."""
+
+    def __init__(
+        self, queries: MessageQueries, broker: BrokerRoute, request: QueryMessagesRequest
+    ) -> None:
+        self.messages: deque[ReceivedMessage] = deque()
+        self._queries = queries
+        self._broker = broker
+        self._request = QueryMessagesRequest()
+        self._request.CopyFrom(request)
+        self._request.message_count_max = PAGE_MESSAGES_MAX
+        self._seen: set[int] = set()
+        self._complete = False
+
+    async def fill(self) -> None:
+        """Have a message at hand, unless there is none any longer."""
+        while not (self.messages or self._complete):
+            page = await self._queries.page(self._broker, self._request)
+            found = list(map(received_from_wire, page.messages))
+            fresh = [m for m in found if m.commit_log_offset not in self._seen]
+            self.messages.extend(fresh)
+            self._complete = not page.truncated
+            if page.truncated:
+                self._go_on_before(found, fresh)
+
+    def _go_on_before(
+        self, found: Sequence[ReceivedMessage], fresh: Sequence[ReceivedMessage]
+    ) -> None:
+        """Ask next for what was stored up to the oldest that was found: others may be as old."""
+        oldest_ms = found[-1].store_timestamp_ms
+        if not fresh:
+            raise CallError(
+                f"more than {PAGE_MESSAGES_MAX} messages of one key were stored in one millisecond,"
+                f" {datetime.fromtimestamp(oldest_ms / 1000, UTC)}: read the queue instead"
+            )
+        self._seen = {m.commit_log_offset for m in found if m.store_timestamp_ms == oldest_ms}
+        end = datetime.fromtimestamp(oldest_ms / 1000, UTC) + timedelta(milliseconds=1)
+        self._request.end_time.CopyFrom(timestamp_from(end))
+
+
+def received_from_wire(message: message_pb2.Message) -> ReceivedMessage:
+    """A message of a plain answer, as a consumer would have received it."""
+    position = message.position
+    properties = dict(message.properties)
+    system = (
+        (PropertyName.KEYS, " ".join(message.keys)),
+        (PropertyName.TAGS, message.tag),
+        (PropertyName.UNIQUE_ID, message.unique_id),
+        (PropertyName.MESSAGE_GROUP, message.message_group),
+    )
+    properties |= {name: value for name, value in system if value}
+    born_host, _, born_port = position.producer_address.rpartition(":")
+    fields = RecordFields(
+        topic=message.topic,
+        body=message.body,
+        properties=properties,
+        queue_id=position.queue_id,
+        queue_offset=position.queue_offset,
+        commit_log_offset=position.commit_log_offset,
+        flag=message.flag,
+        system_flag=int(_COMPRESSIONS.get(message.compression, 0)),
+        born_timestamp_ms=timestamp_ms(message.create_time),
+        born_host=(born_host.strip("[]"), int(born_port)),
+        store_timestamp_ms=timestamp_ms(position.store_time),
+        store_host=decode_offset_message_id(position.message_id).store_host,
+        attempts=position.delivery_attempt,
+    )
+    record = encode_record(fields)
+    [view] = iter_messages(record, np.array([len(record)]))
+    queue = MessageQueue(message.topic, position.broker_name, position.queue_id)
+    return ReceivedMessage(view, queue)

@@ -1,0 +1,373 @@
+"""Reads queues by position, without a group: for Spark, for tools, for replays."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from datetime import datetime
+from enum import Enum
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+from ariane.broker.v1.pull_service_pb2 import (
+    RANGE_PROJECTION_RECORDS,
+    TIME_BOUNDARY_LOWER,
+    TIME_BOUNDARY_UPPER,
+)
+from ariane.broker.v1.query_service_pb2 import QueryMessagesRequest
+from ariane_record.decoding.columns import RecordColumns
+from ariane_sdk.checks.limits import checked_group
+from ariane_sdk.checks.queue_arguments import (
+    checked_offset,
+    checked_offsets,
+    checked_queue,
+)
+from ariane_sdk.client.stateless_client import StatelessClient
+from ariane_sdk.errors import (
+    CallError,
+    ConsumerOffsetRefused,
+    IllegalArgument,
+    MessageNotFound,
+)
+from ariane_sdk.message import MessageQueue, ReceivedMessage
+from ariane_sdk.net.timestamps import timestamp_from
+from ariane_sdk.reading.columns_out import RangeColumns
+from ariane_sdk.reading.message_query import MessageQueries
+from ariane_sdk.reading.range_chunks import RangeChunks, chunk_columns
+from ariane_sdk.routing.route import BrokerRoute, Route
+from ariane_sdk.routing.routes import find_broker
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+CHUNK_BYTES_DEFAULT: Final = 2 << 20
+
+
+class TimeBoundary(Enum):
+    """Which queue offset belongs to a time."""
+
+    LOWER = TIME_BOUNDARY_LOWER
+    """The first message stored at or after it; the readable end when there is none."""
+
+    UPPER = TIME_BOUNDARY_UPPER
+    """Behind the last message stored at or before it; the min offset when there is none."""
+
+
+class QueueReader(StatelessClient):
+    """Reads ranges of queues, their bounds, and the offsets of groups.
+
+    Example::
+
+        async with QueueReader("127.0.0.1:9876") as reader:
+            for queue, (begin, end) in (await reader.bounds("orders")).items():
+                async for columns in reader.read_range(queue, begin, end):
+                    print(queue, len(columns))
+    """
+
+    async def bounds(
+        self, topic: str, *, broker_names: Collection[str] = ()
+    ) -> dict[MessageQueue, tuple[int, int]]:
+        """Oldest queue offset that is kept and readable end (exclusive) of every queue.
+
+        Args:
+            topic: The topic.
+            broker_names: Only the queues of these brokers; all if empty.
+
+        Raises:
+            RouteNotFound: No live broker carries the topic.
+            CallError: A broker did not tell.
+        """
+        route = await self._route(topic)
+        calls = self._session.calls
+        answers = await asyncio.gather(
+            *(calls.queue_bounds(broker, topic) for broker in _readable(route, broker_names))
+        )
+        return {
+            queue: (bounds.min_queue_offset, bounds.max_queue_offset)
+            for answer in answers
+            for queue, bounds in answer
+        }
+
+    async def offsets_at(
+        self,
+        topic: str,
+        when: datetime,
+        boundary: TimeBoundary = TimeBoundary.LOWER,
+        *,
+        broker_names: Collection[str] = (),
+    ) -> dict[MessageQueue, int]:
+        """The queue offset that belongs to a time, for every queue.
+
+        Args:
+            topic: The topic.
+            when: Compared with store times; must know its time zone.
+            boundary: Which of several offsets is meant.
+            broker_names: Only for the queues of these brokers; all if empty.
+
+        Raises:
+            RouteNotFound: No live broker carries the topic.
+            CallError: A broker did not tell.
+        """
+        route = await self._route(topic)
+        calls = self._session.calls
+        answers = await asyncio.gather(
+            *(
+                calls.queue_offsets_at(broker, topic, when, boundary.value)
+                for broker in _readable(route, broker_names)
+            )
+        )
+        found = chain.from_iterable(answer.items() for answer in answers)
+        return {queue: position.queue_offset for queue, position in found}
+
+    async def stored_offsets(self, group: str, topic: str) -> dict[MessageQueue, int]:
+        """How far a group has come; queues without a stored offset are left out.
+
+        Raises:
+            RouteNotFound: No live broker carries the topic.
+            CallError: A broker did not tell.
+        """
+        checked_group(group)
+        route = await self._route(topic)
+        calls = self._session.calls
+        queues = _by_broker(route.read_queues)
+        answers = await asyncio.gather(
+            *(
+                calls.stored_offsets(broker, group, queues[broker.broker_name])
+                for broker in _readable(route)
+            )
+        )
+        return dict(chain.from_iterable(answer.items() for answer in answers))
+
+    async def store_offsets(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """Set how far a group has come, and wait until that is on the brokers' disks.
+
+        Members that consume do not notice and store their own offsets over it.
+
+        Raises:
+            ConsumerOffsetRefused: Some are out of range, or of no queue.
+            CallError: A broker did not store them; others may have.
+        """
+        checked_group(group)
+        checked_offsets(offsets)
+        calls = self._session.calls
+        stores = []
+        for queues in _by_broker(offsets).values():
+            broker = await find_broker(self._session.routes, queues[0])
+            stores.append(
+                calls.store_offsets(
+                    broker, group, {queue: offsets[queue] for queue in queues}, durable=True
+                )
+            )
+        refused: dict[MessageQueue, CallError] = {}
+        for answer in await asyncio.gather(*stores):
+            refused |= answer
+        if refused:
+            raise ConsumerOffsetRefused(refused)
+
+    async def read_range(
+        self,
+        queue: MessageQueue,
+        begin: int,
+        end: int,
+        *,
+        chunk_bytes: int = CHUNK_BYTES_DEFAULT,
+    ) -> AsyncIterator[RecordColumns]:
+        """The messages of a range in order, as columns, in chunks.
+
+        Ends at ``end`` or at the readable end. A broken connection is made anew and reading goes
+        on where it was.
+
+        Args:
+            queue: The queue.
+            begin: The first queue offset.
+            end: Behind the last, exclusive.
+            chunk_bytes: About how many bytes one chunk holds, 64 KiB to 4 MiB.
+
+        Raises:
+            QueueOffsetOutOfRange: The begin is no longer kept.
+            RecordDamaged: The records cannot be taken apart.
+            DeadlinePassed: The broker sends nothing for ``call_timeout_s``, nor answers whether it
+                lives. A slow one is waited for, and how long chunks are worked on does not count.
+            CallError: The broker did not answer, also when asked again.
+        """
+        chunks = self._chunks.of(queue, begin, end, chunk_bytes, RANGE_PROJECTION_RECORDS)
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                yield chunk_columns(queue, chunk)
+
+    async def pull_columns(
+        self,
+        queue: MessageQueue,
+        begin: int,
+        end: int,
+        *,
+        names: Sequence[str] | None = None,
+        chunk_bytes: int = CHUNK_BYTES_DEFAULT,
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """The messages of a range in order, as Arrow record batches; no object is made for one.
+
+        As ``read_range``. What no column needs is not fetched: bodies stay in the broker unless
+        ``body`` is asked for.
+
+        Args:
+            queue: The queue.
+            begin: The first queue offset.
+            end: Behind the last, exclusive.
+            names: The columns, in this order: ``topic``, ``queueId``, ``queueOffset``,
+                ``messageId``, ``keys``, ``tag``, ``messageGroup``, ``properties``,
+                ``bornTimestamp``, ``storeTimestamp``, ``deliveryTimestamp``, ``reconsumeTimes``,
+                ``body``; and ``brokerName``, which ``None`` (all) leaves out.
+            chunk_bytes: About how many bytes of records make one batch, 64 KiB to 4 MiB.
+
+        Raises:
+            IllegalArgument: There is no such column.
+            BodyDamaged: A compressed body cannot be read. All that lies before it came; reading
+                goes on behind it, from ``int(error.metadata["queue_offset"]) + 1``.
+            QueueOffsetOutOfRange: The begin is no longer kept.
+            RecordDamaged: The records cannot be taken apart.
+            DeadlinePassed: The broker sends nothing for ``call_timeout_s``, nor answers whether it
+                lives. A slow one is waited for, and how long chunks are worked on does not count.
+            CallError: The broker did not answer, also when asked again.
+        """
+        wanted = RangeColumns(checked_queue(queue), names)
+        next_offset, end = checked_offset(begin), checked_offset(end)
+        while next_offset < end:
+            chunks = self._chunks.of(queue, next_offset, end, chunk_bytes, wanted.projection)
+            async with aclosing(chunks):
+                async for chunk in chunks:
+                    batches = wanted.batches(chunk)
+                    if batches is None:
+                        # These records have to be read as a whole; so are those that follow.
+                        break
+                    for batch in batches:
+                        yield batch
+                    next_offset = chunk.next_queue_offset
+                else:
+                    return
+
+    async def find_message(self, message_id: str, *, topic: str = "") -> ReceivedMessage:
+        """The message of one id.
+
+        Args:
+            message_id: An offset message id (``SendResult.message_id``), which says where the
+                message lies; or a unique id, if the topic is given.
+            topic: Its topic; without it the right to read all topics is needed.
+
+        Raises:
+            MessageNotFound: No broker has it.
+            CallError: A broker did not tell.
+        """
+        live = await self._session.name_servers.list_brokers()
+        brokers = [
+            BrokerRoute(
+                b.identity.cluster_name,
+                b.identity.broker_name,
+                {b.identity.broker_id: b.identity.address},
+                read_queue_count=0,
+                write_queue_count=0,
+            )
+            for b in live
+        ]
+        message = await self._queries.by_id(brokers, message_id, topic)
+        if message is not None:
+            return message
+        if topic:
+            async for message in self.query_messages(topic, unique_id=message_id):
+                return message
+        raise MessageNotFound(
+            f"no broker has a message {message_id!r}" + ("" if topic else "; name its topic"),
+            metadata={"message_id": message_id, "topic": topic},
+        )
+
+    async def query_messages(
+        self,
+        topic: str,
+        *,
+        key: str = "",
+        unique_id: str = "",
+        begin: datetime | None = None,
+        end: datetime | None = None,
+    ) -> AsyncIterator[ReceivedMessage]:
+        """The messages of a topic with a key or unique id, newest first, fetched page by page.
+
+        Args:
+            topic: The topic.
+            key: One of their keys.
+            unique_id: The id that the producer gave.
+            begin: Stored at or after this time.
+            end: Stored before this time.
+
+        Raises:
+            IllegalArgument: Not one of key and unique id, or a time without a time zone.
+            RouteNotFound: No live broker carries the topic.
+            CallError: A broker did not tell.
+        """
+        if bool(key) == bool(unique_id):
+            raise IllegalArgument("either a key or a unique id is needed")
+        request = QueryMessagesRequest(
+            topic=topic,
+            begin_time=None if begin is None else timestamp_from(begin),
+            end_time=None if end is None else timestamp_from(end),
+        )
+        if key:
+            request.key = key
+        else:
+            request.unique_id = unique_id
+        route = await self._route(topic)
+        async for message in self._queries.by_term(_readable(route), request):
+            yield message
+
+    async def messages_between(
+        self, topic: str, begin: datetime, end: datetime | None = None
+    ) -> AsyncIterator[ReceivedMessage]:
+        """All messages of a topic that were stored in a time, queue by queue, each in its order.
+
+        Args:
+            topic: The topic.
+            begin: Stored at or after this time.
+            end: Stored before this time; up to now if not given.
+
+        Raises:
+            IllegalArgument: A time without a time zone.
+            RouteNotFound: No live broker carries the topic.
+            CallError: A broker did not answer.
+        """
+        first = await self.offsets_at(topic, begin)
+        last = (
+            {queue: bounds[1] for queue, bounds in (await self.bounds(topic)).items()}
+            if end is None
+            else await self.offsets_at(topic, end)
+        )
+        for queue in sorted(first):
+            async for columns in self.read_range(queue, first[queue], last.get(queue, 0)):
+                for view in columns.iter_messages():
+                    yield ReceivedMessage(view, queue)
+
+    @property
+    def _chunks(self) -> RangeChunks:
+        return RangeChunks(lambda: self._session, self._clock, silence_s=self._call_timeout_s)
+
+    @property
+    def _queries(self) -> MessageQueries:
+        return MessageQueries(self._session.connections, timeout_s=self._call_timeout_s)
+
+    async def _route(self, topic: str) -> Route:
+        """The route as it is now: a reader that plans must see queues that were added."""
+        return await self._session.routes.refresh(topic)
+
+
+def _readable(route: Route, names: Collection[str] = ()) -> list[BrokerRoute]:
+    return [
+        broker
+        for broker in route.brokers
+        if broker.readable and (not names or broker.broker_name in names)
+    ]
+
+
+def _by_broker(queues: Iterable[MessageQueue]) -> Mapping[str, list[MessageQueue]]:
+    by_broker: dict[str, list[MessageQueue]] = defaultdict(list)
+    for queue in queues:
+        by_broker[queue.broker_name].append(queue)
+    return by_broker

@@ -1,0 +1,128 @@
+"""Ranges of queues as brokers stream them: chunks of records, through broken connections."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from functools import partial
+from typing import Final
+
+import numpy as np
+from grpc.aio import AioRpcError
+
+from ariane.broker.v1.pull_service_pb2 import (
+    PullRangeRequest,
+    PullRangeResponse,
+    RangeProjection,
+)
+from ariane_record.decoding.columns import RecordColumns, decode_columns
+from ariane_record.errors import RecordCorrupted
+from ariane_sdk.checks.queue_arguments import checked_count, checked_offset, checked_queue
+from ariane_sdk.client.broker_calls import peer_name, read_address
+from ariane_sdk.client.session import Session
+from ariane_sdk.errors import CallError, RecordDamaged
+from ariane_sdk.message import MessageQueue
+from ariane_sdk.net.living_stream import LivingStream
+from ariane_sdk.net.status import error_from_rpc
+from ariane_sdk.routing.routes import find_broker
+from ariane_sdk.runtime.clock import Clock
+
+READ_TRIES_MAX: Final = 5
+"""How often a range is asked for without getting any further."""
+
+READ_RETRY_S_MIN: Final = 0.1
+"""Delay before it is asked for again; doubles each time."""
+
+
+class RangeChunks:
+    """Asks brokers for ranges of their queues."""
+
+    def __init__(self, running: Callable[[], Session], clock: Clock, *, silence_s: float) -> None:
+        """Ask nothing yet.
+
+        Args:
+            running: Gives the connections, and raises when the client runs no longer.
+            clock: Paces repeats.
+            silence_s: How long a chunk may be waited for before the broker is asked whether it
+                lives.
+        """
+        self._running = running
+        self._clock = clock
+        self._silence_s = silence_s
+
+    async def of(
+        self,
+        queue: MessageQueue,
+        begin: int,
+        end: int,
+        chunk_bytes: int,
+        projection: RangeProjection.ValueType,
+    ) -> AsyncGenerator[PullRangeResponse]:
+        """The chunks of a range that hold records; goes on where it was when a connection breaks.
+
+        Args:
+            queue: The queue.
+            begin: The first queue offset.
+            end: Behind the last, exclusive.
+            chunk_bytes: About how many bytes one chunk holds.
+            projection: What of each record is wanted.
+
+        Raises:
+            IllegalArgument: An argument is none.
+            QueueNotFound: No broker that lives has the queue.
+            QueueOffsetOutOfRange: The begin is no longer kept.
+            ClientNotRunning: The client runs no longer.
+            DeadlinePassed: The broker sends nothing, nor does it answer anything else.
+            CallError: The broker did not answer, also when asked again.
+        """
+        checked_queue(queue)
+        next_offset = checked_offset(begin)
+        checked_offset(end)
+        checked_count("chunk_bytes", chunk_bytes)
+        failure_count = 0
+        while next_offset < end:
+            request = PullRangeRequest(
+                topic=queue.topic,
+                queue_id=queue.queue_id,
+                begin_queue_offset=next_offset,
+                end_queue_offset=end,
+                chunk_bytes=chunk_bytes,
+                projection=projection,
+            )
+            broker = await find_broker(self._running().routes, queue)
+            call = self._running().connections.pull(read_address(broker)).PullRange(request)
+            ask = partial(self._running().calls.queue_bounds, broker, queue.topic)
+            stream = LivingStream(call, ask, silence_s=self._silence_s)
+            try:
+                while (chunk := await stream.next()) is not None:
+                    next_offset = chunk.next_queue_offset
+                    failure_count = 0
+                    if chunk.record_sizes:
+                        yield chunk
+            except CallError as silence:
+                silence.outcome_unknown = False
+                raise
+            except AioRpcError as rpc_error:
+                error = error_from_rpc(rpc_error, peer=peer_name(broker))
+                error.outcome_unknown = False  # Reading changes nothing.
+                failure_count += 1
+                if not error.retriable or failure_count >= READ_TRIES_MAX:
+                    raise error from rpc_error
+                await self._clock.sleep(READ_RETRY_S_MIN * 2 ** (failure_count - 1))
+                await self._running().routes.refresh(queue.topic)
+            else:
+                return
+            finally:
+                call.cancel()
+
+
+def chunk_columns(queue: MessageQueue, chunk: PullRangeResponse) -> RecordColumns:
+    """The records of a chunk.
+
+    Raises:
+        RecordDamaged: They cannot be taken apart.
+    """
+    sizes = np.frombuffer(chunk.record_sizes, "<i4").astype(np.int32, copy=False)
+    try:
+        return decode_columns(chunk.records, sizes)
+    except RecordCorrupted as error:
+        raise RecordDamaged(f"{queue} before {chunk.next_queue_offset}: {error}") from error

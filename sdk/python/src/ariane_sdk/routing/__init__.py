@@ -1,0 +1,1 @@
+"""Which brokers there are, and where the queues of a topic are."""

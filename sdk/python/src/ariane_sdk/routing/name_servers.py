@@ -1,0 +1,210 @@
+"""The name servers: any of them is asked, none is trusted to live, or to know all at its start."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import reduce
+from random import Random
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+from grpc.aio import AioRpcError
+
+from ariane.namesrv.v1 import route_pb2
+from ariane.namesrv.v1.route_service_pb2 import (
+    GetRouteRequest,
+    GetRouteResponse,
+    ListBrokersRequest,
+    ListTopicsRequest,
+)
+from ariane_sdk.errors import (
+    CallError,
+    DeadlinePassed,
+    IllegalArgument,
+    NameServersUnreachable,
+    RouteNotFound,
+    ServiceUnavailable,
+)
+from ariane_sdk.net.connections import Connections
+from ariane_sdk.net.pages import PAGE_SIZE_MAX, collect_pages
+from ariane_sdk.net.status import error_from_rpc
+from ariane_sdk.routing.route import Route
+
+if TYPE_CHECKING:
+    from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceAsyncStub
+
+
+PORT_MAX: Final = 0xFFFF
+
+
+class _Answer(Protocol):
+    @property
+    def warming_up(self) -> bool: ...
+
+
+Answer = TypeVar("Answer", bound=_Answer)
+
+
+def parse_addresses(text: str) -> tuple[str, ...]:
+    """The addresses in "host:port,host:port"; a semicolon separates as well.
+
+    Raises:
+        IllegalArgument: There is none, or one has no port.
+    """
+    if not isinstance(text, str):
+        raise IllegalArgument(f'name servers {text!r:.100}: "host:port,host:port" is expected')
+    addresses = tuple(part.strip() for part in text.replace(";", ",").split(",") if part.strip())
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdecimal() or int(port) > PORT_MAX:
+            raise IllegalArgument(f'name server {address!r}: "host:port" is expected')
+    if not addresses:
+        raise IllegalArgument("at least one name server is needed, as in 127.0.0.1:9876")
+    return addresses
+
+
+class NameServers:
+    """Asks one name server, at first a random one, and goes round when it does not answer."""
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        connections: Connections,
+        *,
+        random: Random,
+        timeout_s: float,
+    ) -> None:
+        """Know where they are; nothing is connected yet.
+
+        Args:
+            addresses: "host:port" of each.
+            connections: Where channels come from.
+            random: Chooses the first one to ask.
+            timeout_s: How long to wait for each of them, in seconds.
+        """
+        self._addresses = tuple(addresses)
+        self._connections = connections
+        self._timeout_s = timeout_s
+        self._current = random.randrange(len(self._addresses))
+
+    async def get_route(self, topic: str) -> Route:
+        """Where a topic's queues are.
+
+        While all that answer have just started, it is what they know together, marked as not
+        complete. For a topic of type FIFO, all are asked until one knows the order of its queues.
+
+        Raises:
+            RouteNotFound: Those that answer know no broker of the topic. Its metadata say when that
+                is not all: ``warming_up`` when they have all just started, ``unreachable`` when
+                there are others, ``queue_order`` when one knows that the topic exists.
+            NameServersUnreachable: None answered.
+        """
+        request = GetRouteRequest(topic=topic)
+        answers = await self._ask(
+            lambda stub: stub.GetRoute(request, timeout=self._timeout_s), is_enough=_tells_all
+        )
+        routes = [
+            Route.from_wire(answer.route, complete=not answer.warming_up) for answer in answers
+        ]
+        for route in routes:
+            if route.complete:
+                orders = (each.queue_order for each in routes if each.queue_order)
+                return replace(route, queue_order=next(orders, ""))
+        first, *rest = routes
+        return reduce(Route.with_missing_of, rest, first)
+
+    async def list_topics(self, cluster_name: str = "") -> list[str]:
+        """All topics by name, or those of one cluster.
+
+        Raises:
+            NameServersUnreachable: None answered.
+        """
+
+        async def fetch(token: str) -> tuple[Sequence[str], str]:
+            request = ListTopicsRequest(
+                page_size=PAGE_SIZE_MAX, page_token=token, cluster_name=cluster_name
+            )
+            page, *_ = await self._ask(
+                lambda stub: stub.ListTopics(request, timeout=self._timeout_s)
+            )
+            return page.topics, page.next_page_token
+
+        return await collect_pages(fetch)
+
+    async def list_brokers(self, cluster_name: str = "") -> list[route_pb2.BrokerLiveness]:
+        """All brokers with their liveness, or those of one cluster.
+
+        Raises:
+            NameServersUnreachable: None answered.
+        """
+
+        async def fetch(token: str) -> tuple[Sequence[route_pb2.BrokerLiveness], str]:
+            request = ListBrokersRequest(
+                page_size=PAGE_SIZE_MAX, page_token=token, cluster_name=cluster_name
+            )
+            page, *_ = await self._ask(
+                lambda stub: stub.ListBrokers(request, timeout=self._timeout_s)
+            )
+            return page.brokers, page.next_page_token
+
+        return await collect_pages(fetch)
+
+    async def _ask(
+        self,
+        call: Callable[[RouteServiceAsyncStub], Awaitable[Answer]],
+        is_enough: Callable[[Answer], bool] = lambda answer: not answer.warming_up,
+    ) -> Sequence[Answer]:
+        """The answer of the first name server that is to be believed, alone.
+
+        One that has just started has not heard of every broker yet. While all that answer are such,
+        these are their answers, at least one. One that knows no route is a reason to ask another.
+
+        Args:
+            call: What to ask.
+            is_enough: Whether an answer says all, so that no other is needed.
+        """
+        failures: dict[str, CallError] = {}
+        not_found: list[RouteNotFound] = []
+        partial: list[Answer] = []
+        for address in self._in_turn():
+            try:
+                answer = await call(self._connections.routes(address))
+            except AioRpcError as rpc_error:
+                error = error_from_rpc(rpc_error, peer=f"name server {address}")
+                if isinstance(error, RouteNotFound):
+                    not_found.append(error)
+                elif error.retriable or isinstance(error, ServiceUnavailable | DeadlinePassed):
+                    # Whatever broke the call says nothing of what the next one knows.
+                    failures[address] = error
+                else:
+                    raise error from rpc_error
+            else:
+                if is_enough(answer):
+                    self._current = self._addresses.index(address)
+                    return [answer]
+                partial.append(answer)
+        if partial:
+            return partial
+        if not_found:
+            refusal = max(not_found, key=_weight)
+            if failures:
+                refusal.metadata = {**refusal.metadata, "unreachable": ",".join(failures)}
+            raise refusal
+        raise NameServersUnreachable(
+            f"no name server answered: {'; '.join(map(str, failures.values()))}", retriable=True
+        ) from list(failures.values())[-1]
+
+    def _in_turn(self) -> Sequence[str]:
+        return self._addresses[self._current :] + self._addresses[: self._current]
+
+
+def _tells_all(answer: GetRouteResponse) -> bool:
+    """Whether an answer names all brokers, and the order of queues where one is needed."""
+    route = answer.route
+    order_missing = not route.queue_order and any(broker.ordered for broker in route.brokers)
+    return not answer.warming_up and not order_missing
+
+
+def _weight(error: RouteNotFound) -> tuple[bool, bool]:
+    """Sorts refusals: who knows that a topic exists knows most, who has just started least."""
+    return "queue_order" in error.metadata, "warming_up" not in error.metadata

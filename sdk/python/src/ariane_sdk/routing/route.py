@@ -1,0 +1,182 @@
+"""A route: where the message queues of a topic are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, Self
+
+from ariane.namesrv.v1 import route_pb2
+from ariane_sdk.message import MessageQueue
+
+_READABLE = (route_pb2.TOPIC_PERMISSION_READ, route_pb2.TOPIC_PERMISSION_READ_WRITE)
+_WRITABLE = (route_pb2.TOPIC_PERMISSION_WRITE, route_pb2.TOPIC_PERMISSION_READ_WRITE)
+
+PRIMARY_ID = 0
+"""The broker id of a primary; replicas have others."""
+
+NEW_TOPIC_QUEUES_MAX: Final = 4
+"""Queues of each broker that a producer uses of a topic that its send creates, as in RocketMQ."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRoute:
+    """The queues of a topic on one broker.
+
+    Attributes:
+        cluster_name: The cluster of the broker.
+        broker_name: The broker.
+        addresses: "host:port" by broker id; 0 is the primary.
+        read_queue_count: Queues to read: 0 up to this, exclusive.
+        write_queue_count: Queues to write: 0 up to this, exclusive.
+        readable: Whether the topic may be read there now.
+        writable: Whether it may be written there now.
+        zone: The machine room of the primary, or nothing.
+        ordered: Whether the topic is of type FIFO there.
+    """
+
+    cluster_name: str
+    broker_name: str
+    addresses: Mapping[int, str]
+    read_queue_count: int
+    write_queue_count: int
+    readable: bool = True
+    writable: bool = True
+    zone: str = ""
+    ordered: bool = False
+
+    @property
+    def primary_address(self) -> str:
+        """Where messages are sent; nothing without a live primary."""
+        return self.addresses.get(PRIMARY_ID, "")
+
+    @property
+    def read_address(self) -> str:
+        """Where messages are read: the primary, or else the first replica."""
+        return self.addresses[min(self.addresses)] if self.addresses else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where the message queues of one topic are.
+
+    Attributes:
+        topic: The topic.
+        brokers: The brokers that carry it, by cluster and name.
+        complete: Whether that is all of them. False while the name servers that were asked had
+            just started: then some may be missing.
+        queue_order: For a topic whose messages stay in order: how many queues each broker has for
+            it, also those that are away now; "broker:queues" joined by ";". Empty for others.
+        provisional: Whether this is a guess of the route that a topic will have when a send creates
+            it, made while nobody could tell whether the topic exists already.
+        read_queues: The queues to read, sorted: the input of every allocation.
+        write_queues: The queues to write, sorted.
+        group_queues: The queues among which message groups are divided: those of ``queue_order``,
+            so that no group moves while a broker is away; without one, ``write_queues``. None
+            while ``groups_wait``.
+        groups_wait: Whether nobody may choose a queue for a message group on this route: the topic
+            is of type FIFO, or may be, and its ``queue_order`` is not known.
+    """
+
+    topic: str
+    brokers: tuple[BrokerRoute, ...]
+    complete: bool = field(default=True, compare=False)
+    queue_order: str = ""
+    read_queues: tuple[MessageQueue, ...] = field(init=False)
+    write_queues: tuple[MessageQueue, ...] = field(init=False)
+    provisional: bool = False
+    group_queues: tuple[MessageQueue, ...] = field(init=False)
+    groups_wait: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        readable = (
+            MessageQueue(self.topic, broker.broker_name, queue_id)
+            for broker in self.brokers
+            if broker.readable and broker.read_address
+            for queue_id in range(broker.read_queue_count)
+        )
+        writable = (
+            MessageQueue(self.topic, broker.broker_name, queue_id)
+            for broker in self.brokers
+            if broker.writable and broker.primary_address
+            for queue_id in range(broker.write_queue_count)
+        )
+        object.__setattr__(self, "read_queues", tuple(sorted(readable)))
+        object.__setattr__(self, "write_queues", tuple(sorted(writable)))
+        ordered = tuple(sorted(_queues_in_order(self.topic, self.queue_order)))
+        must_wait = not ordered and (self.ordered or self.provisional)
+        object.__setattr__(self, "groups_wait", must_wait)
+        unordered = () if must_wait else self.write_queues
+        object.__setattr__(self, "group_queues", ordered or unordered)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the topic is of type FIFO."""
+        return any(broker.ordered for broker in self.brokers)
+
+    def broker(self, broker_name: str) -> BrokerRoute | None:
+        """What the route says of one broker."""
+        for broker in self.brokers:
+            if broker.broker_name == broker_name:
+                return broker
+        return None
+
+    def as_template(self, topic: str, *, provisional: bool = False) -> Self:
+        """The route that a topic will have for a start when a send creates it.
+
+        Args:
+            topic: A topic that does not exist yet; this is the route of the template, which the
+                brokers announce that create topics.
+            provisional: See the class.
+        """
+        brokers = (
+            replace(
+                broker,
+                read_queue_count=min(NEW_TOPIC_QUEUES_MAX, broker.read_queue_count),
+                write_queue_count=min(NEW_TOPIC_QUEUES_MAX, broker.write_queue_count),
+            )
+            for broker in self.brokers
+        )
+        return type(self)(topic, tuple(brokers), self.complete, provisional=provisional)
+
+    def with_missing_of(self, other: Self) -> Self:
+        """This route, with what it lacks of another one: brokers, and the order of queues."""
+        known = {(broker.cluster_name, broker.broker_name) for broker in self.brokers}
+        missing = [b for b in other.brokers if (b.cluster_name, b.broker_name) not in known]
+        brokers = sorted(
+            (*self.brokers, *missing), key=lambda broker: (broker.cluster_name, broker.broker_name)
+        )
+        order = self.queue_order or other.queue_order
+        return replace(self, brokers=tuple(brokers), queue_order=order)
+
+    @classmethod
+    def from_wire(cls, route: route_pb2.Route, *, complete: bool = True) -> Self:
+        """Take a route from an answer of a name server."""
+        return cls(
+            route.topic,
+            tuple(
+                BrokerRoute(
+                    cluster_name=broker.cluster_name,
+                    broker_name=broker.broker_name,
+                    addresses=dict(broker.addresses),
+                    read_queue_count=broker.read_queue_count,
+                    write_queue_count=broker.write_queue_count,
+                    readable=broker.permission in _READABLE,
+                    writable=broker.permission in _WRITABLE,
+                    zone=broker.zone,
+                    ordered=broker.ordered,
+                )
+                for broker in route.brokers
+            ),
+            complete,
+            route.queue_order,
+        )
+
+
+def _queues_in_order(topic: str, queue_order: str) -> Iterator[MessageQueue]:
+    """The queues of "broker-a:4;broker-b:4". What an operator mistyped counts as not there."""
+    for entry in queue_order.split(";"):
+        broker_name, _, count = entry.strip().rpartition(":")
+        if broker_name and count.isascii() and count.isdigit():
+            for queue_id in range(int(count)):
+                yield MessageQueue(topic, broker_name, queue_id)

@@ -1,0 +1,164 @@
+"""When a route is asked for again, because it may be wrong or lacks a broker that it had.
+
+A broker that restarts is away for seconds and may come back elsewhere; its messages wait for
+whoever notices last. So a route in doubt is looked at again and again: at once, and then after a
+quarter of the time that the trouble has lasted, 30 s at most. A client that cannot reach a broker
+for an hour looks every 30 s in the end, however often it fails meanwhile.
+
+* **A call failed**: the route may be out of date. Each failure is a reason for one look.
+* **A broker has left the routes**, as brokers do that stop in order: it is looked for without any
+  further reason, at first after a second, and no longer once the looks are as rare as the refresh
+  of all routes. One that never comes back costs some twenty calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Final
+
+from ariane_sdk.routing.route import Route
+from ariane_sdk.runtime.clock import Clock
+from ariane_sdk.runtime.tasks import start_task
+
+LOOK_INTERVAL_S_MIN: Final = 0.2
+"""Failures come in swarms: one look in this time serves them all."""
+
+LOOK_INTERVAL_S_MAX: Final = 30.0
+"""The longest time between a failure and the look for which it is the reason."""
+
+MISSING_LOOK_S: Final = 1.0
+"""When a broker that left is looked for at first."""
+
+AGE_PART: Final = 0.25
+"""The part of the age of the trouble after which there is another look."""
+
+QUIET_S: Final = 30.0
+"""Trouble that pauses for so long is over: what comes then is new."""
+
+JITTER_PART: Final = 0.2
+"""Looks come up to this part earlier, so that the clients of a broker do not look all at once."""
+
+
+class Doubt:
+    """The trouble with the route of one topic.
+
+    Attributes:
+        began_s: When it began.
+        reported_s: When there was the last reason to look.
+        due_s: When the next look is allowed.
+        wanted: Whether there was a reason since the last look.
+        missing: Brokers that have left the route, by cluster and name.
+        task: Looks, while there is a reason to.
+    """
+
+    __slots__ = ("began_s", "due_s", "missing", "reported_s", "task", "wanted")
+
+    def __init__(self, now_s: float) -> None:
+        """There is a reason to look now."""
+        self.began_s = now_s
+        self.reported_s = now_s
+        self.due_s = now_s
+        self.wanted = False
+        self.missing: frozenset[tuple[str, str]] = frozenset()
+        self.task: asyncio.Task[None] | None = None
+
+
+class RouteDoubts:
+    """Has routes asked for again that may be wrong, not too often."""
+
+    def __init__(
+        self, look: Callable[[str], Awaitable[object]], clock: Clock, random: Random
+    ) -> None:
+        """Doubt nothing.
+
+        Args:
+            look: Asks for the route of a topic, and has ``compare`` called with what it finds;
+                raises nothing.
+            clock: Paces the looks.
+            random: Spreads them.
+        """
+        self._look = look
+        self._clock = clock
+        self._random = random
+        self._doubts: dict[str, Doubt] = {}
+
+    def report(self, topic: str) -> None:
+        """A call failed in a way that a newer route may mend: look as soon as it is allowed."""
+        now_s = self._clock.monotonic_s()
+        doubt = self._doubt(topic)
+        if now_s - doubt.reported_s > QUIET_S:
+            doubt.began_s = doubt.due_s = now_s
+        doubt.reported_s = now_s
+        doubt.wanted = True
+        self._start(topic, doubt)
+
+    def compare(self, before: Route, now: Route) -> None:
+        """Begin to look for brokers that have left, and end it for those that are back.
+
+        Args:
+            before: The route as it was.
+            now: The route as it is; of the same topic.
+        """
+        known = self._doubts.get(now.topic)
+        missed = known.missing if known is not None else frozenset()
+        missing = (missed | _names(before)) - _names(now)
+        if known is None and not missing:
+            return
+        doubt = self._doubt(now.topic)
+        doubt.missing = missing
+        if missing - missed:
+            # However long there was trouble with others, this one is missed as eagerly.
+            doubt.began_s = doubt.reported_s = self._clock.monotonic_s()
+            doubt.due_s = doubt.began_s + MISSING_LOOK_S * self._early()
+            self._start(now.topic, doubt)
+
+    async def close(self) -> None:
+        """Look no longer."""
+        tasks = [doubt.task for doubt in self._doubts.values() if doubt.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _doubt(self, topic: str) -> Doubt:
+        doubt = self._doubts.get(topic)
+        if doubt is None:
+            doubt = self._doubts[topic] = Doubt(self._clock.monotonic_s())
+        return doubt
+
+    def _start(self, topic: str, doubt: Doubt) -> None:
+        if doubt.task is None:
+            doubt.task = start_task(self._look_when_due(topic, doubt), f"doubt-{topic}")
+
+    async def _look_when_due(self, topic: str, doubt: Doubt) -> None:
+        """Look while there is a reason to."""
+        try:
+            while doubt.wanted or doubt.missing:
+                wait_s = doubt.due_s - self._clock.monotonic_s()
+                if wait_s > 0:
+                    # Not to the end: a broker that has left meanwhile is looked for sooner.
+                    await self._clock.sleep(min(wait_s, MISSING_LOOK_S))
+                    continue
+                doubt.wanted = False
+                self._put_off(doubt)
+                await self._look(topic)
+        finally:
+            doubt.task = None
+
+    def _put_off(self, doubt: Doubt) -> None:
+        """Say when the look after this one is allowed; whoever is missed for long is given up."""
+        now_s = self._clock.monotonic_s()
+        delay_s = AGE_PART * (now_s - doubt.began_s)
+        if delay_s >= LOOK_INTERVAL_S_MAX:
+            doubt.missing = frozenset()
+        least_s = MISSING_LOOK_S if doubt.missing else LOOK_INTERVAL_S_MIN
+        delay_s = min(max(delay_s, least_s), LOOK_INTERVAL_S_MAX)
+        doubt.due_s = now_s + delay_s * self._early()
+
+    def _early(self) -> float:
+        return 1.0 - JITTER_PART * self._random.random()
+
+
+def _names(route: Route) -> frozenset[tuple[str, str]]:
+    return frozenset((broker.cluster_name, broker.broker_name) for broker in route.brokers)

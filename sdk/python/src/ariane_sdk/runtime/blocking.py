@@ -1,0 +1,271 @@
+"""The bridge from blocking calls to an event loop in a thread of its own.
+
+Every blocking client has its loop. A blocking method is declared once, by naming the coroutine
+function that it stands for; its arguments, result and documentation are those of that function.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
+from functools import wraps
+from types import TracebackType
+from typing import (
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    cast,
+)
+
+from ariane_sdk.errors import ClientNotRunning
+from ariane_sdk.runtime.fork import ForkGuard
+
+Params = ParamSpec("Params")
+Result = TypeVar("Result")
+
+_END: Final = object()
+
+CLEAN_UP_S_MAX: Final = 5.0
+"""How long a call that was interrupted may take to clear away what it began."""
+
+_GRPC_QUEUE: Final = "PollerCompletionQueue._handle_events"
+
+
+class AsyncClient(Protocol):
+    """What a blocking client wraps."""
+
+    async def start(self) -> None:
+        """Begin."""
+
+
+Wrapped = TypeVar("Wrapped", bound=AsyncClient)
+
+
+def _handle_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Tell what a callback has failed on, as loops do.
+
+    gRPC has one queue of answers for all loops of the process. One that comes for a client which is
+    closed by now is a RuntimeError in whatever loop looks at that queue, and nobody misses it.
+    """
+    closed = str(context.get("exception")) == "Event loop is closed"
+    if not (closed and _GRPC_QUEUE in repr(context.get("handle"))):
+        loop.default_exception_handler(context)
+
+
+class LoopThread:
+    """An event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._fork_guard = ForkGuard()
+        self._loop = asyncio.new_event_loop()
+        self._loop.set_exception_handler(_handle_exception)
+        self._thread = threading.Thread(target=self._run_loop, name="ariane-loop", daemon=True)
+        self._thread.start()
+
+    def submit(self, coroutine: Coroutine[Any, Any, Result]) -> concurrent.futures.Future[Result]:
+        """Run a coroutine there.
+
+        Raises:
+            ClientForked: The thread stayed in the parent process.
+            ClientNotRunning: The loop has ended, or the caller is the loop itself.
+        """
+        try:
+            self._check()
+        except BaseException:
+            coroutine.close()
+            raise
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
+        """Run a coroutine there, and wait for it.
+
+        Raises:
+            ClientForked: As ``submit``.
+            ClientNotRunning: As ``submit``.
+        """
+        future = self.submit(coroutine)
+        try:
+            return future.result()
+        finally:
+            # Of use only when something like Ctrl-C ended the wait.
+            future.cancel()
+
+    def _check(self) -> None:
+        self._fork_guard.check()
+        if threading.current_thread() is self._thread:
+            raise ClientNotRunning(
+                "a blocking call from the client's own loop would wait for ever:"
+                " listeners that are coroutine functions use the asynchronous client"
+            )
+        if not self._thread.is_alive():
+            raise ClientNotRunning("the client is closed")
+
+    def close(self) -> None:
+        """End loop and thread; harmless when they have ended."""
+        self._fork_guard.check()
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+
+    def _run_loop(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+            self._loop.run_until_complete(_cancelled_ended())
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        finally:
+            self._loop.close()
+
+
+async def _cancelled_ended() -> None:
+    """Let calls that were interrupted clear away what they began: to leave a group, for one."""
+    tasks = [task for task in asyncio.all_tasks() if task.cancelling()]
+    if tasks:
+        await asyncio.wait(tasks, timeout=CLEAN_UP_S_MAX)
+
+
+class BlockingClient(Generic[Wrapped]):
+    """An asynchronous client, called from ordinary functions of any thread."""
+
+    def __init__(self, client: Wrapped) -> None:
+        """Wrap it.
+
+        Args:
+            client: The client; not started.
+        """
+        self._client = client
+        self._loop_thread: LoopThread | None = None
+
+    def start(self) -> None:
+        """Start the client, on a loop of its own.
+
+        Raises:
+            ClientNotRunning: It was started before.
+            ArianeError: As ``start`` of the client.
+        """
+        if self._loop_thread is not None:
+            raise ClientNotRunning("a blocking client is started once; make another one")
+        self._loop_thread = LoopThread()
+        try:
+            self._run(self._client.start())
+        except BaseException:
+            self._end()
+            raise
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def _run_last(self, end: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """End the client, and its loop; harmless when it was never started, or has ended."""
+        if self._loop_thread is None:
+            return
+        try:
+            self._run(end())
+        except ClientNotRunning:
+            pass
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        if self._loop_thread is not None:
+            self._loop_thread.close()
+
+    def _submit(self, coroutine: Coroutine[Any, Any, Result]) -> concurrent.futures.Future[Result]:
+        return self._running(coroutine).submit(coroutine)
+
+    def _run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
+        return self._running(coroutine).run(coroutine)
+
+    def _on_loop(self, function: Callable[[], Result]) -> Result:
+        async def call() -> Result:
+            return function()
+
+        return self._run(call())
+
+    def _running(self, coroutine: Coroutine[Any, Any, object]) -> LoopThread:
+        if self._loop_thread is None:
+            coroutine.close()
+            raise ClientNotRunning("the client is not running: start it, or use `with`")
+        return self._loop_thread
+
+
+class ClosingClient(BlockingClient[Wrapped]):
+    """A blocking client that ends by ``close``."""
+
+    def close(self) -> None:
+        """Close the client and its loop; harmless when it was never started, or is closed."""
+        self._run_last(cast("Any", self._client).close)
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def blocking(
+    method: Callable[Concatenate[Any, Params], Coroutine[Any, Any, Result]],
+) -> Callable[Concatenate[Any, Params], Result]:
+    """A method that waits for a coroutine method of the wrapped client.
+
+    Args:
+        method: As the class of the wrapped client has it.
+    """
+
+    @wraps(method)
+    def call(client: BlockingClient[Any], /, *args: Params.args, **kwargs: Params.kwargs) -> Result:
+        return client._run(method(client._client, *args, **kwargs))  # noqa: SLF001 - a friend.
+
+    return call
+
+
+def blocking_iterator(
+    method: Callable[Concatenate[Any, Params], AsyncIterator[Result]],
+) -> Callable[Concatenate[Any, Params], Iterator[Result]]:
+    """A generator over what an asynchronous generator of the wrapped client gives.
+
+    The next element is fetched while the caller has the one before it.
+
+    Args:
+        method: As the class of the wrapped client has it.
+    """
+
+    @wraps(method)
+    def iterate(
+        client: BlockingClient[Any], /, *args: Params.args, **kwargs: Params.kwargs
+    ) -> Iterator[Result]:
+        elements = method(client._client, *args, **kwargs)  # noqa: SLF001 - a friend.
+        following = client._submit(_next_of(elements))  # noqa: SLF001 - the same.
+        try:
+            while (element := following.result()) is not _END:
+                following = client._submit(_next_of(elements))  # noqa: SLF001 - the same.
+                yield cast("Result", element)
+        finally:
+            client._run(_close(elements, following))  # noqa: SLF001 - the same.
+
+    return iterate
+
+
+async def _next_of(elements: AsyncIterator[Result]) -> Result | object:
+    return await anext(elements, _END)
+
+
+async def _close(elements: AsyncIterator[Any], following: concurrent.futures.Future[Any]) -> None:
+    """End a generator, also while its next element is under way."""
+    if not following.done():
+        following.cancel()
+        # The cancellation reaches the task in a turn of the loop; only then can it be closed.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    if isinstance(elements, AsyncGenerator):
+        await elements.aclose()

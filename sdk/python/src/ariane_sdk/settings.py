@@ -1,0 +1,254 @@
+"""What can be set, with units and defaults. The defaults are those of the RocketMQ family."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import Field, dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from ariane_record.single.compression import Compression
+from ariane_sdk.checks.limits import BODY_BYTES_MAX
+from ariane_sdk.errors import IllegalArgument
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
+
+
+HOLD_S_MAX: Final = 30.0
+"""Brokers hold no pull for longer."""
+
+BUSY_WAIT_S_MAX: Final = 0.01
+"""Whoever waits for longer than this may as well be woken."""
+
+_POSITIVE: Final = frozenset(
+    {
+        "batch_bytes_max",
+        "buffered_bytes_max",
+        "call_timeout_s",
+        "calls_in_flight_max",
+        "columns_count_max",
+        "columns_pull_bytes_max",
+        "listener_threads",
+        "lock_life_s",
+        "lock_renew_interval_s",
+        "offset_store_interval_s",
+        "pull_bytes_max",
+        "pull_record_count_max",
+        "queue_bytes_max",
+        "queue_concurrency",
+        "queue_message_count_max",
+        "queue_span_max",
+        "rebalance_interval_s",
+        "request_bytes_max",
+        "send_timeout_s",
+    }
+)
+"""With 0 of them nothing would be done, or something all the time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerSettings:
+    """How a producer behaves.
+
+    Attributes:
+        call_timeout_s: How long one call may take, in seconds.
+        send_timeout_s: How long a message may wait and travel in all, repeats included.
+        idempotent: Whether brokers are told which batch comes again, so that it is stored once. A
+            batch that may be stored is then repeated in its own queue until ``send_timeout_s`` is
+            over.
+        repeats_max: How often a batch is sent again that is not idempotent, although an earlier try
+            may have stored it: each repeat may store it twice. What was surely not stored is
+            repeated until ``send_timeout_s`` is over.
+        repeat_delay_s_min: Delay before the first repeat on the same broker; it doubles each time.
+        repeat_delay_s_max: Upper bound of that delay.
+        avoid_broker_s: How long a broker that did not answer gets no messages that others can take.
+        body_bytes_max: Bytes of one body.
+        delay_days_max: Days that a delivery time may be ahead. A broker that allows fewer refuses
+            later ones with all messages that travel in the same batch.
+        batch_bytes_max: Bytes of records and their columns after which a batch takes no more; a
+            larger message is a batch of its own.
+        request_bytes_max: Bytes of batches in one call to a broker; a larger batch goes alone.
+        calls_in_flight_max: Calls to one broker at the same time. Order within a queue is kept
+            with any number.
+        large_calls_in_flight_max: The same while 256 KiB or more wait for that broker. With 2 or
+            more, many small messages travel in two calls as well.
+        busy_wait_s: How long the event loop stays awake for the answer to a message that travels
+            alone, at most 0.01 s: a core is busy meanwhile, and the answer comes sooner by what it
+            takes the system to wake the process, a fifth of a round trip on a machine of two cores.
+            Where much is sent at a time it changes nothing.
+        compression: How large bodies are compressed: LZ4, Zstandard or zlib, each as RocketMQ does
+            it. Not at all by default, because readers without this client see what is stored.
+        compress_bytes_min: Bodies of fewer bytes are never compressed.
+        compression_level: From 1, fast, to 9, small.
+        queue_choice: Where messages for no particular queue go: "round_robin", or "least_latency",
+            which leaves brokers alone that were slow or failed.
+        latency_bounds_s: Latencies of a call from which a broker is left alone, ascending.
+        unavailable_s: How long it is left alone, for each of those.
+        failed_call_latency_s: The latency as which a call counts that got no answer.
+        buffered_bytes_max: Bytes of records that wait or travel; senders wait beyond that.
+        tracer_provider: Makes OpenTelemetry spans; nothing means the application's global one.
+        meter_provider: The same for measurements.
+    """
+
+    call_timeout_s: float = 3.0
+    send_timeout_s: float = 10.0
+    idempotent: bool = True
+    repeats_max: int = 2
+    repeat_delay_s_min: float = 0.05
+    repeat_delay_s_max: float = 1.0
+    avoid_broker_s: float = 2.0
+    body_bytes_max: int = BODY_BYTES_MAX
+    delay_days_max: float = 40.0
+    batch_bytes_max: int = 2 << 20
+    request_bytes_max: int = 4_000_000
+    calls_in_flight_max: int = 1
+    large_calls_in_flight_max: int = 4
+    busy_wait_s: float = 0.0
+    compression: Compression = Compression.NONE
+    compress_bytes_min: int = 4096
+    compression_level: int = 5
+    queue_choice: Literal["round_robin", "least_latency"] = "round_robin"
+    latency_bounds_s: tuple[float, ...] = (0.05, 0.1, 0.55, 1.8, 3.0, 5.0, 15.0)
+    unavailable_s: tuple[float, ...] = (0.0, 0.0, 2.0, 5.0, 6.0, 10.0, 30.0)
+    failed_call_latency_s: float = 10.0
+    buffered_bytes_max: int = 64 << 20
+    tracer_provider: TracerProvider | None = None
+    meter_provider: MeterProvider | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no producer can live with.
+
+        Raises:
+            IllegalArgument: Names the setting.
+        """
+        _check_numbers(self, fields(self))
+        if self.busy_wait_s > BUSY_WAIT_S_MAX:
+            raise IllegalArgument(f"busy_wait_s {self.busy_wait_s}: {BUSY_WAIT_S_MAX} at most")
+        if self.queue_choice not in ("round_robin", "least_latency"):
+            raise IllegalArgument(
+                f'queue_choice {self.queue_choice!r}: "round_robin" or "least_latency"'
+            )
+        if not isinstance(self.compression, Compression):
+            raise IllegalArgument(
+                f"compression {self.compression!r}: one of Compression, such as Compression.LZ4"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerSettings:
+    """How a consumer behaves.
+
+    Attributes:
+        call_timeout_s: How long a call other than a held pull may take, in seconds; the start waits
+            for three, while no broker answers.
+        hold_s: How long a broker holds a pull that finds nothing, at most 30.
+        pull_record_count_max: Messages in the answer to one pull.
+        pull_bytes_max: Bytes in the answer to one pull, about.
+        queue_message_count_max: Messages of one queue that wait for the listener; beyond that the
+            queue is not pulled.
+        queue_bytes_max: The same in bytes of records.
+        queue_span_max: Distance of the newest from the oldest unfinished message of one queue.
+        columns_count_max: Messages of one queue that wait to be fetched as columns, and of one
+            pull, in place of the three limits of numbers of messages above: a message of a record
+            batch is no object.
+        columns_pull_bytes_max: ``pull_bytes_max`` of a consumer that fetches columns.
+        rebalance_interval_s: How often the assignment is computed anew without being told.
+        rebalance_gap_s_min: Time between two computations, however often it is told.
+        handover_s: How long a member of a larger group waits before it takes over a queue, so that
+            the one before can finish and store its offset.
+        offset_store_interval_s: How often consumer offsets are stored.
+        release_timeout_s: How long a queue that is given up, or a consumer that stops, waits for
+            the listener.
+        queue_concurrency: Deliveries of one queue that a listener has at once. With 1 the messages
+            of a queue come in order; with more, the offset that is stored is the smallest that is
+            unfinished.
+        listener_threads: Threads for a listener that is a plain function.
+        redelivery_delay_s_min: Delay before messages are delivered again whose listener failed, and
+            that could not be sent back to their broker; it doubles each time.
+        redelivery_delay_s_max: Upper bound of that delay.
+        attempts_max: How often a message that failed is tried again before it becomes a dead
+            letter; 0 leaves that to the group.
+        suspend_s: How long a queue that is consumed in order waits before a batch comes again whose
+            listener failed.
+        lock_renew_interval_s: How often the locks of queues that are consumed in order are renewed.
+        lock_life_s: How long a lock is relied on after the last renewal; less than the lease of
+            the brokers (60), so that no two members rely on one.
+        reconnect_delay_s_min: Delay before a broker is tried again; it grows by a quarter each
+            time.
+        reconnect_delay_s_max: Upper bound of that delay.
+        zone: The machine room of this consumer, told to the group; may be empty.
+        instance_name: Tells broadcasting consumers of one host apart that have the same group.
+        local_offsets_path: Folder for the offsets of broadcasting consumers;
+            ``~/.ariane_offsets`` if not given.
+        tracer_provider: Makes OpenTelemetry spans; nothing means the application's global one.
+        meter_provider: The same for measurements.
+    """
+
+    call_timeout_s: float = 3.0
+    hold_s: float = 15.0
+    pull_record_count_max: int = 4096
+    pull_bytes_max: int = 2 << 20
+    queue_message_count_max: int = 1000
+    queue_bytes_max: int = 100 << 20
+    queue_span_max: int = 2000
+    columns_count_max: int = 65_536
+    columns_pull_bytes_max: int = 8 << 20
+    rebalance_interval_s: float = 20.0
+    rebalance_gap_s_min: float = 1.0
+    handover_s: float = 1.5
+    offset_store_interval_s: float = 5.0
+    release_timeout_s: float = 10.0
+    queue_concurrency: int = 1
+    listener_threads: int = 20
+    redelivery_delay_s_min: float = 1.0
+    redelivery_delay_s_max: float = 60.0
+    attempts_max: int = 0
+    suspend_s: float = 1.0
+    lock_renew_interval_s: float = 20.0
+    lock_life_s: float = 30.0
+    reconnect_delay_s_min: float = 0.1
+    reconnect_delay_s_max: float = 2.0
+    zone: str = ""
+    instance_name: str = "default"
+    local_offsets_path: Path | None = None
+    tracer_provider: TracerProvider | None = None
+    meter_provider: MeterProvider | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no consumer can live with.
+
+        Raises:
+            IllegalArgument: Names the setting.
+        """
+        _check_numbers(self, fields(self))
+        if self.hold_s > HOLD_S_MAX:
+            raise IllegalArgument(
+                f"hold_s {self.hold_s}: brokers hold for {HOLD_S_MAX:g} s at most"
+            )
+
+    def for_columns(self) -> ConsumerSettings:
+        """These settings with the limits of a consumer that fetches columns."""
+        return replace(
+            self,
+            pull_record_count_max=self.columns_count_max,
+            pull_bytes_max=self.columns_pull_bytes_max,
+            queue_message_count_max=self.columns_count_max,
+            queue_span_max=self.columns_count_max,
+        )
+
+
+def _check_numbers(settings: object, numbers: Collection[Field[Any]]) -> None:
+    for number in numbers:
+        name, kind = number.name, type(number.default)
+        if kind not in (int, float):
+            continue
+        value: object = getattr(settings, name)
+        wanted = int if kind is int else (int, float)
+        if not isinstance(value, wanted) or isinstance(value, bool):
+            raise IllegalArgument(f"{name} {value!r:.100}: a number is expected")
+        if math.isnan(value) or value < 0 or (value == 0 and name in _POSITIVE):
+            least = "above 0" if name in _POSITIVE else "0 or more"
+            raise IllegalArgument(f"{name} {value}: {least} is expected")

@@ -1,0 +1,282 @@
+"""Spans and measurements by OpenTelemetry, and that they cost nothing where nobody wants them."""
+
+import asyncio
+import itertools
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.semconv._incubating.attributes import messaging_attributes
+from opentelemetry.semconv._incubating.metrics import messaging_metrics
+from opentelemetry.semconv.attributes import error_attributes, server_attributes
+from opentelemetry.trace import SpanKind, StatusCode
+
+from ariane_sdk import (
+    ClusterClient,
+    ConsumerSettings,
+    Message,
+    Producer,
+    ProducerSettings,
+    PushConsumer,
+    errors,
+)
+from ariane_sdk.client import telemetry as _telemetry
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def seen():
+    """Providers, and what they have seen."""
+    exporter, reader = InMemorySpanExporter(), InMemoryMetricReader()
+    tracers = TracerProvider()
+    tracers.add_span_processor(SimpleSpanProcessor(exporter))
+    meters = MeterProvider([reader])
+    both = {"tracer_provider": tracers, "meter_provider": meters}
+
+    def points(name):
+        found = {}
+        for resource in reader.get_metrics_data().resource_metrics:
+            for scope in resource.scope_metrics:
+                for metric in scope.metrics:
+                    if metric.name == name:
+                        for point in metric.data.data_points:
+                            key = tuple(sorted(point.attributes.items()))
+                            found[key] = getattr(point, "value", None) or point.count
+        return found
+
+    yield SimpleNamespace(
+        producer=ProducerSettings(call_timeout_s=0.5, send_timeout_s=1.0, **both),
+        consumer=ConsumerSettings(**both),
+        tracer=tracers.get_tracer("test"),
+        spans=exporter.get_finished_spans,
+        points=points,
+    )
+    meters.shutdown()
+
+
+def trace_parent(span):
+    context = span.get_span_context()
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+
+
+async def test_a_send_is_a_span_whose_context_travels(world, seen):
+    async with Producer(world.name_servers, settings=seen.producer) as producer:
+        with seen.tracer.start_as_current_span("request") as outer:
+            result = await producer.send(Message("orders", b"body", properties={"a": "b"}))
+    [stored] = world.brokers["broker-a"].messages
+    span = next(span for span in seen.spans() if span.name == "send orders")
+
+    assert stored.properties["traceparent"] == trace_parent(span)
+    assert stored.properties["a"] == "b"
+    assert "tracestate" not in stored.properties
+    assert span.kind is SpanKind.PRODUCER
+    assert span.parent.span_id == outer.get_span_context().span_id
+    attributes = dict(span.attributes)
+    assert attributes.pop("messaging.client.id")
+    host, port = world.brokers["broker-a"].address.split(":")
+    assert attributes == {
+        "messaging.system": "arianemq",
+        "messaging.operation.name": "send",
+        "messaging.operation.type": "send",
+        "messaging.destination.name": "orders",
+        "messaging.destination.partition.id": f"broker-a#{result.message_queue.queue_id}",
+        "messaging.message.id": result.unique_id,
+        "messaging.message.body.size": 4,
+        "server.address": host,
+        "server.port": int(port),
+    }
+
+
+async def test_a_context_that_the_application_gave_is_kept_and_linked(world, seen):
+    with seen.tracer.start_as_current_span("create") as created:
+        own = {"traceparent": trace_parent(created), "tracestate": "vendor=1"}
+    async with Producer(world.name_servers, settings=seen.producer) as producer:
+        await producer.send(Message("orders", b"x", properties=own))
+    [stored] = world.brokers["broker-a"].messages
+    span = next(span for span in seen.spans() if span.name == "send orders")
+
+    assert {name: stored.properties[name] for name in own} == own
+    assert [link.context.span_id for link in span.links] == [created.get_span_context().span_id]
+
+
+async def test_failures_are_seen(world, seen, make_status):
+    broker = world.brokers["broker-a"]
+    async with Producer(world.name_servers, settings=seen.producer) as producer:
+        with pytest.raises(errors.MessageIllegal):
+            await producer.send(Message("orders", b"x", tag="a||b"))
+        broker.script.extend(["hang"] * 9)
+        with pytest.raises(errors.SendError):
+            await producer.send(Message("orders", b"x"))
+        broker.script.clear()
+    illegal, failed = seen.spans()
+
+    assert illegal.status.status_code is StatusCode.ERROR
+    assert illegal.attributes["error.type"] == "MESSAGE_ILLEGAL"
+    assert failed.attributes["error.type"] == "DEADLINE_PASSED"
+
+
+async def test_all_ways_to_send_are_seen(world, seen):
+    async with Producer(world.name_servers, settings=seen.producer) as producer:
+        await producer.send_nowait(Message("orders", b"1"))
+        await producer.send_one_way(Message("orders", b"2"))
+        await producer.send(Message("orders", b"3"), timeout_s=5)
+        await producer.send_batch([Message("orders", b"4"), Message("orders", b"5")])
+        cancelled = asyncio.ensure_future(producer.send(Message("orders", b"6")))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        await asyncio.wait([cancelled])
+    stored = {m.body: m.properties["traceparent"] for m in world.brokers["broker-a"].messages}
+    spans = {trace_parent(span): span for span in seen.spans()}
+
+    stored.pop(b"6", None)  # It may have left before it was cancelled.
+    assert len(set(stored.values())) == 4
+    assert stored[b"4"] == stored[b"5"]
+    assert spans[stored[b"4"]].attributes["messaging.batch.message_count"] == 2
+    assert [span.attributes.get("error.type") for span in seen.spans()][-1] == "CancelledError"
+    sent = seen.points("messaging.client.sent.messages")
+    assert {dict(key).get("error.type"): count for key, count in sent.items()} == {
+        None: 5,
+        "CancelledError": 1,
+    }
+    assert sum(seen.points("messaging.client.operation.duration").values()) == 5
+
+
+@pytest.mark.parametrize("plain", [False, True])
+async def test_from_the_sender_to_the_listener(cluster, seen, plain):
+    topic = f"traced-{next(_numbers)}"
+    inner, done = [], asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def hear(messages):
+        with seen.tracer.start_as_current_span("inner") as span:
+            inner.append(span)
+        if len(inner) == 1:
+            raise RuntimeError("once more")
+        loop.call_soon_threadsafe(done.set)
+
+    async def listen(messages):
+        hear(messages)
+
+    async with ClusterClient(cluster.name_servers) as client:
+        await client.create_topic(topic)
+    async with Producer(cluster.name_servers, settings=seen.producer) as producer:
+        result = await producer.send(Message(topic, b"x"))
+    async with PushConsumer(
+        cluster.name_servers,
+        group=f"traced-{topic}",
+        subscriptions={topic: "*"},
+        listener=hear if plain else listen,
+        ordered=True,
+        start="earliest",
+        settings=seen.consumer,
+    ):
+        await asyncio.wait_for(done.wait(), 10)
+    spans = seen.spans()
+    sent = next(span for span in spans if span.name == f"send {topic}")
+    failed, processed = [span for span in spans if span.name == f"process {topic}"]
+
+    for span, child in zip((failed, processed), inner, strict=True):
+        assert span.kind is SpanKind.CONSUMER
+        assert span.context.trace_id == sent.context.trace_id
+        assert span.parent.span_id == sent.context.span_id
+        assert [link.context.span_id for link in span.links] == [sent.context.span_id]
+        assert child.parent.span_id == span.context.span_id
+    assert failed.attributes["error.type"] == "RuntimeError"
+    assert failed.status.status_code is StatusCode.ERROR
+    attributes = dict(processed.attributes)
+    assert attributes.pop("messaging.client.id")
+    assert attributes == {
+        "messaging.system": "arianemq",
+        "messaging.operation.name": "process",
+        "messaging.operation.type": "process",
+        "messaging.destination.name": topic,
+        "messaging.destination.partition.id": sent.attributes["messaging.destination.partition.id"],
+        "messaging.consumer.group.name": f"traced-{topic}",
+        "messaging.message.id": result.unique_id,
+        "messaging.message.body.size": 1,
+    }
+    assert sum(seen.points("messaging.client.consumed.messages").values()) == 2
+    assert sum(seen.points("messaging.process.duration").values()) == 2
+
+
+async def test_several_messages_are_linked(seen):
+    telemetry = _telemetry.Telemetry.configured(
+        seen.producer.tracer_provider, seen.producer.meter_provider, client_id="c"
+    )
+    parents = []
+    for _ in range(2):
+        with seen.tracer.start_as_current_span("sent") as span:
+            parents.append(span)
+    properties = [{"traceparent": trace_parent(span)} for span in parents]
+    properties += [{}, {"traceparent": "nonsense"}]
+    queue = SimpleNamespace(broker_name="b", queue_id=3)
+    messages = [SimpleNamespace(topic="t", message_queue=queue, properties=p) for p in properties]
+
+    telemetry.traced(lambda _: None, "g")(messages)
+    [process] = [span for span in seen.spans() if span.name == "process t"]
+
+    assert [link.context.span_id for link in process.links] == [
+        span.get_span_context().span_id for span in parents
+    ]
+    assert process.parent is None
+    assert process.attributes["messaging.batch.message_count"] == 4
+
+
+def test_names_are_those_of_the_conventions():
+    conventions = {
+        value
+        for module in (
+            messaging_attributes,
+            messaging_metrics,
+            error_attributes,
+            server_attributes,
+        )
+        for name, value in vars(module).items()
+        if name.isupper() and isinstance(value, str)
+    }
+    own = {
+        value
+        for name, value in vars(_telemetry).items()
+        if name.isupper() and isinstance(value, str) and "." in value
+    }
+
+    assert own <= conventions
+    assert len(own) == 18
+
+
+async def test_nothing_is_measured_unless_configured(world):
+    async with Producer(world.name_servers) as producer:
+        await producer.send(Message("orders", b"x"))
+        assert producer._telemetry is None
+    [stored] = world.brokers["broker-a"].messages
+
+    assert "traceparent" not in stored.properties
+
+
+def test_the_library_is_not_even_loaded():
+    script = """
+import asyncio, sys
+from ariane_sdk import Message, Producer
+from ariane_sdk.client.telemetry import Telemetry
+
+assert Telemetry.configured(None, None, client_id="c") is None
+assert not any(name.startswith("opentelemetry") for name in sys.modules), "loaded"
+
+import opentelemetry.trace
+assert Telemetry.configured(None, None, client_id="c") is None, "nobody has configured it"
+
+from opentelemetry.sdk.trace import TracerProvider
+opentelemetry.trace.set_tracer_provider(TracerProvider())
+assert Telemetry.configured(None, None, client_id="c") is not None
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

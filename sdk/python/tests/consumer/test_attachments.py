@@ -1,0 +1,84 @@
+"""How long a consumer that starts waits for its brokers to let it in."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from ariane_sdk import ConsumerSettings, PullConsumer
+from ariane_sdk.consumer.group import attachments as module
+from ariane_sdk.errors import CallError, DeadlinePassed
+
+CALL_S = 0.2
+ROUTE = SimpleNamespace(
+    brokers=[
+        SimpleNamespace(broker_name="broker-a", read_address="127.0.0.1:1"),
+        SimpleNamespace(broker_name="broker-b", read_address="127.0.0.1:2"),
+    ]
+)
+
+
+class SlowAttachment:
+    """Lets the client in, or fails, when it is told to."""
+
+    def __init__(self, name, address, *_arguments, **_options):
+        self.broker_name = name
+        self.address = address
+        self.attached = False
+        self.error = None
+        self._tried = asyncio.Event()
+
+    async def wait_tried(self):
+        await self._tried.wait()
+
+    def end(self, error=None):
+        self.error = error
+        self.attached = error is None
+        self._tried.set()
+
+
+@pytest.fixture
+def attachments(monkeypatch):
+    monkeypatch.setattr(module, "Attachment", SlowAttachment)
+    settings = ConsumerSettings(call_timeout_s=CALL_S)
+    consumer = PullConsumer("127.0.0.1:9", group="g", subscriptions={"t": "*"}, settings=settings)
+    nothing = lambda *_: None  # noqa: E731 - nobody is told.
+    made = module.Attachments(
+        consumer._plan,
+        None,
+        client_id="c",
+        on_notice=nothing,
+        on_fatal=nothing,
+        on_turn=nothing,
+        facts=dict,
+    )
+    made.follow([ROUTE])
+    return made
+
+
+async def test_who_answers_late_is_waited_for_when_nobody_else_does(attachments):
+    first, _ = attachments._by_broker.values()
+    asyncio.get_running_loop().call_later(2 * CALL_S, first.end)
+    assert await attachments.wait_tried() is None
+
+
+async def test_who_is_let_in_waits_for_others_no_longer_than_for_a_call(attachments):
+    first, _ = attachments._by_broker.values()
+    first.end()
+    async with asyncio.timeout(module.PATIENCE_CALLS * CALL_S * 0.9):
+        assert await attachments.wait_tried() is None
+
+
+async def test_all_that_fail_are_reason_to_wait_no_longer(attachments):
+    refusal = CallError("no")
+    for attachment in attachments._by_broker.values():
+        attachment.end(refusal)
+    async with asyncio.timeout(CALL_S * 0.9):
+        assert await attachments.wait_tried() is refusal
+
+
+async def test_brokers_that_never_answer_are_waited_for_in_vain_once(attachments):
+    refusal = await attachments.wait_tried()
+    assert isinstance(refusal, DeadlinePassed)
+    assert refusal.retriable
+    assert f"{module.PATIENCE_CALLS * CALL_S:g} s" in str(refusal)

@@ -1,0 +1,341 @@
+"""Queues are taken over although what is wanted changes meanwhile."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from ariane_sdk import ConsumerSettings, MessageQueue, errors
+from ariane_sdk.checks.tag_filter import TagFilter
+from ariane_sdk.client.caution import NO_CAUTION
+from ariane_sdk.client.queue_position import QueuePosition
+from ariane_sdk.consumer.delivery.damaged_bodies import DamagedBodies
+from ariane_sdk.consumer.delivery.window import QueueWindow
+from ariane_sdk.consumer.group.queue_locks import QueueLocks
+from ariane_sdk.consumer.owned_queues import OwnedQueues
+
+Q0, Q1, Q2 = (MessageQueue("orders", "broker-a", queue_id) for queue_id in range(3))
+
+
+class QuickClock:
+    """Sleeps for a moment, however long it is asked to; an event holds up the first sleep."""
+
+    def monotonic_s(self):
+        return asyncio.get_running_loop().time()
+
+    def now_ms(self):
+        return 0
+
+    async def sleep(self, _seconds):
+        await asyncio.sleep(0.01)
+
+
+class Keeping:
+    """Keeps offsets; ``loads`` are held up while ``gate`` is closed."""
+
+    def __init__(self):
+        self.offsets = dict.fromkeys((Q0, Q1, Q2), QueuePosition(5))
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.asked = []
+
+    async def load(self, _broker, queues):
+        found = {queue: self.offsets[queue] for queue in queues if queue in self.offsets}
+        self.asked.append(set(queues))
+        await self.gate.wait()
+        return found
+
+    async def store(self, _broker, offsets, *, durable=False):
+        self.offsets |= offsets
+        return {}
+
+    def caution_of(self, _queue):
+        return NO_CAUTION
+
+
+class Work:
+    """A queue whose listener is at work until ``finish`` is set."""
+
+    alive = 0
+
+    def __init__(self, queue, begin_offset):
+        self.queue = queue
+        self.window = QueueWindow(begin_offset)
+        self.begin_offset = begin_offset
+        self.log_epoch = 0
+        self.stored_offset = None
+        self.not_before_s = 0.0
+        self.released = False
+        self.wants_records = False
+        self.finish = asyncio.Event()
+
+    @property
+    def done_offset(self):
+        return self.begin_offset
+
+    def start(self):
+        pass
+
+    def wake(self):
+        pass
+
+    def deliver_nothing_new(self):
+        self.released = True
+
+    async def release(self, _timeout_s):
+        await self.finish.wait()
+        return self.begin_offset
+
+
+class Locks:
+    """Gives locks; giving back is held up while ``gate`` is closed."""
+
+    def __init__(self):
+        self.foreign = set()
+        self.lost = set()
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.giving_back = asyncio.Event()
+        self.held = set()
+
+    async def acquire(self, _broker, queues):
+        self.held.update(set(queues) - self.foreign)
+        return [queue for queue in queues if queue not in self.foreign]
+
+    async def give_back(self, queues):
+        self.held.difference_update(queues)
+        self.giving_back.set()
+        await self.gate.wait()
+
+    async def give_back_all(self):
+        self.held.clear()
+
+    def epoch_of(self, _queue):
+        return None
+
+    def holds(self, queue):
+        return queue not in self.lost
+
+
+@pytest.fixture
+async def make_owned():
+    made = []
+
+    def make(locks=None):
+        broker = SimpleNamespace(broker_name="broker-a", read_address="")
+        place = SimpleNamespace(works=[], lost=0, keeping=Keeping(), broker=broker)
+        route = SimpleNamespace(read_queues=(Q0, Q1, Q2), broker=lambda _name: place.broker)
+        routes = SimpleNamespace(cached=lambda _topic: route, doubt=lambda _topic: None)
+
+        def make_work(queue, begin_offset, _on_room):
+            place.works.append(Work(queue, begin_offset))
+            return place.works[-1]
+
+        def lose():
+            place.lost += 1
+
+        place.owned = OwnedQueues(
+            SimpleNamespace(connections=None, routes=routes, calls=None),
+            group="g",
+            client_id="c",
+            filters={"orders": TagFilter.parse("*")},
+            start="earliest",
+            keeping=place.keeping,
+            locks=locks,
+            make_owned=make_work,
+            damaged_bodies=DamagedBodies(None),
+            on_lost=lose,
+            on_fatal=lambda _error: None,
+            settings=ConsumerSettings(),
+            clock=QuickClock(),
+        )
+        made.append(place)
+        return place
+
+    yield make
+    for place in made:
+        for work in place.works:
+            work.finish.set()
+        await place.owned.close()
+
+
+async def wait_until(condition):
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - there is nothing to be told by.
+            await asyncio.sleep(0.005)
+
+
+async def test_a_queue_that_is_wanted_again_while_others_are_taken_over_is_too(make_owned):
+    place = make_owned()
+    place.keeping.gate.clear()
+    place.owned.change_to({Q0, Q1}, handover_s=1)
+    place.owned.change_to({Q0}, handover_s=1)
+    await wait_until(lambda: place.keeping.asked == [{Q0}])
+
+    place.owned.change_to({Q0, Q1}, handover_s=1)
+    place.keeping.gate.set()
+
+    await wait_until(lambda: place.owned.queues == {Q0, Q1})
+
+
+async def test_a_queue_that_is_wanted_again_waits_for_its_release(make_owned):
+    locks = Locks()
+    locks.foreign = {Q1}
+    place = make_owned(locks)
+    place.owned.change_to({Q0, Q1}, handover_s=1)
+    await wait_until(lambda: place.owned.queues == {Q0})
+    place.owned.change_to({Q1}, handover_s=1)
+    place.owned.change_to({Q0, Q1}, handover_s=1)
+    asked = len(place.keeping.asked)
+    locks.foreign = set()
+    await wait_until(lambda: Q1 in place.owned.queues or len(place.keeping.asked) > asked + 3)
+
+    assert [work.queue for work in place.works].count(Q0) == 1
+    place.works[0].finish.set()
+    await wait_until(lambda: place.owned.queues == {Q0, Q1})
+
+
+async def test_a_queue_that_is_wanted_again_while_it_is_given_back_is_asked_for(make_owned):
+    locks = Locks()
+    locks.gate.clear()
+    place = make_owned(locks)
+    place.owned.change_to({Q0}, handover_s=1)
+    place.owned.change_to((), handover_s=1)
+    await locks.giving_back.wait()
+    place.owned.change_to({Q0}, handover_s=1)
+    locks.gate.set()
+    await wait_until(lambda: place.lost)
+
+    place.owned.change_to({Q0}, handover_s=1)
+    await wait_until(lambda: place.owned.queues == {Q0})
+
+
+async def test_a_lock_that_is_not_wanted_any_longer_is_given_back_while_others_are_waited_for(
+    make_owned,
+):
+    locks = Locks()
+    locks.foreign = {Q1}
+    place = make_owned(locks)
+    place.keeping.gate.clear()
+    place.owned.change_to({Q0, Q1}, handover_s=0)
+    await wait_until(lambda: place.keeping.asked)
+    assert locks.held == {Q0}
+    place.owned.change_to({Q1}, handover_s=0)
+    place.keeping.gate.set()
+
+    await wait_until(lambda: not locks.held)
+    locks.foreign = set()
+    await wait_until(lambda: place.owned.queues == {Q1})
+
+
+async def test_a_queue_whose_lock_is_lost_while_it_is_taken_over_is_asked_for_again(make_owned):
+    locks = Locks()
+    place = make_owned(locks)
+    place.keeping.gate.clear()
+    place.owned.change_to({Q0}, handover_s=0)
+    await wait_until(lambda: place.keeping.asked)
+    locks.lost = {Q0}
+    place.keeping.gate.set()
+    await wait_until(lambda: len(place.keeping.asked) > 1)
+    assert place.works == []
+
+    locks.lost = set()
+    await wait_until(lambda: place.owned.queues == {Q0})
+
+
+class LockCalls:
+    """A broker that locks whatever is asked for."""
+
+    def __init__(self):
+        self.locked = set()
+
+    async def lock(self, _broker, queues):
+        self.locked.update(queues)
+        return dict.fromkeys(queues, 7), 60.0
+
+    async def unlock(self, _broker, epochs):
+        self.locked.difference_update(epochs)
+
+
+async def test_a_renewal_keeps_the_locks_of_queues_in_work(make_owned):
+    calls = LockCalls()
+    locks = QueueLocks(
+        calls,
+        broker_of=lambda queue: place.owned.broker_of(queue),  # noqa: PLW0108 - there is none yet.
+        is_used=lambda queue: place.owned.uses(queue),  # noqa: PLW0108 - the same.
+        on_lost=lambda queue: place.owned.drop(queue),  # noqa: PLW0108 - the same.
+        settings=ConsumerSettings(),
+        clock=QuickClock(),
+    )
+    place = make_owned(locks)
+    place.owned.change_to({Q0, Q1}, handover_s=0)
+    await wait_until(lambda: place.owned.queues == {Q0, Q1})
+    await place.owned.wait_acquired()
+    # In work, and while its listener finishes after it was given up.
+    place.owned.change_to({Q0}, handover_s=0)
+    await locks.renew()
+    assert all(map(locks.holds, (Q0, Q1)))
+    assert calls.locked == {Q0, Q1}
+
+
+async def test_the_lock_of_a_queue_whose_broker_leaves_the_routes_is_given_back_when_it_returns(
+    make_owned,
+):
+    calls = LockCalls()
+    locks = QueueLocks(
+        calls,
+        broker_of=lambda queue: place.owned.broker_of(queue),  # noqa: PLW0108 - there is none yet.
+        is_used=lambda queue: place.owned.uses(queue),  # noqa: PLW0108 - the same.
+        on_lost=lambda queue: place.owned.drop(queue),  # noqa: PLW0108 - the same.
+        settings=ConsumerSettings(),
+        clock=QuickClock(),
+    )
+    place = make_owned(locks)
+    place.owned.change_to({Q0, Q1}, handover_s=0)
+    await wait_until(lambda: place.owned.queues == {Q0, Q1})
+    broker, place.broker = place.broker, None
+    place.owned.change_to((), handover_s=0)
+    for work in place.works:
+        work.finish.set()
+    await wait_until(lambda: not any(map(place.owned.uses, (Q0, Q1))))
+    assert calls.locked == {Q0, Q1}
+
+    # Now Q1 is another member's, who would wait for it for as long as this one renews it.
+    place.broker = broker
+    place.owned.change_to({Q0}, handover_s=0)
+    await wait_until(lambda: place.owned.queues == {Q0})
+    await locks.renew()
+    await asyncio.wait_for(locks.return_by_and_by(), 10)
+    assert calls.locked == {Q0}
+
+
+async def test_offsets_that_are_set_anew_while_a_queue_is_taken_over_are_those_to_begin_at(
+    make_owned,
+):
+    place = make_owned()
+    place.keeping.gate.clear()
+    place.owned.change_to({Q0}, handover_s=0)
+    await wait_until(lambda: place.keeping.asked)
+    place.keeping.offsets[Q0] = QueuePosition(50)
+    place.owned.forget("orders")
+    place.keeping.gate.set()
+    await wait_until(lambda: place.owned.queues == {Q0})
+
+    assert [work.begin_offset for work in place.works] == [50]
+
+
+async def test_what_the_broker_does_not_tell_is_asked_for_again(make_owned):
+    place = make_owned()
+    load, failures = place.keeping.load, [errors.CallError("away"), errors.CallError("away")]
+
+    async def fail_twice(broker, queues):
+        if failures:
+            raise failures.pop()
+        return await load(broker, queues)
+
+    place.keeping.load = fail_twice
+    place.owned.change_to({Q0, Q1}, handover_s=0)
+    async with asyncio.timeout(10):
+        await place.owned.wait_acquired()
+
+    assert place.owned.queues == {Q0, Q1}

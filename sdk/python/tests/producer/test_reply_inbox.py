@@ -1,0 +1,74 @@
+"""The inbox of replies against a played broker."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+from google.protobuf.any_pb2 import Any
+from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.status_pb2 import Status
+
+from ariane.broker.v1.pull_service_pb2 import PullRecordsResponse, QueueRecords
+from ariane_sdk.client.queue_position import QueuePosition
+from ariane_sdk.producer.requests.reply_inbox import ReplyInbox
+from ariane_sdk.runtime.clock import SystemClock
+
+
+def refused(reason, **metadata):
+    packed = Any()
+    packed.Pack(ErrorInfo(domain="ariane.mq", reason=reason, metadata=metadata))
+    return Status(code=11, details=[packed])
+
+
+class PlayedBroker:
+    """Answers pulls with what is given, and remembers where they read."""
+
+    read_address = "127.0.0.1:1"
+    broker_name = "broker-a"
+    read_queue_count = 1
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.asked = []
+
+    async def PullRecords(self, request, timeout):  # noqa: N802, ASYNC109 - the stub's names.
+        self.asked += [(each.queue_offset, each.log_epoch) for each in request.positions]
+        return PullRecordsResponse(queues=[self.answers.pop(0)])
+
+
+@pytest.mark.parametrize(
+    ("refusal", "goes_on"),
+    [
+        ({"error": refused("QUEUE_CUT", end="2"), "log_epoch": 8}, (2, 8)),
+        (
+            {
+                "error": refused("QUEUE_OFFSET_OUT_OF_RANGE"),
+                "min_queue_offset": 1,
+                "max_queue_offset": 3,
+                "log_epoch": 8,
+            },
+            (3, 8),
+        ),
+    ],
+)
+async def test_a_queue_that_lost_its_end_is_read_on_from_there(refusal, goes_on):
+    broker = PlayedBroker(
+        QueueRecords(topic="replies", **refusal),
+        QueueRecords(topic="replies", next_queue_offset=9, log_epoch=8),
+        QueueRecords(topic="replies", next_queue_offset=9, log_epoch=8),
+    )
+    route = SimpleNamespace(broker=lambda _name: broker)
+
+    async def get(_topic):
+        return route
+
+    session = SimpleNamespace(
+        routes=SimpleNamespace(on_change=lambda _told: None, get=get),
+        connections=SimpleNamespace(pull=lambda _address: broker),
+    )
+    inbox = ReplyInbox(session, client_id="me", timeout_s=1.0, clock=SystemClock())
+    offsets = {0: QueuePosition(5, 7)}
+    async with asyncio.timeout(10):
+        for _ in range(3):
+            await inbox._pull("replies", "broker-a", offsets)
+    assert broker.asked == [(5, 7), goes_on, (9, 8)]

@@ -1,0 +1,51 @@
+"""Results of a batch that are made when they are looked at: as good as a list of them."""
+
+import numpy as np
+import pytest
+
+from ariane_sdk import SendResult
+from ariane_sdk.message import AcknowledgedLevel, MessageQueue
+from ariane_sdk.producer.batches.send_results import SendResults, StoredBatch
+
+QUEUE = MessageQueue("orders", "broker-a", 3)
+IDS = [f"{number:032X}" for number in range(5)]
+
+
+@pytest.fixture
+def results():
+    batch = StoredBatch(
+        message_queue=QUEUE,
+        first_queue_offset=70,
+        commit_log_offsets=np.array([100, 110, 130, 160, 200], np.int64),
+        unique_ids=np.frombuffer("".join(IDS).encode(), np.uint8).reshape(5, 32),
+        acknowledged_level=AcknowledgedLevel.FLUSHED,
+        store_timestamp_ms=5,
+        broker_address="127.0.0.1:1",
+        duplicate=False,
+    )
+    return SendResults(batch, range(5))
+
+
+def test_they_are_what_a_list_would_hold(results):
+    expected = [
+        SendResult(QUEUE, 70 + n, offset, IDS[n], AcknowledgedLevel.FLUSHED, 5, "127.0.0.1:1")
+        for n, offset in enumerate([100, 110, 130, 160, 200])
+    ]
+    assert results == expected
+    assert list(results) == expected
+    assert [results[n] for n in range(-5, 5)] == [*expected, *expected]
+    assert results[1:4] == expected[1:4]
+    assert results[1:4][::-2] == expected[1:4][::-2]
+    assert results[::-1][0] == expected[-1]
+    assert results[5:] == []
+    assert results != expected[1:]
+    assert results.index(expected[2]) == 2
+    assert repr(results) == repr(expected)
+    assert type(results[0].queue_offset) is type(results[0].commit_log_offset) is int
+
+
+def test_there_is_none_beyond_the_last(results):
+    with pytest.raises(IndexError):
+        results[5]
+    with pytest.raises(IndexError):
+        results[1:4][3]

@@ -1,0 +1,131 @@
+"""Topics that nobody has created: the first send does, and consumers wait for it."""
+
+import asyncio
+from uuid import uuid4
+
+import grpc
+import pytest
+
+from ariane_sdk import (
+    ConsumerSettings,
+    Message,
+    Producer,
+    ProducerSettings,
+    PushConsumer,
+    QueueReader,
+    errors,
+)
+from ariane_sdk.routing import routes as _routes
+
+TEMPLATE = "TBW102"
+
+
+@pytest.fixture
+def eager_watch(monkeypatch):
+    """Look for a topic without a route all the time."""
+    monkeypatch.setattr(_routes, "WATCH_INTERVAL_S_MIN", 0.02)
+
+
+@pytest.fixture
+def templated(two_brokers):
+    """Two brokers, one of which creates topics as they are sent to."""
+    address = two_brokers.brokers["broker-b"].address
+    two_brokers.name_server.set_route(TEMPLATE, {"broker-b": address}, queue_count=16)
+    return two_brokers
+
+
+async def test_an_unknown_topic_goes_where_topics_are_created(templated):
+    async with Producer(templated.name_servers) as producer:
+        results = [await producer.send(Message("new", b"one")) for _ in range(12)]
+        [result] = await producer.send_batch([Message("newer", b"two", message_group="g")])
+
+    queues = {sent.message_queue for sent in results}
+    assert {(queue.topic, queue.broker_name) for queue in queues} == {("new", "broker-b")}
+    assert sorted(queue.queue_id for queue in queues) == [0, 1, 2, 3]
+    assert result.message_queue.topic == "newer"
+    assert not templated.brokers["broker-a"].calls
+
+
+async def test_the_own_route_of_a_new_topic_is_soon_followed(templated, eager_watch):
+    async with Producer(templated.name_servers) as producer:
+        first = await producer.send(Message("new", b"one"))
+        templated.name_server.set_route("new", {"broker-a": templated.brokers["broker-a"].address})
+        async with asyncio.timeout(5):
+            while not templated.brokers["broker-a"].messages:
+                await producer.send(Message("new", b"two"))
+
+    assert first.message_queue.broker_name == "broker-b"
+
+
+async def test_the_route_of_the_template_serves_until_there_is_a_better_one(
+    templated, eager_watch, make_status
+):
+    busy = make_status(grpc.StatusCode.UNAVAILABLE, "SERVICE_BUSY")
+    templated.brokers["broker-b"].script.append(busy)  # Makes it ask again.
+    async with Producer(templated.name_servers) as producer:
+        await producer.send(Message("new", b"one"))
+        asked_count = templated.name_server.asked.count("new")
+        async with asyncio.timeout(5):
+            while templated.name_server.asked.count("new") < asked_count + 3:
+                templated.name_server.heard.clear()
+                await templated.name_server.heard.wait()
+        await producer.send(Message("new", b"two"))
+
+    assert templated.brokers["broker-b"].bodies == [b"one", b"two"]
+
+
+async def test_a_template_that_nobody_may_write_creates_nothing(templated):
+    templated.name_server.routes[TEMPLATE].brokers[0].addresses.clear()
+    async with Producer(templated.name_servers) as producer:
+        with pytest.raises(errors.RouteNotFound):
+            await producer.send(Message("new", b""))
+
+
+async def test_a_name_server_that_has_just_started_is_not_believed(templated, world):
+    world.name_server.routes.clear()  # The other world's has heard of no broker yet.
+    templated.name_server.set_route("orders", {"broker-a": templated.brokers["broker-a"].address})
+    both = f"{world.name_servers},{templated.name_servers}"
+    for _ in range(4):  # Whichever is asked first.
+        async with Producer(both, settings=ProducerSettings(send_timeout_s=2.0)) as producer:
+            result = await producer.send(Message("orders", b"one"))
+
+            assert result.message_queue.broker_name == "broker-a"
+    assert TEMPLATE not in templated.name_server.asked + world.name_server.asked
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+async def test_a_consumer_waits_for_a_topic_that_does_not_exist_yet(cluster, start):
+    topic, got = f"new-{uuid4()}", asyncio.Queue()
+
+    async def listen(messages):
+        for message in messages:
+            got.put_nowait(message.body)
+
+    async with (
+        Producer(cluster.name_servers) as producer,
+        PushConsumer(
+            cluster.name_servers,
+            group=f"g-{uuid4()}",
+            subscriptions={topic: "*"},
+            listener=listen,
+            start=start,
+            settings=ConsumerSettings(rebalance_gap_s_min=0.05, hold_s=2.0),
+        ) as consumer,
+    ):
+        await consumer.wait_assigned()
+        assert not consumer.assignment
+        await producer.send(Message(topic, b"the first"))
+        async with asyncio.timeout(10):
+            assert await got.get() == b"the first"
+        assert len(consumer.assignment) == 4
+
+
+async def test_only_a_send_creates_a_topic(cluster):
+    async with (
+        QueueReader(cluster.name_servers) as reader,
+        Producer(cluster.name_servers) as producer,
+    ):
+        with pytest.raises(errors.RouteNotFound):
+            await reader.bounds("never-sent-to")
+        with pytest.raises(errors.RouteNotFound):
+            await producer.route("never-sent-to")

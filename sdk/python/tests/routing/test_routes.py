@@ -1,0 +1,276 @@
+import asyncio
+from random import Random
+
+import grpc
+import pytest
+
+from ariane_sdk import MessageQueue, errors
+from ariane_sdk.client.session import Session
+from ariane_sdk.routing import routes as _routes
+from ariane_sdk.routing.name_servers import parse_addresses
+from ariane_sdk.routing.route import BrokerRoute, Route
+from ariane_sdk.runtime.clock import SystemClock
+
+
+@pytest.mark.parametrize(
+    ("text", "addresses"),
+    [
+        ("127.0.0.1:9876", ("127.0.0.1:9876",)),
+        ("a:1, b:2 ;c:3,", ("a:1", "b:2", "c:3")),
+        ("[::1]:9876", ("[::1]:9876",)),
+    ],
+)
+def test_addresses(text, addresses):
+    assert parse_addresses(text) == addresses
+
+
+@pytest.mark.parametrize("text", ["", " , ", "localhost", ":9876", "a:b", "a:1,b"])
+def test_no_addresses(text):
+    with pytest.raises(errors.IllegalArgument):
+        parse_addresses(text)
+
+
+def test_queues_of_a_route_are_sorted_and_permitted():
+    route = Route(
+        "orders",
+        (
+            BrokerRoute("c", "b", {0: "b:1"}, read_queue_count=2, write_queue_count=1),
+            BrokerRoute("c", "a", {1: "a:1"}, read_queue_count=1, write_queue_count=1),
+            BrokerRoute("c", "r", {0: "r:1"}, 1, 1, writable=False),
+            BrokerRoute("c", "w", {0: "w:1"}, 1, 1, readable=False),
+        ),
+    )
+
+    def queues(*names):
+        return tuple(MessageQueue("orders", name[0], int(name[1])) for name in names)
+
+    assert route.read_queues == queues("a0", "b0", "b1", "r0")
+    # "a" has no primary alive: it is read from a replica and not written.
+    assert route.write_queues == queues("b0", "w0")
+    assert route.broker("a").read_address == "a:1"
+    assert route.broker("nobody") is None
+
+
+def test_message_groups_keep_to_the_queue_order_while_a_broker_is_away():
+    there = BrokerRoute("c", "a", {0: "a:1"}, 2, 2)
+    order = "b:1; a:2;mistyped;c:x"
+    route = Route("orders", (there,), queue_order=order)
+    assert [str(queue) for queue in route.group_queues] == [
+        "orders@a#0",
+        "orders@a#1",
+        "orders@b#0",
+    ]
+    assert route.write_queues == route.group_queues[:2]
+    assert Route("orders", (there,), queue_order="mistyped").group_queues == route.write_queues
+
+
+@pytest.fixture
+def make_session(monkeypatch):
+    monkeypatch.setattr(_routes, "REFRESH_GAP_S_MIN", 0.0)
+
+    def make(*addresses, seed=0):
+        return Session(addresses, timeout_s=1.0, clock=SystemClock(), random=Random(seed))
+
+    return make
+
+
+async def test_the_first_name_server_to_be_asked_is_drawn(world, make_session):
+    drawn = set()
+    for seed in range(20):
+        session = make_session("a:1", "b:1", "c:1", seed=seed)
+        drawn.add(session.name_servers._in_turn())
+        await session.close()
+
+    assert drawn == {
+        ("a:1", "b:1", "c:1"),
+        ("b:1", "c:1", "a:1"),
+        ("c:1", "a:1", "b:1"),
+    }
+
+
+async def test_one_that_does_not_answer_is_left_for_the_next(world, make_session):
+    dead = "127.0.0.1:1"
+    session = make_session(dead, world.name_servers, dead)
+    for _ in range(3):
+        route = await session.name_servers.get_route("orders")
+
+        assert [broker.broker_name for broker in route.brokers] == ["broker-a"]
+        assert session.name_servers._in_turn()[0] == world.name_servers
+    await session.close()
+
+
+async def test_a_topic_that_no_name_server_knows(world, make_session):
+    session = make_session("127.0.0.1:1", world.name_servers)
+
+    with pytest.raises(errors.RouteNotFound):
+        await session.routes.get("nowhere")
+    await session.close()
+
+
+async def test_a_route_is_asked_for_once_by_all_who_want_it(world, make_session):
+    session = make_session(world.name_servers)
+
+    routes = await asyncio.gather(*(session.routes.get("orders") for _ in range(10)))
+
+    assert len(set(map(id, routes))) == 1
+    assert world.name_server.asked == ["orders"]
+    await session.close()
+
+
+@pytest.mark.parametrize("trouble", ["gone", "away"])
+async def test_the_last_good_route_is_kept(world, make_session, trouble):
+    session = make_session(world.name_servers)
+    told = []
+    session.routes.on_change(told.append)
+    route = await session.routes.get("orders")
+    if trouble == "gone":
+        world.name_server.routes.clear()
+    else:
+        world.name_server.refusal = grpc.StatusCode.UNAVAILABLE
+
+    assert await session.routes.refresh("orders") is route
+    assert await session.routes.get("orders") is route
+    assert told == [route]
+    await session.close()
+
+
+async def test_a_change_is_told_once(world, make_session):
+    session = make_session(world.name_servers)
+    told = []
+    session.routes.on_change(told.append)
+    await session.routes.get("orders")
+    await session.routes.refresh("orders")
+    world.name_server.set_route("orders", {"broker-b": "127.0.0.1:2"})
+    await session.routes.refresh("orders")
+    await session.routes.refresh("orders")
+
+    assert [[broker.broker_name for broker in route.brokers] for route in told] == [
+        ["broker-a"],
+        ["broker-b"],
+    ]
+    await session.close()
+
+
+async def test_routes_in_use_are_refreshed_by_and_by(world, make_session, monkeypatch):
+    monkeypatch.setattr(_routes, "REFRESH_INTERVAL_S", 0.02)
+    session = make_session(world.name_servers)
+    await session.routes.get("orders")
+    changed = asyncio.Event()
+    session.routes.on_change(lambda _: changed.set())
+    session.routes.start()
+    world.name_server.set_route("orders", {"broker-b": "127.0.0.1:2"})
+
+    async with asyncio.timeout(5):
+        await changed.wait()
+    await session.close()
+
+
+def names_of(route):
+    return [broker.broker_name for broker in route.brokers]
+
+
+async def test_a_name_server_that_has_just_started_takes_nothing_away(world, make_session):
+    session = make_session(world.name_servers)
+    told = []
+    session.routes.on_change(told.append)
+    world.name_server.set_route("orders", {"broker-a": "127.0.0.1:2", "broker-b": "127.0.0.1:3"})
+    await session.routes.get("orders")
+    world.name_server.warming_up = True
+    world.name_server.set_route("orders", {"broker-b": "127.0.0.1:4", "broker-c": "127.0.0.1:5"})
+    early = await session.routes.refresh("orders")
+
+    assert names_of(early) == ["broker-a", "broker-b", "broker-c"]
+    assert early.broker("broker-b").read_address == "127.0.0.1:4"
+    assert not early.complete
+    world.name_server.warming_up = False
+    late = await session.routes.refresh("orders")
+    assert names_of(late) == ["broker-b", "broker-c"]
+    assert late.complete
+    assert list(map(names_of, told)) == [
+        ["broker-a", "broker-b"],
+        ["broker-a", "broker-b", "broker-c"],
+        ["broker-b", "broker-c"],
+    ]
+    await session.close()
+
+
+async def test_a_route_that_becomes_complete_without_a_change_is_not_told(world, make_session):
+    session = make_session(world.name_servers)
+    world.name_server.warming_up = True
+    assert not (await session.routes.get("orders")).complete
+    told = []
+    session.routes.on_change(told.append)
+    world.name_server.warming_up = False
+
+    assert (await session.routes.refresh("orders")).complete
+    assert told == []
+    await session.close()
+
+
+async def test_one_that_has_just_started_gives_way_to_one_that_knows(world, make_session):
+    second = await world.add_name_server()
+    second.warming_up = True
+    second.set_route("orders", {"broker-b": "127.0.0.1:2"})
+    session = make_session(second.address, world.name_servers, seed=1)
+    session.name_servers._current = 0
+
+    route = await session.name_servers.get_route("orders")
+
+    assert (names_of(route), route.complete) == (["broker-a"], True)
+    assert session.name_servers._in_turn()[0] == world.name_servers
+    world.name_server.warming_up = True
+    route = await session.name_servers.get_route("orders")
+    assert (names_of(route), route.complete) == (["broker-a", "broker-b"], False)
+    world.name_server.routes.clear()
+    route = await session.name_servers.get_route("orders")
+    assert (names_of(route), route.complete) == (["broker-b"], False)
+    await session.close()
+
+
+async def test_a_template_gives_way_also_to_a_route_that_is_not_complete(world, make_session):
+    session = make_session(world.name_servers)
+    world.name_server.warming_up = True
+    both = {"broker-a": "127.0.0.1:2", "broker-b": "127.0.0.1:3"}
+    world.name_server.set_route("TBW102", both)
+    assert names_of(await session.routes.get_for_send("new")) == ["broker-a", "broker-b"]
+    world.name_server.set_route("new", {"broker-a": "127.0.0.1:2"})
+
+    assert names_of(await session.routes.refresh("new")) == ["broker-a"]
+    await session.close()
+
+
+def test_routes_are_refreshed_as_often_as_documented():
+    assert _routes.REFRESH_INTERVAL_S == 30.0
+
+
+async def test_a_broker_that_was_away_when_its_route_was_learnt_is_found_soon(
+    two_brokers, make_session, monkeypatch
+):
+    monkeypatch.setattr(_routes, "YOUNG_LOOK_S", 0.02)
+    addresses = {name: broker.address for name, broker in two_brokers.brokers.items()}
+    two_brokers.name_server.set_route("orders", {"broker-a": addresses["broker-a"]})
+    session = make_session(two_brokers.name_servers)
+    await session.routes.get("orders")
+    found = asyncio.Event()
+    session.routes.on_change(lambda _: found.set())
+    session.routes.confirm("orders")
+    two_brokers.name_server.set_route("orders", addresses)
+
+    async with asyncio.timeout(10):
+        await found.wait()
+    await session.close()
+
+
+async def test_a_young_route_is_looked_at_a_few_times_only(world, make_session, monkeypatch):
+    monkeypatch.setattr(_routes, "YOUNG_LOOK_S", 0.001)
+    monkeypatch.setattr(_routes, "REFRESH_INTERVAL_S", 0.03)
+    session = make_session(world.name_servers)
+    await session.routes.get("orders")
+    session.routes.confirm("orders")
+    session.routes.confirm("orders")
+    async with asyncio.timeout(10):
+        while session.routes.young:  # noqa: ASYNC110 - there is nothing to be told by.
+            await asyncio.sleep(0.01)
+
+    assert len(world.name_server.asked) == 1 + 5
+    await session.close()

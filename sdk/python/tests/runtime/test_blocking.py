@@ -1,0 +1,54 @@
+"""The loop of blocking clients."""
+
+import asyncio
+import threading
+
+import pytest
+
+from ariane_sdk.runtime.blocking import LoopThread
+
+GRPC_CLOSED = RuntimeError("Event loop is closed")
+
+
+class PollerCompletionQueue:
+    """As gRPC's: one for all loops of the process."""
+
+    def _handle_events(self):
+        raise GRPC_CLOSED
+
+
+def fail():
+    raise RuntimeError("a fault of ours")
+
+
+@pytest.fixture
+def thread():
+    thread = LoopThread()
+    yield thread
+    thread.close()
+
+
+def run_callback(thread, callback):
+    """Run a callback on the loop, and whatever handles its error."""
+
+    async def call():
+        loop = asyncio.get_running_loop()
+        loop.call_soon(callback)
+        done = asyncio.Event()
+        loop.call_soon(done.set)
+        await done.wait()
+
+    thread.run(call())
+
+
+def test_answers_for_a_client_that_is_closed_are_no_trace(thread, caplog):
+    run_callback(thread, PollerCompletionQueue()._handle_events)
+    assert caplog.messages == []
+
+
+def test_other_errors_of_callbacks_are_told_as_ever(thread, caplog):
+    run_callback(thread, fail)
+    [record] = caplog.records
+    assert record.name == "asyncio"
+    assert "a fault of ours" in str(record.exc_info[1])
+    assert threading.active_count() > 1

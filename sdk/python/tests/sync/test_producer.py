@@ -1,0 +1,584 @@
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+import grpc
+import pytest
+from google.rpc.error_details_pb2 import RetryInfo
+
+from ariane_sdk import AcknowledgedLevel, Message, MessageQueue, Producer, ProducerSettings, errors
+from ariane_sdk.routing import routes as _routes
+from ariane_sdk.runtime.clock import SystemClock
+
+QUICK = ProducerSettings(
+    call_timeout_s=0.3, send_timeout_s=1.5, repeat_delay_s_min=0.01, repeat_delay_s_max=0.05
+)
+
+PATIENT = replace(QUICK, call_timeout_s=60.0, send_timeout_s=90.0)
+
+AT_LEAST_ONCE = replace(QUICK, idempotent=False)
+
+
+def orders(*bodies, **fields):
+    return [Message("orders", body.encode(), **fields) for body in bodies]
+
+
+async def test_a_result_says_where_the_message_is(world):
+    async with Producer(world.name_servers) as producer:
+        result = await producer.send(Message("orders", b"one"))
+    [(topic, queue_id)] = world.brokers["broker-a"].queues
+
+    assert result.message_queue == MessageQueue("orders", "broker-a", queue_id)
+    assert topic == "orders"
+    assert result.queue_offset == 0
+    assert result.commit_log_offset == 1000
+    assert result.store_timestamp_ms == 1_234_567
+    assert result.acknowledged_level is AcknowledgedLevel.MEMORY
+    assert world.brokers["broker-a"].messages[0].unique_id == result.unique_id
+    assert len(result.message_id) == 32
+
+
+async def test_everything_that_a_message_says_arrives(world):
+    message = Message(
+        "orders",
+        bytearray(b"body"),
+        tag="created",
+        keys=("o-1", "o-2"),
+        message_group="customer-7",
+        properties={"a": "b"},
+        flag=-3,
+    )
+
+    async with Producer(world.name_servers) as producer:
+        await producer.send(message)
+    [stored] = world.brokers["broker-a"].messages
+
+    assert (stored.body, stored.tag, stored.keys) == (b"body", "created", ("o-1", "o-2"))
+    assert (stored.message_group, stored.flag) == ("customer-7", -3)
+    assert stored.properties["a"] == "b"
+    assert stored.born_timestamp_ms > 0
+
+
+async def test_sends_of_one_turn_of_the_loop_share_a_call(world):
+    async with Producer(world.name_servers) as producer:
+        await producer.send(Message("orders", b"first"))
+        await asyncio.gather(*map(producer.send, orders(*map(str, range(100)))))
+
+    assert len(world.brokers["broker-a"].calls) == 2
+
+
+async def test_what_comes_while_a_call_is_in_flight_is_the_next_call(world):
+    broker = world.brokers["broker-a"]
+    answer = asyncio.Event()
+    broker.script.append(answer)
+    async with Producer(world.name_servers) as producer:
+        sends = [producer.send_nowait(message) for message in orders("one")]
+        await broker.wait_called(1)
+        for message in orders(*map(str, range(50))):
+            sends.append(producer.send_nowait(message))
+            await asyncio.sleep(0)
+        assert len(broker.calls) == 1
+        answer.set()
+        await asyncio.gather(*sends)
+
+    assert len(broker.calls) == 2
+    assert len(broker.calls[1].batches) == 1
+
+
+async def test_messages_for_no_particular_queue_stick_and_move_on(two_brokers):
+    async with Producer(two_brokers.name_servers) as producer:
+        queues = [
+            {
+                result.message_queue
+                for result in await producer.send_batch(orders(*map(str, range(20))))
+            }
+            for _ in range(4)
+        ]
+
+    assert all(len(batch) == 1 for batch in queues)
+    assert len(set.union(*queues)) == 4
+
+
+async def test_a_group_stays_in_order_on_one_queue(two_brokers):
+    bodies = [str(number) for number in range(300)]
+    async with Producer(two_brokers.name_servers) as producer:
+        results = await asyncio.gather(
+            *map(producer.send, orders(*bodies, message_group="tail-N14228"))
+        )
+
+    [queue] = {result.message_queue for result in results}
+    stored = two_brokers.brokers[queue.broker_name].queues["orders", queue.queue_id]
+    assert [message.body.decode() for message in stored] == bodies
+
+
+async def test_queue_and_selector_decide(world):
+    third = MessageQueue("orders", "broker-a", 1)
+    async with Producer(world.name_servers) as producer:
+        [message] = orders("one")
+        chosen = await producer.send(message, message_queue=third)
+        selected = await producer.send(message, selector=lambda queues, _: queues[0])
+
+        assert chosen.message_queue == third
+        assert selected.message_queue == MessageQueue("orders", "broker-a", 0)
+        with pytest.raises(errors.QueueNotFound):
+            await producer.send(message, message_queue=third._replace(queue_id=9))
+        with pytest.raises(errors.IllegalArgument):
+            await producer.send(message, message_queue=third._replace(topic="bills"))
+
+
+@pytest.mark.parametrize(
+    ("message", "error"),
+    [
+        (Message("orders", bytes(100)), errors.MessageTooLarge),
+        (Message("or ders", b""), errors.NameIllegal),
+        (Message("SCHEDULE_TOPIC_XXXX", b""), errors.NameIllegal),
+        (Message("orders", b"", tag="a||b"), errors.MessageIllegal),
+        (Message("orders", b"", tag="*"), errors.MessageIllegal),
+        (Message("orders", b"", keys=("with space",)), errors.MessageIllegal),
+        (Message("orders", b"", keys="o-1"), errors.MessageIllegal),
+        (Message("orders", b"", keys=tuple(map(str, range(300)))), errors.MessageIllegal),
+        (Message("orders", b"", properties={"DELAY": "3"}), errors.MessageIllegal),
+        (Message("orders", b"", properties={"a": "\x01"}), errors.MessageIllegal),
+        (Message("orders", b"", properties={"a": "x" * 40_000}), errors.MessageIllegal),
+    ],
+)
+async def test_a_message_that_breaks_a_rule_never_leaves(world, message, error):
+    settings = ProducerSettings(body_bytes_max=99)
+    async with Producer(world.name_servers, settings=settings) as producer:
+        await producer.send(Message("orders", bytes(99)))
+        with pytest.raises(error):
+            await producer.send(message)
+        with pytest.raises(errors.BatchSendError) as caught:
+            await producer.send_batch([message, *orders("good")])
+
+    assert isinstance(caught.value.outcomes[0], error)
+    assert world.brokers["broker-a"].bodies[1:] == [b"good"]
+
+
+async def test_an_unknown_topic_is_said_to_be_unknown(world):
+    async with Producer(world.name_servers) as producer:
+        with pytest.raises(errors.RouteNotFound) as caught:
+            await producer.send(Message("nowhere", b""))
+        with pytest.raises(errors.RouteNotFound):
+            await producer.send_nowait(Message("nowhere", b""))
+        with pytest.raises(errors.BatchSendError) as batch:
+            await producer.send_batch([Message("nowhere", b""), *orders("good")])
+
+    assert not caught.value.outcome_unknown
+    assert isinstance(batch.value.outcomes[0], errors.RouteNotFound)
+    assert batch.value.outcomes[1].queue_offset == 0
+
+
+async def test_messages_wait_for_a_name_server_that_is_away_for_a_moment(world):
+    world.name_server.refusal = grpc.StatusCode.UNAVAILABLE
+    async with Producer(world.name_servers) as producer:
+        first = producer.send_nowait(*orders("one"))
+        second = producer.send_nowait(*orders("two"))
+        await world.name_server.heard.wait()
+        world.name_server.refusal = None
+        results = await asyncio.gather(first, second)
+
+    assert [result.queue_offset for result in results] == [0, 1]
+
+
+async def test_nobody_to_ask_is_an_error_in_time(world):
+    world.name_server.refusal = grpc.StatusCode.UNAVAILABLE
+    async with Producer(world.name_servers, settings=QUICK) as producer:
+        with pytest.raises(errors.NameServersUnreachable):
+            await producer.send(*orders("one"))
+
+
+@pytest.fixture
+def eager_refresh(monkeypatch):
+    """Ask again at each routing error, however soon after the last time."""
+    monkeypatch.setattr(_routes, "REFRESH_GAP_S_MIN", 0.0)
+
+
+async def test_a_known_route_outlives_the_name_servers(world, eager_refresh):
+    async with Producer(world.name_servers) as producer:
+        await producer.send(*orders("one"))
+        world.name_server.refusal = grpc.StatusCode.UNAVAILABLE
+        world.brokers["broker-a"].script.append(
+            grpc.StatusCode.UNAVAILABLE  # Makes it ask again.
+        )
+        await producer.send(*orders("two"))
+
+    assert len(world.name_server.asked) > 1
+    assert world.brokers["broker-a"].bodies == [b"one", b"two"]
+
+
+async def test_a_batch_goes_to_another_broker_when_one_fails(two_brokers, make_status):
+    refused = make_status(grpc.StatusCode.UNAVAILABLE, "SERVICE_DRAINING")
+    broken, sound = two_brokers.brokers["broker-a"], two_brokers.brokers["broker-b"]
+    broken.script.extend([refused] * 50)
+    async with Producer(two_brokers.name_servers) as producer:
+        results = await asyncio.gather(*map(producer.send, orders(*map(str, range(10)))))
+        results += await producer.send_batch(orders("x", "y"))
+
+    assert {result.message_queue.broker_name for result in results} == {"broker-b"}
+    assert len(sound.messages) == 12
+    assert not broken.messages
+
+
+async def test_a_broker_that_refuses_one_topic_still_gets_others(two_brokers, make_status):
+    refused = make_status(grpc.StatusCode.PERMISSION_DENIED, "TOPIC_NOT_WRITABLE")
+    for _ in range(5):
+        two_brokers.brokers["broker-a"].script.append([refused])
+    async with Producer(two_brokers.name_servers, settings=QUICK) as producer:
+        for body in "abcd":
+            result = await producer.send(*orders(body))
+
+            assert result.message_queue.broker_name == "broker-b"
+
+
+async def test_what_was_surely_not_stored_is_repeated_until_it_is(world, make_status):
+    refused = make_status(grpc.StatusCode.UNAVAILABLE, "SERVICE_STARTING")
+    world.brokers["broker-a"].script.extend([refused] * 6)
+    async with Producer(world.name_servers, settings=QUICK) as producer:
+        await producer.send(*orders("one"))
+
+    assert len(world.brokers["broker-a"].calls) == 7
+    assert world.brokers["broker-a"].bodies == [b"one"]
+
+
+def refusal(make_status, reason, retry_after_s=0.0):
+    """A refusal that says when to come again."""
+    refused = make_status(grpc.StatusCode.UNAVAILABLE, reason)
+    if retry_after_s:
+        retry = RetryInfo()
+        retry.retry_delay.FromTimedelta(timedelta(seconds=retry_after_s))
+        refused.details.add().Pack(retry)
+    return refused
+
+
+@pytest.mark.parametrize("per_batch", [False, True])
+@pytest.mark.parametrize("reason", ["STORE_FULL", "SERVICE_DRAINING"])
+async def test_two_brokers_that_refuse_are_not_asked_in_a_hurry(
+    two_brokers, make_status, leaping_clock, reason, per_batch
+):
+    refused = refusal(make_status, reason)
+    brokers = two_brokers.brokers.values()
+    for broker in brokers:
+        broker.script.extend([[refused] if per_batch else refused] * 5000)
+    async with Producer(
+        two_brokers.name_servers, settings=PATIENT, clock=leaping_clock
+    ) as producer:
+        begun_s = leaping_clock.monotonic_s()
+        send = producer.send_nowait(*orders("one"))
+        for broker in brokers:
+            await broker.wait_called(20)
+        passed_s = leaping_clock.monotonic_s() - begun_s
+        rounds = max(len(broker.calls) for broker in brokers)
+        leaping_clock.ahead_s += PATIENT.send_timeout_s
+        with pytest.raises(errors.SendError) as caught:
+            await send
+
+    assert caught.value.reason == reason
+    assert not caught.value.outcome_unknown
+    assert "it was not stored" in str(caught.value)
+    # Both are asked in every round, and rounds are 25 ms apart at least once the delay has grown.
+    assert rounds <= 21
+    assert passed_s > 0.025 * (rounds - 4)
+
+
+async def test_any_number_of_refusals_is_no_overflow(world, make_status):
+    refused = refusal(make_status, "STORE_FULL")
+    settings = replace(PATIENT, repeat_delay_s_min=1e-9, repeat_delay_s_max=1e-6)
+    world.brokers["broker-a"].script.extend([refused] * 1100)
+    async with Producer(world.name_servers, settings=settings) as producer:
+        await producer.send(*orders("one", message_group="pinned"))
+
+    assert len(world.brokers["broker-a"].calls) == 1101
+
+
+async def test_all_brokers_wish_for_a_pause_and_get_it(two_brokers, make_status):
+    for broker, pause_s in zip(two_brokers.brokers.values(), (0.3, 60.0), strict=True):
+        broker.script.append(refusal(make_status, "STORE_FULL", pause_s))
+    clock = SystemClock()
+    async with Producer(two_brokers.name_servers, settings=QUICK) as producer:
+        begun_s = clock.monotonic_s()
+        result = await producer.send(*orders("one"))
+        passed_s = clock.monotonic_s() - begun_s
+
+    assert passed_s >= 0.3
+    assert result.message_queue.broker_name == "broker-a"
+    assert [len(broker.calls) for broker in two_brokers.brokers.values()] == [2, 1]
+
+
+async def test_a_pause_beyond_the_deadline_is_the_refusal_at_once(two_brokers, make_status):
+    for broker in two_brokers.brokers.values():
+        broker.script.append(refusal(make_status, "STORE_FULL", 60.0))
+    async with Producer(two_brokers.name_servers, settings=QUICK) as producer:
+        with pytest.raises(errors.SendError) as caught:
+            await producer.send(*orders("one"))
+
+    assert caught.value.reason == "STORE_FULL"
+    assert caught.value.retry_after_s == 60.0
+    assert not caught.value.outcome_unknown
+
+
+async def test_what_may_have_been_stored_is_repeated_twice_and_reported_as_unknown(world):
+    world.brokers["broker-a"].script.extend([grpc.StatusCode.UNAVAILABLE] * 10)
+    async with Producer(world.name_servers, settings=AT_LEAST_ONCE) as producer:
+        with pytest.raises(errors.SendError) as caught:
+            await producer.send(*orders("one"))
+
+    assert caught.value.outcome_unknown
+    assert "may have been stored" in str(caught.value)
+    assert isinstance(caught.value.__cause__, errors.ServiceUnavailable)
+    assert len(world.brokers["broker-a"].calls) == 3
+
+
+async def test_a_refusal_after_an_unknown_outcome_leaves_it_unknown(world, make_status):
+    refused = make_status(grpc.StatusCode.INVALID_ARGUMENT, "BLOCK_CORRUPTED")
+    world.brokers["broker-a"].script.extend([grpc.StatusCode.UNAVAILABLE, refused])
+    async with Producer(world.name_servers, settings=QUICK) as producer:
+        with pytest.raises(errors.SendError) as caught:
+            await producer.send(*orders("one"))
+
+    assert caught.value.reason == "BLOCK_CORRUPTED"
+    assert caught.value.outcome_unknown
+
+
+async def test_a_plain_refusal_is_not_repeated_and_known(world, make_status):
+    refused = make_status(
+        grpc.StatusCode.INVALID_ARGUMENT, "MESSAGE_TOO_LARGE", size_bytes="9", limit_bytes="5"
+    )
+    world.brokers["broker-a"].script.append([refused])
+    async with Producer(world.name_servers) as producer:
+        with pytest.raises(errors.SendError) as caught:
+            await producer.send(*orders("one"))
+
+    assert caught.value.reason == "MESSAGE_TOO_LARGE"
+    assert caught.value.metadata == {"size_bytes": "9", "limit_bytes": "5"}
+    assert not caught.value.outcome_unknown
+    assert len(world.brokers["broker-a"].calls) == 1
+
+
+async def test_stored_but_not_flushed_is_unknown_and_never_repeated(world, make_status):
+    unconfirmed = make_status(grpc.StatusCode.DEADLINE_EXCEEDED, "FLUSH_UNCONFIRMED")
+    world.brokers["broker-a"].script.append([unconfirmed])
+    async with Producer(world.name_servers, settings=AT_LEAST_ONCE) as producer:
+        with pytest.raises(errors.SendError) as caught:
+            await producer.send(*orders("one"))
+
+    assert caught.value.outcome_unknown
+    assert len(world.brokers["broker-a"].calls) == 1
+
+
+async def test_a_batch_error_fails_its_messages_only(world, make_status):
+    async with Producer(world.name_servers) as producer:
+        await producer.send(*orders("warm-up"))
+        refused = make_status(grpc.StatusCode.INVALID_ARGUMENT, "BLOCK_CORRUPTED")
+        world.brokers["broker-a"].script.append([None, refused])
+        zero, one = (MessageQueue("orders", "broker-a", queue_id) for queue_id in (0, 1))
+        [message] = orders("x")
+        good = producer.send_nowait(message, message_queue=zero)
+        bad = producer.send_nowait(message, message_queue=one)
+
+        assert (await good).message_queue == zero
+        with pytest.raises(errors.SendError):
+            await bad
+
+
+async def test_a_group_keeps_its_order_over_repeats(world, make_status):
+    refused = make_status(grpc.StatusCode.UNAVAILABLE, "SERVICE_BUSY")
+    broker = world.brokers["broker-a"]
+    bodies = [str(number) for number in range(60)]
+    settings = ProducerSettings(
+        calls_in_flight_max=3, repeat_delay_s_min=0.01, repeat_delay_s_max=0.02
+    )
+    async with Producer(world.name_servers, settings=settings) as producer:
+        await producer.send(*orders("x"))
+        sends = []
+        for number, body in enumerate(bodies):
+            if number % 10 == 0:
+                broker.script.extend([refused, "store"])
+            sends.append(producer.send_nowait(*orders(body, message_group="g")))
+            await asyncio.sleep(0.002)
+        await asyncio.gather(*sends)
+
+    stored = [message.body.decode() for message in broker.messages if message.message_group]
+    assert stored == bodies
+
+
+async def test_with_several_calls_in_flight_a_queue_has_one(world):
+    broker = world.brokers["broker-a"]
+    answer = asyncio.Event()
+    broker.script.append(answer)
+    zero, one = (MessageQueue("orders", "broker-a", queue_id) for queue_id in (0, 1))
+    settings = ProducerSettings(calls_in_flight_max=3)
+    async with Producer(world.name_servers, settings=settings) as producer:
+        await producer.route("orders")
+        first = producer.send_nowait(*orders("first"), message_queue=zero)
+        await broker.wait_called(1)
+        second = producer.send_nowait(*orders("second"), message_queue=zero)
+        other = await producer.send(*orders("other"), message_queue=one)
+        assert not first.done()
+        assert not second.done()
+        answer.set()
+
+        assert (await first).queue_offset == 0
+        assert (await second).queue_offset == 1
+    assert other.message_queue == one
+    assert len(broker.calls) == 3
+
+
+async def test_much_leaves_beside_what_is_in_flight_and_little_gathers(world):
+    broker = world.brokers["broker-a"]
+    answer = asyncio.Event()
+    broker.script.append(answer)
+    zero, one = (MessageQueue("orders", "broker-a", queue_id) for queue_id in (0, 1))
+    async with Producer(world.name_servers) as producer:
+        await producer.route("orders")
+        first = producer.send_nowait(*orders("first"), message_queue=zero)
+        await broker.wait_called(1)
+        little = producer.send_nowait(*orders("little"), message_queue=one)
+        await asyncio.sleep(0.02)
+        assert len(broker.calls) == 1
+        table = {"body": [bytes(1000)] * 300}
+        places = await producer.send_columns("orders", table)
+        assert len(places) == 300
+        assert await little
+        assert not first.done()
+        answer.set()
+        await first
+    assert len(broker.calls) >= 3
+
+
+async def test_a_broker_that_hangs_costs_the_call_timeout_only(two_brokers):
+    hanging = two_brokers.brokers["broker-a"]
+    hanging.script.extend(["store and hang"] * 20)
+    async with Producer(two_brokers.name_servers, settings=AT_LEAST_ONCE) as producer:
+        for body in "abcd":
+            result = await producer.send(*orders(body))
+
+            assert result.message_queue.broker_name == "broker-b"
+    # What the hanging broker stored nevertheless is there twice: at least once, as promised.
+    assert set(two_brokers.brokers["broker-b"].bodies) == {b"a", b"b", b"c", b"d"}
+
+
+async def test_time_is_up_at_last(world):
+    world.brokers["broker-a"].script.extend(["hang"] * 20)
+    settings = ProducerSettings(call_timeout_s=0.2, send_timeout_s=0.3, repeats_max=50)
+    async with Producer(world.name_servers, settings=settings) as producer:
+        async with asyncio.timeout(3):
+            with pytest.raises(errors.SendError) as caught:
+                await producer.send(*orders("one"))
+
+    assert caught.value.outcome_unknown
+
+
+async def test_large_batches_are_cut_to_size(world):
+    settings = ProducerSettings(body_bytes_max=5000, batch_bytes_max=4000, request_bytes_max=10_000)
+    bodies = [bytes([number]) * 1000 for number in range(40)] + [b"big" * 1666]
+    async with Producer(world.name_servers, settings=settings) as producer:
+        results = await producer.send_batch([Message("orders", body) for body in bodies])
+
+    sizes = [
+        [len(batch.records) for batch in call.batches] for call in world.brokers["broker-a"].calls
+    ]
+    assert len(results) == len(bodies)
+    assert sorted(world.brokers["broker-a"].bodies) == sorted(bodies)
+    assert all(sum(call) <= 10_000 for call in sizes)
+    assert all(size <= 4000 or size > 4998 for call in sizes for size in call)
+
+
+async def test_results_of_a_batch_are_in_order_whatever_queue_each_goes_to(two_brokers):
+    messages = [
+        Message("orders", str(number).encode(), message_group=f"g{number % 7}" * (number % 3 > 0))
+        for number in range(200)
+    ]
+    async with Producer(two_brokers.name_servers) as producer:
+        results = await producer.send_batch(messages)
+
+    for message, result in zip(messages, results, strict=True):
+        queue = result.message_queue
+        stored = two_brokers.brokers[queue.broker_name].queues["orders", queue.queue_id]
+        assert stored[result.queue_offset].body == message.body
+        assert stored[result.queue_offset].unique_id == result.unique_id
+    assert len({result.unique_id for result in results}) == 200
+
+
+async def test_an_empty_batch_is_no_work(world):
+    async with Producer(world.name_servers) as producer:
+        assert await producer.send_batch([]) == []
+
+    assert not world.brokers["broker-a"].calls
+
+
+async def test_a_full_buffer_makes_senders_wait(world):
+    broker = world.brokers["broker-a"]
+    answer = asyncio.Event()
+    broker.script.append(answer)
+    settings = ProducerSettings(buffered_bytes_max=3000)
+    async with Producer(world.name_servers, settings=settings) as producer:
+        sends = [producer.send_nowait(Message("orders", bytes(1000)))]
+        await broker.wait_called(1)
+        sends += [producer.send_nowait(Message("orders", bytes(1000))) for _ in range(2)]
+        with pytest.raises(errors.SendBufferFull):
+            producer.send_nowait(Message("orders", b""))
+        waiting = asyncio.create_task(producer.send(Message("orders", b"patient")))
+        room = asyncio.create_task(producer.wait_for_room())
+        await asyncio.sleep(0.01)
+        assert not waiting.done()
+        assert not room.done()
+        answer.set()
+        await asyncio.gather(room, waiting, *sends)
+
+    assert broker.bodies.count(b"patient") == 1
+
+
+async def test_flush_waits_for_what_was_sent_before(world):
+    async with Producer(world.name_servers) as producer:
+        sends = [producer.send_nowait(message) for message in orders(*map(str, range(10)))]
+        await producer.flush()
+
+        assert all(send.done() for send in sends)
+
+
+async def test_close_waits_for_what_is_on_its_way_and_takes_no_more(world):
+    producer = Producer(world.name_servers)
+    with pytest.raises(errors.ClientNotRunning):
+        await producer.send(*orders("early"))
+    await producer.start()
+    sends = [producer.send_nowait(message) for message in orders("a", "b")]
+    await producer.close()
+
+    assert all(send.result().queue_offset >= 0 for send in sends)
+    with pytest.raises(errors.ClientNotRunning):
+        await producer.send(*orders("late"))
+    with pytest.raises(errors.ClientNotRunning):
+        await producer.start()
+    await producer.close()
+
+
+async def test_a_cancelled_send_disturbs_nobody(world):
+    broker = world.brokers["broker-a"]
+    answer = asyncio.Event()
+    broker.script.append(answer)
+    async with Producer(world.name_servers) as producer:
+        cancelled = asyncio.create_task(producer.send(*orders("cancelled")))
+        kept = asyncio.create_task(producer.send(*orders("kept")))
+        await broker.wait_called(1)
+        cancelled.cancel()
+        answer.set()
+
+        assert (await kept).queue_offset == 1
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+
+
+async def test_a_changed_route_is_followed(two_brokers, make_status, eager_refresh):
+    [name] = [name for name in two_brokers.brokers if name == "broker-a"]
+    two_brokers.name_server.set_route("orders", {name: two_brokers.brokers[name].address})
+    gone = make_status(grpc.StatusCode.NOT_FOUND, "TOPIC_NOT_FOUND", topic="orders")
+    async with Producer(two_brokers.name_servers) as producer:
+        await producer.send(*orders("one"))
+        two_brokers.name_server.set_route(
+            "orders", {"broker-b": two_brokers.brokers["broker-b"].address}
+        )
+        two_brokers.brokers[name].script.append([gone])
+        result = await producer.send(*orders("two"))
+
+    assert result.message_queue.broker_name == "broker-b"

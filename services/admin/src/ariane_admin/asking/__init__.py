@@ -1,0 +1,1 @@
+"""Asking the processes of a cluster."""

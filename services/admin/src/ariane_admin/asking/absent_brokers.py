@@ -1,0 +1,147 @@
+"""Brokers that a list leaves out because no name server told it of them; said where that is known.
+
+A broker whose heartbeats stop leaves the routes, and who asks then sees a smaller cluster that
+looks whole. Two traces may be left: another name server still hears it, or an order of queues
+(``ariane topic order``) names it, as orders do with all brokers of a topic, also those away.
+Without either nobody knows of it: a list cannot say that it is short.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from ariane.namesrv.v1.maintenance_service_pb2 import ListKeyValuesRequest
+from ariane.namesrv.v1.route_service_pb2 import ListBrokersRequest
+from ariane_admin.asking.cluster_doors import (
+    PAGE_SIZE,
+    PRIMARY_ID,
+    ClusterDoors,
+    answer_to_question,
+)
+from ariane_admin.terminal.client_warnings import say_warning
+from ariane_sdk import LiveBroker
+from ariane_sdk.errors import CallError
+
+ASK_SECONDS_MAX: Final = 1.0
+"""How long a name server may take: no list waits long for a warning."""
+
+ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
+"""Where name servers keep orders of queues, by topic."""
+
+
+class _Traces(NamedTuple):
+    """What a name server knows of brokers.
+
+    Attributes:
+        address: Its own.
+        heard: Names of the primaries that it hears.
+        orders: Orders of queues, by topic.
+    """
+
+    address: str
+    heard: Collection[str]
+    orders: Mapping[str, str]
+
+
+async def warn_of_absent(doors: ClusterDoors, listed: Iterable[LiveBroker]) -> None:
+    """Warn of each broker that is missing in a list and known to some name server.
+
+    Args:
+        doors: To the name servers, each of which is asked.
+        listed: The brokers of the list.
+    """
+    known = {broker.broker_name for broker in listed}
+    answers = await asyncio.gather(*(_traces(doors, address) for address in doors.name_servers))
+    heard_at = {name: told.address for told in reversed(answers) for name in told.heard}
+    for name in sorted(heard_at.keys() - known):
+        say_warning(
+            f"shown without broker {name}: only name server {heard_at[name]} knows it; "
+            "ariane doctor tells more"
+        )
+    orders = {topic: order for told in answers for topic, order in told.orders.items()}
+    for name, topics in topics_of_absent(orders, known | heard_at.keys()).items():
+        say_warning(
+            f"shown without broker {name}, which is not registered: the order of queues of "
+            f"{topics} names it; ariane doctor tells more"
+        )
+
+
+def topics_of_absent(orders: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
+    """Brokers of orders of queues that are not known, with the topics in words.
+
+    Args:
+        orders: "broker:queues" joined by ";", by topic.
+        known: Names of brokers.
+    """
+    topics: dict[str, list[str]] = defaultdict(list)
+    for topic in sorted(orders):
+        for entry in orders[topic].split(";"):
+            name, _, count = entry.strip().rpartition(":")
+            # What an operator mistyped counts as not there, as in the client.
+            if name and name not in known and count.isascii() and count.isdigit() and int(count):
+                topics[name].append(topic)
+    return {name: _in_words(topics[name]) for name in sorted(topics)}
+
+
+async def queue_orders(doors: ClusterDoors, address: str, timeout_s: float) -> dict[str, str]:
+    """The orders of queues that a name server keeps, by topic.
+
+    Args:
+        doors: To the name server.
+        address: Its "host:port".
+        timeout_s: How long one call may take.
+
+    Raises:
+        CallError: It did not tell.
+    """
+    orders: dict[str, str] = {}
+    token = ""
+    while True:
+        request = ListKeyValuesRequest(
+            namespace=ORDER_NAMESPACE, page_size=PAGE_SIZE, page_token=token
+        )
+        call = doors.maintenance(address).ListKeyValues(request, timeout=timeout_s)
+        page = await answer_to_question(call, f"name server {address}")
+        orders |= {pair.key: pair.value for pair in page.key_values}
+        token = page.next_page_token
+        if not token:
+            return orders
+
+
+async def _traces(doors: ClusterDoors, address: str) -> _Traces:
+    """What a name server knows; nothing of what it does not answer, which hides no list."""
+    heard, orders = await asyncio.gather(
+        _heard(doors, address),
+        queue_orders(doors, address, ASK_SECONDS_MAX),
+        return_exceptions=True,
+    )
+    for answer in (heard, orders):
+        if isinstance(answer, BaseException) and not isinstance(answer, CallError):
+            raise answer
+    return _Traces(
+        address,
+        () if isinstance(heard, BaseException) else heard,
+        {} if isinstance(orders, BaseException) else orders,
+    )
+
+
+async def _heard(doors: ClusterDoors, address: str) -> frozenset[str]:
+    names: set[str] = set()
+    token = ""
+    while True:
+        request = ListBrokersRequest(page_size=PAGE_SIZE, page_token=token)
+        call = doors.routes(address).ListBrokers(request, timeout=ASK_SECONDS_MAX)
+        page = await answer_to_question(call, f"name server {address}")
+        identities = (one.identity for one in page.brokers)
+        names.update(one.broker_name for one in identities if one.broker_id == PRIMARY_ID)
+        token = page.next_page_token
+        if not token:
+            return frozenset(names)
+
+
+def _in_words(topics: Collection[str]) -> str:
+    first, *rest = dict.fromkeys(topics)
+    return f"topic {first}" + (f" and {len(rest)} more" if rest else "")

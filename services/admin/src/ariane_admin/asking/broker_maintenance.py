@@ -1,0 +1,142 @@
+"""Leading producers away from a broker, and back: in the routes first, then at the broker itself.
+
+Name servers do not know one another, so each is told by itself, and keeps it over its restarts. The
+broker is told too: clients that still have an older route are refused there and go elsewhere. It
+forgets that when it restarts; the name servers do not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from ariane.broker.v1.broker_service_pb2 import DrainBrokerRequest
+from ariane.broker.v1.offset_service_pb2 import ConsumerLag, ListConsumerLagsRequest
+from ariane.namesrv.v1.maintenance_service_pb2 import (
+    RestoreWritePermissionRequest,
+    WipeWritePermissionRequest,
+)
+from ariane_admin.asking.cluster_doors import (
+    CALL_SECONDS_MAX,
+    PAGE_SIZE,
+    ClusterDoors,
+    answer_of,
+    answer_to_question,
+    broker_peer,
+)
+from ariane_sdk import LiveBroker
+from ariane_sdk.errors import CallError
+
+_POLL_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceOutcome:
+    """What became of a drain or a restore."""
+
+    broker_writable: bool
+    topic_count: int
+    """Topics whose write permission changed, at the name server where most did."""
+
+    not_told: tuple[str, ...]
+    """Name servers that did not take it, each with the reason."""
+
+
+async def drain(doors: ClusterDoors, broker: LiveBroker) -> MaintenanceOutcome:
+    """Take a broker's write permission away everywhere.
+
+    Raises:
+        CallError: The broker itself did not do it.
+    """
+    request = WipeWritePermissionRequest(broker_name=broker.broker_name)
+
+    async def wipe(address: str) -> int:
+        call = doors.maintenance(address).WipeWritePermission(request, timeout=CALL_SECONDS_MAX)
+        return (await answer_of(call, f"name server {address}")).topic_count
+
+    count, not_told = await _tell_name_servers(doors, wipe)
+    try:
+        writable = await _set_draining(doors, broker, draining=True)
+    except CallError as error:
+        told = len(doors.name_servers) - len(not_told)
+        error.add_note(
+            f"{told} of {len(doors.name_servers)} name servers lead producers away from it all the"
+            " same; ariane broker restore undoes that"
+        )
+        raise
+    return MaintenanceOutcome(writable, count, not_told)
+
+
+async def restore(doors: ClusterDoors, broker: LiveBroker) -> MaintenanceOutcome:
+    """Give a broker its write permission back everywhere.
+
+    Raises:
+        CallError: The broker itself did not do it.
+    """
+    try:
+        writable = await _set_draining(doors, broker, draining=False)
+    except CallError as error:
+        error.add_note("name servers were not told, and go on as before")
+        raise
+    request = RestoreWritePermissionRequest(broker_name=broker.broker_name)
+
+    async def give_back(address: str) -> int:
+        call = doors.maintenance(address).RestoreWritePermission(request, timeout=CALL_SECONDS_MAX)
+        return (await answer_of(call, f"name server {address}")).topic_count
+
+    count, not_told = await _tell_name_servers(doors, give_back)
+    return MaintenanceOutcome(writable, count, not_told)
+
+
+async def wait_consumed(
+    doors: ClusterDoors, broker: LiveBroker, show: Callable[[int], None]
+) -> None:
+    """Wait until every group has consumed what the broker keeps for it.
+
+    Args:
+        doors: The cluster.
+        broker: The broker; it takes no messages any more.
+        show: Told again and again how many messages are left.
+    """
+    while True:
+        left = sum(lag.message_count for lag in await _lags(doors, broker))
+        show(left)
+        if not left:
+            return
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+async def _tell_name_servers(
+    doors: ClusterDoors, tell: Callable[[str], Awaitable[int]]
+) -> tuple[int, tuple[str, ...]]:
+    """Tell each; how many topics changed, and who did not take it."""
+    outcomes = await asyncio.gather(*map(tell, doors.name_servers), return_exceptions=True)
+    counts, not_told = [0], []
+    for outcome in outcomes:
+        if isinstance(outcome, CallError):
+            not_told.append(str(outcome))
+        elif isinstance(outcome, BaseException):
+            raise outcome
+        else:
+            counts.append(outcome)
+    return max(counts), tuple(not_told)
+
+
+async def _set_draining(doors: ClusterDoors, broker: LiveBroker, *, draining: bool) -> bool:
+    request = DrainBrokerRequest(draining=draining)
+    call = doors.brokers(broker.address).DrainBroker(request, timeout=CALL_SECONDS_MAX)
+    return (await answer_of(call, broker_peer(broker))).writable
+
+
+async def _lags(doors: ClusterDoors, broker: LiveBroker) -> list[ConsumerLag]:
+    lags: list[ConsumerLag] = []
+    token = ""
+    while True:
+        request = ListConsumerLagsRequest(page_size=PAGE_SIZE, page_token=token)
+        call = doors.offsets(broker.address).ListConsumerLags(request, timeout=CALL_SECONDS_MAX)
+        page = await answer_to_question(call, broker_peer(broker))
+        lags.extend(page.lags)
+        token = page.next_page_token
+        if not token:
+            return lags

@@ -1,0 +1,211 @@
+"""Doors to every process of a cluster: what the SDK's clients do not ask is asked by the contract.
+
+Everything goes by public ways: the SDK finds the brokers, and generated stubs speak to them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from grpc.aio import AioRpcError, Channel, insecure_channel
+
+from ariane.broker.v1.broker_service_pb2_grpc import BrokerServiceStub
+from ariane.broker.v1.client_service_pb2_grpc import ClientServiceStub
+from ariane.broker.v1.group_service_pb2_grpc import GroupServiceStub
+from ariane.broker.v1.offset_service_pb2_grpc import OffsetServiceStub
+from ariane.broker.v1.query_service_pb2_grpc import QueryServiceStub
+from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceStub
+from ariane.common.v1.process_service_pb2_grpc import ProcessServiceStub
+from ariane.namesrv.v1.maintenance_service_pb2_grpc import MaintenanceServiceStub
+from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
+from ariane_admin.errors import CommandFailed
+from ariane_admin.terminal.exits import ExitStatus
+from ariane_sdk import ClusterClient, LiveBroker, error_from_rpc
+from ariane_sdk.errors import CallError
+
+if TYPE_CHECKING:
+    from ariane.broker.v1.broker_service_pb2_grpc import BrokerServiceAsyncStub
+    from ariane.broker.v1.client_service_pb2_grpc import ClientServiceAsyncStub
+    from ariane.broker.v1.group_service_pb2_grpc import GroupServiceAsyncStub
+    from ariane.broker.v1.offset_service_pb2_grpc import OffsetServiceAsyncStub
+    from ariane.broker.v1.query_service_pb2_grpc import QueryServiceAsyncStub
+    from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceAsyncStub
+    from ariane.common.v1.process_service_pb2_grpc import ProcessServiceAsyncStub
+    from ariane.namesrv.v1.maintenance_service_pb2_grpc import MaintenanceServiceAsyncStub
+    from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceAsyncStub
+
+CALL_SECONDS_MAX = 5.0
+"""How long one call may take."""
+
+PAGE_SIZE = 1000
+
+PRIMARY_ID = 0
+
+_Answer = TypeVar("_Answer")
+
+
+class ClusterDoors:
+    """Stubs to the processes of one cluster, for the length of a block."""
+
+    def __init__(self, name_servers: str) -> None:
+        """Open nothing yet.
+
+        Args:
+            name_servers: "host:port" of each, separated by commas.
+        """
+        self.client = ClusterClient(name_servers)
+        self.name_servers: Sequence[str] = tuple(
+            part.strip() for part in name_servers.replace(";", ",").split(",") if part.strip()
+        )
+        self._channels: dict[str, Channel] = {}
+
+    async def __aenter__(self) -> Self:
+        await self.client.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await asyncio.gather(*(channel.close() for channel in self._channels.values()))
+        await self.client.close()
+
+    async def primaries(
+        self, names: Sequence[str] = (), *, cluster_name: str = ""
+    ) -> list[LiveBroker]:
+        """The primaries that live: all, those of a cluster, or those of some names.
+
+        Raises:
+            CommandFailed: NOT_FOUND where a name is no broker's, or there is none at all.
+        """
+        found = [
+            broker
+            for broker in await self.client.list_brokers()
+            if broker.broker_id == PRIMARY_ID
+            and (not names or broker.broker_name in names)
+            and (not cluster_name or broker.cluster_name == cluster_name)
+        ]
+        missing = set(names) - {broker.broker_name for broker in found}
+        if missing:
+            raise CommandFailed(
+                f"no broker {min(missing)} is registered; ariane broker list shows all",
+                ExitStatus.NOT_FOUND,
+            )
+        if not found:
+            where = f"in cluster {cluster_name}" if cluster_name else "with the name servers"
+            raise CommandFailed(
+                f"no broker is registered {where}",
+                ExitStatus.NOT_FOUND if cluster_name else ExitStatus.UNREACHABLE,
+            )
+        return found
+
+    async def primaries_of(self, topic: str) -> list[LiveBroker]:
+        """The primaries that carry a topic.
+
+        Raises:
+            RouteNotFound: None does.
+        """
+        route = await self.client.route(topic)
+        names = {broker.broker_name for broker in route.brokers}
+        return [one for one in await self.primaries() if one.broker_name in names]
+
+    def brokers(self, address: str) -> BrokerServiceAsyncStub:
+        """The broker service at an address."""
+        return BrokerServiceStub(self._channel(address))
+
+    def clients(self, address: str) -> ClientServiceAsyncStub:
+        """The client service of a broker."""
+        return ClientServiceStub(self._channel(address))
+
+    def groups(self, address: str) -> GroupServiceAsyncStub:
+        """The group service of a broker."""
+        return GroupServiceStub(self._channel(address))
+
+    def offsets(self, address: str) -> OffsetServiceAsyncStub:
+        """The offset service of a broker."""
+        return OffsetServiceStub(self._channel(address))
+
+    def queries(self, address: str) -> QueryServiceAsyncStub:
+        """The query service of a broker."""
+        return QueryServiceStub(self._channel(address))
+
+    def topics(self, address: str) -> TopicServiceAsyncStub:
+        """The topic service of a broker."""
+        return TopicServiceStub(self._channel(address))
+
+    def processes(self, address: str) -> ProcessServiceAsyncStub:
+        """The process service of any process."""
+        return ProcessServiceStub(self._channel(address))
+
+    def maintenance(self, address: str) -> MaintenanceServiceAsyncStub:
+        """The maintenance service of a name server."""
+        return MaintenanceServiceStub(self._channel(address))
+
+    def routes(self, address: str) -> RouteServiceAsyncStub:
+        """The route service of a name server."""
+        return RouteServiceStub(self._channel(address))
+
+    def _channel(self, address: str) -> Channel:
+        if address not in self._channels:
+            self._channels[address] = insecure_channel(address)
+        return self._channels[address]
+
+
+async def answer_of(call: Awaitable[_Answer], peer: str) -> _Answer:
+    """The answer to a call.
+
+    Args:
+        call: The call.
+        peer: Whom it is to, for the text of an error.
+
+    Raises:
+        CallError: As the service says, or gRPC itself.
+    """
+    try:
+        return await call
+    except AioRpcError as error:
+        raise error_from_rpc(error, peer=peer) from error
+
+
+async def answer_to_question(call: Awaitable[_Answer], peer: str) -> _Answer:
+    """The answer to a call that changes nothing.
+
+    Args:
+        call: The call.
+        peer: Whom it is to, for the text of an error.
+
+    Raises:
+        CallError: As with `answer_of`; nothing can have happened without an answer.
+    """
+    try:
+        return await answer_of(call, peer)
+    except CallError as error:
+        error.outcome_unknown = False
+        raise
+
+
+async def ask_each(
+    brokers: Sequence[LiveBroker], ask: Callable[[LiveBroker], Awaitable[_Answer]]
+) -> list[_Answer]:
+    """Ask brokers side by side, each to its end; the answers in their order.
+
+    Raises:
+        CallError: The first that went wrong, with a note of how many did it.
+    """
+    answers = await asyncio.gather(*map(ask, brokers), return_exceptions=True)
+    failures = [answer for answer in answers if isinstance(answer, BaseException)]
+    if failures:
+        if len(brokers) > 1:
+            failures[0].add_note(f"{len(brokers) - len(failures)} of {len(brokers)} brokers did it")
+        raise failures[0]
+    return [answer for answer in answers if not isinstance(answer, BaseException)]
+
+
+def broker_peer(broker: LiveBroker) -> str:
+    """How a broker is called in the text of an error."""
+    return f"broker {broker.broker_name} at {broker.address}"

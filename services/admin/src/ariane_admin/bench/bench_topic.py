@@ -1,0 +1,94 @@
+"""A topic and consumer groups that are there for one measurement, and gone afterwards."""
+
+from __future__ import annotations
+
+import gc
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
+
+from ariane.broker.v1.group_service_pb2 import DeleteConsumerGroupRequest
+from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX, ClusterDoors, answer_of, broker_peer
+from ariane_admin.errors import CommandFailed
+from ariane_sdk import QueueReader
+from ariane_sdk.errors import GroupNotFound
+
+_NAME = "ariane-bench"
+
+
+@dataclass(slots=True)
+class BenchTopic:
+    """One topic of one measurement.
+
+    Attributes:
+        name: Its name, which nobody else has.
+        name_servers: Where it is found.
+        groups: The groups that consumed it, to be deleted with it.
+    """
+
+    name: str
+    name_servers: str
+    groups: list[str] = field(default_factory=list)
+
+    def new_group(self) -> str:
+        """The name of another group that consumes it."""
+        self.groups.append(f"{self.name}-{len(self.groups)}")
+        return self.groups[-1]
+
+    async def stored_count(self) -> int:
+        """How many messages all its queues have."""
+        async with QueueReader(self.name_servers) as reader:
+            bounds = await reader.bounds(self.name)
+        return sum(end - begin for begin, end in bounds.values())
+
+
+@asynccontextmanager
+async def bench_topic(name_servers: str, queue_count: int) -> AsyncIterator[BenchTopic]:
+    """Create a topic on all brokers for the length of a block; delete it whatever happens.
+
+    Raises:
+        CommandFailed: It, or a group, could not be deleted: names what is left.
+    """
+    topic = BenchTopic(f"{_NAME}-{secrets.token_hex(4)}", name_servers)
+    async with ClusterDoors(name_servers) as doors:
+        await doors.client.create_topic(topic.name, queue_count=queue_count)
+        try:
+            with _spared_by_collector():
+                yield topic
+        finally:
+            await _remove(doors, topic)
+
+
+@contextmanager
+def _spared_by_collector() -> Iterator[None]:
+    """Keep the garbage collector from looking through all that is imported while a clock runs.
+
+    Of each 100,000 messages that are sent it would do so about once, for 20 to 100 ms.
+    """
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+async def _remove(doors: ClusterDoors, topic: BenchTopic) -> None:
+    try:
+        for broker in await doors.primaries_of(topic.name):
+            for group in topic.groups:
+                request = DeleteConsumerGroupRequest(consumer_group=group)
+                groups = doors.groups(broker.address)
+                # One that stored no offset there is not known there.
+                with suppress(GroupNotFound):
+                    await answer_of(
+                        groups.DeleteConsumerGroup(request, timeout=CALL_SECONDS_MAX),
+                        broker_peer(broker),
+                    )
+        await doors.client.delete_topic(topic.name, missing_ok=True)
+    except Exception as error:
+        raise CommandFailed(
+            f"topic {topic.name} of the measurement could not be removed: {error};"
+            f" ariane topic delete {topic.name} does it"
+        ) from error

@@ -1,0 +1,1 @@
+"""``ariane group``: consumer groups."""

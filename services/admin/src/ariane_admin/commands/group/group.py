@@ -1,0 +1,390 @@
+"""``ariane group``: consumer groups, how far they are, and moving them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+import click
+
+from ariane.broker.v1.client_service_pb2 import (
+    ListSubscriptionConflictsRequest,
+    SubscriptionConflict,
+)
+from ariane.broker.v1.offset_service_pb2 import (
+    CloneConsumerOffsetsRequest,
+    OffsetTable,
+    QueueConsumerOffset,
+    ResetConsumerOffsetsRequest,
+)
+from ariane_admin.asking.absent_brokers import warn_of_absent
+from ariane_admin.asking.cluster_doors import (
+    CALL_SECONDS_MAX,
+    PAGE_SIZE,
+    ClusterDoors,
+    answer_of,
+    answer_to_question,
+    ask_each,
+    broker_peer,
+)
+from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.roll_call import (
+    RollCall,
+    known_groups,
+    marked_row,
+    unknown_among_answers,
+    write_rows,
+)
+from ariane_admin.commands.group.delete import delete
+from ariane_admin.commands.group.retry import retry
+from ariane_admin.errors import CommandFailed
+from ariane_admin.messages.start_position import StartPosition, StartPositionType
+from ariane_admin.terminal.confirmation import confirm, yes_option
+from ariane_admin.terminal.exits import ExitStatus
+from ariane_admin.terminal.output import Output, Row, output_option
+from ariane_admin.terminal.times import moment_text, timestamp_of
+from ariane_sdk import ClusterClient, GroupMember, LiveBroker, QueueLag
+from ariane_sdk.errors import FeatureNotAvailable, GroupNotFound
+
+_LAG_COLUMNS = (
+    *("topic", "broker", "queue_id", "consumer_offset", "max_offset", "lag", "oldest"),
+    *("suspected", "deaths", "unread"),
+)
+_TOTALS = ("members", "lag")
+_OFFSET_COLUMNS = ("broker", "queue_id", "consumer_offset")
+_QUEUE_ID_MAX = 2**31 - 1
+_QUEUE_OFFSET_MAX = 2**63 - 1
+
+
+@click.group()
+def group() -> None:
+    """Look at consumer groups, and move them."""
+
+
+group.add_command(retry)
+group.add_command(delete)
+
+
+@group.command("list")
+@name_servers_option
+@output_option
+def list_groups(*, name_servers: str, output: Output) -> int:
+    """List consumer groups with their members and backlog.
+
+    Brokers that do not answer are named, and the totals are those of the others; exit status 3.
+
+    \b
+    Example:
+      ariane group list
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+
+    async def ask() -> tuple[RollCall, list[Row]]:
+        async with ClusterDoors(name_servers) as doors:
+            roll = RollCall(await doors.primaries())
+            await warn_of_absent(doors, roll.brokers)
+            names = await known_groups(doors.client, roll)
+            return roll, [_summary(name, *await _facts(doors.client, roll, name)) for name in names]
+
+    roll, rows = run_async(ask())
+    columns = ("group", "members", "topics", "lag", "oldest")
+    return write_rows(output, roll, columns, rows, totals=_TOTALS)
+
+
+@group.command("show")
+@click.argument("name")
+@name_servers_option
+@output_option
+def show(*, name: str, name_servers: str, output: Output) -> int:
+    """Show the backlog, the members and the subscription conflicts of group NAME.
+
+    Brokers that do not answer are named, and the totals are those of the others; exit status 3.
+
+    \b
+    Examples:
+      ariane group show billing
+      ariane group show billing -o json
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+
+    async def ask() -> tuple[RollCall, Row, list[Row], list[Row], list[Row]]:
+        async with ClusterDoors(name_servers) as doors:
+            roll = RollCall(await doors.primaries())
+            await warn_of_absent(doors, roll.brokers)
+            if name not in await known_groups(doors.client, roll):
+                if roll.unanswered:
+                    raise unknown_among_answers(name)
+                raise GroupNotFound(f"no broker knows group {name!r}; ariane group list shows all")
+            members, lags = await _facts(doors.client, roll, name)
+            return (
+                roll,
+                _summary(name, members, lags),
+                [_lag_row(lag) for lag in lags],
+                [
+                    {
+                        "client_id": member.client_id,
+                        "address": member.address,
+                        "subscriptions": dict(member.subscriptions),
+                    }
+                    for member in members
+                ],
+                [_conflict_row(each) for each in await _subscription_conflicts(doors, roll, name)],
+            )
+
+    roll, summary, queues, members, conflicts = run_async(ask())
+    output.record(
+        marked_row(output, roll, summary, _TOTALS),
+        {
+            "queues": (
+                _LAG_COLUMNS,
+                queues,
+            ),
+            "member_list": (("client_id", "address", "subscriptions"), members),
+            "conflicts": (("member", "newcomer", "difference", "refused", "count"), conflicts),
+        },
+    )
+    return roll.status
+
+
+@group.command("reset")
+@click.argument("name")
+@click.argument("topic")
+@click.option(
+    "--to",
+    "position",
+    type=StartPositionType(),
+    help="Where to: a time is 2026-01-31T10:00:00Z.",
+)
+@click.option(
+    "--queue",
+    "queues",
+    multiple=True,
+    metavar="BROKER:ID=OFFSET",
+    help="Where to in one queue, instead of --to; may be repeated.",
+)
+@click.option("--dry-run", is_flag=True, help="Only show what would be.")
+@yes_option
+@name_servers_option
+@output_option
+def reset(
+    *,
+    name: str,
+    topic: str,
+    position: StartPosition | None,
+    queues: tuple[str, ...],
+    dry_run: bool,
+    yes: bool,
+    name_servers: str,
+    output: Output,
+) -> None:
+    """Set anew where group NAME goes on in TOPIC; members that consume are told.
+
+    \b
+    Examples:
+      ariane group reset billing orders --to earliest
+      ariane group reset billing orders --to 2026-01-31T10:00:00Z --dry-run
+      ariane group reset billing orders --queue broker-a:0=4711 --yes
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    if (position is None) == (not queues):
+        raise click.UsageError("say either --to or --queue")
+    table = _offset_table(queues)
+    if not dry_run:
+        confirm(f"Set anew where group {name} goes on in {topic}?", yes=yes)
+
+    async def ask() -> list[Row]:
+        async with ClusterDoors(name_servers) as doors:
+
+            async def at(broker: LiveBroker) -> list[Row]:
+                request = _reset_request(name, topic, position, table.get(broker.broker_name, {}))
+                request.validate_only = dry_run
+                call = doors.offsets(broker.address).ResetConsumerOffsets(
+                    request, timeout=CALL_SECONDS_MAX
+                )
+                answer = await answer_of(call, broker_peer(broker))
+                return _offset_rows(broker, answer.offsets, answer.member_count)
+
+            brokers = await doors.primaries_of(topic)
+            unknown = set(table) - {broker.broker_name for broker in brokers}
+            if unknown:
+                raise click.BadParameter(
+                    f"topic {topic} is not on broker {min(unknown)}", param_hint="--queue"
+                )
+            chosen = [one for one in brokers if not table or one.broker_name in table]
+            return [row for rows in await ask_each(chosen, at) for row in rows]
+
+    output.rows(_OFFSET_COLUMNS, run_async(ask()))
+
+
+@group.command("clone")
+@click.argument("name")
+@click.argument("target")
+@click.argument("topic")
+@yes_option
+@name_servers_option
+@output_option
+def clone(
+    *, name: str, target: str, topic: str, yes: bool, name_servers: str, output: Output
+) -> None:
+    """Let group TARGET go on in TOPIC where group NAME is now.
+
+    \b
+    Example:
+      ariane group clone billing billing-trial orders --yes
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    if name == target:
+        raise CommandFailed(
+            f"group {name} goes on there already: name another one", ExitStatus.USAGE
+        )
+    confirm(f"Set where group {target} goes on in {topic} to where {name} is?", yes=yes)
+
+    async def ask() -> list[Row]:
+        async with ClusterDoors(name_servers) as doors:
+
+            async def at(broker: LiveBroker) -> list[Row]:
+                request = CloneConsumerOffsetsRequest(
+                    consumer_group=name, target_consumer_group=target, topic=topic
+                )
+                call = doors.offsets(broker.address).CloneConsumerOffsets(
+                    request, timeout=CALL_SECONDS_MAX
+                )
+                answer = await answer_of(call, broker_peer(broker))
+                return _offset_rows(broker, answer.offsets, answer.member_count)
+
+            brokers = await doors.primaries_of(topic)
+            return [row for rows in await ask_each(brokers, at) for row in rows]
+
+    output.rows(_OFFSET_COLUMNS, run_async(ask()))
+
+
+async def _subscription_conflicts(
+    doors: ClusterDoors, roll: RollCall, group_name: str
+) -> list[SubscriptionConflict]:
+    """Subscriptions that do not agree inside a group, as brokers see them."""
+
+    async def at(broker: LiveBroker) -> Sequence[SubscriptionConflict]:
+        request = ListSubscriptionConflictsRequest(consumer_group=group_name, page_size=PAGE_SIZE)
+        call = doors.clients(broker.address).ListSubscriptionConflicts(
+            request, timeout=CALL_SECONDS_MAX
+        )
+        try:
+            return (await answer_to_question(call, broker_peer(broker))).conflicts
+        except FeatureNotAvailable:
+            # A broker of an earlier version.
+            return ()
+
+    # The same two members meet on every broker of their topics.
+    found = {
+        (one.consumer_group, one.member.client_id, one.newcomer.client_id): one
+        for conflicts in await roll.ask(at)
+        for one in conflicts
+    }
+    return [found[key] for key in sorted(found)]
+
+
+async def _facts(
+    client: ClusterClient, roll: RollCall, name: str
+) -> tuple[list[GroupMember], list[QueueLag]]:
+    """The members of a group, and how far behind it is, as brokers that answer tell."""
+
+    async def at(broker: LiveBroker) -> tuple[list[GroupMember], list[QueueLag]]:
+        only = [broker.broker_name]
+        return (
+            await client.list_members(name, broker_names=only),
+            await client.consumer_lag(name, broker_names=only),
+        )
+
+    answers = await roll.ask(at)
+    # A member is attached to each broker of its topics.
+    members = {one.client_id: one for found, _ in answers for one in found}
+    lags = sorted((lag for _, found in answers for lag in found), key=lambda lag: lag.message_queue)
+    return [members[client_id] for client_id in sorted(members)], lags
+
+
+def _summary(name: str, members: Sequence[GroupMember], lags: Sequence[QueueLag]) -> Row:
+    oldest = min(
+        (lag.oldest_store_time for lag in lags if lag.oldest_store_time is not None), default=None
+    )
+    return {
+        "group": name,
+        "members": len(members),
+        "topics": sorted({lag.message_queue.topic for lag in lags}),
+        "lag": sum(lag.message_count for lag in lags),
+        "oldest": _iso(oldest),
+    }
+
+
+def _lag_row(lag: QueueLag) -> Row:
+    return {
+        "topic": lag.message_queue.topic,
+        "broker": lag.message_queue.broker_name,
+        "queue_id": lag.message_queue.queue_id,
+        "consumer_offset": lag.consumer_offset,
+        "max_offset": lag.max_queue_offset,
+        "lag": lag.message_count,
+        "oldest": _iso(lag.oldest_store_time),
+        "suspected": lag.suspected_count,
+        "deaths": lag.death_count,
+        "unread": lag.unread,
+    }
+
+
+def _conflict_row(conflict: SubscriptionConflict) -> Row:
+    return {
+        "member": f"{conflict.member.client_id} at {conflict.member.address}",
+        "newcomer": f"{conflict.newcomer.client_id} at {conflict.newcomer.address}",
+        "difference": conflict.difference,
+        "refused": conflict.refused,
+        "count": conflict.count,
+        "last_time": moment_text(conflict, "last_time"),
+    }
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat(timespec="milliseconds")
+
+
+def _offset_table(queues: Sequence[str]) -> Mapping[str, Mapping[int, int]]:
+    """Offsets by broker and queue from ``BROKER:ID=OFFSET``."""
+    table: dict[str, dict[int, int]] = {}
+    for text in queues:
+        broker, colon, rest = text.rpartition(":")
+        queue_id, equals, wanted = rest.partition("=")
+        if not (broker and colon and equals and queue_id.isdecimal() and wanted.isdecimal()):
+            raise click.BadParameter(f"{text!r} is not BROKER:ID=OFFSET", param_hint="--queue")
+        # By length first: Python reads no number of thousands of digits.
+        if (
+            max(len(queue_id), len(wanted)) > len(str(_QUEUE_OFFSET_MAX))
+            or int(queue_id) > _QUEUE_ID_MAX
+            or int(wanted) > _QUEUE_OFFSET_MAX
+        ):
+            raise click.BadParameter(f"{text!r} is beyond every queue", param_hint="--queue")
+        table.setdefault(broker, {})[int(queue_id)] = int(wanted)
+    return table
+
+
+def _reset_request(
+    name: str, topic: str, position: StartPosition | None, table: Mapping[int, int]
+) -> ResetConsumerOffsetsRequest:
+    if position is None:
+        return ResetConsumerOffsetsRequest(
+            consumer_group=name, topic=topic, table=OffsetTable(queue_offsets=table)
+        )
+    if isinstance(position, datetime):
+        return ResetConsumerOffsetsRequest(
+            consumer_group=name, topic=topic, time=timestamp_of(position)
+        )
+    return ResetConsumerOffsetsRequest(
+        consumer_group=name, topic=topic, earliest=position == "earliest"
+    )
+
+
+def _offset_rows(
+    broker: LiveBroker, offsets: Sequence[QueueConsumerOffset], member_count: int
+) -> list[Row]:
+    return [
+        {
+            "broker": broker.broker_name,
+            "queue_id": each.queue_id,
+            "consumer_offset": each.queue_offset,
+            "members_told": member_count,
+        }
+        for each in offsets
+    ]

@@ -1,0 +1,84 @@
+"""``ariane topic order``: among which queues the message groups of a topic are divided."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import click
+
+from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.terminal.confirmation import confirm, yes_option
+from ariane_admin.terminal.output import Output, output_option
+from ariane_sdk import ClusterClient, MessageQueue, Route
+
+_COLUMNS = ("broker", "queues", "live")
+
+
+@click.command("order")
+@click.argument("name")
+@click.option("--set", "fix", is_flag=True, help="Fix it: all queues that are written now.")
+@click.option("--clear", is_flag=True, help="Keep none: topics of type fifo refuse groups then.")
+@yes_option
+@name_servers_option
+@output_option
+def order(
+    *, name: str, fix: bool, clear: bool, yes: bool, name_servers: str, output: Output
+) -> None:
+    """Show among which queues the message groups of topic NAME are divided, or change it.
+
+    A topic of type fifo gets its order when it is created, and keeps it while brokers are away.
+    Set it anew after the topic got more queues or brokers, at a moment when nobody sends: groups
+    move to other queues then.
+
+    \b
+    Examples:
+      ariane topic order trades
+      ariane topic order trades --set --yes
+      ariane topic order trades --clear -o json
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    if fix and clear:
+        raise click.UsageError("say --set or --clear, not both")
+    route = run_async(_route(name_servers, name))
+    if (fix or clear) and route.queue_order:
+        confirm(f"Change the order of topic {name}, {route.queue_order}? Groups move.", yes=yes)
+    if fix or clear:
+        route = run_async(_changed(name_servers, name, clear=clear))
+    none = (
+        ""
+        if output.for_programs
+        else "none: groups move when queues come or go, and type fifo takes none"
+    )
+    output.record(
+        {"topic": name, "queue_order": route.queue_order or none},
+        {"brokers": (_COLUMNS, _by_broker(route))},
+    )
+
+
+def places_in_order(route: Route) -> Mapping[MessageQueue, int]:
+    """Where each queue stands in the order of its topic; nothing for a topic without one."""
+    if not route.queue_order:
+        return {}
+    return {queue: place for place, queue in enumerate(route.group_queues)}
+
+
+async def _route(name_servers: str, name: str) -> Route:
+    async with ClusterClient(name_servers) as cluster:
+        return await cluster.route(name)
+
+
+async def _changed(name_servers: str, name: str, *, clear: bool) -> Route:
+    async with ClusterClient(name_servers) as cluster:
+        if not clear:
+            return await cluster.keep_queue_order(name)
+        await cluster.forget_queue_order(name)
+        return await cluster.route(name)
+
+
+def _by_broker(route: Route) -> Sequence[Mapping[str, object]]:
+    """How many queues of the order each broker has, and how many it writes now."""
+    live = {broker.broker_name: broker.write_queue_count for broker in route.brokers}
+    ordered = [queue.broker_name for queue in places_in_order(route)]
+    return [
+        {"broker": name, "queues": ordered.count(name), "live": live.get(name, 0)}
+        for name in sorted({*live, *ordered})
+    ]

@@ -1,0 +1,432 @@
+"""``ariane topic``: what topics there are, and how they lie on their brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import click
+
+from ariane.broker.v1.topic_service_pb2 import (
+    CreateTopicRequest,
+    DeleteTopicRequest,
+    GetTopicRequest,
+    Topic,
+    UpdateTopicRequest,
+)
+from ariane.common.v1.message_pb2 import MESSAGE_TYPE_FIFO
+from ariane.namesrv.v1 import route_pb2
+from ariane_admin.asking.cluster_doors import (
+    CALL_SECONDS_MAX,
+    ClusterDoors,
+    answer_of,
+    answer_to_question,
+    ask_each,
+    broker_peer,
+)
+from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.roll_call import RollCall, write_rows
+from ariane_admin.commands.topic.layouts import (
+    LIST_COLUMNS,
+    LIST_TOTALS,
+    layout_row,
+    list_layouts,
+    unknown_layout,
+)
+from ariane_admin.commands.topic.order import order, places_in_order
+from ariane_admin.commands.topic.words import (
+    QUEUES_MAX,
+    MessageTypeType,
+    PermissionType,
+    message_type_word,
+    permission_word,
+)
+from ariane_admin.terminal.client_warnings import say_warning
+from ariane_admin.terminal.confirmation import confirm, yes_option
+from ariane_admin.terminal.output import Output, Row, output_option
+from ariane_sdk import LiveBroker, MessageQueue, QueueReader
+from ariane_sdk.errors import CallError, RouteNotFound, TopicExists, TopicNotFound
+
+if TYPE_CHECKING:
+    from ariane.common.v1 import message_pb2
+
+_QUEUES = click.IntRange(1, QUEUES_MAX)
+_QUEUE_COLUMNS = ("broker", "address", "queue_id", "min_offset", "max_offset", "messages")
+_LAYOUT_COLUMNS = (
+    *("broker", "read_queues", "write_queues", "permission", "type", "version"),
+    "unread_messages",
+)
+
+
+@click.group()
+def topic() -> None:
+    """Create, change and delete topics, and look at them."""
+
+
+topic.add_command(order)
+
+
+@topic.command("create")
+@click.argument("name")
+@click.option(
+    "--queues", type=_QUEUES, default=4, show_default=True, help="Message queues on each broker."
+)
+@click.option(
+    "--broker", "broker_names", multiple=True, help="Only on this broker; may be repeated."
+)
+@click.option("--cluster", "cluster_name", default="", help="Only on the brokers of this cluster.")
+@click.option(
+    "--permission",
+    type=PermissionType(),
+    default="read-write",
+    show_default=True,
+    help="What is allowed.",
+)
+@click.option(
+    "--type",
+    "message_type",
+    type=MessageTypeType(),
+    default="any",
+    show_default=True,
+    help="What kind of messages it takes.",
+)
+@click.option("--exists-ok", is_flag=True, help="Be content when it is there already.")
+@name_servers_option
+@output_option
+def create(
+    *,
+    name: str,
+    queues: int,
+    broker_names: tuple[str, ...],
+    cluster_name: str,
+    permission: route_pb2.TopicPermission.ValueType,
+    message_type: message_pb2.MessageType.ValueType,
+    exists_ok: bool,
+    name_servers: str,
+    output: Output,
+) -> None:
+    """Create topic NAME on every broker, with as many queues on each.
+
+    Of type fifo, it keeps the order of its queues, also while a broker is away (ariane topic
+    order).
+
+    \b
+    Examples:
+      ariane topic create orders --queues 8
+      ariane topic create trades --queues 1 --broker broker-a --type fifo
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    wanted = Topic(
+        topic=name,
+        read_queue_count=queues,
+        write_queue_count=queues,
+        permission=permission,
+        message_type=message_type,
+    )
+    request = CreateTopicRequest(topic=wanted)
+
+    async def ask() -> None:
+        async with ClusterDoors(name_servers) as doors:
+
+            async def at(broker: LiveBroker) -> None:
+                call = doors.topics(broker.address).CreateTopic(request, timeout=CALL_SECONDS_MAX)
+                try:
+                    await answer_of(call, broker_peer(broker))
+                except TopicExists:
+                    if not exists_ok:
+                        raise
+                    _tell_difference(await _layout_at(doors, broker, name), wanted)
+
+            primaries = await doors.primaries(broker_names, cluster_name=cluster_name)
+            if message_type != MESSAGE_TYPE_FIFO:
+                await ask_each(primaries, at)
+                return
+            # Name servers that keep no order refuse before anything is made.
+            counts = {broker.broker_name: queues for broker in primaries}
+            async with doors.client.queue_order_first(name, counts):
+                await ask_each(primaries, at)
+            if not (await doors.client.route(name)).queue_order:
+                try:
+                    await doors.client.keep_queue_order(name)
+                except CallError as error:
+                    error.add_note(
+                        "the topic is there, but not every name server keeps the order of its"
+                        f" queues: say ariane topic order {name} --set when they answer"
+                    )
+                    raise
+
+    run_async(ask())
+    output.done(f"Topic {name} is there.", {"topic": name})
+
+
+@topic.command("list")
+@click.option("--system", is_flag=True, help="Those too that the system made for itself.")
+@name_servers_option
+@output_option
+def list_topics(*, system: bool, name_servers: str, output: Output) -> int:
+    """List topics by name, with their queues on all brokers.
+
+    Where brokers do not agree it says "differs", and ariane topic show --brokers says how. Brokers
+    that do not answer are named, and the totals are those of the others; exit status 3.
+
+    \b
+    Example:
+      ariane topic list -o json
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    roll, rows = run_async(list_layouts(name_servers, include_system=system))
+    return write_rows(output, roll, LIST_COLUMNS, rows, totals=LIST_TOTALS)
+
+
+@topic.command("show")
+@click.argument("name")
+@click.option("--brokers", is_flag=True, help="How it lies on each broker, instead of its queues.")
+@name_servers_option
+@output_option
+def show(*, name: str, brokers: bool, name_servers: str, output: Output) -> int:
+    """Show the message queues of topic NAME, and how many messages each keeps.
+
+    Where message groups are divided among them in a fixed order, the place of each in it. Messages
+    in queues that are not read, which nobody gets, are told as a warning, and by --brokers. Of
+    brokers that do not answer only what the route says is shown; exit status 3.
+
+    \b
+    Examples:
+      ariane topic show orders
+      ariane topic show orders --brokers -o json
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    if brokers:
+        roll, layouts = run_async(_layout(name_servers, name))
+        output.rows(_LAYOUT_COLUMNS, layouts)
+        return roll.status
+    roll, queues = run_async(_queues(name_servers, name))
+    ordered = any(queue["order_place"] is not None for queue in queues)
+    output.rows((*_QUEUE_COLUMNS, "order_place") if ordered else _QUEUE_COLUMNS, queues)
+    return roll.status
+
+
+@topic.command("update")
+@click.argument("name")
+@click.option("--queues", type=_QUEUES, help="Queues that are read and written.")
+@click.option("--read-queues", type=_QUEUES, help="Queues that are read.")
+@click.option("--write-queues", type=click.IntRange(0, QUEUES_MAX), help="Queues that are written.")
+@click.option("--permission", type=PermissionType(), help="What is allowed.")
+@click.option("--type", "message_type", type=MessageTypeType(), help="What it takes.")
+@click.option(
+    "--broker", "broker_names", multiple=True, help="Only on this broker; may be repeated."
+)
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Also where queues would have messages, or get them, that are not read.",
+)
+@name_servers_option
+@output_option
+def update(
+    *,
+    name: str,
+    queues: int | None,
+    read_queues: int | None,
+    write_queues: int | None,
+    permission: route_pb2.TopicPermission.ValueType | None,
+    message_type: message_pb2.MessageType.ValueType | None,
+    broker_names: tuple[str, ...],
+    force: bool,
+    name_servers: str,
+    output: Output,
+) -> None:
+    """Change topic NAME on every broker that has it.
+
+    To have fewer queues without losing a message: lower the write queues first, wait until the
+    groups have consumed the queues that go (ariane group show), then lower the read queues. What
+    would leave messages in queues that nobody reads is refused without --force.
+
+    \b
+    Examples:
+      ariane topic update orders --queues 8
+      ariane topic update orders --write-queues 2
+      ariane topic update orders --permission read --broker broker-a
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    if queues is not None and (read_queues is not None or write_queues is not None):
+        raise click.UsageError("--queues says both: leave --read-queues and --write-queues out")
+    request = UpdateTopicRequest(
+        topic=name,
+        read_queue_count=queues if read_queues is None else read_queues,
+        write_queue_count=queues if write_queues is None else write_queues,
+        permission=permission or route_pb2.TOPIC_PERMISSION_UNSPECIFIED,
+        message_type=message_type,
+    )
+    if request == UpdateTopicRequest(topic=name):
+        raise click.UsageError("nothing to change: say --queues, --permission or another")
+    request.allow_unread_queues = force
+
+    async def ask() -> list[Mapping[str, object]]:
+        async with ClusterDoors(name_servers) as doors:
+
+            async def at(broker: LiveBroker) -> Mapping[str, object]:
+                call = doors.topics(broker.address).UpdateTopic(request, timeout=CALL_SECONDS_MAX)
+                return layout_row(broker, (await answer_of(call, broker_peer(broker))).topic)
+
+            if broker_names:
+                brokers = await doors.primaries(broker_names)
+            else:
+                brokers = await doors.primaries_of(name)
+            return await ask_each(brokers, at)
+
+    output.rows(_LAYOUT_COLUMNS, run_async(ask()))
+
+
+@topic.command("delete")
+@click.argument("name")
+@click.option(
+    "--broker", "broker_names", multiple=True, help="Only on this broker; may be repeated."
+)
+@click.option("--missing-ok", is_flag=True, help="Be content when it is not there.")
+@yes_option
+@name_servers_option
+@output_option
+def delete(
+    *,
+    name: str,
+    broker_names: tuple[str, ...],
+    missing_ok: bool,
+    yes: bool,
+    name_servers: str,
+    output: Output,
+) -> None:
+    """Delete topic NAME with its messages and the offsets of its groups.
+
+    Where no broker has it any more, name servers forget the order of its queues, too.
+
+    \b
+    Example:
+      ariane topic delete orders --yes
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    where = f" on {', '.join(broker_names)}" if broker_names else ""
+    confirm(f"Delete topic {name}{where} with all its messages?", yes=yes)
+
+    async def ask() -> list[bool]:
+        async with ClusterDoors(name_servers) as doors:
+
+            async def at(broker: LiveBroker) -> bool:
+                request = DeleteTopicRequest(topic=name)
+                call = doors.topics(broker.address).DeleteTopic(request, timeout=CALL_SECONDS_MAX)
+                try:
+                    await answer_of(call, broker_peer(broker))
+                except TopicNotFound:
+                    return False
+                return True
+
+            carriers, order = await _carriers_and_order(doors, name)
+            outcomes = await ask_each(await doors.primaries(broker_names), at)
+            if not carriers - set(broker_names or carriers):
+                await _forget_order(doors, name, order)
+            return outcomes
+
+    deleted = sum(run_async(ask()))
+    if not deleted and not missing_ok:
+        raise TopicNotFound(f"no broker has topic {name!r}")
+    output.done(
+        f"Topic {name} is gone from {deleted} {'broker' if deleted == 1 else 'brokers'}.",
+        {"topic": name, "brokers": deleted},
+    )
+
+
+async def _carriers_and_order(doors: ClusterDoors, name: str) -> tuple[set[str], str]:
+    """The brokers that have a topic, and the order of its queues, which may outlive it."""
+    try:
+        route = await doors.client.route(name)
+    except RouteNotFound as unknown:
+        return set(), unknown.metadata.get("queue_order", "")
+    return {broker.broker_name for broker in route.brokers}, route.queue_order
+
+
+async def _forget_order(doors: ClusterDoors, name: str, order: str) -> None:
+    """Have name servers forget the order of a topic that nobody has any more.
+
+    Args:
+        doors: The cluster.
+        name: The topic.
+        order: As one of them knows it, or nothing: another may know it all the same.
+    """
+    try:
+        await doors.client.forget_queue_order(name)
+    except CallError as error:
+        if order:
+            error.add_note(
+                "its brokers have deleted the topic, but not every name server has forgotten the"
+                " order of its queues: say it again when they answer"
+            )
+            raise
+        say_warning(f"should it know an order of queues of topic {name}, it keeps that: {error}")
+
+
+async def _queues(name_servers: str, name: str) -> tuple[RollCall, list[Row]]:
+    """All queues of the route; what is in those of a broker that does not answer is not known."""
+    async with ClusterDoors(name_servers) as doors, QueueReader(name_servers) as reader:
+        route = await doors.client.route(name)
+        roll = RollCall(await doors.primaries_of(name))
+
+        async def at(broker: LiveBroker) -> Mapping[MessageQueue, tuple[int, int]]:
+            return await reader.bounds(name, broker_names=[broker.broker_name])
+
+        async def lying(broker: LiveBroker) -> Mapping[str, object]:
+            return await _layout_at(doors, broker, name)
+
+        bounds = {queue: both for each in await roll.ask(at) for queue, both in each.items()}
+        for layout in await roll.ask(lying):
+            if layout["unread_messages"]:
+                say_warning(
+                    "{unread_messages} messages on {broker} lie in queues that are not read:"
+                    " nobody gets them, unless ariane topic update {topic} --read-queues says"
+                    " more than {read_queues}".format_map({**layout, "topic": name})
+                )
+        silent = {q for q in route.read_queues if q.broker_name in roll.unanswered}
+        addresses = {broker.broker_name: broker.read_address for broker in route.brokers}
+        places = places_in_order(route)
+
+        def row(queue: MessageQueue) -> Row:
+            begin, end = bounds.get(queue, (None, None))
+            return {
+                "broker": queue.broker_name,
+                "address": addresses.get(queue.broker_name, ""),
+                "queue_id": queue.queue_id,
+                "min_offset": begin,
+                "max_offset": end,
+                "messages": None if begin is None or end is None else end - begin,
+                "order_place": places.get(queue),
+            }
+
+        return roll, [row(queue) for queue in sorted({*bounds, *silent})]
+
+
+async def _layout(name_servers: str, name: str) -> tuple[RollCall, list[Row]]:
+    async with ClusterDoors(name_servers) as doors:
+        brokers = await doors.primaries_of(name)
+        roll = RollCall(brokers)
+
+        async def at(broker: LiveBroker) -> Row:
+            return await _layout_at(doors, broker, name)
+
+        told = {row["broker"]: row for row in await roll.ask(at)}
+        return roll, [told.get(one.broker_name) or unknown_layout(one) for one in brokers]
+
+
+async def _layout_at(doors: ClusterDoors, broker: LiveBroker, name: str) -> Mapping[str, object]:
+    request = GetTopicRequest(topic=name)
+    call = doors.topics(broker.address).GetTopic(request, timeout=CALL_SECONDS_MAX)
+    return layout_row(broker, (await answer_to_question(call, broker_peer(broker))).topic)
+
+
+def _tell_difference(there: Mapping[str, object], wanted: Topic) -> None:
+    """Warn of a topic that is there, and otherwise than it is wanted."""
+    if (there["read_queues"], there["write_queues"], there["permission"], there["type"]) != (
+        wanted.read_queue_count,
+        wanted.write_queue_count,
+        permission_word(wanted.permission),
+        message_type_word(wanted.message_type),
+    ):
+        say_warning(
+            "{topic} is on {broker} with {read_queues} read and {write_queues} write queues,"
+            " {permission}, {type}: ariane topic update changes it".format_map(
+                {**there, "topic": wanted.topic}
+            )
+        )

@@ -1,0 +1,178 @@
+"""What there is to know of a cluster, asked of every process at the same time: for the doctor.
+
+An error is a fact here: nothing that one process answers, or does not, hides another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ariane.broker.v1.broker_service_pb2 import GetBrokerStateRequest, GetBrokerStateResponse
+from ariane.broker.v1.client_service_pb2 import (
+    ListSubscriptionConflictsRequest,
+    SubscriptionConflict,
+)
+from ariane.common.v1.process_service_pb2 import GetProcessStateRequest, ProcessState
+from ariane.namesrv.v1.route_pb2 import BrokerIdentity, BrokerLiveness, RefusedBroker
+from ariane.namesrv.v1.route_service_pb2 import ListBrokersRequest
+from ariane_admin.asking.absent_brokers import queue_orders
+from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX, PAGE_SIZE, ClusterDoors, answer_of
+from ariane_sdk.errors import CallError, FeatureNotAvailable
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessFacts:
+    """What a process says of itself."""
+
+    state: ProcessState
+    ahead_s: float
+    """How far its clock is ahead of ours, in seconds."""
+
+    unsure_s: float
+    """How far off that may be: half of the time that the question took."""
+
+
+@dataclass(frozen=True, slots=True)
+class NameServerFacts:
+    """A name server that we were told of."""
+
+    address: str
+    error: str = ""
+    """Why it did not answer; empty when it did."""
+
+    process: ProcessFacts | None = None
+    brokers: Sequence[BrokerLiveness] = ()
+    refused: Sequence[RefusedBroker] = ()
+    """Brokers whose registration it refused lately."""
+
+    warming_up: bool = False
+    orders: Mapping[str, str] = field(default_factory=dict)
+    """Orders of queues that it keeps, by topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerFacts:
+    """A broker at an address that some name server hands out."""
+
+    identity: BrokerIdentity
+    """As the name server has it."""
+
+    error: str = ""
+    """Why it did not answer; empty when it did."""
+
+    process: ProcessFacts | None = None
+    state: GetBrokerStateResponse | None = None
+    conflicts: Sequence[SubscriptionConflict] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """All of it."""
+
+    name_servers: Sequence[NameServerFacts]
+    brokers: Sequence[BrokerFacts] = field(default=())
+
+
+async def gather_facts(
+    doors: ClusterDoors, *, now: Callable[[], float] = time.time
+) -> ClusterFacts:
+    """Ask all name servers, then all brokers that they know."""
+    name_servers = await asyncio.gather(
+        *(_ask_name_server(doors, address, now) for address in doors.name_servers)
+    )
+    identities = {
+        (one.cluster_name, one.broker_name, one.broker_id, one.address): one
+        for name_server in name_servers
+        for one in (broker.identity for broker in name_server.brokers)
+    }
+    brokers = await asyncio.gather(
+        *(_ask_broker(doors, identities[key], now) for key in sorted(identities))
+    )
+    return ClusterFacts(name_servers, brokers)
+
+
+async def _ask_name_server(
+    doors: ClusterDoors, address: str, now: Callable[[], float]
+) -> NameServerFacts:
+    peer = f"name server {address}"
+    try:
+        process = await _ask_process(doors, address, peer, now)
+        brokers: list[BrokerLiveness] = []
+        token, warming_up = "", False
+        while True:
+            request = ListBrokersRequest(page_size=PAGE_SIZE, page_token=token)
+            call = doors.routes(address).ListBrokers(request, timeout=CALL_SECONDS_MAX)
+            page = await answer_of(call, peer)
+            brokers.extend(page.brokers)
+            token, warming_up = page.next_page_token, warming_up or page.warming_up
+            if not token:
+                orders = await _ask_orders(doors, address)
+                return NameServerFacts(
+                    address, "", process, brokers, page.refused_brokers, warming_up, orders
+                )
+    except CallError as error:
+        return NameServerFacts(address, str(error))
+
+
+async def _ask_orders(doors: ClusterDoors, address: str) -> Mapping[str, str]:
+    """The orders of queues that a name server keeps; none of one that knows no such thing."""
+    try:
+        return await queue_orders(doors, address, CALL_SECONDS_MAX)
+    except FeatureNotAvailable:
+        return {}
+
+
+async def _ask_broker(
+    doors: ClusterDoors, identity: BrokerIdentity, now: Callable[[], float]
+) -> BrokerFacts:
+    address = identity.address
+    peer = f"broker {identity.broker_name} at {address}"
+    try:
+        process = await _ask_process(doors, address, peer, now)
+        call = doors.brokers(address).GetBrokerState(
+            GetBrokerStateRequest(), timeout=CALL_SECONDS_MAX
+        )
+        state = await answer_of(call, peer)
+        conflicts = await _conflicts(doors, address, peer)
+    except CallError as error:
+        return BrokerFacts(identity, str(error))
+    return BrokerFacts(identity, "", process, state, conflicts)
+
+
+async def _ask_process(
+    doors: ClusterDoors, address: str, peer: str, now: Callable[[], float]
+) -> ProcessFacts | None:
+    """What the process at an address says of itself; None of an earlier version.
+
+    The first call to an address opens the connection, so that the clock is read by a second one.
+    """
+    stub = doors.processes(address)
+    try:
+        await answer_of(
+            stub.GetProcessState(GetProcessStateRequest(), timeout=CALL_SECONDS_MAX), peer
+        )
+        asked_s = now()
+        answer = await answer_of(
+            stub.GetProcessState(GetProcessStateRequest(), timeout=CALL_SECONDS_MAX), peer
+        )
+        answered_s = now()
+    except FeatureNotAvailable:
+        return None
+    middle_s = (asked_s + answered_s) / 2
+    ahead_s = answer.state.current_time.ToMilliseconds() / 1000 - middle_s
+    return ProcessFacts(answer.state, ahead_s, (answered_s - asked_s) / 2)
+
+
+async def _conflicts(
+    doors: ClusterDoors, address: str, peer: str
+) -> Sequence[SubscriptionConflict]:
+    call = doors.clients(address).ListSubscriptionConflicts(
+        ListSubscriptionConflictsRequest(page_size=PAGE_SIZE), timeout=CALL_SECONDS_MAX
+    )
+    try:
+        return (await answer_of(call, peer)).conflicts
+    except FeatureNotAvailable:
+        return ()

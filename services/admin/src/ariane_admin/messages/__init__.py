@@ -1,0 +1,1 @@
+"""Messages as lines, rows and bodies."""

@@ -1,0 +1,138 @@
+"""Messages as lines of text or JSON, both ways: what ``produce`` reads and ``consume`` writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from ariane_admin.errors import CommandFailed
+from ariane_admin.terminal.exits import ExitStatus
+from ariane_sdk import Message, ReceivedMessage
+
+_FIELDS = frozenset({"body", "tag", "keys", "message_group", "properties", "deliver_at"})
+
+
+@dataclass(frozen=True, slots=True)
+class MessageDefaults:
+    """What every message of one run of ``produce`` has, unless its own line says otherwise."""
+
+    topic: str
+    tag: str = ""
+    keys: tuple[str, ...] = ()
+    message_group: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    deliver_at: datetime | None = None
+    delay: timedelta | None = None
+    delay_level: int = 0
+
+    def from_text(self, line: bytes) -> Message:
+        """Return the message whose body is `line`."""
+        return Message(
+            self.topic,
+            line,
+            self.tag,
+            self.keys,
+            self.message_group,
+            dict(self.properties),
+            deliver_at=self.deliver_at,
+            delay=self.delay,
+            delay_level=self.delay_level,
+        )
+
+    def from_json(self, line: bytes, number: int) -> Message:
+        """Return the message that `line` describes; `number` is for the error.
+
+        Raises:
+            CommandFailed: The line is no object with the known fields.
+        """
+        try:
+            given = json.loads(line)
+            if not isinstance(given, dict):
+                raise _no_message(number, "it is no JSON object")
+            unknown = given.keys() - _FIELDS
+            if unknown or not isinstance(given.get("body"), str):
+                wrong = f"unknown field {min(unknown)!r}" if unknown else "no text named 'body'"
+                raise _no_message(number, wrong)
+            own_time = _own_time(given)
+            return Message(
+                self.topic,
+                given["body"].encode(),
+                _text(given, "tag", self.tag),
+                _keys(given, self.keys),
+                _text(given, "message_group", self.message_group),
+                {**self.properties, **_properties(given)},
+                deliver_at=own_time or self.deliver_at,
+                delay=None if own_time else self.delay,
+                delay_level=0 if own_time else self.delay_level,
+            )
+        except ValueError as error:
+            raise _no_message(number, str(error)) from error
+        except RecursionError as error:
+            raise _no_message(number, "it is nested too deeply") from error
+
+
+def _text(given: Mapping[str, Any], name: str, otherwise: str) -> str:
+    value = given.get(name, otherwise)
+    if not isinstance(value, str):
+        raise ValueError(f"its {name} is no text")  # noqa: TRY004 - of a line, not of our caller
+    return value
+
+
+def _keys(given: Mapping[str, Any], otherwise: tuple[str, ...]) -> tuple[str, ...]:
+    keys = given.get("keys", list(otherwise))
+    # A text would fall apart into its letters.
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        raise ValueError("its keys are no list of texts")
+    return tuple(keys)
+
+
+def _properties(given: Mapping[str, Any]) -> Mapping[str, str]:
+    properties = given.get("properties", {})
+    if not isinstance(properties, dict) or not all(
+        isinstance(value, str) for value in properties.values()
+    ):
+        raise ValueError("its properties are no object of texts")
+    return properties
+
+
+def _own_time(given: Mapping[str, Any]) -> datetime | None:
+    """When a line wants to be delivered.
+
+    Raises:
+        ValueError: It says no time with a zone.
+    """
+    if "deliver_at" not in given:
+        return None
+    moment = datetime.fromisoformat(_text(given, "deliver_at", ""))
+    if moment.tzinfo is None:
+        raise ValueError("its deliver_at has no zone: say 2026-01-31T10:00:00Z")
+    return moment
+
+
+def as_row(message: ReceivedMessage) -> Mapping[str, Any]:
+    """Return a received message for programs. A body that is no text comes as ``body_hex``."""
+    body = bytes(message.body)
+    try:
+        content = {"body": body.decode()}
+    except UnicodeDecodeError:
+        content = {"body_hex": body.hex()}
+    return {
+        "topic": message.topic,
+        "broker_name": message.message_queue.broker_name,
+        "queue_id": message.message_queue.queue_id,
+        "queue_offset": message.queue_offset,
+        "unique_id": message.unique_id,
+        "tag": message.tag,
+        "keys": list(message.keys),
+        "message_group": message.message_group,
+        "properties": dict(message.properties),
+        "store_time": message.store_time.isoformat(),
+        **content,
+    }
+
+
+def _no_message(number: int, wrong: str) -> CommandFailed:
+    return CommandFailed(f"line {number:,} is no message: {wrong}", ExitStatus.USAGE)

@@ -1,0 +1,123 @@
+"""Reads a topic without a group: nothing is stored anywhere, nobody else notices."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from datetime import datetime
+
+from ariane_admin.asking.roll_call import SILENT, RollCall
+from ariane_admin.messages.start_position import StartPosition
+from ariane_admin.terminal.client_warnings import say_warning
+from ariane_sdk import LiveBroker, MessageQueue, QueueReader, ReceivedMessage
+from ariane_sdk.errors import (
+    DeadlinePassed,
+    NameServersUnreachable,
+    RouteNotFound,
+    ServiceUnavailable,
+)
+
+_POLL_SECONDS = 0.25
+_WAIT_SECONDS = 1.0
+
+_AWAY = (NameServersUnreachable, ServiceUnavailable, DeadlinePassed, RouteNotFound)
+"""A broker that was away for minutes is in no route any more."""
+
+
+async def follow(
+    reader: QueueReader, topic: str, start: StartPosition
+) -> AsyncGenerator[ReceivedMessage, None]:
+    """Yield the messages of a topic, in order within each queue, and wait for more.
+
+    Once the first of them were there, brokers and name servers that are away are waited for.
+
+    Args:
+        reader: A running reader.
+        topic: The topic.
+        start: Where to begin.
+    """
+    next_offsets = await _next_offsets(reader, topic, start)
+    waiting = False
+    while True:
+        read_any = False
+        try:
+            bounds = await reader.bounds(topic)
+            async with aclosing(_read(reader, bounds, next_offsets)) as messages:
+                async for message in messages:
+                    read_any = True
+                    yield message
+            waiting = False
+        except _AWAY as error:
+            if not waiting:
+                say_warning(f"waiting: {error}")
+            waiting = True
+            await asyncio.sleep(_WAIT_SECONDS)
+            continue
+        if not read_any:
+            await asyncio.sleep(_POLL_SECONDS)
+
+
+async def read_stored(
+    reader: QueueReader, topic: str, start: StartPosition, roll: RollCall
+) -> AsyncGenerator[ReceivedMessage, None]:
+    """Yield the messages of a topic up to the end of what is stored, in order within each queue.
+
+    Args:
+        reader: A running reader.
+        topic: The topic.
+        start: Where to begin.
+        roll: The brokers of the topic; what those keep that do not answer is left out, also when
+            they fall silent while they are read.
+
+    Raises:
+        CallError: A broker answered with an error, or none answers any longer.
+    """
+
+    async def begin_at(broker: LiveBroker) -> Mapping[MessageQueue, int]:
+        return await _next_offsets(reader, topic, start, [broker.broker_name])
+
+    async def bounds_at(broker: LiveBroker) -> Mapping[MessageQueue, tuple[int, int]]:
+        return await reader.bounds(topic, broker_names=[broker.broker_name])
+
+    next_offsets = {q: first for each in await roll.ask(begin_at) for q, first in each.items()}
+    read_any = True
+    while read_any:
+        read_any = False
+        bounds = {q: both for each in await roll.ask(bounds_at) for q, both in each.items()}
+        for queue, both in sorted(bounds.items()):
+            if queue.broker_name in roll.unanswered:
+                continue
+            try:
+                async with aclosing(_read(reader, {queue: both}, next_offsets)) as messages:
+                    async for message in messages:
+                        read_any = True
+                        yield message
+            except SILENT as error:
+                roll.leave_out(queue.broker_name, error)
+
+
+async def _read(
+    reader: QueueReader,
+    bounds: Mapping[MessageQueue, tuple[int, int]],
+    next_offsets: dict[MessageQueue, int],
+) -> AsyncGenerator[ReceivedMessage, None]:
+    """Yield what is between where reading is and the end; moves on where it is."""
+    for queue, (begin, end) in sorted(bounds.items()):
+        # A queue that is new begins at its begin; what retention took away is passed over.
+        first = max(next_offsets.get(queue, begin), begin)
+        async for columns in reader.read_range(queue, first, end):
+            for view in columns.iter_messages():
+                next_offsets[queue] = view.queue_offset + 1
+                yield ReceivedMessage(view, queue)
+        next_offsets[queue] = max(first, end)
+
+
+async def _next_offsets(
+    reader: QueueReader, topic: str, start: StartPosition, broker_names: Sequence[str] = ()
+) -> dict[MessageQueue, int]:
+    if isinstance(start, datetime):
+        return await reader.offsets_at(topic, start, broker_names=broker_names)
+    bounds = await reader.bounds(topic, broker_names=broker_names)
+    end = start == "latest"
+    return {queue: both[end] for queue, both in bounds.items()}

@@ -1,0 +1,67 @@
+"""Messages of the contract as rows: what ``ariane message`` shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from ariane.common.v1.message_pb2 import Message
+from ariane_admin.messages.message_body import body_of
+from ariane_admin.terminal.times import moment_text
+
+_BODY_CHARACTERS_SHOWN = 60
+
+
+class BodyForm(Enum):
+    """How a body is shown."""
+
+    TEXT = "text"
+    HEX = "hex"
+    NONE = "none"
+
+
+def message_row(message: Message, form: BodyForm) -> Mapping[str, object]:
+    """All that is known of a stored message."""
+    position = message.position
+    body = body_of(message)
+    return {
+        "topic": message.topic,
+        "broker": position.broker_name,
+        "queue_id": position.queue_id,
+        "queue_offset": position.queue_offset,
+        "commit_log_offset": position.commit_log_offset,
+        "message_id": position.message_id,
+        "unique_id": message.unique_id,
+        "tag": message.tag,
+        "keys": list(message.keys),
+        "message_group": message.message_group,
+        "properties": dict(message.properties),
+        "create_time": moment_text(message, "create_time"),
+        "store_time": moment_text(position, "store_time"),
+        "producer_address": position.producer_address,
+        "delivery_attempt": position.delivery_attempt,
+        "body_bytes": len(body),
+        **_body_fields(body, form),
+    }
+
+
+def shortened(row: Mapping[str, object]) -> Mapping[str, object]:
+    """A row with the begin of its body on one line, for a table."""
+    for name in ("body", "body_hex"):
+        if name in row:
+            text = " ".join(str(row[name]).split())
+            more = len(text) > _BODY_CHARACTERS_SHOWN
+            return {**row, "body": text[:_BODY_CHARACTERS_SHOWN] + ("..." if more else "")}
+    return {**row, "body": ""}
+
+
+def _body_fields(body: bytes, form: BodyForm) -> Mapping[str, object]:
+    if form is BodyForm.NONE:
+        return {}
+    if form is BodyForm.TEXT:
+        try:
+            return {"body": body.decode()}
+        except UnicodeDecodeError:
+            # What is no text is shown all the same, under the name that says so.
+            pass
+    return {"body_hex": body.hex()}

@@ -1,0 +1,1 @@
+"""What people and programs see: tables, lines, questions, exit statuses."""

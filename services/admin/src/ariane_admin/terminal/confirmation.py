@@ -1,0 +1,35 @@
+"""Asking before something is done that cannot be undone."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from ariane_admin.errors import CommandFailed
+from ariane_admin.terminal.exits import ExitStatus
+from ariane_record.control_characters import shown
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def yes_option(command: _Command) -> _Command:
+    """Give a command the option ``--yes`` and the argument `yes`."""
+    return click.option("--yes", "-y", is_flag=True, help="Do not ask.")(command)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask a person, unless `yes` was said before.
+
+    Raises:
+        CommandFailed: The person said no (REFUSED), or there is none to be asked (USAGE).
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise CommandFailed(f"{question} Say --yes to do it without asking.", ExitStatus.USAGE)
+    # On standard error: standard output is for results.
+    if not click.confirm(shown(question), err=True):
+        raise CommandFailed("nothing was done", ExitStatus.REFUSED)

@@ -1,0 +1,59 @@
+"""How a command ends that failed with an error of the client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from ariane_admin.terminal.exits import ExitStatus
+from ariane_sdk import errors
+
+# The first class that fits decides.
+_STATUSES: tuple[tuple[type[errors.ArianeError], ExitStatus], ...] = (
+    (errors.IllegalArgument, ExitStatus.USAGE),
+    (errors.NameServersUnreachable, ExitStatus.UNREACHABLE),
+    (errors.ServiceUnavailable, ExitStatus.UNREACHABLE),
+    (errors.DeadlinePassed, ExitStatus.UNREACHABLE),
+    (errors.RouteNotFound, ExitStatus.NOT_FOUND),
+    (errors.TopicNotFound, ExitStatus.NOT_FOUND),
+    (errors.QueueNotFound, ExitStatus.NOT_FOUND),
+    (errors.GroupNotFound, ExitStatus.NOT_FOUND),
+    (errors.TopicExists, ExitStatus.REFUSED),
+    (errors.TopicRefused, ExitStatus.REFUSED),
+    (errors.GroupRefused, ExitStatus.REFUSED),
+    (errors.AccessDenied, ExitStatus.REFUSED),
+    (errors.QueueOffsetOutOfRange, ExitStatus.REFUSED),
+)
+
+# Errors that have no class of their own are told apart by their reason: a send that failed has
+# that of what it failed on.
+_STATUSES_BY_REASON: Mapping[str, ExitStatus] = MappingProxyType(
+    {
+        **{kind.reason: status for kind, status in _STATUSES},
+        "FIELD_INVALID": ExitStatus.USAGE,
+        "FILTER_EXPRESSION_INVALID": ExitStatus.USAGE,
+        "GROUP_NAME_ILLEGAL": ExitStatus.USAGE,
+        "SETTING_INVALID": ExitStatus.USAGE,
+        "TOPIC_NAME_ILLEGAL": ExitStatus.USAGE,
+        "BROKER_NOT_REGISTERED": ExitStatus.NOT_FOUND,
+        "CONSUMER_OFFSET_NOT_FOUND": ExitStatus.NOT_FOUND,
+        "MESSAGE_NOT_FOUND": ExitStatus.NOT_FOUND,
+        "TRANSACTION_NOT_FOUND": ExitStatus.NOT_FOUND,
+        "FEATURE_NOT_AVAILABLE": ExitStatus.REFUSED,
+        "GROUP_EXISTS": ExitStatus.REFUSED,
+        "GROUP_IN_USE": ExitStatus.REFUSED,
+        "MESSAGE_TYPE_MISMATCH": ExitStatus.REFUSED,
+        "TRANSACTION_DECIDED": ExitStatus.REFUSED,
+        "TRANSACTION_FOREIGN": ExitStatus.REFUSED,
+    }
+)
+
+
+def exit_status_of(error: errors.ArianeError) -> ExitStatus:
+    """Return how a command ends that failed with `error`."""
+    if error.outcome_unknown:
+        return ExitStatus.OUTCOME_UNKNOWN
+    for kind, status in _STATUSES:
+        if isinstance(error, kind):
+            return status
+    return _STATUSES_BY_REASON.get(error.reason, ExitStatus.FAILED)

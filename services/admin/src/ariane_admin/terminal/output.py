@@ -1,0 +1,149 @@
+"""What a command writes: a table for people, JSON for programs (``-o table|json``).
+
+One rule for every command: results go to standard output, everything else to standard error. With
+``-o json`` a list is one array, a thing one object, and a stream (``ariane consume``) one object a
+line; names of fields do not change from version to version.
+
+Much of what is written comes from strangers: tags, keys, bodies, names. What a terminal would obey
+is written as an escape, in JSON as one of JSON's.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ariane_admin.terminal.standard_streams import can_write_everything
+from ariane_record.control_characters import shown, shown_json, shown_lines
+
+_WIDTH_WITHOUT_TERMINAL = 1000
+"""Columns of a table in a file or a pipe: wide enough that nothing is cut."""
+
+Row = Mapping[str, object]
+
+Part = tuple[Sequence[str], Sequence[Row]]
+"""A list that belongs to a thing: the columns of its table, and its rows."""
+
+NO_PARTS: Mapping[str, Part] = MappingProxyType({})
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+class OutputFormat(enum.Enum):
+    """How results are written."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+class Output:
+    """Writes the results of one command."""
+
+    def __init__(self, output_format: OutputFormat) -> None:
+        self._format = output_format
+
+    @property
+    def for_programs(self) -> bool:
+        """Whether JSON is wanted."""
+        return self._format is OutputFormat.JSON
+
+    def rows(self, columns: Sequence[str], rows: Iterable[Row]) -> None:
+        """Write a list.
+
+        Args:
+            columns: The fields that a table shows, in order; numbers are set to the right.
+            rows: One mapping a thing. JSON shows all of its fields.
+        """
+        listed = list(rows)
+        if self.for_programs:
+            self._write_json([dict(row) for row in listed])
+            return
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for column in columns:
+            number = all(isinstance(row[column], int | float) for row in listed) and listed
+            table.add_column(column.replace("_", " "), justify="right" if number else "left")
+        for row in listed:
+            # As text: a body may have brackets in it that are markup to a string.
+            table.add_row(*(Text(shown(_cell(row[column]))) for column in columns))
+        _console().print(table)
+
+    def record(self, row: Row, parts: Mapping[str, Part] = NO_PARTS) -> None:
+        """Write one thing, a line a field, and the lists that belong to it.
+
+        Args:
+            row: The fields.
+            parts: Lists by name. They are fields of the object in JSON, and tables below it for
+                people; one without rows is left out there.
+        """
+        if self.for_programs:
+            lists = {name: [dict(each) for each in rows] for name, (_, rows) in parts.items()}
+            self._write_json({**row, **lists})
+            return
+        table = Table(box=None, show_header=False, pad_edge=False)
+        table.add_column(style="bold")
+        table.add_column()
+        for name, value in row.items():
+            table.add_row(name.replace("_", " "), Text(shown(_cell(value))))
+        _console().print(table)
+        for name, (columns, rows) in parts.items():
+            if rows:
+                click.echo(f"\n{name.replace('_', ' ').capitalize()}:")
+                self.rows(columns, rows)
+
+    def done(self, sentence: str, row: Row) -> None:
+        """Write what was done: a sentence for people, its figures for programs."""
+        if self.for_programs:
+            self._write_json(dict(row))
+        else:
+            click.echo(shown_lines(sentence))
+
+    def line(self, row: Row) -> None:
+        """Write one element of a stream as a line of JSON."""
+        self._write_json(dict(row))
+
+    def _write_json(self, value: object) -> None:
+        # Escapes of JSON where standard output does not know all characters.
+        escaped = not can_write_everything(sys.stdout.encoding)
+        click.echo(shown_json(json.dumps(value, ensure_ascii=escaped, default=str)))
+
+
+def output_option(command: _Command) -> _Command:
+    """Give a command the option ``-o`` and the argument `output` (an `Output`)."""
+    option = click.option(
+        "-o",
+        "--output",
+        type=click.Choice([each.value for each in OutputFormat]),
+        default=OutputFormat.TABLE.value,
+        show_default=True,
+        callback=lambda _context, _option, value: Output(OutputFormat(value)),
+        help="How results are written.",
+    )
+    return option(command)
+
+
+def _console() -> Console:
+    # Made at each use: the streams may have been replaced since the import.
+    if sys.stdout.isatty():
+        return Console(highlight=False)
+    return Console(highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, list | tuple):
+        return ", ".join(_cell(each) for each in value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={_cell(each)}" for name, each in value.items())
+    return "" if value is None else str(value)

@@ -1,0 +1,116 @@
+"""``ariane broker``, ``doctor`` and ``completion`` against a real cluster."""
+
+import json
+import subprocess
+
+import pytest
+
+from ariane_admin.cli import main, root
+from ariane_admin.rooms import OWN_ROOMS
+from ariane_admin.terminal.exits import ExitStatus
+
+
+def test_brokers_say_how_they_are(ariane, ariane_json, cluster):
+    rows = ariane_json("broker", "list")
+    assert [(row["broker"], row["address"]) for row in rows] == [
+        (broker.name, broker.address) for broker in cluster.brokers
+    ]
+    assert all(row["writable"] and not row["wiped"] and row["version"] for row in rows)
+    shown = ariane_json("broker", "show", "broker-a")
+    assert (shown["broker"], shown["flush_mode"], shown["refusal"]) == ("broker-a", "async", "")
+    assert "settings" not in shown
+    assert "commit log" in ariane("broker", "show", "broker-a")
+    ariane("broker", "show", "broker-z", status=ExitStatus.NOT_FOUND)
+
+
+def test_settings_of_a_broker(ariane_json):
+    settings = ariane_json("broker", "show", "broker-a", "--settings")["settings"]
+    by_name = {each["name"]: each for each in settings}
+    assert by_name["broker_name"]["value"] == "broker-a"
+    assert by_name["broker_name"]["source"] == "flag"
+    assert by_name["flush_wait_s"]["source"] == "default"
+
+
+def test_drain_and_restore(ariane, ariane_json, lines):
+    ariane("topic", "create", "b-drained", "--queues", "1", "--exists-ok")
+    ariane("broker", "drain", "broker-b", status=ExitStatus.USAGE)
+    done = ariane_json("broker", "drain", "broker-b", "--yes")
+    try:
+        assert (done["writable"], done["not_told"]) == (False, [])
+        assert done["topics"] >= 1
+        ariane("produce", "b-drained", lines(*"abcdefgh"))
+        queues = ariane_json("topic", "show", "b-drained")
+        assert {row["broker"]: row["messages"] for row in queues} == {"broker-a": 8, "broker-b": 0}
+        [row] = [row for row in ariane_json("broker", "list") if row["broker"] == "broker-b"]
+        assert (row["writable"], row["wiped"]) == (False, True)
+        findings = ariane_json("doctor")
+        assert [one["severity"] for one in findings if "an operator decided" in one["finding"]] == [
+            "note"
+        ]
+    finally:
+        done = ariane_json("broker", "restore", "broker-b")
+    assert done["writable"]
+    [row] = [row for row in ariane_json("broker", "list") if row["broker"] == "broker-b"]
+    assert (row["writable"], row["wiped"]) == (True, False)
+
+
+def test_a_drain_waits_until_all_is_consumed(ariane, lines):
+    ariane("topic", "create", "b-waited", "--queues", "1", "--broker", "broker-b")
+    ariane("produce", "b-waited", lines("a"))
+    ariane("consume", "b-waited", "--group", "b-waiters", "--from", "earliest", "--count", "1")
+    try:
+        said = ariane("broker", "drain", "broker-b", "--wait", "--yes")
+    finally:
+        ariane("broker", "restore", "broker-b")
+    assert "All groups have consumed" in said
+
+
+def test_the_doctor_finds_nothing_wrong_with_the_cluster(ariane, ariane_json):
+    findings = ariane_json("doctor")
+    # The name servers of a test are young.
+    assert {one["severity"] for one in findings} <= {"note", "warning"}
+    assert "error:" not in ariane("doctor")
+
+
+def test_the_doctor_names_what_does_not_answer(cluster, capfd):
+    nobody = "127.0.0.1:1"
+    names = f"{cluster.name_servers},{nobody}"
+    assert main(["doctor", "--name-servers", names, "-o", "json"]) == ExitStatus.FAILED
+    [error] = [e for e in json.loads(capfd.readouterr().out) if e["severity"] == "error"]
+    assert error["subject"] == f"name server {nobody}"
+    assert main(["doctor", "--name-servers", nobody]) == ExitStatus.UNREACHABLE
+    [line] = capfd.readouterr().out.splitlines()
+    assert line.startswith(f"error: name server {nobody}: does not answer")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_a_script_of_the_shell(ariane, shell):
+    script = ariane("completion", shell)
+    assert "_ARIANE_COMPLETE" in script
+    if shell == "bash":
+        subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+
+
+def test_completion_completes(monkeypatch, capfd):
+    monkeypatch.setenv("_ARIANE_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "ariane gro")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    with pytest.raises(SystemExit):
+        main([])
+    assert capfd.readouterr().out == "plain,group\n"
+
+
+def commands(command, path):
+    if not hasattr(command, "list_commands"):
+        yield path, command
+        return
+    for name in command.list_commands(None):
+        if path == "ariane" and name not in OWN_ROOMS:
+            continue
+        yield from commands(command.get_command(None, name), f"{path} {name}")
+
+
+@pytest.mark.parametrize(("path", "command"), [*commands(root, "ariane")], ids=str)
+def test_every_command_shows_an_example_of_itself(path, command):
+    assert "Example" in command.help
+    assert f"{path} " in f"{command.help} " or f"{path}\n" in f"{command.help}\n"

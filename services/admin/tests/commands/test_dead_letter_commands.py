@@ -1,0 +1,121 @@
+"""``ariane dead-letter`` against a real cluster."""
+
+import asyncio
+import json
+
+import pytest
+
+from ariane_admin.cli import main
+from ariane_admin.terminal.exits import ExitStatus
+from ariane_sdk import ConsumerSettings, Message, Producer, PushConsumer
+from ariane_sdk.errors import MessagesFailed
+
+
+@pytest.fixture
+def died(cluster, ariane):
+    """Have a group give up some messages of a topic."""
+
+    async def die(topic, group, bodies):
+        seen = []
+
+        async def listen(messages):
+            seen.extend(messages)
+            raise MessagesFailed(messages, "no such account", rejected=True)
+
+        async with Producer(cluster.name_servers) as producer:
+            await producer.send_batch(
+                [Message(topic, body.encode(), keys=(f"k-{body}",), tag="t") for body in bodies]
+            )
+        settings = ConsumerSettings(handover_s=0.1, rebalance_gap_s_min=0.05)
+        async with (
+            asyncio.timeout(30),
+            PushConsumer(
+                cluster.name_servers,
+                group=group,
+                subscriptions={topic: "*"},
+                listener=listen,
+                start="earliest",
+                settings=settings,
+            ) as consumer,
+        ):
+            while len(seen) < len(bodies):  # noqa: ASYNC110 - there is nothing to be told by.
+                await asyncio.sleep(0.02)
+            await consumer.store_offsets()
+
+    def make(topic, group, bodies):
+        ariane("topic", "create", topic, "--queues", "1", "--broker", "broker-a")
+        asyncio.run(die(topic, group, bodies))
+
+    return make
+
+
+def test_dead_letters_are_listed_shown_and_exported(ariane, ariane_json, died, tmp_path):
+    assert ariane_json("dead-letter", "list", "d-nobody") == []
+    died("d-orders", "d-billing", ["one", "two", "three"])
+    rows = ariane_json("dead-letter", "list", "d-billing")
+    assert sorted(row["body"] for row in rows) == ["one", "three", "two"]
+    assert {row["topic"] for row in rows} == {"d-orders"}
+    assert {row["reason"] for row in rows} == {"REJECTED"}
+    assert {row["last_error"] for row in rows} == {"no such account"}
+    [one] = ariane_json("dead-letter", "list", "d-billing", "--key", "k-one")
+    assert (one["body"], one["broker"], one["queue_id"]) == ("one", "broker-a", 0)
+    assert len(ariane_json("dead-letter", "list", "d-billing", "--count", "2")) == 2
+    assert ariane_json("dead-letter", "list", "d-billing", "--topic", "d-other") == []
+    assert ariane_json("dead-letter", "list", "d-billing", "--until", "2020-01-01T00:00:00Z") == []
+    assert (
+        len(ariane_json("dead-letter", "list", "d-billing", "--from", "2020-01-01T00:00:00Z")) == 3
+    )
+    assert ariane_json("dead-letter", "show", "d-billing", one["place"]) == one
+    assert "no such account" in ariane("dead-letter", "list", "d-billing")
+    ariane("dead-letter", "show", "d-billing", "broker-a/0/99", status=ExitStatus.NOT_FOUND)
+    for wrong in ("somewhere", f"broker-a/0/{'9' * 5000}"):
+        ariane("dead-letter", "show", "d-billing", wrong, status=ExitStatus.USAGE)
+    file = tmp_path / "letters"
+    ariane("dead-letter", "export", "d-billing", "--to", str(file))
+    assert [json.loads(line) for line in file.read_text().splitlines()] == rows
+
+
+def test_a_group_that_nobody_knows_is_doubted(ariane, capfd, monkeypatch, cluster):
+    monkeypatch.setenv("ARIANE_NAME_SERVERS", cluster.name_servers)
+    for command in (("list",), ("export",), ("redrive", "--yes")):
+        assert main(["dead-letter", command[0], "d-mistyped", *command[1:]]) == ExitStatus.DONE
+        err = capfd.readouterr().err
+        assert "warning: no broker knows group 'd-mistyped'" in err
+    ariane("group", "retry", "d-healthy", "--attempts", "3")
+    assert main(["dead-letter", "list", "d-healthy"]) == ExitStatus.DONE
+    assert capfd.readouterr().err == ""
+
+
+def test_one_by_query_and_all_are_sent_back_once(ariane, ariane_json, died):
+    died("d-again", "d-shipping", ["one", "two", "three"])
+
+    def redrive(*arguments):
+        done = ariane_json("dead-letter", "redrive", "d-shipping", *arguments)
+        assert done["failures"] == []
+        return done["redriven"], done["redriven_before"]
+
+    [two] = ariane_json("dead-letter", "list", "d-shipping", "--key", "k-two")
+    assert redrive(two["place"]) == (1, 0)
+    assert redrive(two["place"]) == (0, 1)
+    ariane("dead-letter", "redrive", "d-shipping", status=ExitStatus.USAGE)
+    gone = "broker-a/0/99"
+    ariane("dead-letter", "redrive", "d-shipping", gone, status=ExitStatus.NOT_FOUND)
+    assert redrive("--key", "k-one", "--yes") == (1, 0)
+    assert redrive("--yes") == (1, 2)
+    out = ariane("consume", "d-again", "--from", "earliest", "--no-follow")
+    assert sorted(out.split()) == ["one", "one", "three", "three", "two", "two"]
+
+
+def test_a_topic_that_is_gone_is_told(ariane, died):
+    died("d-gone", "d-lost", ["one"])
+    ariane("topic", "delete", "d-gone", "--yes")
+    err = ariane("dead-letter", "redrive", "d-lost", "--yes", status=ExitStatus.FAILED)
+    assert "d-gone" in err
+
+
+def test_to_the_group_only(ariane, ariane_json, died):
+    died("d-shared", "d-one", ["one"])
+    done = ariane_json("dead-letter", "redrive", "d-one", "--to-group", "--yes")
+    assert done["redriven"] == 1
+    assert ariane("consume", "d-shared", "--from", "earliest", "--no-follow") == "one\n"
+    assert ariane("consume", "d-shared", "--group", "d-one", "--count", "1") == "one\n"

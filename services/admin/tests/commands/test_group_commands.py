@@ -1,0 +1,150 @@
+"""``ariane group`` against a real cluster."""
+
+import asyncio
+
+import pytest
+
+from ariane_admin.terminal.exits import ExitStatus
+from ariane_sdk import PushConsumer
+from ariane_sdk.errors import GroupRefused
+
+
+@pytest.fixture
+def consumed(ariane, lines):
+    """Make a topic with three messages in one queue, of which a group has consumed two."""
+
+    def make(topic, group):
+        ariane("topic", "create", topic, "--queues", "1", "--broker", "broker-a")
+        ariane("produce", topic, lines("one", "two", "three"), "--group", "all")
+        member = ("consume", topic, "--group", group, "--from", "earliest")
+        assert ariane(*member, "--count", "2") == "one\ntwo\n"
+
+    return make
+
+
+def test_a_group_and_its_backlog(ariane, ariane_json, consumed):
+    consumed("g-orders", "g-billing")
+    [row] = [row for row in ariane_json("group", "list") if row["group"] == "g-billing"]
+    assert (row["members"], row["lag"]) == (0, 1)
+    assert row["topics"][-1] == "g-orders"
+    shown = ariane_json("group", "show", "g-billing")
+    assert (shown["group"], shown["lag"]) == ("g-billing", 1)
+    assert shown["oldest"]
+    assert (shown["member_list"], shown["conflicts"]) == ([], [])
+    [queue] = [each for each in shown["queues"] if each["topic"] == "g-orders"]
+    assert (queue["broker"], queue["consumer_offset"], queue["lag"]) == ("broker-a", 2, 1)
+    text = ariane("group", "show", "g-billing")
+    assert "Queues:" in text
+    assert "Conflicts:" not in text
+
+
+def test_a_group_that_is_not_there(ariane):
+    assert "nobody" in ariane("group", "show", "nobody", status=ExitStatus.NOT_FOUND)
+
+
+def test_reset_to_places_and_times(ariane, ariane_json, consumed):
+    consumed("g-reset", "g-resetters")
+
+    def reset(*arguments):
+        rows = ariane_json("group", "reset", "g-resetters", "g-reset", *arguments)
+        return [(row["broker"], row["queue_id"], row["consumer_offset"]) for row in rows]
+
+    def now():
+        queues = ariane_json("group", "show", "g-resetters")["queues"]
+        return [each["consumer_offset"] for each in queues if each["topic"] == "g-reset"]
+
+    assert reset("--to", "earliest", "--dry-run") == [("broker-a", 0, 0)]
+    assert now() == [2]
+    assert reset("--to", "EARLIEST", "--yes") == [("broker-a", 0, 0)]
+    assert now() == [0]
+    assert reset("--to", "latest", "--yes") == [("broker-a", 0, 3)]
+    assert reset("--to", "2020-01-01T00:00:00Z", "--yes") == [("broker-a", 0, 0)]
+    assert reset("--queue", "broker-a:0=1", "--yes") == [("broker-a", 0, 1)]
+    assert now() == [1]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("--to", "earliest"),
+        ("--to", "earliest", "--queue", "broker-a:0=1", "--yes"),
+        ("--queue", "broker-a:0", "--yes"),
+        ("--queue", "broker-b:0=1", "--yes"),
+        ("--to", "yesterday", "--yes"),
+        ("--to", "9999-12-31T23:59:59-10:00", "--yes"),
+        ("--queue", "broker-a:0=9223372036854775808", "--yes"),
+        ("--queue", "broker-a:2147483648=0", "--yes"),
+        ("--queue", "broker-a:²=1", "--yes"),
+        ("--queue", f"broker-a:0={'9' * 5000}", "--yes"),
+    ],
+)
+def test_resets_that_make_no_sense(ariane, arguments):
+    ariane("topic", "create", "g-sense", "--broker", "broker-a", "--exists-ok")
+    err = ariane("group", "reset", "g-any", "g-sense", *arguments, status=ExitStatus.USAGE)
+    assert len(err.splitlines()) <= 4
+
+
+def test_a_place_that_is_not_kept_is_refused(ariane, consumed):
+    consumed("g-beyond", "g-outside")
+    ariane(
+        *("group", "reset", "g-outside", "g-beyond", "--queue", "broker-a:0=99", "--yes"),
+        status=ExitStatus.REFUSED,
+    )
+
+
+def test_offsets_are_cloned(ariane, ariane_json, consumed):
+    consumed("g-cloned", "g-first")
+    rows = ariane_json("group", "clone", "g-first", "g-second", "g-cloned", "--yes")
+    assert [row["consumer_offset"] for row in rows] == [2]
+    assert ariane("consume", "g-cloned", "--group", "g-second", "--count", "1") == "three\n"
+
+
+def test_a_group_is_not_cloned_to_itself(ariane):
+    # Before anybody is asked: neither the group nor the topic is there.
+    line = ariane("group", "clone", "g-self", "g-self", "g-none", status=ExitStatus.USAGE)
+    assert line == "ariane: group g-self goes on there already: name another one\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "rule"),
+    [
+        (("topic", "create", "no name"), "1 to 127"),
+        (("group", "delete", "no name", "--yes"), "1 to 120"),
+    ],
+)
+def test_the_rule_for_names_is_said_once(ariane, command, rule):
+    [line] = ariane(*command, status=ExitStatus.USAGE).splitlines()
+    assert line.count(rule) == 1
+    assert line.count("A-Z a-z 0-9 _ and -") == 1
+
+
+async def test_members_that_disagree_are_named_by_group_and_doctor(ariane, ariane_json, cluster):
+    await asyncio.to_thread(ariane, "topic", "create", "g-conflict")
+
+    async def listen(_messages):
+        pass
+
+    def member(tag):
+        return PushConsumer(
+            cluster.name_servers,
+            group="g-quarrel",
+            subscriptions={"g-conflict": tag},
+            listener=listen,
+        )
+
+    async with member("paid") as first:
+        await first.wait_assigned()
+        with pytest.raises(GroupRefused):
+            async with member("sent") as second:
+                await second.run_until_stopped()
+        shown = await asyncio.to_thread(ariane_json, "group", "show", "g-quarrel")
+        findings = await asyncio.to_thread(ariane_json, "doctor")
+    [inside] = shown["member_list"]
+    assert inside["subscriptions"] == {"g-conflict": "paid"}
+    [conflict] = shown["conflicts"]
+    assert conflict["refused"]
+    assert conflict["member"].startswith(inside["client_id"])
+    assert "g-conflict" in conflict["difference"]
+    [finding] = [one for one in findings if one["subject"] == "group g-quarrel"]
+    assert "refused" in finding["finding"]

@@ -1,0 +1,323 @@
+"""The one way into the commit log: packed blocks and plain messages end here.
+
+All batches of a call are appended in one turn of the loop, each whole or not at all; then the call
+waits once for what the broker promises. A batch of an idempotent producer that is stored already is
+not stored again: it waits for the same promise, and gets its first result. Nothing here looks at a
+single message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Protocol
+
+from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane_broker.append.batch_check import BATCHES_MAX, Batch, block_of, check_place, check_sizes
+from ariane_broker.append.batch_outcome import AcknowledgedLevel, BatchOutcome, SmallOutcomes
+from ariane_broker.append.message_types import check_message_types
+from ariane_broker.append.producer_sequences import ProducerSequences
+from ariane_broker.append.promised_outcomes import Acknowledged, FlushWait, PromisedOutcomes
+from ariane_broker.append.repeated_batch import StoredRecords, first_result, is_stored_as
+from ariane_broker.append.small_append import SmallAppend, TableLog, stored_batch
+from ariane_broker.append.small_batches import SmallBatches
+from ariane_broker.append.statistics import BrokerStatistics
+from ariane_broker.append.topics_for_send import TopicsForSend
+from ariane_broker.delay.delayed_append import DelayedAppend
+from ariane_broker.errors import broker_draining, store_poisoned
+from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.log.arrivals import Arrivals
+from ariane_record import RecordBlock
+from ariane_record.layout import Host
+from ariane_servicekit.errors import ServiceError, field_invalid
+from ariane_storage.errors import BlockRejected, StorageError, StorePoisoned
+from ariane_storage.writing.append import Appended, AppendedTable
+
+_NEW_AT_ONCE: Final = 64
+"""Batches of new topics that are appended in one turn of the loop: each makes files."""
+
+_SEQUENCE_MAX: Final = 1 << 62
+
+_as_queue: Final[Callable[[tuple[str, int]], QueueKey]] = partial(tuple.__new__, QueueKey)
+
+
+class AppendLog(TableLog, StoredRecords, Protocol):
+    """What is asked of the store."""
+
+    def append_block(self, block: RecordBlock, queue_id: int, *, born_host: Host = ...) -> Appended:
+        """Append a block to a queue."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AppendWatch:
+    """Who is told of what is appended.
+
+    Attributes:
+        arrivals: Those who wait for messages.
+        statistics: Counts it.
+        on_growth: Is told where the log ends after each call.
+        monotonic: Seconds that never go back.
+    """
+
+    arrivals: Arrivals
+    statistics: BrokerStatistics
+    on_growth: Callable[[int], None]
+    monotonic: Callable[[], float]
+
+    def appended(self, queue: QueueKey, appended: Appended, size_bytes: int, begin: float) -> None:
+        """A batch was appended; it took since ``begin``."""
+        self.statistics.count_append(appended.count, size_bytes, self.monotonic() - begin)
+        self.arrivals.appended(queue, appended.next_commit_log_offset)
+
+    def appended_at_once(
+        self, queues: Sequence[QueueKey], appended: AppendedTable, begin: float
+    ) -> None:
+        """Batches were appended side by side; all of it took since ``begin``."""
+        first, *ends = appended.commit_log_edges.tolist()
+        seconds = self.monotonic() - begin
+        self.statistics.count_append(
+            len(appended.commit_log_offsets), ends[-1] - first, seconds, batch_count=len(appended)
+        )
+        self.arrivals.appended_at_once(queues, ends)
+
+
+class AppendRecords:
+    """Appends batches and waits for what the broker promises."""
+
+    def __init__(
+        self,
+        log: AppendLog,
+        topics: TopicsForSend,
+        sequences: ProducerSequences,
+        watch: AppendWatch,
+        *,
+        delayed: DelayedAppend,
+        flush_wait: FlushWait | None,
+        body_bytes_max: int,
+        service_error: Callable[[Exception], ServiceError],
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            log: The store.
+            topics: The topics of this broker.
+            sequences: What idempotent producers have stored.
+            watch: Is told what was appended.
+            delayed: Appends what is to be delivered later.
+            flush_wait: What an acknowledgement waits for; None when it waits for nothing.
+            body_bytes_max: Largest body of a message.
+            service_error: Makes errors of the store public.
+        """
+        self._log = log
+        self._topics = topics
+        self._sequences = sequences
+        self._watch = watch
+        self._delayed = delayed
+        self._flush_wait = flush_wait
+        self._body_bytes_max = body_bytes_max
+        self._service_error = service_error
+        self._small = SmallAppend(log, topics, sequences, body_bytes_max=body_bytes_max)
+        self.draining = False
+
+    async def append(
+        self, batches: Sequence[Batch] | SmallBatches, born_host: Host
+    ) -> Sequence[BatchOutcome]:
+        """Append batches, in order, each whole or not at all.
+
+        Args:
+            batches: 1 to ``BATCHES_MAX``.
+            born_host: Where the producer was seen.
+
+        Returns:
+            One outcome for each batch.
+
+        Raises:
+            ServiceError: Nothing was stored: SERVICE_DRAINING, STORE_POISONED or FIELD_INVALID.
+        """
+        taken = self.take(batches, born_host)
+        return taken if isinstance(taken, Sequence) else await taken
+
+    def take(
+        self, batches: Sequence[Batch] | SmallBatches, born_host: Host
+    ) -> Sequence[BatchOutcome] | Awaitable[Sequence[BatchOutcome]]:
+        """``append`` for those who can do without a wait: appends now what can be.
+
+        Returns:
+            One outcome for each batch, or what they are to be waited for.
+
+        Raises:
+            ServiceError: As ``append``.
+        """
+        if self.draining:
+            raise broker_draining()
+        if not 1 <= len(batches) <= BATCHES_MAX:
+            raise field_invalid("batches", f"must be 1 to {BATCHES_MAX}", len(batches))
+        if isinstance(batches, SmallBatches):
+            taken = self._take_small(batches, born_host)
+            if taken is not None:
+                return taken
+            batches = batches.each()
+        for position, batch in enumerate(batches):
+            _check_numbers(batch, position)
+        find = self._topics.find
+        if any(find(batch.topic) is None for batch in batches):
+            return self._take_new(batches, born_host)
+        return self._take_known(batches, born_host)
+
+    async def _take_new(self, batches: Sequence[Batch], born_host: Host) -> Sequence[BatchOutcome]:
+        """Append batches, some of which need a topic that is not there yet."""
+        wanted = await self._create_topics(batches)
+        outcomes: list[BatchOutcome] = []
+        for begin in range(0, len(wanted), _NEW_AT_ONCE):
+            self._append_each(wanted[begin : begin + _NEW_AT_ONCE], born_host, outcomes)
+            await asyncio.sleep(0)
+        taken = self._with_promise(outcomes)
+        return taken if isinstance(taken, Sequence) else await taken
+
+    def _take_known(
+        self, batches: Sequence[Batch], born_host: Host
+    ) -> Sequence[BatchOutcome] | Awaitable[Sequence[BatchOutcome]]:
+        outcomes: list[BatchOutcome] = []
+        self._append_each(batches, born_host, outcomes)
+        return self._with_promise(outcomes)
+
+    def _append_each(
+        self, batches: Sequence[Batch], born_host: Host, outcomes: list[BatchOutcome]
+    ) -> None:
+        """Append batches one by one, and add how each ended to those before."""
+        for batch in batches:
+            try:
+                outcomes.append(self._append_one(batch, born_host))
+            except StorePoisoned:
+                if all(outcome.appended is None for outcome in outcomes):
+                    raise store_poisoned() from None
+                outcomes.append(BatchOutcome(error=store_poisoned()))
+            except (ServiceError, StorageError, OSError) as error:
+                outcomes.append(BatchOutcome(error=self._service_error(error)))
+
+    def _with_promise(
+        self, outcomes: list[BatchOutcome]
+    ) -> Sequence[BatchOutcome] | Awaitable[Sequence[BatchOutcome]]:
+        ends = [o.appended.next_commit_log_offset for o in outcomes if o.appended is not None]
+        return self._promised(partial(_acknowledged, outcomes), max(ends)) if ends else outcomes
+
+    def _take_small(
+        self, batches: SmallBatches, born_host: Host
+    ) -> Sequence[BatchOutcome] | Awaitable[Sequence[BatchOutcome]] | None:
+        """Append all batches at once; None when nothing was done."""
+        table = batches.table
+        begin = self._watch.monotonic()
+        queues = list(map(_as_queue, zip(table.topics, table.queue_ids, strict=True)))
+        appended = self._small.append(table, queues, born_host)
+        if appended is None:
+            return None
+        self._watch.appended_at_once(queues, appended, begin)
+        return self._promised(partial(SmallOutcomes, appended), int(appended.commit_log_edges[-1]))
+
+    def _promised(
+        self, acknowledged: Acknowledged, end: int
+    ) -> Sequence[BatchOutcome] | Awaitable[Sequence[BatchOutcome]]:
+        """The outcomes with what the broker promises for all that lies before an offset."""
+        self._watch.on_growth(end)
+        if self._flush_wait is None:
+            return acknowledged(AcknowledgedLevel.MEMORY)
+        return PromisedOutcomes(acknowledged, self._flush_wait, end)
+
+    async def _create_topics(self, batches: Sequence[Batch]) -> Sequence[Batch]:
+        """Make the topics that are missing, all in one turn; the batches as they go on."""
+        find = self._topics.find
+        missing = [place for place, batch in enumerate(batches) if find(batch.topic) is None]
+        went_on = list(batches)
+        made = await asyncio.gather(*(self._create_topic(batches[place]) for place in missing))
+        for place, batch in zip(missing, made, strict=True):
+            went_on[place] = batch
+        return went_on
+
+    async def _create_topic(self, batch: Batch) -> Batch:
+        """Make a topic for a batch that could be stored in it; others are refused in their turn."""
+        if batch.block is None:
+            return batch
+        try:
+            await self._topics.find_or_create(batch.topic, batch.queue_id, batch.block)
+        except ServiceError as error:
+            if error.reason == ErrorReason.ERROR_REASON_TOPIC_LIMIT_REACHED:
+                # "Not found" would have the producer look for the topic elsewhere.
+                return batch._replace(block=None, error=error)
+        except BlockRejected:
+            pass
+        return batch
+
+    def _append_one(self, batch: Batch, born_host: Host) -> BatchOutcome:
+        block = block_of(batch)
+        queue = home = QueueKey(batch.topic, batch.queue_id)
+        sequence = batch.sequence
+        original, parked = block, None
+        if batch.delay is not None:
+            parked = self._delayed.park(block, queue, batch.delay, sequence)
+            block, home = parked
+        config = self._topics.find(batch.topic)
+        if sequence is not None:
+            # Before anything else: what was stored once is so whatever its topic has become.
+            try:
+                is_same = partial(
+                    is_stored_as, self._log, block, home.queue_id, is_plain=batch.is_plain
+                )
+                stored = self._sequences.duplicate_of(queue, sequence, block.count, is_same)
+            except ServiceError:
+                if config is None:
+                    # Its streams went with the topic: that is what is wrong, and no number.
+                    check_place(batch, config)
+                raise
+            if stored is not None:
+                return BatchOutcome(appended=first_result(stored, block), duplicate=True)
+        check_place(batch, config)
+        check_sizes(original, self._body_bytes_max)
+        if config is not None:
+            check_message_types(original, config)
+        begin = self._watch.monotonic()
+        if parked is None:
+            appended = self._log.append_block(block, batch.queue_id, born_host=born_host)
+        else:
+            appended = self._delayed.append(parked, born_host=born_host)
+        if sequence is not None:
+            self._sequences.remember(queue, sequence, stored_batch(sequence, appended))
+        self._watch.appended(home, appended, block.size_bytes, begin)
+        return BatchOutcome(appended=appended)
+
+
+def _acknowledged(
+    outcomes: list[BatchOutcome],
+    level: AcknowledgedLevel,
+    failure: ServiceError | None = None,
+) -> list[BatchOutcome]:
+    """The outcomes once it is known how safe what was stored is."""
+    return [
+        BatchOutcome(outcome.appended, failure, level, outcome.duplicate)
+        if outcome.appended is not None
+        else outcome
+        for outcome in outcomes
+    ]
+
+
+def _check_numbers(batch: Batch, position: int) -> None:
+    """Refuse numbers that no queue and no stream has."""
+    producer_id, epoch, first_sequence = batch.sequence or (1, 0, 0)
+    if (
+        batch.queue_id >= 0
+        and producer_id > 0
+        and epoch >= 0
+        and 0 <= first_sequence <= _SEQUENCE_MAX
+    ):
+        return
+    field = f"batches[{position}]"
+    if batch.queue_id < 0:
+        raise field_invalid(f"{field}.queue_id", "must be 0 or more", batch.queue_id)
+    if producer_id < 1:
+        raise field_invalid(f"{field}.sequence.producer_id", "must be 1 or more", producer_id)
+    if epoch < 0:
+        raise field_invalid(f"{field}.sequence.producer_epoch", "must be 0 or more", epoch)
+    rule = f"must be 0 to {_SEQUENCE_MAX}"
+    raise field_invalid(f"{field}.sequence.first_sequence", rule, first_sequence)

@@ -1,0 +1,68 @@
+"""What became of batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import NamedTuple, overload
+
+from ariane_servicekit.errors import ServiceError
+from ariane_storage.writing.append import Appended, AppendedTable
+
+
+class AcknowledgedLevel(StrEnum):
+    """How safe a message is when its send is acknowledged."""
+
+    MEMORY = "memory"
+    FLUSHED = "flushed"
+
+
+class BatchOutcome(NamedTuple):
+    """What became of one batch.
+
+    Attributes:
+        appended: Where it is stored; None when nothing of it is.
+        error: Why it failed. With ``appended``: it is stored, and nobody knows how safely.
+        level: How safe it is.
+        duplicate: Whether it was stored before, and not now.
+    """
+
+    appended: Appended | None = None
+    error: ServiceError | None = None
+    level: AcknowledgedLevel | None = None
+    duplicate: bool = False
+
+
+class SmallOutcomes(Sequence[BatchOutcome]):
+    """What became of batches that were stored at once: the same, each at its place.
+
+    Attributes:
+        appended: Where they are stored.
+        level: How safe they are.
+        error: Why nobody knows how safe they are.
+    """
+
+    __slots__ = ("appended", "error", "level")
+
+    def __init__(
+        self, appended: AppendedTable, level: AcknowledgedLevel, error: ServiceError | None = None
+    ) -> None:
+        """Take what they have in common; see the class."""
+        self.appended = appended
+        self.level = level
+        self.error = error
+
+    def __len__(self) -> int:
+        return len(self.appended)
+
+    @overload
+    def __getitem__(self, row: int) -> BatchOutcome: ...
+
+    @overload
+    def __getitem__(self, row: slice) -> list[BatchOutcome]: ...
+
+    def __getitem__(self, row: int | slice) -> BatchOutcome | list[BatchOutcome]:
+        rows = range(len(self))[row]
+        if isinstance(rows, range):
+            return [self[each] for each in rows]
+        return BatchOutcome(self.appended.block(rows), self.error, self.level)

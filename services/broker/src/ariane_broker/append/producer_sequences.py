@@ -1,0 +1,359 @@
+r"""Which batches of idempotent producers are stored: one stream for each producer and queue.
+
+::
+
+    producer 7, orders#2, epoch 0      numbers of messages ------------------------------->
+        forgotten  | 120..129 | 130..130 | 131..160 |  next: 161
+                     \_ the last batches, each with its first result _/
+
+A batch goes on where the last one ended, or it is one of the last and is answered with its first
+result. Anything else is refused: a gap, an older epoch, numbers that were used by other batches.
+
+A stream that has not been used for a while is forgotten, the one unused for longest when there are
+too many. Its producer then begins anew with a larger epoch, at the price of one refused batch. All
+this is rebuilt from the log (``log_states``).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import compress
+from operator import itemgetter
+from typing import Any, Final, NamedTuple, Self, TypeAlias
+
+from ariane_broker.errors import producer_fenced, sequence_gap, sequence_passed
+from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_record import ProducerSequence
+from ariane_storage.log.scan import Stretch
+from ariane_storage.writing.sequenced_batches import SequencedBatch, sequenced_batches
+
+BATCHES_KEPT: Final = 5
+"""Batches of a stream whose results are kept: more than a producer has in flight."""
+
+VERSION: Final = 1
+"""Of the document."""
+
+
+class StoredBatch(NamedTuple):
+    """A batch that is stored.
+
+    Attributes:
+        first_sequence: Number of its first message in the stream.
+        record_count: Its records.
+        first_queue_offset: Queue offset of its first record.
+        commit_log_offset: Where it starts.
+        next_commit_log_offset: Where it ends.
+        store_timestamp_ms: When it was stored.
+    """
+
+    first_sequence: int
+    record_count: int
+    first_queue_offset: int
+    commit_log_offset: int
+    next_commit_log_offset: int
+    store_timestamp_ms: int
+
+    @property
+    def next_sequence(self) -> int:
+        """Number of the message behind it."""
+        return self.first_sequence + self.record_count
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of its records."""
+        return self.next_commit_log_offset - self.commit_log_offset
+
+
+class Stream(NamedTuple):
+    """What is known of one producer in one queue.
+
+    Attributes:
+        epoch: Of the batches.
+        batches: The last ones, oldest first; at least one.
+    """
+
+    epoch: int
+    batches: deque[StoredBatch]
+
+    @classmethod
+    def of(cls, epoch: int, batches: Iterable[StoredBatch] = ()) -> Self:
+        """A stream with the last of some batches."""
+        return cls(epoch, deque(batches, BATCHES_KEPT))
+
+    @property
+    def last_used_ms(self) -> int:
+        """When its last batch was stored, milliseconds since the epoch."""
+        return self.batches[-1].store_timestamp_ms
+
+
+StreamKey: TypeAlias = tuple[int, str, int]
+"""Producer id, topic, queue id."""
+
+_stored_batch: Final[Callable[[tuple[int, ...]], StoredBatch]] = partial(tuple.__new__, StoredBatch)
+_producer_of: Final[Callable[[ProducerSequence], int]] = itemgetter(0)
+_first_of: Final[Callable[[ProducerSequence], int]] = itemgetter(2)
+
+
+class NextBatches(NamedTuple):
+    """Batches that are the next of as many streams, side by side; good until anything changes.
+
+    Attributes:
+        is_sequenced: For each batch whether it has a sequence; what follows is of those that have.
+        sequences: Where each stands.
+        keys: The stream of each.
+        streams: What is known of it; nothing of one that begins.
+    """
+
+    is_sequenced: list[bool]
+    sequences: list[ProducerSequence]
+    keys: list[StreamKey]
+    streams: list[Stream]
+
+
+class ProducerSequences:
+    """The streams of all producers.
+
+    Attributes:
+        name: What is kept here, for the log of the process.
+        change_count: Grows with every change.
+    """
+
+    name: Final = "producer sequences"
+
+    def __init__(self, *, now_ms: Callable[[], int], expiry_ms: int, stream_count_max: int) -> None:
+        """Know of no producer.
+
+        Args:
+            now_ms: Milliseconds since the epoch, by the clock that stamps records.
+            expiry_ms: How long a stream is remembered after its last batch.
+            stream_count_max: How many are remembered.
+        """
+        self._now_ms = now_ms
+        self._expiry_ms = expiry_ms
+        self._stream_count_max = stream_count_max
+        # The one unused for longest first.
+        self._streams: dict[StreamKey, Stream] = {}
+        # The last use of those that had to go for want of room.
+        self._crowded_out_ms = 0
+        self.change_count = 0
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    @property
+    def matters_since_ms(self) -> int:
+        """Batches stored before this time do not matter any more."""
+        return self._now_ms() - self._expiry_ms
+
+    @property
+    def known_for_ms(self) -> int:
+        """How far back every stream is known: one that is not has stored nothing since then."""
+        return min(self._expiry_ms, max(0, self._now_ms() - self._crowded_out_ms - 1))
+
+    def duplicate_of(
+        self,
+        queue: QueueKey,
+        sequence: ProducerSequence,
+        record_count: int,
+        is_same: Callable[[StoredBatch], bool],
+    ) -> StoredBatch | None:
+        """The batch as it is stored already, or None when it is the next one of its stream.
+
+        Args:
+            queue: Where it goes.
+            sequence: Where it stands.
+            record_count: Its records.
+            is_same: Whether a stored batch with the same numbers is this one.
+
+        Raises:
+            ServiceError: SEQUENCE_GAP, SEQUENCE_PASSED or PRODUCER_FENCED.
+        """
+        epoch, first = sequence.epoch, sequence.first_sequence
+        stream = self._live_stream((sequence.producer_id, *queue))
+        if stream is None or epoch > stream.epoch:
+            if first:
+                raise sequence_gap(*queue, 0, first, known_for_ms=self.known_for_ms)
+            return None
+        if epoch < stream.epoch:
+            raise producer_fenced(*queue, stream.epoch)
+        expected = stream.batches[-1].next_sequence
+        if first == expected:
+            return None
+        if first > expected:
+            raise sequence_gap(*queue, expected, first)
+        for batch in stream.batches:
+            same_numbers = batch.first_sequence == first and batch.record_count == record_count
+            if same_numbers and is_same(batch):
+                return batch
+        raise sequence_passed(*queue, expected, first, record_count)
+
+    def find_next(
+        self, queues: Sequence[QueueKey], sequences: Sequence[ProducerSequence | None]
+    ) -> NextBatches | None:
+        """Batches that are the next of as many streams, or have no sequence; None if one is not.
+
+        Of others ``duplicate_of`` says what they are, each in its turn.
+        """
+        is_sequenced = [sequence is not None for sequence in sequences]
+        chosen = [sequence for sequence in sequences if sequence is not None]
+        if len(chosen) < len(sequences):
+            queues = list(compress(queues, is_sequenced))
+        keys: list[StreamKey] = list(
+            zip(map(_producer_of, chosen), *zip(*queues, strict=True), strict=True)
+        )
+        if len(set(keys)) < len(keys):
+            return None
+        since_ms = self.matters_since_ms
+        streams = []
+        for sequence, stream in zip(chosen, map(self._streams.get, keys), strict=True):
+            producer_id, epoch, first = sequence
+            if stream is None:
+                if first or producer_id < 1 or epoch < 0:
+                    return None
+                streams.append(Stream.of(epoch))
+                continue
+            last_epoch, batches = stream
+            last_first, count, _, _, _, stamp = batches[-1]
+            if epoch != last_epoch or first != last_first + count or stamp < since_ms:
+                return None
+            streams.append(stream)
+        return NextBatches(is_sequenced, chosen, keys, streams)
+
+    def remember(self, queue: QueueKey, sequence: ProducerSequence, batch: StoredBatch) -> None:
+        """A batch was stored; ``duplicate_of`` has found nothing against it."""
+        key = (sequence.producer_id, *queue)
+        stream = self._streams.pop(key, None)
+        if stream is None or stream.epoch != sequence.epoch:
+            stream = Stream.of(sequence.epoch)
+        stream.batches.append(batch)
+        self._streams[key] = stream
+        self.change_count += 1
+        self._make_room()
+
+    def remember_all(self, batches: NextBatches, columns: Sequence[Sequence[int]]) -> None:
+        """Batches that were just found to be the next ones were stored.
+
+        Args:
+            batches: All of them.
+            columns: The numbers of ``StoredBatch`` behind the first one, each for all batches.
+        """
+        if not all(batches.is_sequenced):
+            columns = [list(compress(column, batches.is_sequenced)) for column in columns]
+        rows = map(_stored_batch, zip(map(_first_of, batches.sequences), *columns, strict=True))
+        streams, pop = self._streams, self._streams.pop
+        for key, stream, row in zip(batches.keys, batches.streams, rows, strict=True):
+            pop(key, None)
+            stream[1].append(row)
+            streams[key] = stream
+        self.change_count += len(batches.keys)
+        self._make_room()
+
+    def replay(self, stretch: Stretch) -> None:
+        """Take over the batches of a stretch of the log."""
+        for batch in sequenced_batches(stretch):
+            self.restore(batch)
+
+    def restore(self, found: SequencedBatch) -> None:
+        """Take over a batch that the log has, in the order of the log.
+
+        The log is right: it goes on behind damage, and begins anew after a topic was deleted.
+        """
+        sequence = found.sequence
+        queue = QueueKey(found.topic, found.queue_id)
+        stream = self._streams.get((sequence.producer_id, *queue))
+        batch = StoredBatch(
+            first_sequence=sequence.first_sequence,
+            record_count=found.record_count,
+            first_queue_offset=found.first_queue_offset,
+            commit_log_offset=found.commit_log_offset,
+            next_commit_log_offset=found.next_commit_log_offset,
+            store_timestamp_ms=found.store_timestamp_ms,
+        )
+        if stream is not None:
+            if sequence.epoch < stream.epoch:
+                return
+            if stream.batches[-1].next_sequence != batch.first_sequence:
+                del self._streams[(sequence.producer_id, *queue)]
+        self.remember(queue, sequence, batch)
+
+    def forget_topic(self, topic: str) -> bool:
+        """Forget the streams of a topic that is deleted; whether there were any."""
+        return self._forget([key for key in self._streams if key[1] == topic])
+
+    def keep_topics(self, is_known_topic: Callable[[str], bool]) -> None:
+        """Forget the streams of topics that do not stand."""
+        self._forget([key for key in self._streams if not is_known_topic(key[1])])
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._streams.clear()
+        self._crowded_out_ms = 0
+
+    def document(self, commit_log_offset: int) -> dict[str, Any]:
+        """Everything as JSON.
+
+        Args:
+            commit_log_offset: The end of the log now: what is behind it is read from the log.
+        """
+        self._forget_expired()
+        return {
+            "version": VERSION,
+            "commitLogOffset": commit_log_offset,
+            "streams": [
+                [*key, stream.epoch, [*stream.batches]] for key, stream in self._streams.items()
+            ],
+        }
+
+    def load(self, document: Mapping[str, Any]) -> int:
+        """Take over a document.
+
+        Returns:
+            Its commit-log offset.
+
+        Raises:
+            ValueError: It is none of ours.
+        """
+        if document["version"] != VERSION:
+            raise ValueError(f"version {document['version']} is not known here")
+        streams: dict[StreamKey, Stream] = {}
+        for producer_id, topic, queue_id, epoch, rows in document["streams"]:
+            stream = Stream.of(int(epoch), [StoredBatch(*map(int, row)) for row in rows])
+            if not stream.batches:
+                raise ValueError("a stream without batches")
+            streams[int(producer_id), str(topic), int(queue_id)] = stream
+        self._streams = streams
+        if len(streams) >= self._stream_count_max:
+            # Others may have gone, all of them unused for longer.
+            self._crowded_out_ms = next(iter(streams.values())).last_used_ms
+        return int(document["commitLogOffset"])
+
+    def _make_room(self) -> None:
+        while len(self._streams) > self._stream_count_max:
+            stream = self._streams.pop(next(iter(self._streams)))
+            self._crowded_out_ms = max(self._crowded_out_ms, stream.last_used_ms)
+
+    def _live_stream(self, key: StreamKey) -> Stream | None:
+        stream = self._streams.get(key)
+        if stream is None or self._is_live(stream):
+            return stream
+        self._forget([key])
+        return None
+
+    def _is_live(self, stream: Stream) -> bool:
+        return stream.last_used_ms >= self.matters_since_ms
+
+    def _forget_expired(self) -> None:
+        expired = []
+        for key, stream in self._streams.items():
+            if self._is_live(stream):
+                break
+            expired.append(key)
+        self._forget(expired)
+
+    def _forget(self, keys: Collection[StreamKey]) -> bool:
+        for key in keys:
+            del self._streams[key]
+        self.change_count += len(keys)
+        return bool(keys)

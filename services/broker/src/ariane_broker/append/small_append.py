@@ -1,0 +1,130 @@
+"""Appending the small batches of a request at once: what is asked of each is asked of all together.
+
+All of them are stored, or nothing is; then they go one by one, as if nobody had tried. So one that
+is refused, or was stored before, takes no other with it, and is told what it would be told anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from ariane_broker.append.message_types import are_of_type
+from ariane_broker.append.producer_sequences import ProducerSequences, StoredBatch
+from ariane_broker.append.topics_for_send import TopicsForSend
+from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.topics.topic_table import TopicMessageType
+from ariane_record import ProducerSequence
+from ariane_record.layout import PRODUCER_PROPERTIES_BYTES_MAX, Host
+from ariane_storage.errors import StorageError
+from ariane_storage.writing.append import Appended, AppendedTable
+from ariane_storage.writing.block_table import BlockTable
+
+
+class TableLog(Protocol):
+    """What is asked of the store."""
+
+    def append_table(self, table: BlockTable, *, born_host: Host = ...) -> AppendedTable | None:
+        """Append blocks to their queues, all or none."""
+        ...
+
+
+class SmallAppend:
+    """Appends many small batches as one."""
+
+    def __init__(
+        self,
+        log: TableLog,
+        topics: TopicsForSend,
+        sequences: ProducerSequences,
+        *,
+        body_bytes_max: int,
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            log: The store.
+            topics: The topics of this broker.
+            sequences: What idempotent producers have stored.
+            body_bytes_max: Largest body of a message.
+        """
+        self._log = log
+        self._topics = topics
+        self._sequences = sequences
+        # A record as large as this has neither body nor properties that are too large.
+        self._record_bytes_max = min(body_bytes_max, PRODUCER_PROPERTIES_BYTES_MAX)
+
+    def append(
+        self, table: BlockTable, queues: Sequence[QueueKey], born_host: Host
+    ) -> AppendedTable | None:
+        """Append all batches.
+
+        Args:
+            table: The batches.
+            queues: The queue of each.
+            born_host: Where the producer was seen.
+
+        Returns:
+            Where each went; None when nothing was stored and they are to go one by one.
+        """
+        if int(table.sizes.max()) > self._record_bytes_max:
+            return None
+        typed = self._typed(queues)
+        if typed is None:
+            return None
+        next_batches = self._sequences.find_next(queues, table.sequences)
+        if next_batches is None:
+            return None
+        if not all(_are_of_type(table, *each) for each in typed.items()):
+            return None
+        try:
+            appended = self._log.append_table(table, born_host=born_host)
+        except StorageError:
+            return None  # The first one by one is told the same.
+        if appended is not None:
+            self._sequences.remember_all(next_batches, _columns_of(appended))
+        return appended
+
+    def _typed(self, queues: Sequence[QueueKey]) -> dict[TopicMessageType, list[int]] | None:
+        """Which batches are to be of a type; None when something is to be said against a place."""
+        find = self._topics.find
+        typed: dict[TopicMessageType, list[int]] = {}
+        for position, (topic, queue_id) in enumerate(queues):
+            config = find(topic)
+            if config is None or not 0 <= queue_id < config.plain_queue_count:
+                return None
+            if config.record_type is not None:
+                typed.setdefault(config.record_type, []).append(position)
+        return typed
+
+
+def _columns_of(appended: AppendedTable) -> Sequence[Sequence[int]]:
+    """The numbers of a ``StoredBatch`` behind the first one, each for all batches."""
+    edges = appended.commit_log_edges.tolist()
+    counts = appended.counts.tolist()
+    stamps = [appended.store_timestamp_ms] * len(counts)
+    return counts, appended.first_queue_offsets.tolist(), edges[:-1], edges[1:], stamps
+
+
+def _are_of_type(table: BlockTable, message_type: TopicMessageType, positions: list[int]) -> bool:
+    """Whether a glance tells that some batches are of a type."""
+    if int(table.sizes.min()) < 0 or not table.are_pieces_whole:
+        return False  # Sizes that go back and forth would have the same bytes copied many times.
+    chosen = np.zeros(len(table), np.bool_)
+    chosen[positions] = True
+    sizes = table.sizes[np.repeat(chosen, table.counts)]
+    return are_of_type(table.records_of(positions), sizes, message_type)
+
+
+def stored_batch(sequence: ProducerSequence, appended: Appended) -> StoredBatch:
+    """A batch as its stream remembers it."""
+    return StoredBatch(
+        sequence.first_sequence,
+        appended.count,
+        appended.first_queue_offset,
+        appended.first_commit_log_offset,
+        appended.next_commit_log_offset,
+        appended.store_timestamp_ms,
+    )

@@ -1,0 +1,32 @@
+"""Batches of a request that are so small that they are taken as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ariane_broker.append.batch_check import Batch
+from ariane_storage.writing.block_table import BlockTable
+
+
+class SmallBatches:
+    """All batches of a request by column; as they are one by one only if somebody asks.
+
+    Attributes:
+        table: Their blocks and sequences, side by side. None of them is delayed.
+        each: Makes a batch of each.
+    """
+
+    __slots__ = ("each", "table")
+
+    def __init__(self, table: BlockTable, each: Callable[[], list[Batch]]) -> None:
+        """Take both ways to them.
+
+        Args:
+            table: The batches by column.
+            each: Makes a batch of each.
+        """
+        self.table = table
+        self.each = each
+
+    def __len__(self) -> int:
+        return len(self.table)

@@ -1,0 +1,83 @@
+"""Topics as sends see them: found, or made by the first send where that is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from ariane_broker.errors import queue_not_found, topic_not_found
+from ariane_broker.topics.topic_changes import check_user_topic
+from ariane_broker.topics.topic_table import TopicConfig
+from ariane_record import RecordBlock
+
+
+class TopicSource(Protocol):
+    """Where topics come from."""
+
+    def find(self, topic: str) -> TopicConfig | None:
+        """The topic, or None."""
+        ...
+
+    async def create_for_send(self, topic: str) -> TopicConfig | None:
+        """The topic, made if it may be; None when it is unknown and stays so."""
+        ...
+
+    @property
+    def auto_create_queue_count(self) -> int:
+        """Queues that a topic made for a send has; 0 when none is made."""
+        ...
+
+
+class TopicsForSend:
+    """Finds the topics of messages that arrive, and makes those that are missing."""
+
+    def __init__(
+        self, topics: TopicSource, *, check_block: Callable[[RecordBlock], object]
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            topics: The topics of this broker.
+            check_block: Raises when a block could not be appended; writes nothing.
+        """
+        self._topics = topics
+        self._check_block = check_block
+
+    def find(self, topic: str) -> TopicConfig | None:
+        """The topic, or None when it is not known here."""
+        return self._topics.find(topic)
+
+    def check_block(self, block: RecordBlock) -> None:
+        """See that a block could be appended.
+
+        Raises:
+            BlockRejected: It is broken.
+        """
+        self._check_block(block)
+
+    async def find_or_create(self, topic: str, queue_id: int, block: RecordBlock) -> TopicConfig:
+        """The topic; made if it is missing, may be made, and would then take the block.
+
+        Args:
+            topic: Its name.
+            queue_id: The queue that the block goes to.
+            block: What goes to it: nothing broken makes a topic.
+
+        Raises:
+            ServiceError: TOPIC_NOT_FOUND, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED or QUEUE_NOT_FOUND.
+            BlockRejected: The block is broken.
+        """
+        config = self._topics.find(topic)
+        if config is not None:
+            return config
+        check_user_topic(topic)
+        queue_count = self._topics.auto_create_queue_count
+        if not queue_count:
+            raise topic_not_found(topic)
+        if queue_id >= queue_count:
+            raise queue_not_found(topic, queue_id, queue_count)
+        self._check_block(block)
+        config = await self._topics.create_for_send(topic)
+        if config is None:
+            raise topic_not_found(topic)
+        return config

@@ -1,0 +1,1 @@
+"""Attached clients: who lives, what they want, what they are told."""

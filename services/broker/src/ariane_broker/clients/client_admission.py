@@ -1,0 +1,88 @@
+"""Who may attach, and with which part in which groups."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from ariane_broker.clients.attached_client import CLIENT_ID_LENGTH_MAX, AttachedClient, Hello
+from ariane_broker.clients.client_table import ClientTable
+from ariane_broker.clients.membership import ConsumeModel, Membership
+from ariane_broker.clients.subscription import wanted_tag_codes
+from ariane_broker.errors import broker_draining
+from ariane_broker.groups.group_changes import GroupChanges
+from ariane_record.control_characters import holds_control_character
+from ariane_record.names import retry_topic
+from ariane_servicekit import field_invalid
+
+GROUPS_MAX: Final = 1024
+SUBSCRIPTIONS_MAX: Final = 1024
+
+
+class ClientAdmission:
+    """Checks clients before the table lets them in."""
+
+    def __init__(
+        self,
+        table: ClientTable,
+        groups: GroupChanges,
+        *,
+        make_topic: Callable[[str], Awaitable[object]],
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            table: The attached clients.
+            groups: Makes groups for their first members.
+            make_topic: Makes the retry topic of a group, so that its members find it before
+                anything fails.
+        """
+        self._table = table
+        self._groups = groups
+        self._make_topic = make_topic
+        self.draining = False
+
+    async def attach(self, hello: Hello, address: str) -> AttachedClient:
+        """Let a client in.
+
+        Raises:
+            ServiceError: FIELD_INVALID, SERVICE_DRAINING, CLIENT_NOT_ATTACHED,
+                SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID or what the groups say.
+        """
+        if self.draining:
+            raise broker_draining()
+        client_id = hello.client_id
+        if not 1 <= len(client_id) <= CLIENT_ID_LENGTH_MAX or holds_control_character(client_id):
+            rule = f"must be 1 to {CLIENT_ID_LENGTH_MAX} characters, none of control"
+            raise field_invalid("hello.client_id", rule)
+        if len(hello.producer_groups) > GROUPS_MAX:
+            raise field_invalid("hello.producer_groups", f"must be at most {GROUPS_MAX}")
+        await self._check(hello.memberships)
+        return self._table.attach(hello, address)
+
+    async def change_memberships(
+        self, client: AttachedClient, memberships: tuple[Membership, ...]
+    ) -> None:
+        """Replace a client's part in all groups.
+
+        Raises:
+            ServiceError: SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID, FIELD_INVALID or what
+                the groups say.
+        """
+        await self._check(memberships)
+        self._table.change_memberships(client, memberships)
+
+    async def _check(self, memberships: tuple[Membership, ...]) -> None:
+        if len(memberships) > GROUPS_MAX:
+            raise field_invalid("memberships", f"must be at most {GROUPS_MAX}")
+        if len({membership.consumer_group for membership in memberships}) < len(memberships):
+            raise field_invalid("memberships", "must not name a group twice")
+        for membership in memberships:
+            if len(membership.subscriptions) > SUBSCRIPTIONS_MAX:
+                raise field_invalid("memberships.subscriptions", f"at most {SUBSCRIPTIONS_MAX}")
+            for subscription in membership.subscriptions:
+                wanted_tag_codes(subscription.filter)
+            broadcasting = membership.model is ConsumeModel.BROADCASTING
+            await self._groups.admit(membership.consumer_group, broadcasting=broadcasting)
+            if not broadcasting:
+                await self._make_topic(retry_topic(membership.consumer_group))

@@ -1,0 +1,288 @@
+"""The clients that are attached to this broker: who lives, and in which groups.
+
+Each client has an outbox of notices, which its stream carries down.
+
+Who joins, leaves or changes its part in a group makes all other members of the group be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Protocol
+
+from ariane_broker.clients.attached_client import AttachedClient, Hello
+from ariane_broker.clients.membership import Membership
+from ariane_broker.clients.outbox import MembershipChanged, Notice
+from ariane_broker.clients.subscription import ALL_MESSAGES, FilterExpression, Subscription
+from ariane_broker.errors import client_id_taken, subscription_conflict
+from ariane_record.names import retry_topic
+
+
+class Clock(Protocol):
+    """What the table asks of time."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that never go back."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ConflictSide:
+    """One side of a conflict.
+
+    Attributes:
+        client_id: The client.
+        address: As the broker sees it; empty when it is not attached.
+        membership: What it wants.
+    """
+
+    client_id: str
+    address: str
+    membership: Membership
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Two members of a group that do not want the same.
+
+    Attributes:
+        member: Who was there.
+        newcomer: Who differs.
+        difference: How the newcomer differs, for humans.
+    """
+
+    member: ConflictSide
+    newcomer: ConflictSide
+    difference: str
+
+
+class ClientTable:
+    """All attached clients."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        flags_conflicts: Callable[[str], bool],
+        on_conflict: Callable[[Conflict, bool], None] = lambda _conflict, _refused: None,
+    ) -> None:
+        """Start without clients.
+
+        Args:
+            clock: For last signs of life.
+            flags_conflicts: Whether a group lets in members whose subscription differs.
+            on_conflict: Told of each conflict, and whether the newcomer is refused.
+        """
+        self._clock = clock
+        self._flags_conflicts = flags_conflicts
+        self._on_conflict = on_conflict
+        self._clients: dict[str, AttachedClient] = {}
+        self._members: dict[str, dict[str, AttachedClient]] = {}
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    def all(self) -> list[AttachedClient]:
+        """All clients by id."""
+        return [self._clients[client_id] for client_id in sorted(self._clients)]
+
+    def find(self, client_id: str) -> AttachedClient | None:
+        """The client, or None when it is not attached here."""
+        return self._clients.get(client_id)
+
+    def membership(self, consumer_group: str, client_id: str) -> Membership | None:
+        """A client's part in a group, or None when it has none."""
+        client = self._clients.get(client_id)
+        return None if client is None else client.memberships.get(consumer_group)
+
+    def members(self, consumer_group: str) -> list[AttachedClient]:
+        """The members of a group by client id."""
+        members = self._members.get(consumer_group, {})
+        return [members[client_id] for client_id in sorted(members)]
+
+    def attach(self, hello: Hello, address: str) -> AttachedClient:
+        """Let a client in.
+
+        Raises:
+            ServiceError: CLIENT_NOT_ATTACHED when another live client bears the id, or
+                SUBSCRIPTION_CONFLICT. Then nothing has changed.
+        """
+        if hello.client_id in self._clients:
+            raise client_id_taken(hello.client_id)
+        self._check_agreement(hello.client_id, address, hello.memberships)
+        now_ms = self._clock.now_ms()
+        client = AttachedClient(
+            client_id=hello.client_id,
+            language=hello.language,
+            sdk_version=hello.sdk_version,
+            producer_groups=hello.producer_groups,
+            memberships=MappingProxyType({}),
+            address=address,
+            attach_time_ms=now_ms,
+            last_heard_ms=now_ms,
+            last_heard=self._clock.monotonic(),
+        )
+        self._clients[client.client_id] = client
+        self._join(client, hello.memberships)
+        return client
+
+    def heard(self, client: AttachedClient) -> None:
+        """A client gave a sign of life."""
+        client.last_heard_ms = self._clock.now_ms()
+        client.last_heard = self._clock.monotonic()
+
+    def change_memberships(
+        self, client: AttachedClient, memberships: tuple[Membership, ...]
+    ) -> None:
+        """Replace a client's part in all groups; nothing if it was detached meanwhile.
+
+        Raises:
+            ServiceError: SUBSCRIPTION_CONFLICT. Then nothing has changed.
+        """
+        if not self.is_attached(client):
+            return
+        self._check_agreement(client.client_id, client.address, memberships)
+        self._join(client, memberships)
+
+    def is_attached(self, client: AttachedClient) -> bool:
+        """Whether it was not detached yet."""
+        return self._clients.get(client.client_id) is client
+
+    def detach(self, client: AttachedClient) -> None:
+        """A client left, or is taken to be dead. Repeating is harmless."""
+        if self.is_attached(client):
+            del self._clients[client.client_id]
+            self._join(client, ())
+            client.outbox.close()
+
+    def expire(self, silence_seconds_max: float) -> list[AttachedClient]:
+        """Detach clients that have been silent for longer, and return them."""
+        oldest = self._clock.monotonic() - silence_seconds_max
+        silent = [client for client in self._clients.values() if client.last_heard < oldest]
+        for client in silent:
+            self.detach(client)
+        return silent
+
+    def tell_members(self, consumer_group: str, notice: Notice) -> int:
+        """Put a notice into the outbox of each member; how many were told."""
+        members = self._members.get(consumer_group, {})
+        for member in members.values():
+            member.outbox.put(notice)
+        return len(members)
+
+    def tell_others(self, consumer_group: str, client_id: str) -> None:
+        """Have all other members of a group look again at what they may own."""
+        for member in self._members.get(consumer_group, {}).values():
+            if member.client_id != client_id:
+                member.outbox.put(MembershipChanged(consumer_group))
+
+    def tell_all(self, notice: Notice) -> None:
+        """Put a notice into the outbox of each client."""
+        for client in self._clients.values():
+            client.outbox.put(notice)
+
+    def close(self) -> None:
+        """End all streams behind what is in their outboxes."""
+        for client in self._clients.values():
+            client.outbox.close()
+
+    def check_pull(
+        self,
+        consumer_group: str,
+        client_id: str,
+        topics: Iterable[str],
+        filters: Mapping[str, FilterExpression],
+    ) -> None:
+        """Refuse a pull that wants other messages than the group's members do.
+
+        A client that is attached is compared with what it said itself, any other with the member
+        that has been there for longest.
+
+        Raises:
+            ServiceError: SUBSCRIPTION_CONFLICT.
+        """
+        members = self._members.get(consumer_group)
+        if not members:
+            return
+        member = members.get(client_id) or next(iter(members.values()))
+        wanted = member.wanted[consumer_group]
+        for topic in topics:
+            expression = filters.get(topic, ALL_MESSAGES)
+            if wanted.get(topic) == expression.meaning() or topic == retry_topic(consumer_group):
+                continue
+            subscriptions = tuple(Subscription(name, filters[name]) for name in sorted(filters))
+            pulled = Membership(consumer_group=consumer_group, subscriptions=subscriptions)
+            conflict = Conflict(
+                _side(member, consumer_group),
+                ConflictSide(client_id, "", pulled),
+                f"pulls other messages of topic {topic!r}",
+            )
+            self._tell_conflict(conflict)
+
+    def conflicts(self) -> list[Conflict]:
+        """Members that are let in although they differ from the one that has been there longest."""
+        found = []
+        for group, members in self._members.items():
+            first, *others = members.values()
+            for other in others:
+                conflict = self._conflict(first, _side(other, group))
+                if conflict is not None:
+                    found.append(conflict)
+        return found
+
+    def _check_agreement(
+        self, client_id: str, address: str, memberships: Iterable[Membership]
+    ) -> None:
+        for membership in memberships:
+            newcomer = ConflictSide(client_id, address, membership)
+            for member in self._members.get(membership.consumer_group, {}).values():
+                conflict = self._conflict(member, newcomer)
+                if conflict is not None and member.client_id != client_id:
+                    self._tell_conflict(conflict)
+                    break
+
+    def _conflict(self, member: AttachedClient, newcomer: ConflictSide) -> Conflict | None:
+        group = newcomer.membership.consumer_group
+        difference = newcomer.membership.difference(member.memberships[group])
+        return Conflict(_side(member, group), newcomer, difference) if difference else None
+
+    def _tell_conflict(self, conflict: Conflict) -> None:
+        """Refuse the newcomer, unless its group lets it in.
+
+        Raises:
+            ServiceError: SUBSCRIPTION_CONFLICT.
+        """
+        group = conflict.newcomer.membership.consumer_group
+        refused = not self._flags_conflicts(group)
+        self._on_conflict(conflict, refused)
+        if refused:
+            raise subscription_conflict(group, conflict.member.client_id, conflict.difference)
+
+    def _join(self, client: AttachedClient, memberships: tuple[Membership, ...]) -> None:
+        before = client.memberships
+        after = {membership.consumer_group: membership for membership in memberships}
+        client.memberships = MappingProxyType(after)
+        client.wanted = {group: membership.wanted() for group, membership in after.items()}
+        for group in sorted(before.keys() | after.keys()):
+            if before.get(group) == after.get(group):
+                continue
+            members = self._members.setdefault(group, {})
+            if group in after:
+                members[client.client_id] = client
+            else:
+                members.pop(client.client_id, None)
+            for member in members.values():
+                if member is not client:
+                    member.outbox.put(MembershipChanged(group))
+            if not members:
+                del self._members[group]
+
+
+def _side(client: AttachedClient, consumer_group: str) -> ConflictSide:
+    return ConflictSide(client.client_id, client.address, client.memberships[consumer_group])

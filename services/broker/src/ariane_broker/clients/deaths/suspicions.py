@@ -1,0 +1,138 @@
+"""In which queues something is suspected to kill the consumers of a group.
+
+``config/consumerDeaths.json``, which RocketMQ does not know::
+
+    {"version": 1, "suspicions": [["billing", "orders", 0, 512, 40, 37, 2]]}
+
+Its loss costs consumers, no message: they die as often again before the message is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import astuple, dataclass
+from typing import Any, Final
+
+from ariane_broker.clients.deaths.client_work import GroupQueue
+from ariane_broker.groups.consumer_offsets import QueueKey
+
+FILE_NAME: Final = "consumerDeaths.json"
+
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Suspicion:
+    """What deaths say of one queue to one group. Ends are exclusive queue offsets.
+
+    Attributes:
+        watched_end: Before it consumers say what they have in work.
+        alone_end: Before it they have one message in work at a time, and nothing else.
+        death_offset: The message that consumers died of while they had it alone, and that is not
+            sent back, because the group consumes in order; -1: none.
+        death_count: How many.
+    """
+
+    watched_end: int = 0
+    alone_end: int = 0
+    death_offset: int = -1
+    death_count: int = 0
+
+    def deaths_of(self, queue_offset: int) -> int:
+        """How many consumers died of a message in its place."""
+        return self.death_count if queue_offset == self.death_offset else 0
+
+
+NO_SUSPICION: Final = Suspicion()
+
+
+class Suspicions:
+    """All suspicions, by group and queue."""
+
+    def __init__(self) -> None:
+        """Suspect nothing."""
+        self._suspicions: dict[GroupQueue, Suspicion] = {}
+
+    def find(self, place: GroupQueue) -> Suspicion:
+        """What is suspected of a queue; perhaps nothing."""
+        return self._suspicions.get(place, NO_SUSPICION)
+
+    def put(self, place: GroupQueue, suspicion: Suspicion) -> None:
+        """Suspect something, or nothing any longer."""
+        if suspicion == NO_SUSPICION:
+            self._suspicions.pop(place, None)
+        else:
+            self._suspicions[place] = suspicion
+
+    def passed(self, place: GroupQueue, consumer_offset: int) -> bool:
+        """Forget what the group has gone past; whether there was something to forget."""
+        known = self._suspicions.get(place)
+        if known is None or consumer_offset < max(known.watched_end, known.alone_end):
+            return False
+        del self._suspicions[place]
+        return True
+
+    def set_back(self, end_of: Callable[[QueueKey], int]) -> bool:
+        """Forget what is suspected of messages that are gone; whether anything was.
+
+        The messages that come next have their queue offsets, and nobody has died of them.
+
+        Args:
+            end_of: The next queue offset of a queue.
+        """
+        changed = False
+        for place, known in list(self._suspicions.items()):
+            end = end_of(place.queue)
+            if max(known.watched_end, known.alone_end, known.death_offset + 1) <= end:
+                continue
+            dead = known.death_offset >= end
+            kept = Suspicion(
+                min(known.watched_end, end),
+                min(known.alone_end, end),
+                -1 if dead else known.death_offset,
+                0 if dead else known.death_count,
+            )
+            self.put(place, kept)
+            changed = True
+        return changed
+
+    def remove_group(self, consumer_group: str) -> bool:
+        """Forget a group; whether it was known."""
+        return self._keep(lambda place: place.consumer_group != consumer_group)
+
+    def remove_topic(self, topic: str) -> bool:
+        """Forget a topic in all groups; whether any knew it."""
+        return self._keep(lambda place: place.queue.topic != topic)
+
+    def document(self) -> dict[str, Any]:
+        """The file as it is to be written now."""
+        return {
+            "version": _VERSION,
+            "suspicions": [
+                [place.consumer_group, *place.queue, *astuple(suspicion)]
+                for place, suspicion in sorted(self._suspicions.items(), key=lambda entry: entry[0])
+            ],
+        }
+
+    def load(self, document: Mapping[str, Any]) -> None:
+        """Take over a file.
+
+        Raises:
+            KeyError, TypeError, ValueError: The file has another shape.
+        """
+        if document["version"] != _VERSION:
+            raise ValueError(f"version {document['version']} is not known here")
+        self._suspicions = {
+            GroupQueue(str(group), QueueKey(str(topic), int(queue_id))): Suspicion(
+                int(watched_end), int(alone_end), int(death_offset), int(death_count)
+            )
+            for group, topic, queue_id, watched_end, alone_end, death_offset, death_count in (
+                document["suspicions"]
+            )
+        }
+
+    def _keep(self, is_kept: Callable[[GroupQueue], bool]) -> bool:
+        before = len(self._suspicions)
+        kept = {place: each for place, each in self._suspicions.items() if is_kept(place)}
+        self._suspicions = kept
+        return len(kept) < before

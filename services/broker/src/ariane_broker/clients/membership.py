@@ -1,0 +1,64 @@
+"""A client's part in a consumer group: what it wants there, and what the group must agree on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ariane_broker.clients.subscription import Subscription
+from ariane_record.names import retry_topic
+
+
+class ConsumeModel(StrEnum):
+    """How a group shares messages."""
+
+    CLUSTERING = "clustering"
+    BROADCASTING = "broadcasting"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """A client's part in one consumer group.
+
+    Attributes:
+        consumer_group: The group.
+        model: How the group shares messages.
+        subscriptions: What the group wants, by topic.
+        ordered: Whether the member consumes queues in order under the broker's lock.
+        strategy: How the members share queues; empty for the client's default.
+        zone: The member's machine room; may be empty.
+        owned: Queues that it has now, as topic, broker name and queue ids; told to the others.
+    """
+
+    consumer_group: str
+    model: ConsumeModel = ConsumeModel.CLUSTERING
+    subscriptions: tuple[Subscription, ...] = ()
+    ordered: bool = False
+    strategy: str = ""
+    zone: str = ""
+    owned: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
+
+    def difference(self, other: Membership) -> str:
+        """What all members must say the same and these two do not; empty if they agree."""
+        if self.model is not other.model:
+            return f"shares messages by {self.model.value} and not {other.model.value}"
+        if self.strategy != other.strategy:
+            return f"shares queues by {self.strategy!r} and not {other.strategy!r}"
+        if self.ordered != other.ordered:
+            return "differs in whether queues are consumed in order"
+        own, others = self.wanted(), other.wanted()
+        for topic in sorted(own.keys() | others.keys()):
+            if own.get(topic) != others.get(topic):
+                return f"wants other messages of topic {topic!r}"
+        return ""
+
+    def wanted(self) -> dict[str, object]:
+        """What is wanted of each topic, in a form in which the same is equal.
+
+        Without the group's retry topic: its messages are those that some member wanted before.
+        """
+        return {
+            subscription.topic: subscription.filter.meaning()
+            for subscription in self.subscriptions
+            if subscription.topic != retry_topic(self.consumer_group)
+        }

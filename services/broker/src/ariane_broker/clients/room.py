@@ -1,0 +1,190 @@
+"""The changing room: who may change topics, groups, offsets; who is attached."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Collection
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ariane_broker.clients.client_admission import ClientAdmission
+from ariane_broker.clients.client_questions import ClientQuestions
+from ariane_broker.clients.client_table import ClientTable, Conflict
+from ariane_broker.clients.deaths.vanished_members import VanishedMembers
+from ariane_broker.clients.subscription_conflicts import SubscriptionConflicts
+from ariane_broker.durable.saved_state import StateFile
+from ariane_broker.groups.group_changes import GroupChanges
+from ariane_broker.groups.offset_changes import OffsetChanges
+from ariane_broker.groups.queue_locking import QueueLocking
+from ariane_broker.log.owned_store import OwnedStore
+from ariane_broker.log.room import StoringRoom
+from ariane_broker.naming.room import NamingRoom
+from ariane_broker.outside import Outside
+from ariane_broker.read.queue_lookup import QueueLookup
+from ariane_broker.read.unread_queues import UnreadQueues
+from ariane_broker.state.room import StateRoom
+from ariane_broker.topics.topic_changes import TopicChanges
+from ariane_broker.topics.topic_limits import TopicLimits
+from ariane_servicekit import get_logger
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangingRoom:
+    """Who may change topics, groups and offsets; who is attached."""
+
+    topic_changes: TopicChanges
+    group_changes: GroupChanges
+    offset_changes: OffsetChanges
+    clients: ClientTable
+    members: VanishedMembers
+    client_admission: ClientAdmission
+    lookup: QueueLookup
+    questions: ClientQuestions
+    conflicts: SubscriptionConflicts
+    locking: QueueLocking
+    unread: UnreadQueues
+
+
+def changing_room(
+    outside: Outside, state: StateRoom, storing: StoringRoom, naming: NamingRoom
+) -> ChangingRoom:
+    """Who may change topics, groups and offsets; who is attached."""
+    settings, saved_offsets = outside.settings, state.saved_offsets
+    unread = UnreadQueues(storing.store, state.topics, state.offsets)
+    topic_changes = TopicChanges(
+        state.topics,
+        TopicLimits(settings.topics_max, settings.queues_max, 2 * settings.groups_max),
+        unread,
+        save=_saver(state.files.topics, outside.threads.state),
+        announce=naming.registration.announce,
+        delete_queues=partial(_delete_queues, storing.store, outside.threads.keeper),
+        forget=partial(_forget_topics, state, storing),
+        save_forgotten=partial(_save_forgotten, state, storing),
+        wake_queue=storing.held.wake,
+        auto_create_queue_count=settings.default_queue_count if settings.auto_create_topics else 0,
+    )
+    group_changes = GroupChanges(
+        state.groups,
+        save=_saver(state.files.groups, outside.threads.state),
+        forget_offsets=partial(_forget_group, state),
+        auto_create=settings.auto_create_groups,
+        groups_max=settings.groups_max,
+    )
+    conflicts = SubscriptionConflicts(
+        now_ms=outside.clock.now_ms, monotonic=outside.clock.monotonic
+    )
+    clients = ClientTable(
+        outside.clock,
+        flags_conflicts=group_changes.flags_conflicts,
+        on_conflict=partial(_tell_conflict, conflicts),
+    )
+    lookup = QueueLookup(storing.store, state.topics)
+    offset_changes = OffsetChanges(
+        state.offsets,
+        storing.store,
+        state.topics,
+        state.groups,
+        group_changes=group_changes,
+        clients=clients,
+        lookup=lookup,
+        locks=state.locks,
+        epochs=state.epochs,
+        mark_changed=saved_offsets.mark_changed,
+        save=saved_offsets.save,
+    )
+    return ChangingRoom(
+        topic_changes=topic_changes,
+        group_changes=group_changes,
+        offset_changes=offset_changes,
+        clients=clients,
+        members=_vanished_members(outside, state, storing, clients),
+        client_admission=ClientAdmission(
+            clients, group_changes, make_topic=topic_changes.create_for_group
+        ),
+        lookup=lookup,
+        questions=ClientQuestions(clients, new_id=lambda: secrets.token_hex(8)),
+        conflicts=conflicts,
+        locking=QueueLocking(state.locks, clients, state.topics, state.saved_locks),
+        unread=unread,
+    )
+
+
+async def _delete_queues(store: OwnedStore, executor: Executor, topics: Collection[str]) -> None:
+    """The store waits for its disk beside the loop; who appends and reads does not wait."""
+    deletion = store.let_go_of_topics(topics)
+    try:
+        await asyncio.get_running_loop().run_in_executor(executor, store.finish_deletion, deletion)
+    except BaseException:
+        store.take_back(deletion)
+        raise
+
+
+def _forget_topics(state: StateRoom, storing: StoringRoom, topics: Collection[str]) -> None:
+    """Topics are deleted: so is what groups and producers had in them."""
+    for topic in topics:
+        state.locks.remove_topic(topic)
+        if state.suspicions.remove_topic(topic):
+            state.saved_suspicions.mark_changed()
+        if state.offsets.remove_topic(topic):
+            state.saved_offsets.mark_changed()
+        storing.sequences.forget_topic(topic)
+
+
+async def _save_forgotten(state: StateRoom, storing: StoringRoom) -> None:
+    await state.saved_offsets.save()
+    await storing.log_states.save()
+
+
+async def _forget_group(state: StateRoom, consumer_group: str) -> None:
+    """A group is deleted: so is where it stood."""
+    state.locks.remove_group(consumer_group)
+    if state.suspicions.remove_group(consumer_group):
+        state.saved_suspicions.mark_changed()
+    if state.offsets.remove_group(consumer_group):
+        state.saved_offsets.mark_changed()
+        await state.saved_offsets.save()
+
+
+def _vanished_members(
+    outside: Outside, state: StateRoom, storing: StoringRoom, clients: ClientTable
+) -> VanishedMembers:
+    settings = outside.settings
+    return VanishedMembers(
+        clients,
+        state.offsets,
+        state.suspicions,
+        state.saved_suspicions,
+        statistics=storing.statistics,
+        monotonic=outside.clock.monotonic,
+        grace_seconds=settings.consumer_grace_s,
+        deaths_max=settings.consumer_deaths_max,
+    )
+
+
+def _tell_conflict(
+    conflicts: SubscriptionConflicts,
+    conflict: Conflict,
+    refused: bool,
+) -> None:
+    if refused:
+        conflicts.refuse(conflict)
+    _log.warning(
+        "subscription_conflict",
+        consumer_group=conflict.newcomer.membership.consumer_group,
+        member=conflict.member.client_id,
+        newcomer=conflict.newcomer.client_id,
+        difference=conflict.difference,
+        refused=refused,
+    )
+
+
+def _saver(file: StateFile, executor: Executor) -> Callable[[dict[str, Any]], Awaitable[None]]:
+    async def save(document: dict[str, Any]) -> None:
+        await asyncio.get_running_loop().run_in_executor(executor, file.save, document)
+
+    return save

@@ -1,0 +1,84 @@
+"""Subscriptions that did not agree inside a group: who differs from whom, and in what.
+
+A group whose members want different messages loses some silently: each member gets queues, and
+leaves out there what it does not want although another one does. So who differs is refused when it
+attaches, changes its part, or pulls; or, where the group's policy says so, let in and shown here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from ariane_broker.clients.client_table import ClientTable, Conflict
+
+REMEMBERED_MAX: Final = 1000
+REMEMBERED_SECONDS: Final = 3600.0
+"""Who is refused asks again every few seconds at first; who gave up is forgotten in the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenConflict:
+    """A conflict, how often and when it came.
+
+    Attributes:
+        conflict: Who differs from whom.
+        refused: Whether the newcomer was refused; else both are members now.
+        count: How often.
+        last_ms: When it came last.
+    """
+
+    conflict: Conflict
+    refused: bool
+    count: int
+    last_ms: int
+
+
+class SubscriptionConflicts:
+    """Remembers who was refused, and finds who is let in."""
+
+    def __init__(self, *, now_ms: Callable[[], int], monotonic: Callable[[], float]) -> None:
+        """Remember nobody yet.
+
+        Args:
+            now_ms: Milliseconds since the epoch, for humans.
+            monotonic: Seconds that never go back.
+        """
+        self._now_ms = now_ms
+        self._monotonic = monotonic
+        self._refused: dict[tuple[str, str, str], tuple[SeenConflict, float]] = {}
+
+    def refuse(self, conflict: Conflict) -> None:
+        """A newcomer was refused."""
+        key = _key(conflict)
+        before = self._refused.pop(key, None)
+        count = 1 + (0 if before is None else before[0].count)
+        seen = SeenConflict(conflict, refused=True, count=count, last_ms=self._now_ms())
+        self._refused[key] = (seen, self._monotonic())
+        while len(self._refused) > REMEMBERED_MAX:
+            del self._refused[next(iter(self._refused))]
+
+    def all(self, clients: ClientTable, consumer_group: str = "") -> list[SeenConflict]:
+        """Conflicts of one group or all, by group and client ids.
+
+        Args:
+            clients: Who is a member now.
+            consumer_group: Only this group; all if empty.
+        """
+        now_ms, oldest = self._now_ms(), self._monotonic() - REMEMBERED_SECONDS
+        self._refused = {
+            key: (seen, at) for key, (seen, at) in self._refused.items() if at >= oldest
+        }
+        found = {key: seen for key, (seen, _) in self._refused.items()}
+        for conflict in clients.conflicts():
+            found[_key(conflict)] = SeenConflict(conflict, refused=False, count=1, last_ms=now_ms)
+        return [found[key] for key in sorted(found) if consumer_group in {"", key[0]}]
+
+
+def _key(conflict: Conflict) -> tuple[str, str, str]:
+    return (
+        conflict.newcomer.membership.consumer_group,
+        conflict.member.client_id,
+        conflict.newcomer.client_id,
+    )

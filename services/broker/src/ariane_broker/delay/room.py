@@ -1,0 +1,129 @@
+"""The delaying room: messages that are delivered later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from ariane_broker.delay import level_queues
+from ariane_broker.delay import timer_queue as timer
+from ariane_broker.delay.aged_records import AgedRecords
+from ariane_broker.delay.delayed_append import DelayedAppend
+from ariane_broker.delay.delayed_counts import DelayedCounts
+from ariane_broker.delay.delivery import Delivery
+from ariane_broker.delay.delivery_loop import DeliveryLoop
+from ariane_broker.delay.level_queues import LevelQueues
+from ariane_broker.delay.parked_queue import ParkedRows
+from ariane_broker.delay.parking import Parked, Parking
+from ariane_broker.delay.reparking import Reparking
+from ariane_broker.delay.timer_handover import TimerHandover
+from ariane_broker.delay.timer_queue import TimerQueue
+from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.log.room import StoringRoom
+from ariane_broker.outside import Outside
+from ariane_broker.settings import BrokerSettings
+from ariane_broker.state.room import StateRoom
+from ariane_record import RecordBlock
+from ariane_storage.state_file import StateFile
+from ariane_storage.store_files import StoreFiles
+from ariane_storage.writing.append import Appended
+from ariane_storage.writing.block_check import check_block
+
+HOUR_MS: Final = 3_600_000
+DAY_MS: Final = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class DelayingRoom:
+    """Messages that are delivered later."""
+
+    delayed_append: DelayedAppend
+    delivery: Delivery
+    delivery_loop: DeliveryLoop
+    timer_queue: TimerQueue
+    aged_records: AgedRecords
+    counts: DelayedCounts
+
+
+def delaying_room(outside: Outside, state: StateRoom, storing: StoringRoom) -> DelayingRoom:
+    """Messages that are delivered later."""
+    settings, clock, store = outside.settings, outside.clock, storing.store
+    levels_ms = settings.delay_levels_ms
+    levels = LevelQueues(store, levels_ms=levels_ms, now_ms=clock.now_ms)
+    root = StoreFiles(settings.store_path).root
+    handover = TimerHandover(outside.disk, root)
+    timer_queue = TimerQueue(store, handover, now_ms=clock.now_ms)
+    store.keep_needed(lambda: levels.needed_from)
+    store.keep_needed(lambda: timer_queue.needed_from)
+    for state_machine, name in ((levels, level_queues.FILE_NAME), (timer_queue, timer.FILE_NAME)):
+        storing.log_states.keep(state_machine, StateFile(root / name, outside.disk), name)
+
+    def delivered(queue: QueueKey, appended: Appended) -> None:
+        storing.arrivals.appended(queue, appended.next_commit_log_offset)
+        storing.keeping.appended(appended.next_commit_log_offset)
+
+    def flush() -> None:
+        if settings.flush_mode == "sync":
+            storing.group_flush.request()
+
+    def parked(parked: Parked, appended: Appended) -> None:
+        times_ms = parked.block.delivery_times_ms
+        if times_ms is None:
+            # Not from the store timestamp on: it may be ahead of the clock.
+            wait_ms = levels_ms[parked.queue.queue_id]
+            delivery_loop.parked(clock.now_ms() + wait_ms)
+            return
+        first = int(appended.first_queue_offset)
+        timer_queue.parked(
+            ParkedRows(
+                np.arange(first, first + appended.count),
+                appended.commit_log_offsets,
+                parked.block.sizes.astype(np.int64),
+                times_ms.astype(np.int64),
+            )
+        )
+        delivery_loop.parked(int(times_ms.min()))
+
+    delivery = Delivery(store, store, find_topic=state.topics.find, on_appended=delivered)
+    reparking = Reparking(store, store, now_ms=clock.now_ms, on_parked=parked)
+    delivery_loop = DeliveryLoop(
+        levels, timer_queue, delivery, reparking, clock, on_delivered=flush
+    )
+    aged_records = AgedRecords(
+        store,
+        timer_queue,
+        reparking,
+        clock,
+        believed_ms=store.believed_ms,
+        age_ms=round(settings.retention_hours * HOUR_MS / 2),
+        is_pressed=lambda: storing.keeping.disk_used_ratio >= settings.disk_force_ratio,
+    )
+    parking = Parking(
+        level_count=len(levels_ms),
+        delay_ms_max=round(settings.delay_days_max * DAY_MS),
+        now_ms=clock.now_ms,
+        check_block=block_check(settings),
+    )
+    return DelayingRoom(
+        delayed_append=DelayedAppend(parking, store, levels_ms=levels_ms, on_parked=parked),
+        delivery=delivery,
+        delivery_loop=delivery_loop,
+        timer_queue=timer_queue,
+        aged_records=aged_records,
+        counts=DelayedCounts(levels, timer_queue, delivery, levels_ms=levels_ms),
+    )
+
+
+def block_check(settings: BrokerSettings) -> Callable[[RecordBlock], object]:
+    """Raises for a block that the store would not take; writes nothing."""
+    config = settings.store_config(("127.0.0.1", 0))
+    return partial(
+        check_block,
+        record_bytes_max=config.record_bytes_max,
+        block_bytes_max=config.segment_bytes,
+        checksum=config.checksum,
+    )

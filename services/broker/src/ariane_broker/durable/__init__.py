@@ -1,0 +1,1 @@
+"""How state becomes durable: one file, replaced whole."""

@@ -1,0 +1,277 @@
+"""The consumer groups of this broker and their settings.
+
+As with topics, a change is made durable first and visible then. ``config/subscriptionGroup.json``
+has RocketMQ's shape; what in an entry is RocketMQ's alone is kept as it is::
+
+    {"dataVersion": {...}, "forbiddenTable": {},
+     "subscriptionGroupTable": {"billing": {"groupName": "billing", "retryMaxTimes": 16, ...}}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Final
+
+from ariane_broker.durable.data_version import DataVersion
+from ariane_broker.errors import group_exists, group_not_found
+from ariane_servicekit.errors import field_invalid
+
+ATTEMPTS_MAX: Final = 1000
+DELAYS_MAX: Final = 100
+CONFLICT_ATTRIBUTE: Final = "subscription.conflict"
+
+_TABLE_SKIPPED: Final = 2
+"""RocketMQ waits for the first repetition as long as the third entry of its table says."""
+
+_FRESH_ENTRY: Final[Mapping[str, Any]] = {
+    "attributes": {},
+    "brokerId": 0,
+    "consumeFromMinEnable": True,
+    "consumeMessageOrderly": False,
+    "consumeTimeoutMinute": 15,
+    "groupSysFlag": 0,
+    "notifyConsumerIdsChangedEnable": True,
+    "retryQueueNums": 1,
+    "whichBrokerWhenConsumeSlowly": 1,
+}
+
+
+class ConflictPolicy(StrEnum):
+    """What happens to a member whose subscription differs from its group's."""
+
+    REFUSE = "refuse"
+    FLAG = "flag"
+
+
+@dataclass(frozen=True, slots=True)
+class TableRetry:
+    """Delays from a table; the last one repeats.
+
+    Attributes:
+        delays_ms: Delay before each repetition; empty means those of the delay levels from the
+            third on.
+    """
+
+    delays_ms: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be a table.
+
+        Raises:
+            ServiceError: FIELD_INVALID.
+        """
+        if len(self.delays_ms) > DELAYS_MAX or min(self.delays_ms, default=0) < 0:
+            raise field_invalid(
+                "retry_policy.table", f"has 0 to {DELAYS_MAX} delays, none negative"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class ExponentialRetry:
+    """Delays that grow by a factor.
+
+    Attributes:
+        initial_ms: Before the first repetition.
+        max_ms: Upper bound.
+        multiplier: Factor from one to the next.
+    """
+
+    initial_ms: int = 5_000
+    max_ms: int = 7_200_000
+    multiplier: float = 2.0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot grow.
+
+        Raises:
+            ServiceError: FIELD_INVALID.
+        """
+        if not 0 < self.initial_ms <= self.max_ms or not 1 <= self.multiplier <= 1000:
+            raise field_invalid(
+                "retry_policy.exponential", "needs 0 < initial <= max and 1 <= multiplier <= 1000"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConfig:
+    """One consumer group on this broker.
+
+    Attributes:
+        consumer_group: The name.
+        consume_enabled: Whether it may consume at all.
+        broadcast_enabled: Whether broadcasting is allowed.
+        attempts_max: How often a failed message is tried again before it becomes a dead letter.
+        retry_policy: How the delay between tries grows.
+        conflict_policy: What happens to a member whose subscription differs.
+        version: Grows with each change.
+        entry: The group's entry in the file, with what is RocketMQ's alone.
+    """
+
+    consumer_group: str
+    consume_enabled: bool = True
+    broadcast_enabled: bool = True
+    attempts_max: int = 16
+    retry_policy: TableRetry | ExponentialRetry = field(default_factory=TableRetry)
+    conflict_policy: ConflictPolicy = ConflictPolicy.REFUSE
+    version: int = 0
+    entry: Mapping[str, Any] = field(default_factory=lambda: dict(_FRESH_ENTRY))
+
+    def __post_init__(self) -> None:
+        """Refuse what is out of range.
+
+        Raises:
+            ServiceError: FIELD_INVALID.
+        """
+        if not 0 <= self.attempts_max <= ATTEMPTS_MAX:
+            raise field_invalid("attempts_max", f"must be 0 to {ATTEMPTS_MAX}", self.attempts_max)
+
+
+class ConsumerGroups:
+    """All consumer groups of this broker, in memory."""
+
+    def __init__(self, *, now_ms: Callable[[], int]) -> None:
+        """Start without groups.
+
+        Args:
+            now_ms: Milliseconds since the epoch.
+        """
+        self._now_ms = now_ms
+        self._groups: dict[str, GroupConfig] = {}
+        self._version = DataVersion()
+        self._foreign: dict[str, Any] = {"forbiddenTable": {}}
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def find(self, consumer_group: str) -> GroupConfig | None:
+        """The group, or None when it is not known here."""
+        return self._groups.get(consumer_group)
+
+    def get(self, consumer_group: str) -> GroupConfig:
+        """The group.
+
+        Raises:
+            ServiceError: GROUP_NOT_FOUND.
+        """
+        config = self._groups.get(consumer_group)
+        if config is None:
+            raise group_not_found(consumer_group)
+        return config
+
+    def all(self) -> list[GroupConfig]:
+        """All groups by name."""
+        return [self._groups[name] for name in sorted(self._groups)]
+
+    def created(self, config: GroupConfig) -> GroupConfig:
+        """The new group as it would be; nothing is changed yet.
+
+        Raises:
+            ServiceError: GROUP_EXISTS.
+        """
+        if config.consumer_group in self._groups:
+            raise group_exists(config.consumer_group)
+        return replace(config, version=self._version.counter + 1)
+
+    def updated(self, config: GroupConfig) -> GroupConfig:
+        """The group as it would be with other settings; nothing is changed yet.
+
+        Raises:
+            ServiceError: GROUP_NOT_FOUND.
+        """
+        entry = self.get(config.consumer_group).entry
+        return replace(config, version=self._version.counter + 1, entry=entry)
+
+    def document_with(self, *configs: GroupConfig, without: str | None = None) -> dict[str, Any]:
+        """The file as it would be with these groups put, or one removed."""
+        groups = self._groups | {config.consumer_group: config for config in configs}
+        if without is not None:
+            groups.pop(without, None)
+        return self._foreign | {
+            "dataVersion": self._version.next(self._now_ms()).document(),
+            "subscriptionGroupTable": {name: _entry(groups[name]) for name in sorted(groups)},
+        }
+
+    def put(self, *configs: GroupConfig) -> None:
+        """Make groups visible, new or changed."""
+        for config in configs:
+            self._groups[config.consumer_group] = config
+        self._version = self._version.next(self._now_ms())
+
+    def remove(self, consumer_group: str) -> None:
+        """Make a group invisible."""
+        del self._groups[consumer_group]
+        self._version = self._version.next(self._now_ms())
+
+    def load(self, document: Mapping[str, Any]) -> None:
+        """Take over a file.
+
+        Raises:
+            KeyError, TypeError, ValueError: The file has another shape.
+        """
+        self._version = DataVersion.from_document(document.get("dataVersion") or {})
+        self._foreign = dict(document)
+        self._groups = {
+            name: _config(name, entry, self._version.counter)
+            for name, entry in document["subscriptionGroupTable"].items()
+        }
+
+
+def _entry(config: GroupConfig) -> dict[str, Any]:
+    attributes = dict(config.entry.get("attributes") or {})
+    attributes.pop(CONFLICT_ATTRIBUTE, None)
+    if config.conflict_policy is not ConflictPolicy.REFUSE:
+        attributes[CONFLICT_ATTRIBUTE] = config.conflict_policy.value
+    return dict(config.entry) | {
+        "attributes": attributes,
+        "consumeBroadcastEnable": config.broadcast_enabled,
+        "consumeEnable": config.consume_enabled,
+        "groupName": config.consumer_group,
+        "groupRetryPolicy": _retry_entry(config.retry_policy),
+        "retryMaxTimes": config.attempts_max,
+        "version": config.version,
+    }
+
+
+def _retry_entry(policy: TableRetry | ExponentialRetry) -> dict[str, Any]:
+    if isinstance(policy, ExponentialRetry):
+        growth = {
+            "initial": policy.initial_ms,
+            "max": policy.max_ms,
+            "multiplier": policy.multiplier,
+        }
+        return {"type": "EXPONENTIAL", "exponentialRetryPolicy": growth}
+    if policy.delays_ms:
+        first = policy.delays_ms[:1]
+        table = {"next": [*first * _TABLE_SKIPPED, *policy.delays_ms]}
+        return {"type": "CUSTOMIZED", "customizedRetryPolicy": table}
+    return {"type": "CUSTOMIZED"}
+
+
+def _retry_policy(entry: Mapping[str, Any]) -> TableRetry | ExponentialRetry:
+    if entry.get("type") == "EXPONENTIAL":
+        growth = entry.get("exponentialRetryPolicy") or {}
+        return ExponentialRetry(
+            initial_ms=int(growth.get("initial", 5_000)),
+            max_ms=int(growth.get("max", 7_200_000)),
+            multiplier=float(growth.get("multiplier", 2)),
+        )
+    table = entry.get("customizedRetryPolicy") or {}
+    delays_ms = tuple(map(int, table.get("next") or ()))
+    return TableRetry(delays_ms[_TABLE_SKIPPED:] or delays_ms[-1:])
+
+
+def _config(name: str, entry: Mapping[str, Any], newest_version: int) -> GroupConfig:
+    attributes = entry.get("attributes") or {}
+    flagged = attributes.get(CONFLICT_ATTRIBUTE) == ConflictPolicy.FLAG.value
+    return GroupConfig(
+        consumer_group=name,
+        consume_enabled=bool(entry.get("consumeEnable", True)),
+        broadcast_enabled=bool(entry.get("consumeBroadcastEnable", True)),
+        attempts_max=int(entry.get("retryMaxTimes", 16)),
+        retry_policy=_retry_policy(entry.get("groupRetryPolicy") or {}),
+        conflict_policy=ConflictPolicy.FLAG if flagged else ConflictPolicy.REFUSE,
+        version=int(entry.get("version", newest_version)),
+        entry=dict(entry),
+    )

@@ -1,0 +1,179 @@
+"""How far each consumer group has come in each queue: the next queue offset that it will consume.
+
+``config/consumerOffset.json`` has RocketMQ's shape::
+
+    {"dataVersion": {...}, "offsetTable": {"orders@billing": {0: 12, 1: 30}}}
+
+and one key of our own, ``resetTable``, which RocketMQ skips: how often each offset was set anew. It
+has the shape of ``offsetTable`` and lies in the same file, so that a reset and its count are on the
+disk together.
+
+What is not known is absent, never zero: a consumer that finds no offset decides by its own start
+position. Parts of the file that are RocketMQ's alone are kept as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from ariane_broker.durable.data_version import DataVersion
+from ariane_record import ConsumerOffset
+
+_TOPIC_END: Final = "@"
+
+
+class QueueKey(NamedTuple):
+    """One queue of this broker."""
+
+    topic: str
+    queue_id: int
+
+
+class GroupOffset(NamedTuple):
+    """The offset of one group in one queue."""
+
+    consumer_group: str
+    queue: QueueKey
+    consumer_offset: ConsumerOffset
+
+
+class ConsumerOffsets:
+    """The consumer offsets of all groups, in memory."""
+
+    def __init__(self, *, now_ms: Callable[[], int]) -> None:
+        """Start without offsets.
+
+        Args:
+            now_ms: Milliseconds since the epoch.
+        """
+        self._now_ms = now_ms
+        self._groups: dict[str, dict[QueueKey, ConsumerOffset]] = {}
+        self._resets: dict[str, dict[QueueKey, int]] = {}
+        self._version = DataVersion()
+        self._foreign: dict[str, Any] = {}
+
+    def find(self, consumer_group: str, queue: QueueKey) -> ConsumerOffset | None:
+        """Where the group stands in the queue, or None when nobody knows."""
+        return self._groups.get(consumer_group, {}).get(queue)
+
+    def of_group(self, consumer_group: str, topic: str | None = None) -> list[GroupOffset]:
+        """All offsets of a group, or those in one topic, by topic and queue."""
+        offsets = self._groups.get(consumer_group, {})
+        return [
+            GroupOffset(consumer_group, queue, offsets[queue])
+            for queue in sorted(offsets)
+            if topic is None or queue.topic == topic
+        ]
+
+    def groups(self) -> list[str]:
+        """All groups that have an offset, by name."""
+        return sorted(self._groups)
+
+    def put(self, consumer_group: str, queue: QueueKey, consumer_offset: ConsumerOffset) -> None:
+        """Set where the group stands; forwards or back, as it says."""
+        self._groups.setdefault(consumer_group, {})[queue] = consumer_offset
+
+    def reset(self, consumer_group: str, queue: QueueKey, consumer_offset: ConsumerOffset) -> None:
+        """Set where the group stands anew: what its members did before counts no more."""
+        self.put(consumer_group, queue, consumer_offset)
+        resets = self._resets.setdefault(consumer_group, {})
+        resets[queue] = resets.get(queue, 0) + 1
+
+    def set_back(self, end_of: Callable[[QueueKey], int]) -> list[tuple[GroupOffset, int]]:
+        """Reset each offset that lies beyond the end of its queue to that end.
+
+        Args:
+            end_of: The next queue offset of a queue.
+
+        Returns:
+            The offsets as they were, each with the end of its queue; by group, topic and queue.
+        """
+        changes = []
+        ends: dict[QueueKey, int] = {}
+        for group in self.groups():
+            for place in self.of_group(group):
+                queue = place.queue
+                end = ends[queue] if queue in ends else ends.setdefault(queue, end_of(queue))
+                if place.consumer_offset > end:
+                    self.reset(group, queue, ConsumerOffset(end))
+                    changes.append((place, end))
+        return changes
+
+    def reset_epoch(self, consumer_group: str, queue: QueueKey) -> int:
+        """How often the group's offset of the queue was set anew."""
+        return self._resets.get(consumer_group, {}).get(queue, 0)
+
+    def remove_group(self, consumer_group: str) -> bool:
+        """Forget a group; whether it was known."""
+        self._resets.pop(consumer_group, None)
+        return self._groups.pop(consumer_group, None) is not None
+
+    def topics(self) -> set[str]:
+        """Topics that any group has offsets in."""
+        return {queue.topic for offsets in self._groups.values() for queue in offsets}
+
+    def remove_topic(self, topic: str) -> bool:
+        """Forget a topic in all groups; whether any knew it."""
+        known = False
+        for group, resets in self._resets.items():
+            self._resets[group] = {q: count for q, count in resets.items() if q.topic != topic}
+        for group, offsets in list(self._groups.items()):
+            kept = {queue: offsets[queue] for queue in offsets if queue.topic != topic}
+            known = known or len(kept) < len(offsets)
+            if kept:
+                self._groups[group] = kept
+            else:
+                del self._groups[group]
+        return known
+
+    def document(self) -> dict[str, Any]:
+        """The file as it is to be written now."""
+        self._version = self._version.next(self._now_ms())
+        own: dict[str, Any] = {
+            "dataVersion": self._version.document(),
+            "offsetTable": _table(self._groups),
+        }
+        if resets := _table(self._resets):
+            own["resetTable"] = resets
+        return self._foreign | own
+
+    def load(self, document: Mapping[str, Any]) -> None:
+        """Take over a file.
+
+        Raises:
+            KeyError, TypeError, ValueError: The file has another shape.
+        """
+        self._version = DataVersion.from_document(document.get("dataVersion") or {})
+        self._foreign = dict(document)
+        self._foreign.pop("resetTable", None)
+        self._groups = {}
+        for group, queue, consumer_offset in _entries(document["offsetTable"]):
+            self.put(group, queue, ConsumerOffset(consumer_offset))
+        self._resets = {}
+        for group, queue, count in _entries(document.get("resetTable") or {}):
+            self._resets.setdefault(group, {})[queue] = count
+
+
+def _table(groups: Mapping[str, Mapping[QueueKey, int]]) -> dict[str, dict[str, int]]:
+    """Numbers by topic and group, then by queue."""
+    table: dict[str, dict[str, int]] = {}
+    for group in sorted(groups):
+        for queue, number in sorted(groups[group].items()):
+            key = f"{queue.topic}{_TOPIC_END}{group}"
+            table.setdefault(key, {})[str(queue.queue_id)] = number
+    return table
+
+
+def _entries(table: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[str, QueueKey, int]]:
+    """Group, queue and number of all entries of such a table.
+
+    Raises:
+        ValueError: A key has another shape.
+    """
+    for key, queues in table.items():
+        topic, separator, group = key.rpartition(_TOPIC_END)
+        if not separator:
+            raise ValueError(f"{key!r} is not topic@group")
+        for queue_id, number in queues.items():
+            yield group, QueueKey(topic, int(queue_id)), int(number)

@@ -1,0 +1,144 @@
+"""Creating, changing and deleting consumer groups: durable first, visible then."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from ariane_broker.errors import (
+    group_disabled,
+    group_limit_reached,
+    group_name_illegal,
+    group_not_found,
+)
+from ariane_broker.groups.consumer_groups import ConflictPolicy, ConsumerGroups, GroupConfig
+from ariane_record import IllegalName, check_group_name
+
+
+class GroupChanges:
+    """All that changes the set of groups while the broker serves."""
+
+    def __init__(
+        self,
+        groups: ConsumerGroups,
+        *,
+        save: Callable[[dict[str, Any]], Awaitable[None]],
+        forget_offsets: Callable[[str], Awaitable[None]],
+        auto_create: bool,
+        groups_max: int,
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            groups: The groups.
+            save: Saves the file of groups durably.
+            forget_offsets: Removes the offsets of a group, durably.
+            auto_create: Whether a group is made by its first member.
+            groups_max: How many there may be for a new one to be made.
+        """
+        self._groups = groups
+        self._save = save
+        self._forget_offsets = forget_offsets
+        self._auto_create = auto_create
+        self._groups_max = groups_max
+        self._lock = asyncio.Lock()
+
+    async def create(self, config: GroupConfig) -> GroupConfig:
+        """Create a group.
+
+        Raises:
+            ServiceError: GROUP_EXISTS, GROUP_NAME_ILLEGAL or GROUP_LIMIT_REACHED.
+        """
+        check_user_group(config.consumer_group)
+        async with self._lock:
+            return await self._make(config)
+
+    async def update(self, config: GroupConfig) -> GroupConfig:
+        """Replace a group's settings.
+
+        Raises:
+            ServiceError: GROUP_NOT_FOUND.
+        """
+        async with self._lock:
+            return await self._put(self._groups.updated(config))
+
+    async def delete(self, consumer_group: str) -> None:
+        """Delete a group with its offsets.
+
+        Raises:
+            ServiceError: GROUP_NOT_FOUND.
+        """
+        async with self._lock:
+            self._groups.get(consumer_group)
+            await self._save(self._groups.document_with(without=consumer_group))
+            self._groups.remove(consumer_group)
+            await self._forget_offsets(consumer_group)
+
+    def check_exists(self, consumer_group: str) -> None:
+        """Refuse a group that does not stand.
+
+        Raises:
+            ServiceError: GROUP_NOT_FOUND.
+        """
+        self._groups.get(consumer_group)
+
+    async def admit(self, consumer_group: str, *, broadcasting: bool = False) -> None:
+        """Let a member into a group, which is made if it may be.
+
+        Raises:
+            ServiceError: GROUP_NAME_ILLEGAL, GROUP_NOT_FOUND, GROUP_LIMIT_REACHED, or
+                ACCESS_DENIED when the group's settings forbid it.
+        """
+        self.check_may_consume(consumer_group)
+        config = self._groups.find(consumer_group)
+        if config is None:
+            async with self._lock:
+                config = self._groups.find(consumer_group)
+                if config is None:
+                    config = await self._make(GroupConfig(consumer_group=consumer_group))
+        if broadcasting and not config.broadcast_enabled:
+            raise group_disabled(consumer_group, "broadcasting")
+
+    def check_may_consume(self, consumer_group: str) -> None:
+        """Refuse a group that may not consume; makes none.
+
+        Raises:
+            ServiceError: GROUP_NAME_ILLEGAL, GROUP_NOT_FOUND, or ACCESS_DENIED when the group's
+                settings forbid it.
+        """
+        config = self._groups.find(consumer_group)
+        if config is None:
+            check_user_group(consumer_group)
+            if not self._auto_create:
+                raise group_not_found(consumer_group)
+        elif not config.consume_enabled:
+            raise group_disabled(consumer_group, "consuming")
+
+    def flags_conflicts(self, consumer_group: str) -> bool:
+        """Whether a group lets in members whose subscription differs."""
+        config = self._groups.find(consumer_group)
+        return config is not None and config.conflict_policy is ConflictPolicy.FLAG
+
+    async def _make(self, config: GroupConfig) -> GroupConfig:
+        created = self._groups.created(config)
+        if len(self._groups) >= self._groups_max:
+            raise group_limit_reached(self._groups_max)
+        return await self._put(created)
+
+    async def _put(self, config: GroupConfig) -> GroupConfig:
+        await self._save(self._groups.document_with(config))
+        self._groups.put(config)
+        return config
+
+
+def check_user_group(consumer_group: str) -> None:
+    """Refuse a name that no user gives to a group.
+
+    Raises:
+        ServiceError: GROUP_NAME_ILLEGAL.
+    """
+    try:
+        check_group_name(consumer_group)
+    except IllegalName:
+        raise group_name_illegal(consumer_group) from None

@@ -1,0 +1,102 @@
+"""Deleting a consumer group, and all that belongs to nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from ariane_broker.clients.client_table import ClientTable
+from ariane_broker.errors import group_in_use
+from ariane_broker.groups.group_changes import GroupChanges, check_user_group
+from ariane_broker.retry.redriven_table import RedrivenTable
+from ariane_broker.retry.return_table import ReturnTable
+from ariane_broker.topics.topic_changes import TopicChanges
+from ariane_record.names import dead_letter_topic, retry_topic
+
+
+class QueueBounds(Protocol):
+    """What is asked of the store."""
+
+    def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Oldest queue offset that is kept, and the readable end."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedGroup:
+    """What there was of a group.
+
+    Attributes:
+        retry_message_count: Messages in its retry topic, consumed ones included.
+        dead_letter_count: Its dead letters.
+    """
+
+    retry_message_count: int
+    dead_letter_count: int
+
+
+class GroupDeletion:
+    """Deletes groups.
+
+    The group itself goes last: whoever is interrupted says the same again.
+    """
+
+    def __init__(
+        self,
+        groups: GroupChanges,
+        topics: TopicChanges,
+        queues: QueueBounds,
+        *,
+        clients: ClientTable,
+        returns: ReturnTable,
+        redriven: RedrivenTable,
+        save_states: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            groups: Deletes the group with its offsets.
+            topics: Deletes its topics.
+            queues: The store.
+            clients: Its members.
+            returns: What it returned lately.
+            redriven: Which of its dead letters were sent back.
+            save_states: Saves these two.
+        """
+        self._groups = groups
+        self._topics = topics
+        self._queues = queues
+        self._clients = clients
+        self._returns = returns
+        self._redriven = redriven
+        self._save_states = save_states
+
+    async def delete(self, consumer_group: str, *, keep_dead_letters: bool = False) -> DeletedGroup:
+        """Delete a group with its offsets, its retry topic, and its dead letters unless kept.
+
+        Raises:
+            ServiceError: GROUP_NAME_ILLEGAL, GROUP_NOT_FOUND or GROUP_IN_USE.
+        """
+        check_user_group(consumer_group)
+        members = self._clients.members(consumer_group)
+        if members:
+            raise group_in_use(consumer_group, len(members))
+        self._groups.check_exists(consumer_group)
+        retries, letters = retry_topic(consumer_group), dead_letter_topic(consumer_group)
+        deleted = DeletedGroup(self._count(retries), self._count(letters))
+        await self._topics.delete_for_group(retries)
+        self._returns.forget_group(consumer_group)
+        if not keep_dead_letters:
+            await self._topics.delete_for_group(letters)
+            self._redriven.forget_topic(letters)
+        # What the log says of the past is not to be read into a new group of this name.
+        await self._save_states()
+        await self._groups.delete(consumer_group)
+        return deleted
+
+    def _count(self, topic: str) -> int:
+        config = self._topics.find(topic)
+        queue_count = 0 if config is None else config.read_queue_count
+        bounds = [self._queues.queue_bounds(topic, queue_id) for queue_id in range(queue_count)]
+        return sum(end - begin for begin, end in bounds)

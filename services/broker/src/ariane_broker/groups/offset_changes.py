@@ -1,0 +1,318 @@
+"""Storing, resetting and copying consumer offsets, and the backlog that follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ariane_broker.clients.client_table import ClientTable
+from ariane_broker.clients.outbox import OffsetsReset
+from ariane_broker.errors import consumer_offset_reset, queue_offset_out_of_range
+from ariane_broker.groups.consumer_groups import ConsumerGroups
+from ariane_broker.groups.consumer_offsets import ConsumerOffsets, GroupOffset, QueueKey
+from ariane_broker.groups.group_changes import GroupChanges, check_user_group
+from ariane_broker.groups.queue_locks import QueueLocks
+from ariane_broker.log.log_epochs import LogEpochs
+from ariane_broker.read.readable_topics import readable_queue
+from ariane_broker.topics.topic_table import TopicTable
+from ariane_record import ConsumerOffset
+from ariane_servicekit.errors import ServiceError, field_invalid
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetToStore:
+    """What a consumer has done in one queue.
+
+    Attributes:
+        queue: The queue.
+        consumer_offset: The next queue offset it will consume.
+        lock_epoch: Of its lock of the queue; None if it has none.
+        reset_epoch: Of the offset that it began with; None if it does not know.
+        log_epoch: The epoch of the log that the offset was learnt in; 0 if it does not know.
+    """
+
+    queue: QueueKey
+    consumer_offset: int
+    lock_epoch: int | None = None
+    reset_epoch: int | None = None
+    log_epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KnownOffset:
+    """Where a group stands in a queue.
+
+    Attributes:
+        queue: The queue.
+        consumer_offset: The next queue offset it will consume, or None when nobody knows.
+        reset_epoch: How often that was set anew.
+    """
+
+    queue: QueueKey
+    consumer_offset: ConsumerOffset | None
+    reset_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """How far a group is behind in one queue.
+
+    Attributes:
+        place: Group, queue and where the group stands.
+        max_queue_offset: Readable end, exclusive.
+        message_count: Messages that are kept and not consumed.
+        oldest_store_timestamp_ms: When the oldest message not consumed was stored, or None.
+    """
+
+    place: GroupOffset
+    max_queue_offset: int
+    message_count: int
+    oldest_store_timestamp_ms: int | None
+
+
+class BoundsLog(Protocol):
+    """What is asked of the store."""
+
+    def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Oldest queue offset that is kept, and the readable end."""
+        ...
+
+
+class TimeLookup(Protocol):
+    """Where a time lies, and when a message was stored."""
+
+    def offset_from(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        """The first queue offset stored at or after a time, or the readable end."""
+        ...
+
+    def store_timestamp_ms(self, topic: str, queue_id: int, queue_offset: int) -> int | None:
+        """When a message was stored, or None."""
+        ...
+
+
+class OffsetChanges:
+    """All that changes consumer offsets while the broker serves."""
+
+    def __init__(
+        self,
+        offsets: ConsumerOffsets,
+        log: BoundsLog,
+        topics: TopicTable,
+        groups: ConsumerGroups,
+        *,
+        group_changes: GroupChanges,
+        clients: ClientTable,
+        lookup: TimeLookup,
+        locks: QueueLocks,
+        epochs: LogEpochs,
+        mark_changed: Callable[[], None],
+        save: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            offsets: The offsets of all groups.
+            log: The store.
+            topics: The topics of this broker.
+            groups: The consumer groups of this broker.
+            group_changes: Makes a group for its first offset.
+            clients: The attached clients.
+            lookup: Finds offsets by time.
+            locks: Who may store the offset of a queue that is consumed in order.
+            epochs: Knows which offsets a lost end of the log has left without meaning.
+            mark_changed: There is something to save.
+            save: Returns once all that was marked is on the disk.
+        """
+        self._offsets = offsets
+        self._log = log
+        self._topics = topics
+        self._groups = groups
+        self._group_changes = group_changes
+        self._clients = clients
+        self._lookup = lookup
+        self._locks = locks
+        self._epochs = epochs
+        self._mark_changed = mark_changed
+        self._save = save
+
+    def read(self, consumer_group: str, queues: Sequence[QueueKey]) -> list[KnownOffset]:
+        """Where a group stands in queues, or in all that it has an offset for.
+
+        Raises:
+            ServiceError: GROUP_NAME_ILLEGAL or FIELD_INVALID.
+        """
+        check_user_group(consumer_group)
+        if not queues:
+            queues = [place.queue for place in self._offsets.of_group(consumer_group)]
+        for place, queue in enumerate(queues):
+            if queue.queue_id < 0:
+                field = f"queues[{place}].queue_id"
+                raise field_invalid(field, "must be 0 or more", queue.queue_id)
+        return [
+            KnownOffset(
+                queue,
+                self._offsets.find(consumer_group, queue),
+                self._offsets.reset_epoch(consumer_group, queue),
+            )
+            for queue in queues
+        ]
+
+    async def store(
+        self,
+        consumer_group: str,
+        offsets: Sequence[OffsetToStore],
+        *,
+        client_id: str = "",
+        durable: bool,
+    ) -> list[tuple[QueueKey, ServiceError]]:
+        """Store offsets of a group.
+
+        Args:
+            consumer_group: The group.
+            offsets: What to store.
+            client_id: Who stores; empty for tools.
+            durable: Whether to return only once they are on the disk.
+
+        Returns:
+            Those that were refused, and why; the others are stored.
+
+        Raises:
+            ServiceError: GROUP_NAME_ILLEGAL, GROUP_NOT_FOUND, ACCESS_DENIED or FIELD_INVALID;
+                then nothing is stored.
+        """
+        for place, wanted in enumerate(offsets):
+            values = {"queue_id": wanted.queue.queue_id, "queue_offset": wanted.consumer_offset}
+            for name, value in values.items():
+                if value < 0:
+                    raise field_invalid(f"offsets[{place}].{name}", "must be 0 or more", value)
+        await self._group_changes.admit(consumer_group)
+        refused = []
+        for wanted in offsets:
+            try:
+                self._put(consumer_group, client_id, wanted)
+            except ServiceError as error:
+                refused.append((wanted.queue, error))
+        if durable:
+            await self._save()
+        return refused
+
+    async def reset(
+        self,
+        consumer_group: str,
+        topic: str,
+        target: Callable[[QueueKey], int | None],
+        *,
+        named_queues: Collection[int] = (),
+        validate_only: bool,
+    ) -> tuple[list[GroupOffset], int]:
+        """Set a group's offsets in a topic anew, durably, and tell its members.
+
+        Args:
+            consumer_group: The group.
+            topic: The topic.
+            target: The new offset of a queue; None leaves it as it is.
+            named_queues: Queues that must exist.
+            validate_only: Whether only to tell what would change.
+
+        Returns:
+            The new offsets by queue, and how many members were told.
+
+        Raises:
+            ServiceError: GROUP_NOT_FOUND, TOPIC_NOT_FOUND, QUEUE_NOT_FOUND or
+                QUEUE_OFFSET_OUT_OF_RANGE; then nothing has changed.
+        """
+        self._groups.get(consumer_group)
+        config = readable_queue(self._topics, topic, 0, consumer_group)
+        for queue_id in named_queues:
+            readable_queue(self._topics, topic, queue_id, consumer_group)
+        places = []
+        for queue_id in range(config.read_queue_count):
+            queue = QueueKey(topic, queue_id)
+            queue_offset = target(queue)
+            if queue_offset is not None:
+                self._check_range(queue, queue_offset)
+                places.append(GroupOffset(consumer_group, queue, ConsumerOffset(queue_offset)))
+        if validate_only:
+            return places, 0
+        return places, await self._take_over(consumer_group, topic, places)
+
+    def earliest(self, queue: QueueKey) -> int:
+        """The oldest queue offset that is kept."""
+        return self._log.queue_bounds(*queue)[0]
+
+    def latest(self, queue: QueueKey) -> int:
+        """The readable end."""
+        return self._log.queue_bounds(*queue)[1]
+
+    def at_time(self, queue: QueueKey, timestamp_ms: int) -> int:
+        """The first queue offset stored at or after a time."""
+        return self._lookup.offset_from(*queue, timestamp_ms)
+
+    async def clone(
+        self, consumer_group: str, target_group: str, topic: str
+    ) -> tuple[list[GroupOffset], int]:
+        """Copy a group's offsets in a topic to another group, durably, and tell its members.
+
+        Returns:
+            The copied offsets by queue, and how many members were told.
+
+        Raises:
+            ServiceError: GROUP_NOT_FOUND, GROUP_NAME_ILLEGAL, ACCESS_DENIED or TOPIC_NOT_FOUND.
+        """
+        self._groups.get(consumer_group)
+        readable_queue(self._topics, topic, 0, consumer_group)
+        await self._group_changes.admit(target_group)
+        places = [
+            GroupOffset(target_group, place.queue, place.consumer_offset)
+            for place in self._offsets.of_group(consumer_group, topic)
+        ]
+        return places, await self._take_over(target_group, topic, places)
+
+    def places(self, consumer_group: str, topic: str) -> list[GroupOffset]:
+        """Where one group or all stand, in one topic or all; by group, topic and queue."""
+        groups: Iterable[str] = [consumer_group] if consumer_group else self._offsets.groups()
+        return [place for group in groups for place in self._offsets.of_group(group, topic or None)]
+
+    def backlog(self, place: GroupOffset) -> Backlog:
+        """How far a group is behind in one queue."""
+        begin, end = self._log.queue_bounds(*place.queue)
+        next_offset = max(place.consumer_offset, begin)
+        oldest = None
+        if next_offset < end:
+            oldest = self._lookup.store_timestamp_ms(*place.queue, next_offset)
+        return Backlog(place, end, max(0, end - next_offset), oldest)
+
+    def _put(self, consumer_group: str, client_id: str, wanted: OffsetToStore) -> None:
+        queue = wanted.queue
+        readable_queue(self._topics, *queue, consumer_group)
+        refusal = self._locks.refusal(consumer_group, client_id, queue, wanted.lock_epoch)
+        if refusal is not None:
+            raise refusal
+        epoch = self._offsets.reset_epoch(consumer_group, queue)
+        if wanted.reset_epoch is not None and wanted.reset_epoch < epoch:
+            raise consumer_offset_reset(*queue, epoch)
+        self._epochs.check(queue, wanted.consumer_offset, wanted.log_epoch)
+        # Below the oldest that is kept is where a slow consumer stands; beyond the end is nobody.
+        self._check_range(queue, wanted.consumer_offset, offset_min=0)
+        self._offsets.put(consumer_group, queue, ConsumerOffset(wanted.consumer_offset))
+        self._mark_changed()
+
+    def _check_range(
+        self, queue: QueueKey, queue_offset: int, offset_min: int | None = None
+    ) -> None:
+        begin, end = self._log.queue_bounds(*queue)
+        if not (begin if offset_min is None else offset_min) <= queue_offset <= end:
+            raise queue_offset_out_of_range(*queue, queue_offset, begin, end)
+
+    async def _take_over(
+        self, consumer_group: str, topic: str, places: Sequence[GroupOffset]
+    ) -> int:
+        """Set offsets anew, durably, and tell the members; how many were told."""
+        for place in places:
+            self._offsets.reset(consumer_group, place.queue, place.consumer_offset)
+        self._mark_changed()
+        await self._save()
+        numbers = tuple((place.queue.queue_id, int(place.consumer_offset)) for place in places)
+        notice = OffsetsReset(consumer_group, topic, numbers)
+        return self._clients.tell_members(consumer_group, notice)

@@ -1,0 +1,97 @@
+"""Locking queues for members that consume in order, and giving the locks back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from ariane_broker.clients.client_table import ClientTable
+from ariane_broker.durable.saved_state import SavedState
+from ariane_broker.errors import client_not_attached
+from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.groups.group_changes import check_user_group
+from ariane_broker.groups.queue_locks import QueueLocks
+from ariane_broker.read.readable_topics import readable_queue
+from ariane_broker.topics.topic_table import TopicTable
+from ariane_servicekit.errors import field_invalid
+
+QUEUES_MAX: Final = 65536
+
+
+class QueueLocking:
+    """Changes queue locks; a new owner is on the disk before it hears of its lock."""
+
+    def __init__(
+        self, locks: QueueLocks, clients: ClientTable, topics: TopicTable, saved: SavedState
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            locks: The locks.
+            clients: Only attached members of the group own queues.
+            topics: The topics of this broker.
+            saved: Saves the locks.
+        """
+        self._locks = locks
+        self._clients = clients
+        self._topics = topics
+        self._saved = saved
+
+    @property
+    def relied_seconds(self) -> float:
+        """How long an owner may rely on a lock without renewing it."""
+        return self._locks.relied_seconds
+
+    async def lock(
+        self, consumer_group: str, client_id: str, queues: Sequence[QueueKey]
+    ) -> dict[QueueKey, int]:
+        """Take or renew what is free or the caller's own.
+
+        Returns:
+            The epochs of the queues that the caller owns now.
+
+        Raises:
+            ServiceError: GROUP_NAME_ILLEGAL, FIELD_INVALID, CLIENT_NOT_ATTACHED, TOPIC_NOT_FOUND,
+                TOPIC_NOT_READABLE or QUEUE_NOT_FOUND; then nothing has changed.
+        """
+        check_user_group(consumer_group)
+        if len(queues) > QUEUES_MAX:
+            raise field_invalid("queues", f"must be at most {QUEUES_MAX}", len(queues))
+        self._check_member(consumer_group, client_id)
+        for queue in queues:
+            readable_queue(self._topics, *queue, consumer_group)
+        owned, changed = self._locks.lock(
+            consumer_group,
+            client_id,
+            queues,
+            is_gone=lambda owner: self._clients.membership(consumer_group, owner) is None,
+        )
+        # While others wait, what has passed for owners who are gone outlives a restart.
+        if changed or self._locks.ages_due():
+            self._saved.mark_changed()
+        # Also without a change: an earlier call may have been cut short before its save.
+        await self._saved.save()
+        return owned
+
+    async def unlock(
+        self, consumer_group: str, client_id: str, queues: Mapping[QueueKey, int]
+    ) -> int:
+        """Give locks back, and tell the others that there is something to take; how many.
+
+        Raises:
+            ServiceError: GROUP_NAME_ILLEGAL.
+        """
+        check_user_group(consumer_group)
+        count = self._locks.unlock(consumer_group, client_id, queues)
+        if count:
+            self._saved.mark_changed()
+            self._clients.tell_others(consumer_group, client_id)
+            await self._saved.save()
+        return count
+
+    def _check_member(self, consumer_group: str, client_id: str) -> None:
+        membership = self._clients.membership(consumer_group, client_id)
+        if membership is None:
+            raise client_not_attached(client_id, f" as a member of group {consumer_group!r}")
+        if not membership.ordered:
+            raise client_not_attached(client_id, " as one that consumes in order")

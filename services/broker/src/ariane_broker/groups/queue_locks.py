@@ -1,0 +1,249 @@
+"""Who may consume which queue in order: one owner of each (group, queue), by a lease with an epoch.
+
+::
+
+    lock ──── renew ──── renew ──────────────── dead        the owner froze: it renews no more
+    |<- 20 s ->|<- 20 s ->|<------- 60 s ------->|
+                                                 lock       another member, with a larger epoch
+
+An epoch is never given twice, also not after a restart: the largest is on the disk before anybody
+hears of it. Whatever an owner does carries its epoch, and what comes with another one than the
+live lock's is refused; so a process that was frozen for longer than its lease, and believes that it
+still owns the queue, changes nothing. Leases are measured by a clock that never jumps.
+
+Owners are told to rely on a lock for two thirds of the lease. One whose stream to the broker has
+ended, and who did not come back to renew by then, has stopped by itself, alive or not: nobody needs
+to wait longer::
+
+    renewed ── renewed   the owner is killed: its stream ends
+                  |<--------------- 40 s --------------->| another member may lock
+                  |<------------------------ 60 s ------------------------>| while attached
+
+Over a restart of the broker owners keep their locks. Who renewed in the life before may have done
+so just before its end, so its time begins anew. Who did not is given no more time by another
+restart: what has passed for it is in the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ariane_broker.errors import queue_lock_fenced, queue_locked
+from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_servicekit.errors import ServiceError
+
+RELIED_SHARE: Final = 2 / 3
+"""The part of the lease for which owners rely on a lock."""
+
+AGE_SAVE_S: Final = 5.0
+"""How much of the time that has passed for an owner of the life before a restart may forget."""
+
+
+@dataclass(slots=True)
+class QueueLock:
+    """A lock of one queue for one group.
+
+    Attributes:
+        client_id: The owner.
+        epoch: Larger than that of every lock that any queue had before.
+        renewed: When it was taken or renewed last, in seconds of the monotonic clock.
+        of_life_before: Whether that was before the broker was restarted; ``renewed`` is the time
+            of the restart then, or earlier.
+    """
+
+    client_id: str
+    epoch: int
+    renewed: float
+    of_life_before: bool = False
+
+
+class QueueLocks:
+    """All queue locks of this broker, in memory."""
+
+    def __init__(
+        self,
+        *,
+        monotonic: Callable[[], float],
+        now_ms: Callable[[], int],
+        lease_seconds: float,
+    ) -> None:
+        """Start without locks.
+
+        Args:
+            monotonic: Seconds that never go back; measures leases.
+            now_ms: Milliseconds since the epoch; only tells where epochs begin in a store that
+                has no file of locks, or has lost it.
+            lease_seconds: How long a lock holds without renewal.
+        """
+        self._monotonic = monotonic
+        self.lease_seconds = lease_seconds
+        self._groups: dict[str, dict[QueueKey, QueueLock]] = {}
+        self._epoch = now_ms()
+        self._documented = monotonic()
+
+    @property
+    def relied_seconds(self) -> float:
+        """How long an owner may rely on a lock, from before it asked for it."""
+        return self.lease_seconds * RELIED_SHARE
+
+    def lock(
+        self,
+        consumer_group: str,
+        client_id: str,
+        queues: Iterable[QueueKey],
+        *,
+        is_gone: Callable[[str], bool] = lambda _: False,
+    ) -> tuple[dict[QueueKey, int], bool]:
+        """Take or renew what is free or the caller's own.
+
+        Args:
+            consumer_group: The group.
+            client_id: The caller.
+            queues: What it wants.
+            is_gone: Whether an owner, by its id, has no stream to this broker.
+
+        Returns:
+            The epochs of the queues that the caller owns now, and whether there is something that
+            must be on the disk before the caller hears of it.
+        """
+        now = self._monotonic()
+        locks = self._groups.setdefault(consumer_group, {})
+        owned: dict[QueueKey, int] = {}
+        changed = False
+        for queue in queues:
+            lock = locks.get(queue)
+            if lock is None or self._may_be_taken(lock, now, is_gone):
+                self._epoch += 1
+                lock = locks[queue] = QueueLock(client_id, self._epoch, now)
+                changed = True
+            if lock.client_id == client_id:
+                # Otherwise another restart would not give it its time.
+                changed = changed or lock.of_life_before
+                lock.renewed, lock.of_life_before = now, False
+                owned[queue] = lock.epoch
+        if not locks:
+            del self._groups[consumer_group]
+        return owned, changed
+
+    def _is_dead(self, lock: QueueLock, now: float) -> bool:
+        return lock.renewed + self.lease_seconds <= now
+
+    def _may_be_taken(self, lock: QueueLock, now: float, is_gone: Callable[[str], bool]) -> bool:
+        if self._is_dead(lock, now):
+            return True
+        return lock.renewed + self.relied_seconds <= now and is_gone(lock.client_id)
+
+    def ages_due(self) -> bool:
+        """Whether a restart now would give owners of the life before too much time."""
+        return self._monotonic() >= self._documented + AGE_SAVE_S and any(
+            lock.of_life_before for locks in self._groups.values() for lock in locks.values()
+        )
+
+    def unlock(self, consumer_group: str, client_id: str, queues: Mapping[QueueKey, int]) -> int:
+        """Give locks back; how many there were.
+
+        Args:
+            consumer_group: The group.
+            client_id: The owner; what others own stays locked.
+            queues: The epoch of each; 0 means whatever it is.
+        """
+        locks = self._groups.get(consumer_group, {})
+        count = 0
+        for queue, epoch in queues.items():
+            lock = locks.get(queue)
+            if lock is not None and lock.client_id == client_id and epoch in {0, lock.epoch}:
+                del locks[queue]
+                count += 1
+        if not locks:
+            self._groups.pop(consumer_group, None)
+        return count
+
+    def refusal(
+        self, consumer_group: str, client_id: str, queue: QueueKey, epoch: int | None
+    ) -> ServiceError | None:
+        """Why the caller may not consume the queue now, or None.
+
+        Args:
+            consumer_group: The group.
+            client_id: The caller.
+            queue: The queue.
+            epoch: Of the lock that it believes to have; None if it has none.
+        """
+        lock = self._groups.get(consumer_group, {}).get(queue)
+        if lock is not None and self._is_dead(lock, self._monotonic()):
+            lock = None
+        if lock is None:
+            return None if epoch is None else queue_lock_fenced(*queue, epoch, 0)
+        if lock.client_id == client_id and epoch == lock.epoch:
+            return None
+        if epoch is None:
+            return queue_locked(*queue, lock.client_id, lock.epoch)
+        return queue_lock_fenced(*queue, epoch, lock.epoch)
+
+    def remove_group(self, consumer_group: str) -> None:
+        """Forget the locks of a group that was deleted."""
+        self._groups.pop(consumer_group, None)
+
+    def remove_topic(self, topic: str) -> None:
+        """Forget the locks of a topic that was deleted."""
+        for group, locks in list(self._groups.items()):
+            kept = {queue: lock for queue, lock in locks.items() if queue.topic != topic}
+            if kept:
+                self._groups[group] = kept
+            else:
+                del self._groups[group]
+
+    def document(self) -> dict[str, Any]:
+        """The file as it is to be written now."""
+        now = self._documented = self._monotonic()
+        return {
+            "epoch": self._epoch,
+            "lockTable": {
+                group: [
+                    _entry(queue, lock, now)
+                    for queue, lock in sorted(locks.items())
+                    if not self._is_dead(lock, now)
+                ]
+                for group, locks in sorted(self._groups.items())
+            },
+        }
+
+    def load(self, document: Mapping[str, Any]) -> None:
+        """Take over a file; owners who renewed in the life before have a whole lease to renew.
+
+        Raises:
+            KeyError, TypeError, ValueError, AttributeError: The file has another shape.
+        """
+        now = self._documented = self._monotonic()
+        self._groups = {
+            group: {
+                QueueKey(str(entry["topic"]), int(entry["queueId"])): QueueLock(
+                    str(entry["clientId"]),
+                    int(entry["epoch"]),
+                    now - int(entry.get("unrenewedMs", 0)) / 1000,
+                    of_life_before=True,
+                )
+                for entry in entries
+            }
+            for group, entries in document["lockTable"].items()
+        }
+        self._epoch = int(document["epoch"])
+
+
+def _entry(queue: QueueKey, lock: QueueLock, now: float) -> dict[str, Any]:
+    """A lock as it stands in the file.
+
+    Without ``unrenewedMs`` for one that was renewed in this life: nobody knows when the last
+    renewal before the end will have been.
+    """
+    entry = {
+        "clientId": lock.client_id,
+        "epoch": lock.epoch,
+        "queueId": queue.queue_id,
+        "topic": queue.topic,
+    }
+    if lock.of_life_before:
+        entry["unrenewedMs"] = int((now - lock.renewed) * 1000)
+    return entry

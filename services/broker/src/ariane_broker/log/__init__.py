@@ -1,0 +1,1 @@
+"""The store as the broker holds it: flushes, upkeep, states over the log."""

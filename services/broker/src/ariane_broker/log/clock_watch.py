@@ -1,0 +1,114 @@
+"""Watching the clock of the machine: that it jumps, and what it has left behind, is told.
+
+Whoever sets the clock of a broker makes delayed messages come early or late, and messages look
+older or younger than they are. The steady clock, which nobody sets, shows it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from ariane_servicekit import Clock, Loop, get_logger
+from ariane_storage.disk.clock import Clock as StoreClock
+from ariane_storage.log.believed_time import ClockDoubt
+
+WATCH_SECONDS: Final = 1.0
+JUMP_MS_MIN: Final = 1000
+"""What is less than that is worth no word."""
+
+_log = get_logger(__name__)
+
+
+class StampedStore(Protocol):
+    """What is asked of the store."""
+
+    @property
+    def stamp_ahead_ms(self) -> int:
+        """How far the newest store timestamp is ahead of the clock; 0 when it is not."""
+        ...
+
+    @property
+    def clock_doubt(self) -> ClockDoubt | None:
+        """How far the clock is ahead of what is believed; None when it is not."""
+        ...
+
+
+class ClockWatch:
+    """Looks at the clock once a second.
+
+    Attributes:
+        jump_count: Jumps since the start, of a second and more.
+        last_jump_ms: How far the last one went; negative for one back. 0 before the first.
+        last_jump_at_ms: When that was, by the clock after it.
+    """
+
+    def __init__(self, store: StampedStore, clock: StoreClock, pace: Clock) -> None:
+        """Take the parts.
+
+        Args:
+            store: What the clock stamps.
+            clock: The clock that is watched, and the steady one.
+            pace: For the time between two looks.
+        """
+        self._store = store
+        self._clock = clock
+        self._seen = clock.now_ms(), clock.steady_ms()
+        self._told_stamps = False
+        self._told_doubt: ClockDoubt | None = None
+        self.jump_count = 0
+        self.last_jump_ms = 0
+        self.last_jump_at_ms = 0
+        self.loop = Loop("watch-clock", self.turn, interval_s=WATCH_SECONDS, clock=pace)
+
+    @property
+    def stamp_ahead_ms(self) -> int:
+        """How far store timestamps are ahead of the clock."""
+        return self._store.stamp_ahead_ms
+
+    @property
+    def doubted_ms(self) -> int:
+        """How far the clock is ahead of the time by which messages grow old."""
+        doubt = self._store.clock_doubt
+        return 0 if doubt is None else doubt.ahead_ms
+
+    async def turn(self) -> None:
+        """Look at the clock, and say what is new."""
+        self._look_for_jump()
+        self._tell_stamps()
+        self._tell_doubt()
+
+    def _look_for_jump(self) -> None:
+        now_ms, steady_ms = self._clock.now_ms(), self._clock.steady_ms()
+        seen, self._seen = self._seen, (now_ms, steady_ms)
+        jump_ms = now_ms - seen[0] - (steady_ms - seen[1])
+        if abs(jump_ms) < JUMP_MS_MIN:
+            return
+        self.jump_count += 1
+        self.last_jump_ms, self.last_jump_at_ms = jump_ms, now_ms
+        _log.warning("clock_jumped", jump_s=jump_ms / 1000, jump_count=self.jump_count)
+
+    def _tell_stamps(self) -> None:
+        ahead_ms = self._store.stamp_ahead_ms
+        is_ahead = ahead_ms >= JUMP_MS_MIN
+        if is_ahead and not self._told_stamps:
+            _log.warning(
+                "store_times_ahead",
+                ahead_s=ahead_ms / 1000,
+                meaning="messages get the same store time until the clock has caught up",
+            )
+        elif self._told_stamps and not is_ahead:
+            _log.info("store_times_caught_up")
+        self._told_stamps = is_ahead
+
+    def _tell_doubt(self) -> None:
+        doubt = self._store.clock_doubt
+        if doubt is not None and doubt != self._told_doubt:
+            _log.warning(
+                "clock_doubted",
+                ahead_s=doubt.ahead_ms / 1000,
+                meaning="what only this clock calls old is not deleted until it has stood for the"
+                " retention time",
+            )
+        elif doubt is None and self._told_doubt is not None:
+            _log.info("clock_believed")
+        self._told_doubt = doubt

@@ -1,0 +1,70 @@
+"""What retention deletes is told: above all what it deletes before its time, for lack of space."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ariane_servicekit import get_logger
+from ariane_storage.keeping.retention import DeletedRange, RetentionReason, RetentionReport
+
+QUEUES_TOLD_MAX: Final = 100
+"""Queues that one line of the log names, those with most messages first."""
+
+TOPICS_TOLD_MAX: Final = 20
+
+_log = get_logger(__name__)
+
+
+class EarlyDeletions:
+    """Counts what was deleted before its time, since the start, and says so.
+
+    Attributes:
+        message_count: Messages; those of system topics are among them.
+        segment_count: Segments.
+        last_at_ms: When it happened last; 0 before the first time.
+        last_topics: Topics that lost messages then, those that lost most first; some of them.
+        last_stored_until_ms: When the newest message deleted then was stored, at the latest; None
+            if nothing says so.
+    """
+
+    def __init__(self) -> None:
+        """Nothing was deleted yet."""
+        self.message_count = 0
+        self.segment_count = 0
+        self.last_at_ms = 0
+        self.last_topics: Sequence[str] = ()
+        self.last_stored_until_ms: int | None = None
+
+    def tell(self, report: RetentionReport, now_ms: int) -> None:
+        """Say what a turn of retention has deleted, if anything."""
+        if not report.deleted:
+            return
+        ranges = sorted(report.ranges, key=_count, reverse=True)
+        message_count = sum(map(_count, ranges))
+        facts = {
+            "reason": str(report.reason),
+            "message_count": message_count,
+            "queues": {
+                f"{each.topic}/{each.queue_id}": f"{each.begin} to {each.end - 1}"
+                for each in ranges[:QUEUES_TOLD_MAX]
+            },
+            "queue_count": len(ranges),
+            "segments": list(report.deleted),
+            "stored_from_ms": report.stored_from_ms,
+            "stored_until_ms": report.stored_until_ms,
+            "disk_used_ratio": round(report.disk_ratio, 3),
+        }
+        if report.reason is not RetentionReason.DISK_FORCE:
+            _log.info("old_messages_deleted", **facts)
+            return
+        self.message_count += message_count
+        self.segment_count += len(report.deleted)
+        self.last_at_ms = now_ms
+        self.last_topics = list(dict.fromkeys(each.topic for each in ranges))[:TOPICS_TOLD_MAX]
+        self.last_stored_until_ms = report.stored_until_ms
+        _log.warning("messages_deleted_early", **facts)
+
+
+def _count(deleted: DeletedRange) -> int:
+    return deleted.end - deleted.begin

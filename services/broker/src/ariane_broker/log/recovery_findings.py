@@ -1,0 +1,50 @@
+"""What opening the store has found, in sentences for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ariane_storage.errors import BytesUnreadable
+from ariane_storage.log.damage import Damage
+from ariane_storage.recovery.recovery import RecoveryReport
+
+
+def recovery_findings(
+    report: RecoveryReport, damage: Iterable[Damage], unreadable: Iterable[BytesUnreadable]
+) -> list[str]:
+    """Sentences; none after a clean stop without damage.
+
+    Args:
+        report: What opening has found and done.
+        damage: Ranges of the log that are known to be damaged by now.
+        unreadable: Places of other files that the disk could not read by now.
+    """
+    findings = []
+    if report.crashed:
+        findings.append(
+            f"the last run ended without a stop; {report.records} records were scanned from "
+            f"commit-log offset {report.scanned_from}"
+        )
+    if report.cut_reason is not None:
+        findings.append(
+            f"the tail was cut at commit-log offset {report.end_offset}: {report.cut_reason}; "
+            f"{report.cut_records} whole records behind that went with it"
+        )
+    findings += [
+        f"a file in commitlog had a segment's name and was none: it was set aside as {name}"
+        for name in report.set_aside
+    ]
+    if (lost := report.lost_begin) is not None:
+        findings.append(
+            f"commit-log offsets {lost.begin} to {lost.end} are gone from the begin of the log, "
+            "which retention has not deleted"
+        )
+    findings += [
+        f"commit-log offsets {each.begin} to {each.end} are damaged: {each.reason}"
+        for each in damage
+    ]
+    findings += [f"{place}; what it held is built again from the log" for place in unreadable]
+    if report.end_offset:
+        # A new store has neither, and nothing is amiss.
+        findings += [f"{what} built again from the log" for what in report.rebuilt]
+    return findings

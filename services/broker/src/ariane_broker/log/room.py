@@ -1,0 +1,109 @@
+"""The storing room: the store, who waits for it, and the state that is rebuilt from its log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+from ariane_broker.append.producer_sequences import ProducerSequences
+from ariane_broker.append.statistics import BrokerStatistics
+from ariane_broker.log.arrivals import Arrivals
+from ariane_broker.log.clock_watch import ClockWatch
+from ariane_broker.log.group_flush import GroupFlush
+from ariane_broker.log.held_requests import HeldRequests
+from ariane_broker.log.log_states import LogStates
+from ariane_broker.log.owned_store import OwnedStore
+from ariane_broker.log.recovery_progress import RecoveryProgress
+from ariane_broker.log.store_keeping import FLUSH_TICK_SECONDS, INDEX_BACKLOG_KEYS, StoreKeeping
+from ariane_broker.outside import Outside
+from ariane_record.layout import Host
+from ariane_servicekit import (
+    ExitStatus,
+    get_logger,
+)
+from ariane_storage.state_file import StateFile
+from ariane_storage.store import Store
+from ariane_storage.store_files import StoreFiles
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StoringRoom:
+    """The store, who waits on its disk or for messages, what is rebuilt from the log."""
+
+    store: OwnedStore
+    held: HeldRequests
+    arrivals: Arrivals
+    group_flush: GroupFlush
+    keeping: StoreKeeping
+    clock_watch: ClockWatch
+    statistics: BrokerStatistics
+    sequences: ProducerSequences
+    log_states: LogStates
+
+
+def storing_room(outside: Outside) -> StoringRoom:
+    """The store and everything that waits for it."""
+    settings, threads = outside.settings, outside.threads
+    store = OwnedStore(partial(_open_store, outside))
+    held = HeldRequests(count_max=settings.held_pulls_max)
+    arrivals = Arrivals(store, held)
+
+    told: set[str] = set()
+
+    def flush_failed(error: BaseException) -> None:
+        # Whoever asks a poisoned store meets the same failure: said once.
+        if not told:
+            _log.error("flush_failed", cause=str(error))
+        told.add(str(error))
+        outside.stop.request(str(error), exit_status=ExitStatus.FAULT)
+
+    group_flush = GroupFlush(
+        store,
+        threads.flusher,
+        timeout_seconds=settings.flush_wait_s,
+        on_flushed=arrivals.confirm,
+        on_failed=flush_failed,
+    )
+    keeping = StoreKeeping(
+        store,
+        threads.keeper,
+        outside.clock,
+        flush_tick_seconds=min(FLUSH_TICK_SECONDS, settings.flush_interval_ms / 1000),
+        disk_refuse_ratio=settings.disk_refuse_ratio,
+        on_flushed=arrivals.confirm,
+        on_repaired=held.wake_all,
+        on_failed=flush_failed,
+    )
+    sequences = ProducerSequences(
+        now_ms=store.believed_ms,
+        expiry_ms=round(settings.producer_expiry_s * 1000),
+        stream_count_max=settings.producer_streams_max,
+    )
+    log_states = LogStates(store, threads.state)
+    store.keep_needed(lambda: log_states.needed_from)
+    snapshot = StoreFiles(settings.store_path).config / "producerSequences.json"
+    log_states.keep(sequences, StateFile(snapshot, outside.disk), "config/producerSequences.json")
+    return StoringRoom(
+        store=store,
+        held=held,
+        arrivals=arrivals,
+        group_flush=group_flush,
+        keeping=keeping,
+        clock_watch=ClockWatch(store, outside.store_clock, outside.clock),
+        statistics=BrokerStatistics(),
+        sequences=sequences,
+        log_states=log_states,
+    )
+
+
+def _open_store(outside: Outside, host: Host) -> Store:
+    settings = outside.settings
+    return Store.open(
+        settings.store_path,
+        replace(settings.store_config(host), index_backlog_keys=INDEX_BACKLOG_KEYS),
+        disk=outside.disk,
+        clock=outside.store_clock,
+        progress=RecoveryProgress(),
+    )

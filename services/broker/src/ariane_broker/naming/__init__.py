@@ -1,0 +1,1 @@
+"""What name servers are told."""

@@ -1,0 +1,125 @@
+"""What the broker says of itself to name servers."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Final
+
+from ariane.namesrv.v1 import route_pb2 as route_pb
+from ariane.namesrv.v1.registration_service_pb2 import RegisterBrokerRequest
+from ariane_broker.settings import BrokerSettings
+from ariane_broker.topics.topic_table import Permission, TopicConfig, TopicMessageType, TopicTable
+from ariane_servicekit import Address
+
+ANNOUNCED_BYTES_MAX: Final = 4 << 20
+"""Bytes of an announcement: name servers take 5 MiB (``receive_bytes_max``), and refuse what is
+larger as a whole."""
+
+_TOPIC_BYTES_BESIDE: Final = 4
+"""Tag and length in front of a topic."""
+
+PERMISSIONS: Final = {
+    Permission.NONE: route_pb.TOPIC_PERMISSION_NONE,
+    Permission.WRITE: route_pb.TOPIC_PERMISSION_WRITE,
+    Permission.READ: route_pb.TOPIC_PERMISSION_READ,
+    Permission.READ_WRITE: route_pb.TOPIC_PERMISSION_READ_WRITE,
+}
+
+
+def permission_value(permission: Permission) -> route_pb.TopicPermission.ValueType:
+    """A permission as the contract spells it; further bits are RocketMQ's alone."""
+    return PERMISSIONS[permission & Permission.READ_WRITE]
+
+
+class BrokerAnnouncement:
+    """All that name servers are told."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        topics: TopicTable,
+        incarnation: str,
+        *,
+        bytes_max: int = ANNOUNCED_BYTES_MAX,
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            settings: Names and zone.
+            topics: The topics of this broker.
+            incarnation: Drawn at random by this process.
+            bytes_max: Of topics in one announcement.
+        """
+        self._bytes_max = bytes_max
+        self._settings = settings
+        self._topics = topics
+        self._address = settings.advertised_address or settings.listen
+        self._writable = True
+        self._own_changes = 0
+        self.incarnation = incarnation
+
+    @property
+    def version(self) -> int:
+        """Grows whenever name servers must be told."""
+        return self._topics.version + self._own_changes
+
+    @property
+    def writable(self) -> bool:
+        """Whether the broker takes messages at all."""
+        return self._writable
+
+    @writable.setter
+    def writable(self, writable: bool) -> None:
+        if writable != self._writable:
+            self._writable = writable
+            self._own_changes += 1
+
+    @property
+    def address(self) -> Address:
+        """Where clients reach the broker."""
+        return self._address
+
+    def listen_on(self, address: Address) -> None:
+        """The address is known now, with its port."""
+        if self._settings.advertised_address is None:
+            self._address = address
+
+    @property
+    def identity(self) -> route_pb.BrokerIdentity:
+        """Who the broker is and where it is reached."""
+        return route_pb.BrokerIdentity(
+            cluster_name=self._settings.cluster_name,
+            broker_name=self._settings.broker_name,
+            broker_id=self._settings.broker_id,
+            address=str(self._address),
+            zone=self._settings.zone,
+        )
+
+    def registration(self) -> RegisterBrokerRequest:
+        """All of it, but for topics that one request has no room for: the youngest are left out."""
+        request = RegisterBrokerRequest(
+            identity=self.identity,
+            incarnation=self.incarnation,
+            topics=map(_topic_registration, self._topics.all()),
+            topics_version=self.version,
+            writable=self._writable,
+        )
+        if request.ByteSize() > self._bytes_max:
+            ranked = sorted(request.topics, key=lambda topic: (topic.version, topic.topic))
+            ends = accumulate(topic.ByteSize() + _TOPIC_BYTES_BESIDE for topic in ranked)
+            fitting = sum(end <= self._bytes_max for end in ends)
+            del request.topics[:]
+            request.topics.extend(ranked[:fitting])
+            request.unannounced_topic_count = len(ranked) - fitting
+        return request
+
+
+def _topic_registration(config: TopicConfig) -> route_pb.TopicRegistration:
+    return route_pb.TopicRegistration(
+        topic=config.topic,
+        read_queue_count=config.read_queue_count,
+        write_queue_count=config.write_queue_count,
+        permission=permission_value(config.permission),
+        version=config.version,
+        ordered=config.message_type is TopicMessageType.FIFO,
+    )

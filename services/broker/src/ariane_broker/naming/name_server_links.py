@@ -1,0 +1,29 @@
+"""Connections to name servers; each is made when it is first used."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from grpc import aio
+
+from ariane.namesrv.v1.registration_service_pb2_grpc import RegistrationServiceStub
+from ariane_broker.naming.registration import Announcement, NameServer, NameServerLink
+from ariane_servicekit import Address, Clock
+
+_OPTIONS: Final = (
+    # A name server that comes back is found within seconds, not after gRPC's two minutes.
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 5_000),
+    # Routes of all topics may be more than gRPC's 4 MiB.
+    ("grpc.max_send_message_length", -1),
+)
+
+
+def name_server_link(
+    address: Address, announcement: Announcement, clock: Clock, *, heartbeat_seconds: float
+) -> NameServerLink:
+    """The broker's standing with the name server at an address."""
+    channel = aio.insecure_channel(str(address), options=_OPTIONS)
+    name_server = NameServer(str(address), RegistrationServiceStub(channel), channel.close)
+    return NameServerLink(name_server, announcement, clock, heartbeat_seconds=heartbeat_seconds)

@@ -1,0 +1,37 @@
+"""The naming room: what name servers are told."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+
+from ariane_broker.naming.announcement import BrokerAnnouncement
+from ariane_broker.naming.name_server_links import name_server_link
+from ariane_broker.naming.registration import Registration
+from ariane_broker.outside import Outside
+from ariane_broker.state.room import StateRoom
+
+
+@dataclass(frozen=True, slots=True)
+class NamingRoom:
+    """What name servers are told."""
+
+    announcement: BrokerAnnouncement
+    registration: Registration
+
+
+def naming_room(outside: Outside, state: StateRoom) -> NamingRoom:
+    """What name servers are told."""
+    settings = outside.settings
+    incarnation = secrets.token_hex(8)
+    announcement = BrokerAnnouncement(settings, state.topics, incarnation)
+    links = [
+        name_server_link(
+            address,
+            announcement,
+            outside.clock,
+            heartbeat_seconds=settings.name_server_heartbeat_s,
+        )
+        for address in settings.name_servers
+    ]
+    return NamingRoom(announcement, Registration(links, wait_seconds=settings.name_server_wait_s))

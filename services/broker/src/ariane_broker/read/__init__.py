@@ -1,0 +1,1 @@
+"""Pulls, ranges and queries."""

@@ -1,0 +1,107 @@
+"""Finding single messages: by id, by key, by unique id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from ariane_broker.errors import message_not_found
+from ariane_broker.read.readable_topics import readable_topic
+from ariane_broker.topics.topic_table import TopicTable
+from ariane_record import RecordFields
+from ariane_record.errors import IllegalMessageId
+from ariane_record.layout import Host
+from ariane_record.single.message_id import decode_offset_message_id
+from ariane_servicekit.errors import field_invalid
+from ariane_storage.errors import RecordNotFound
+
+MESSAGES_MAX: Final = 64
+MESSAGES_DEFAULT: Final = 32
+TIME_MS_MAX: Final = 1 << 62
+
+
+class QueriedLog(Protocol):
+    """What is asked of the store."""
+
+    def message_at(self, commit_log_offset: int) -> RecordFields:
+        """The message at a commit-log offset."""
+        ...
+
+    def query_by_key(
+        self, topic: str, key: str, *, begin_ms: int, end_ms: int, max_count: int
+    ) -> list[RecordFields]:
+        """Messages by key or unique id."""
+        ...
+
+
+class MessageQuery:
+    """Answers queries for people and tools."""
+
+    def __init__(
+        self, log: QueriedLog, topics: TopicTable, *, own_host: Callable[[], Host | None]
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            log: The store.
+            topics: The topics of this broker.
+            own_host: Where this broker is reached now; clients make message ids of it.
+        """
+        self._log = log
+        self._topics = topics
+        self._own_host = own_host
+
+    def by_id(self, message_id: str, topic: str = "") -> RecordFields:
+        """The message of one id.
+
+        Args:
+            message_id: The id.
+            topic: The topic that the message must be of; empty for any.
+
+        Raises:
+            ServiceError: MESSAGE_NOT_FOUND, FIELD_INVALID, or what forbids its topic to be read.
+            RecordCorrupted: It is damaged.
+        """
+        try:
+            place = decode_offset_message_id(message_id)
+        except IllegalMessageId:
+            raise field_invalid("message_id", "must be 32 or 56 hex digits") from None
+        try:
+            message = self._log.message_at(place.commit_log_offset)
+        except RecordNotFound:
+            raise message_not_found(message_id) from None
+        own_hosts = {message.store_host, self._own_host()}
+        if place.store_host not in own_hosts or topic not in {"", message.topic}:
+            # An id of another broker: what lies at the same offset here is another message.
+            raise message_not_found(message_id)
+        readable_topic(self._topics, message.topic)
+        return message
+
+    def by_key(
+        self, topic: str, key: str, *, begin_ms: int, end_ms: int, count_max: int
+    ) -> tuple[Sequence[RecordFields], bool]:
+        """Messages by one of their keys or their unique id, newest first.
+
+        Args:
+            topic: Their topic.
+            key: The key or unique id.
+            begin_ms: Earliest store time.
+            end_ms: Latest store time, inclusive.
+            count_max: At most this many; 0 means the default.
+
+        Returns:
+            The messages, and whether there may be more.
+
+        Raises:
+            ServiceError: TOPIC_NOT_FOUND or FIELD_INVALID.
+        """
+        readable_topic(self._topics, topic)
+        if not key:
+            raise field_invalid("term", "must be a key or a unique id")
+        if not 0 <= count_max <= MESSAGES_MAX:
+            raise field_invalid("message_count_max", f"must be 0 to {MESSAGES_MAX}", count_max)
+        wanted = count_max or MESSAGES_DEFAULT
+        found = self._log.query_by_key(
+            topic, key, begin_ms=begin_ms, end_ms=end_ms, max_count=wanted + 1
+        )
+        return found[:wanted], len(found) > wanted

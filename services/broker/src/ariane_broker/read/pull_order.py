@@ -1,0 +1,144 @@
+"""What a pull asks for, and what each queue gave."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_broker.clients.subscription import FilterExpression
+from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.log.held_requests import HOLD_SECONDS_MAX
+from ariane_servicekit.errors import ServiceError, field_invalid
+
+RECORD_COUNT_MAX: Final = 65536
+RECORD_COUNT_DEFAULT: Final = 4096
+SIZE_BYTES_MAX: Final = 32 << 20
+SIZE_BYTES_DEFAULT: Final = 1 << 20
+POSITIONS_MAX: Final = 8192
+
+_NO_SIZES: Final = np.empty(0, np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where to read one queue.
+
+    Attributes:
+        queue: The queue.
+        queue_offset: The first queue offset wanted.
+        record_count_max: At most this many records of this queue; 0: no own limit.
+        size_bytes_max: At most about this many bytes of this queue; 0: no own limit.
+        lock_epoch: Of the consumer's lock of the queue; None if it has none.
+        log_epoch: The epoch of the log that the offset was learnt in; 0 if that is not known.
+    """
+
+    queue: QueueKey
+    queue_offset: int
+    record_count_max: int = 0
+    size_bytes_max: int = 0
+    lock_epoch: int | None = None
+    log_epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullOrder:
+    """What a consumer asks for.
+
+    Attributes:
+        consumer_group: Its group.
+        positions: Where to read, one entry for each queue.
+        filters: Which messages, by topic; a topic that is missing means all.
+        record_count_max: At most this many records in all; 0 means the default.
+        size_bytes_max: At most about this many bytes in all; 0 means the default.
+        hold_seconds: How long to hold when there is nothing.
+        hold_seconds_max: What the call's deadline leaves of that; None: all of it.
+        client_id: The consumer.
+        bodies_suffice: Whether the bodies are enough, where they are cheap to gather.
+    """
+
+    consumer_group: str
+    positions: tuple[Position, ...]
+    filters: Mapping[str, FilterExpression] = field(default_factory=dict)
+    record_count_max: int = 0
+    size_bytes_max: int = 0
+    hold_seconds: float = 0.0
+    hold_seconds_max: float | None = None
+    client_id: str = ""
+    bodies_suffice: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PulledQueue:
+    """What one queue gave.
+
+    Attributes:
+        queue: The queue.
+        next_queue_offset: Where to go on.
+        min_queue_offset: The oldest that is kept.
+        max_queue_offset: Readable end, exclusive.
+        chunks: The records, those that lie back to back in one.
+        sizes: Bytes of each record.
+        error: Why there is nothing.
+        bodies_suffice: As the order said.
+        log_epoch: The epoch of the log that it was read in.
+    """
+
+    queue: QueueKey
+    next_queue_offset: int
+    min_queue_offset: int = 0
+    max_queue_offset: int = 0
+    chunks: Sequence[memoryview] = ()
+    sizes: NDArray[np.int32] = field(default_factory=lambda: _NO_SIZES)
+    error: ServiceError | None = None
+    bodies_suffice: bool = False
+    log_epoch: int = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all records."""
+        return sum(map(len, self.chunks))
+
+    @property
+    def records(self) -> bytes:
+        """The records, back to back: a copy."""
+        return b"".join(self.chunks)
+
+
+def checked_order(order: PullOrder) -> PullOrder:
+    """An order with its defaults.
+
+    Raises:
+        ServiceError: FIELD_INVALID.
+    """
+    if not 1 <= len(order.positions) <= POSITIONS_MAX:
+        raise field_invalid("positions", f"must be 1 to {POSITIONS_MAX}", len(order.positions))
+    if not 0 <= order.record_count_max <= RECORD_COUNT_MAX:
+        rule = f"must be 0 to {RECORD_COUNT_MAX}"
+        raise field_invalid("record_count_max", rule, order.record_count_max)
+    if order.size_bytes_max < 0:
+        raise field_invalid("size_bytes_max", "must be 0 or more", order.size_bytes_max)
+    for place, position in enumerate(order.positions):
+        values = {
+            "queue_id": position.queue.queue_id,
+            "queue_offset": position.queue_offset,
+            "record_count_max": position.record_count_max,
+            "size_bytes_max": position.size_bytes_max,
+        }
+        if min(values.values()) < 0:
+            name = min(values, key=lambda name: values[name])
+            raise field_invalid(f"positions[{place}].{name}", "must be 0 or more", values[name])
+    if order.hold_seconds > HOLD_SECONDS_MAX:
+        rule = f"must be at most {HOLD_SECONDS_MAX:.0f} s"
+        raise field_invalid("hold_duration", rule, f"{order.hold_seconds:.0f} s")
+    return replace(
+        order,
+        record_count_max=order.record_count_max or RECORD_COUNT_DEFAULT,
+        size_bytes_max=min(order.size_bytes_max or SIZE_BYTES_DEFAULT, SIZE_BYTES_MAX),
+        hold_seconds=order.hold_seconds
+        if order.hold_seconds_max is None
+        else min(order.hold_seconds, order.hold_seconds_max),
+    )

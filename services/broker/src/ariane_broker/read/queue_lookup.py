@@ -1,0 +1,144 @@
+"""What is kept of a topic's queues, where a time lies in them, and when a message was stored."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+
+from ariane_broker.read.range_pull import RangeLog
+from ariane_broker.read.readable_topics import readable_topic
+from ariane_broker.topics.topic_table import TopicConfig, TopicTable
+from ariane_record.decoding.columns import decode_columns
+from ariane_record.names import RETRY_PREFIX
+from ariane_storage.errors import QueueUnderRepair
+from ariane_storage.queues.time_lookup import TimeBoundary
+
+_QUEUES_PER_TURN: Final = 64
+"""Queues that are looked at before others may run: some 20 us each."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptQueue:
+    """What is kept of one queue.
+
+    Attributes:
+        queue_id: The queue.
+        min_queue_offset: Oldest queue offset that is kept.
+        max_queue_offset: Readable end, exclusive.
+        last_store_timestamp_ms: When the newest message was stored; None for an empty queue, and
+            while the end of the queue is being repaired.
+        size_bytes: Bytes of the records kept, estimated from the newest.
+    """
+
+    queue_id: int
+    min_queue_offset: int
+    max_queue_offset: int
+    last_store_timestamp_ms: int | None
+    size_bytes: int
+
+
+class LookupLog(RangeLog, Protocol):
+    """What is asked of the store."""
+
+    def queue_offset_at_time(
+        self, topic: str, queue_id: int, timestamp_ms: int, *, boundary: TimeBoundary = ...
+    ) -> int:
+        """The queue offset of a time."""
+        ...
+
+
+class QueueLookup:
+    """Answers questions about queues."""
+
+    def __init__(self, log: LookupLog, topics: TopicTable) -> None:
+        """Take the parts.
+
+        Args:
+            log: The store.
+            topics: The topics of this broker.
+        """
+        self._log = log
+        self._topics = topics
+
+    async def kept_queues(self, topic: str) -> list[KeptQueue]:
+        """What is kept of each readable queue, by queue id.
+
+        Raises:
+            ServiceError: TOPIC_NOT_FOUND, TOPIC_RESERVED or TOPIC_NOT_READABLE.
+        """
+        config = self._known_topic(topic)
+        kept = []
+        for queue_id in range(config.read_queue_count):
+            kept.append(self._kept(topic, queue_id))
+            await _let_others_run(queue_id)
+        return kept
+
+    async def offsets_from(self, topic: str, timestamp_ms: int) -> list[tuple[int, int]]:
+        """The first queue offset stored at or after a time, or the readable end, by queue id.
+
+        Raises:
+            ServiceError: TOPIC_NOT_FOUND, TOPIC_RESERVED or TOPIC_NOT_READABLE.
+        """
+        config = self._known_topic(topic)
+        found = []
+        for queue_id in range(config.read_queue_count):
+            found.append((queue_id, self.offset_from(topic, queue_id, timestamp_ms)))
+            await _let_others_run(queue_id)
+        return found
+
+    def offset_from(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        """The first queue offset of a queue stored at or after a time, or the readable end."""
+        return self._log.queue_offset_at_time(
+            topic, queue_id, timestamp_ms, boundary=TimeBoundary.LOWER
+        )
+
+    async def last_store_timestamp_ms(self, config: TopicConfig) -> int | None:
+        """When a message was last stored in a topic; None when never."""
+        newest: int | None = None
+        for queue_id in range(config.read_queue_count):
+            stored_ms = self._kept(config.topic, queue_id).last_store_timestamp_ms
+            if stored_ms is not None and (newest is None or stored_ms > newest):
+                newest = stored_ms
+            await _let_others_run(queue_id)
+        return newest
+
+    def store_timestamp_ms(self, topic: str, queue_id: int, queue_offset: int) -> int | None:
+        """When the message at a queue offset or the next sound one was stored.
+
+        None at the end, and while the queue is being repaired there.
+        """
+        return self._stored(topic, queue_id, queue_offset)[0]
+
+    def _known_topic(self, topic: str) -> TopicConfig:
+        """The topic; where the messages of a retry topic lie is for everybody to know.
+
+        Raises:
+            ServiceError: As ``readable_topic``.
+        """
+        consumer_group = topic.removeprefix(RETRY_PREFIX) if topic.startswith(RETRY_PREFIX) else ""
+        return readable_topic(self._topics, topic, consumer_group)
+
+    def _kept(self, topic: str, queue_id: int) -> KeptQueue:
+        begin, end = self._log.queue_bounds(topic, queue_id)
+        if begin >= end:
+            return KeptQueue(queue_id, begin, end, None, 0)
+        timestamp_ms, size = self._stored(topic, queue_id, end - 1)
+        return KeptQueue(queue_id, begin, end, timestamp_ms, size * (end - begin))
+
+    def _stored(self, topic: str, queue_id: int, queue_offset: int) -> tuple[int | None, int]:
+        try:
+            read = self._log.read_queue(topic, queue_id, queue_offset, max_count=1, max_bytes=1)
+        except QueueUnderRepair:
+            return None, 0
+        if not read.count:
+            return None, 0
+        columns = decode_columns(read.chunks[0], read.sizes.astype(np.int32))
+        return int(columns.store_timestamp_ms[0]), int(read.sizes[0])
+
+
+async def _let_others_run(queue_id: int) -> None:
+    if not (queue_id + 1) % _QUEUES_PER_TURN:
+        await asyncio.sleep(0)

@@ -1,0 +1,258 @@
+"""Reading a range of one queue: stateless, chunk by chunk, for Spark and tools."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_broker.append.statistics import BrokerStatistics
+from ariane_broker.clients.subscription import ALL_MESSAGES, FilterExpression, wanted_tag_codes
+from ariane_broker.errors import broker_draining
+from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.log.held_requests import HOLD_SECONDS_MAX, HeldRequests
+from ariane_broker.log.log_epochs import LogEpochs
+from ariane_broker.read.pull import ReadableLog
+from ariane_broker.read.readable_topics import readable_queue
+from ariane_broker.read.span_gather import gather_spans
+from ariane_broker.topics.topic_table import TopicTable
+from ariane_record.decoding.columns import Headers, decode_columns
+from ariane_record.layout import HOST_FLAGS, SystemFlag
+from ariane_servicekit import AnswerLease
+from ariane_servicekit.errors import field_invalid
+from ariane_storage.errors import QueueUnderRepair
+
+CHUNK_BYTES_MIN: Final = 64 << 10
+CHUNK_BYTES_MAX: Final = 4 << 20
+CHUNK_BYTES_DEFAULT: Final = 2 << 20
+CHUNK_RECORDS_MAX: Final = 65536
+
+
+class Projection(StrEnum):
+    """How much of each message a range read returns."""
+
+    RECORDS = "records"
+    HEADERS = "headers"
+    POSITIONS = "positions"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeOrder:
+    """What to read.
+
+    Attributes:
+        topic: The topic.
+        queue_id: The queue.
+        begin: The first queue offset wanted.
+        end: The range's end, exclusive; beyond the readable end it means the readable end.
+        filter: Which messages.
+        projection: How much of each.
+        log_epoch: The epoch of the log that the range was learnt in; 0 if that is not known.
+        chunk_bytes: About how many bytes of records one chunk covers; 0 means the default.
+    """
+
+    topic: str
+    queue_id: int
+    begin: int
+    end: int
+    filter: FilterExpression = ALL_MESSAGES
+    projection: Projection = Projection.RECORDS
+    chunk_bytes: int = 0
+    log_epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeChunk:
+    """A part of a range.
+
+    Attributes:
+        next_queue_offset: Behind the last record looked at.
+        sizes: Bytes of each record as stored.
+        records: Whole records, in pieces that lie back to back. They are the log itself: copy them
+            before the next step of the event loop.
+        headers: 88 bytes of each record, back to back: its header, an IPv6 address as zero.
+        properties: The property strings, back to back.
+        property_ends: Where each one ends in ``properties``.
+    """
+
+    next_queue_offset: int
+    sizes: NDArray[np.int32]
+    records: Sequence[bytes | memoryview] = ()
+    headers: bytes = b""
+    properties: bytes = b""
+    property_ends: NDArray[np.int32] | None = None
+
+
+class RangeLog(ReadableLog, Protocol):
+    """What is asked of the store."""
+
+    def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Oldest queue offset that is kept, and the readable end."""
+        ...
+
+
+class PullRange:
+    """Answers range reads."""
+
+    def __init__(
+        self,
+        log: RangeLog,
+        topics: TopicTable,
+        held: HeldRequests,
+        statistics: BrokerStatistics,
+        epochs: LogEpochs,
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            log: The store.
+            topics: The topics of this broker.
+            held: Holds what reads a queue that is being repaired.
+            statistics: Counts what is handed out.
+            epochs: Knows which ranges a lost end of the log has left without meaning.
+        """
+        self._log = log
+        self._topics = topics
+        self._held = held
+        self._statistics = statistics
+        self._epochs = epochs
+
+    async def read(self, order: RangeOrder, lease: AnswerLease) -> AsyncGenerator[RangeChunk]:
+        """Read a range; ends at its end or at the end that was readable when it began.
+
+        Args:
+            order: What to read.
+            lease: Room for the chunks; given back when the next one is asked for.
+
+        Raises:
+            ServiceError: TOPIC_NOT_FOUND, TOPIC_NOT_READABLE, QUEUE_NOT_FOUND, QUEUE_CUT,
+                FIELD_INVALID or FILTER_EXPRESSION_INVALID; SERVICE_DRAINING or
+                HELD_PULLS_EXHAUSTED while the queue is being repaired.
+            StorageError: The begin is not kept (any more), or a record is damaged.
+        """
+        _check(order)
+        tag_codes = wanted_tag_codes(order.filter)
+        readable_queue(self._topics, order.topic, order.queue_id)
+        self._epochs.check(QueueKey(order.topic, order.queue_id), order.end, order.log_epoch)
+        end = min(order.end, self._log.queue_bounds(order.topic, order.queue_id)[1])
+        position = order.begin
+        wanted = order.chunk_bytes or CHUNK_BYTES_DEFAULT
+        while True:
+            # What was handed out before has left.
+            lease.release()
+            granted = await lease.take(wanted)
+            try:
+                read = self._log.read_queue(
+                    order.topic,
+                    order.queue_id,
+                    position,
+                    max_count=max(1, min(end - position, CHUNK_RECORDS_MAX)),
+                    max_bytes=granted,
+                    tag_codes=tag_codes,
+                )
+            except QueueUnderRepair:
+                lease.release()
+                if position >= end:
+                    return
+                await self._wait_repaired(QueueKey(order.topic, order.queue_id))
+                continue
+            lease.settle(granted, sum(map(len, read.chunks)))
+            if position >= end:
+                # The read above has said whether the begin is kept.
+                return
+            records: Sequence[bytes | memoryview] = read.chunks
+            sizes = read.sizes
+            position = read.next_queue_offset
+            if position > end:
+                records, sizes, position = _cut(records, sizes, end)
+            if len(sizes) or position >= end:
+                self._statistics.count_pull(len(sizes), sum(map(len, records)))
+                yield project(records, sizes, position, order.projection)
+            else:
+                await asyncio.sleep(0)
+
+    async def _wait_repaired(self, queue: QueueKey) -> None:
+        """Wait until a queue can be read again, or has grown.
+
+        Raises:
+            ServiceError: SERVICE_DRAINING or HELD_PULLS_EXHAUSTED.
+        """
+        watch = self._held.watch([queue])
+        try:
+            await self._held.wait(watch, HOLD_SECONDS_MAX)
+        finally:
+            self._held.forget(watch)
+        if not self._held.open:
+            raise broker_draining()
+
+
+def project(
+    pieces: Sequence[bytes | memoryview],
+    sizes: NDArray[np.int32],
+    next_queue_offset: int,
+    projection: Projection,
+) -> RangeChunk:
+    """As much of the records as is asked for; gathered by column."""
+    if projection is Projection.RECORDS or not len(sizes):
+        return RangeChunk(next_queue_offset=next_queue_offset, sizes=sizes, records=pieces)
+    records = _joined(pieces)
+    columns = decode_columns(records, sizes)
+    headers = _ipv4_headers(columns.headers).tobytes()
+    if projection is Projection.POSITIONS:
+        return RangeChunk(next_queue_offset=next_queue_offset, sizes=sizes, headers=headers)
+    starts, lengths = columns.properties_start, columns.properties_length
+    return RangeChunk(
+        next_queue_offset=next_queue_offset,
+        sizes=sizes,
+        headers=headers,
+        properties=gather_spans(records, starts, lengths),
+        property_ends=np.cumsum(lengths).astype(np.int32),
+    )
+
+
+def _ipv4_headers(headers: Headers) -> Headers:
+    """Headers with every field where ``HEADER`` says: the wire has no room for IPv6 addresses.
+
+    Columns already hold all fields but those addresses in their places. These become zero, and
+    their flags stay: who needs the address, to tell a message's id, asks for the record.
+    """
+    system_flag = headers["system_flag"]
+    if not (system_flag & HOST_FLAGS).any():
+        return headers
+    headers = headers.copy()
+    headers["born_ip"][(system_flag & SystemFlag.BORN_HOST_IPV6) != 0] = 0
+    headers["store_ip"][(system_flag & SystemFlag.STORE_HOST_IPV6) != 0] = 0
+    return headers
+
+
+def _joined(pieces: Sequence[bytes | memoryview]) -> bytes | memoryview:
+    """Records in one piece; a single one is not copied."""
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _cut(
+    pieces: Sequence[bytes | memoryview], sizes: NDArray[np.int32], end: int
+) -> tuple[Sequence[bytes | memoryview], NDArray[np.int32], int]:
+    """Without the records at and behind the end of the range."""
+    records = _joined(pieces)
+    queue_offsets = decode_columns(records, sizes).queue_offset if len(sizes) else sizes
+    kept = int(np.searchsorted(queue_offsets, end))
+    sizes = sizes[:kept]
+    return (records[: int(sizes.sum(dtype=np.int64))],), sizes, end
+
+
+def _check(order: RangeOrder) -> None:
+    if order.queue_id < 0:
+        raise field_invalid("queue_id", "must be 0 or more", order.queue_id)
+    if order.begin < 0:
+        raise field_invalid("begin_queue_offset", "must be 0 or more", order.begin)
+    if order.end < order.begin:
+        raise field_invalid("end_queue_offset", "must not lie before the begin", order.end)
+    if order.chunk_bytes and not CHUNK_BYTES_MIN <= order.chunk_bytes <= CHUNK_BYTES_MAX:
+        rule = f"must be {CHUNK_BYTES_MIN} to {CHUNK_BYTES_MAX}"
+        raise field_invalid("chunk_bytes", rule, order.chunk_bytes)

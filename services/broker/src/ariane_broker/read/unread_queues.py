@@ -1,0 +1,146 @@
+"""Queues that are not read, and what lies in them: messages that nobody gets.
+
+A topic may have more queues that are written than are read, or have had more that were read::
+
+    queue id    0 ........... read_queue_count ........... write_queue_count ...........
+                [ read                ][ unread, still written             ][ unread ]
+
+A backlog in there is no lag of anybody's reader, so it is told apart, and a change that would make
+one is refused unless it is meant.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from typing import NamedTuple, Protocol
+
+from ariane_broker.errors import queues_unread
+from ariane_broker.groups.consumer_offsets import ConsumerOffsets, GroupOffset, QueueKey
+from ariane_broker.topics.topic_table import TopicConfig, TopicTable
+from ariane_record import ConsumerOffset
+
+
+class QueuesLog(Protocol):
+    """What is asked of the store."""
+
+    def queues(self) -> list[tuple[str, int]]:
+        """Topic and queue id of every queue."""
+        ...
+
+    def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Oldest queue offset that is kept, and the readable end."""
+        ...
+
+
+class UnreadQueue(NamedTuple):
+    """A queue that is not read and keeps messages.
+
+    Attributes:
+        queue: The queue.
+        begin: The oldest queue offset that is kept.
+        end: Behind the newest.
+    """
+
+    queue: QueueKey
+    begin: int
+    end: int
+
+    @property
+    def message_count(self) -> int:
+        """Messages that are kept."""
+        return self.end - self.begin
+
+
+class UnreadQueues:
+    """Finds queues that are not read, and refuses to make more."""
+
+    def __init__(self, log: QueuesLog, topics: TopicTable, offsets: ConsumerOffsets) -> None:
+        """Take the parts.
+
+        Args:
+            log: The store.
+            topics: The topics of this broker.
+            offsets: How far groups have come.
+        """
+        self._log = log
+        self._topics = topics
+        self._offsets = offsets
+
+    def all(self) -> Iterator[UnreadQueue]:
+        """Queues of users' topics that are not read and keep messages, by topic and queue."""
+        for topic, queue_id in self._log.queues():
+            config = self._topics.find(topic)
+            if config is not None and not config.system and queue_id >= config.read_queue_count:
+                yield from self._kept(QueueKey(topic, queue_id))
+
+    def message_counts(self) -> Counter[str]:
+        """Messages in such queues, by topic."""
+        counts: Counter[str] = Counter()
+        for unread in self.all():
+            counts[unread.queue.topic] += unread.message_count
+        return counts
+
+    def places(self, places: Collection[GroupOffset]) -> list[GroupOffset]:
+        """Where groups stand in such queues of the topics that they have offsets in.
+
+        Args:
+            places: All offsets that are looked at.
+
+        Returns:
+            The stored offset of each, or the oldest that is kept; of those that are not among the
+            given ones.
+        """
+        known = set(places)
+        groups: dict[str, set[str]] = {}
+        for place in places:
+            groups.setdefault(place.queue.topic, set()).add(place.consumer_group)
+        found = []
+        for unread in self.all() if groups else ():
+            for group in groups.get(unread.queue.topic, ()):
+                stored = self._offsets.find(group, unread.queue)
+                begin = ConsumerOffset(unread.begin) if stored is None else stored
+                found.append(GroupOffset(group, unread.queue, begin))
+        return [place for place in found if place not in known]
+
+    def is_unread(self, queue: QueueKey) -> bool:
+        """Whether a queue is not read."""
+        config = self._topics.find(queue.topic)
+        return config is not None and queue.queue_id >= config.read_queue_count
+
+    def check(self, before: TopicConfig | None, config: TopicConfig) -> None:
+        """Refuse a change that hides messages, or those to come.
+
+        Args:
+            before: The topic as it is; nothing if it is to be made.
+            config: As it would be.
+
+        Raises:
+            ServiceError: QUEUES_UNREAD.
+        """
+        reads, writes = config.read_queue_count, config.write_queue_count
+        unread_before = 0
+        if before is not None:
+            unread_before = max(0, before.write_queue_count - before.read_queue_count)
+        if writes - reads > unread_before:
+            raise queues_unread(config.topic, reads, writes, 0)
+        if before is not None and reads < before.read_queue_count:
+            gone = (QueueKey(config.topic, each) for each in range(reads, before.read_queue_count))
+            count = sum(map(self._unconsumed_count, gone))
+            if count:
+                raise queues_unread(config.topic, reads, writes, count)
+
+    def _unconsumed_count(self, queue: QueueKey) -> int:
+        """Messages of a queue that some group of its topic, or nobody at all, has consumed yet."""
+        begin, end = self._log.queue_bounds(*queue)
+        groups = self._groups_of(queue.topic)
+        done = [self._offsets.find(group, queue) or 0 for group in groups]
+        return max(0, end - max(begin, min(done, default=0)))
+
+    def _groups_of(self, topic: str) -> Iterable[str]:
+        return [group for group in self._offsets.groups() if self._offsets.of_group(group, topic)]
+
+    def _kept(self, queue: QueueKey) -> Iterator[UnreadQueue]:
+        begin, end = self._log.queue_bounds(*queue)
+        if begin < end:
+            yield UnreadQueue(queue, begin, end)

@@ -1,0 +1,130 @@
+"""The retrying room: failed messages, brought back later or kept as dead letters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ariane_broker.append.append import AppendWatch
+from ariane_broker.clients.deaths.verdicts import DeathVerdicts
+from ariane_broker.clients.room import ChangingRoom
+from ariane_broker.delay.room import DAY_MS, DelayingRoom
+from ariane_broker.groups.group_deletion import GroupDeletion
+from ariane_broker.log.room import StoringRoom
+from ariane_broker.outside import Outside
+from ariane_broker.read.room import MessagingRoom
+from ariane_broker.retry import redriven_table, return_table
+from ariane_broker.retry.copy_append import CopyAppend
+from ariane_broker.retry.failures import ReturnLimits
+from ariane_broker.retry.redriven_table import RedrivenTable
+from ariane_broker.retry.redriving import DeadLetterRedrive
+from ariane_broker.retry.return_table import ReturnTable
+from ariane_broker.retry.returning import MessageReturns
+from ariane_broker.state.room import StateRoom
+from ariane_broker.transactions.writing import TransactionLog
+from ariane_servicekit import Loop
+from ariane_storage.state_file import StateFile
+from ariane_storage.store_files import StoreFiles
+
+
+@dataclass(frozen=True, slots=True)
+class RetryingRoom:
+    """Failed messages, brought back later or kept as dead letters."""
+
+    returns: MessageReturns
+    redrive: DeadLetterRedrive
+    deaths: Loop
+    group_deletion: GroupDeletion
+
+
+def retrying_room(
+    outside: Outside,
+    state: StateRoom,
+    storing: StoringRoom,
+    changing: ChangingRoom,
+    *,
+    delaying: DelayingRoom,
+    messaging: MessagingRoom,
+) -> RetryingRoom:
+    """Failed messages, brought back later or kept as dead letters."""
+    settings, clock = outside.settings, outside.clock
+    table = ReturnTable(now_ms=clock.now_ms, delay_levels_ms=settings.delay_levels_ms)
+    redriven = RedrivenTable()
+    root = StoreFiles(settings.store_path).root
+    for state_machine, name in (
+        (table, return_table.FILE_NAME),
+        (redriven, redriven_table.FILE_NAME),
+    ):
+        storing.log_states.keep(state_machine, StateFile(root / name, outside.disk), name)
+    watch = AppendWatch(
+        arrivals=storing.arrivals,
+        statistics=storing.statistics,
+        on_growth=storing.keeping.appended,
+        monotonic=clock.monotonic,
+    )
+    flush_wait = storing.group_flush if settings.flush_mode == "sync" else None
+    log = TransactionLog(storing.store, watch, flush_wait=flush_wait)
+    limits = ReturnLimits(
+        delay_ms_max=round(settings.delay_days_max * DAY_MS),
+        deaths_max=settings.consumer_deaths_max,
+    )
+    returns = MessageReturns(
+        storing.store,
+        log,
+        CopyAppend(log, delaying.delayed_append, limits=limits, now_ms=clock.now_ms),
+        table,
+        topics=state.topics,
+        groups=state.groups,
+        limits=limits,
+        make_topic=changing.topic_changes.create_for_group,
+        is_draining=lambda: messaging.append_records.draining,
+    )
+    redrive = DeadLetterRedrive(
+        storing.store,
+        log,
+        redriven,
+        topics=state.topics,
+        groups=state.groups,
+        make_topic=changing.topic_changes.create_for_group,
+        is_draining=lambda: messaging.append_records.draining,
+    )
+    deaths = _counting_deaths(outside, state, storing, changing, returns)
+    deletion = GroupDeletion(
+        changing.group_changes,
+        changing.topic_changes,
+        storing.store,
+        clients=changing.clients,
+        returns=table,
+        redriven=redriven,
+        save_states=storing.log_states.save,
+    )
+    return RetryingRoom(returns, redrive, deaths, deletion)
+
+
+def _counting_deaths(
+    outside: Outside,
+    state: StateRoom,
+    storing: StoringRoom,
+    changing: ChangingRoom,
+    returns: MessageReturns,
+) -> Loop:
+    """Deaths of consumers, counted as tries of the message that killed them."""
+    settings = outside.settings
+    verdicts = DeathVerdicts(
+        changing.members,
+        state.suspicions,
+        state.saved_suspicions,
+        queues=storing.store,
+        offsets=state.offsets,
+        saved_offsets=state.saved_offsets,
+        groups=state.groups,
+        returns=returns,
+        statistics=storing.statistics,
+        deaths_max=settings.consumer_deaths_max,
+        message_bytes_max=settings.message_bytes_max,
+    )
+    return Loop(
+        "count-consumer-deaths",
+        verdicts.turn,
+        interval_s=min(0.5, settings.consumer_grace_s / 4),
+        clock=outside.clock,
+    )

@@ -1,1 +1,0 @@
-"""The rooms of a broker, each built by one function from those before it."""

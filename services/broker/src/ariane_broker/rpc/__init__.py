@@ -1,0 +1,1 @@
+"""Everything that speaks gRPC or protobuf: servicers, streams, wire forms."""

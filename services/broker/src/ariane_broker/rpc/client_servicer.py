@@ -1,0 +1,311 @@
+"""``ClientService``: who lives, in which groups, and what must be told to them."""
+# ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any, Final
+
+from grpc import aio
+
+from ariane.broker.v1 import client_service_pb2 as client_pb
+from ariane.broker.v1.client_service_pb2_grpc import ClientServiceServicer
+from ariane_broker.clients.attached_client import AttachedClient
+from ariane_broker.clients.client_admission import ClientAdmission
+from ariane_broker.clients.client_questions import ClientQuestions
+from ariane_broker.clients.client_table import ClientTable, ConflictSide
+from ariane_broker.clients.deaths.vanished_members import VanishedMembers
+from ariane_broker.clients.outbox import (
+    BrokerDraining,
+    ClientStateAsked,
+    HeartbeatHeard,
+    MembershipChanged,
+    Notice,
+    OffsetsReset,
+    TransactionAsked,
+)
+from ariane_broker.clients.subscription_conflicts import SeenConflict, SubscriptionConflicts
+from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.groups.group_changes import check_user_group
+from ariane_broker.groups.queue_locking import QueueLocking
+from ariane_broker.rpc.peer_address import peer_text
+from ariane_broker.rpc.wire.subscription_wire import hello_of, membership_message, memberships_of
+from ariane_broker.rpc.wire.transaction_wire import answer_of
+from ariane_broker.rpc.wire.wire_time import seconds_of, span_of, time_of
+from ariane_broker.transactions.checking import TransactionChecks
+from ariane_servicekit import field_invalid, first_request, take_page
+from ariane_servicekit.errors import ServiceError
+
+_MEMBERS_DEFAULT: Final = 1000
+
+
+class ClientServicer(ClientServiceServicer):
+    """Carries signs of life up and notices down."""
+
+    def __init__(
+        self,
+        table: ClientTable,
+        admission: ClientAdmission,
+        questions: ClientQuestions,
+        conflicts: SubscriptionConflicts,
+        locking: QueueLocking,
+        *,
+        members: VanishedMembers,
+        checks: TransactionChecks,
+        broker_name: str,
+        heartbeat_seconds: float,
+        silence_seconds_max: float,
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            table: The attached clients.
+            admission: Lets clients in.
+            questions: Asks clients what they do.
+            conflicts: Who differs from its group.
+            locking: Locks queues.
+            members: Knows what becomes of members that go without a goodbye.
+            checks: Asks producers about their transactions.
+            broker_name: As clients are told.
+            heartbeat_seconds: How often clients are asked for a heartbeat.
+            silence_seconds_max: After how much silence they are forgotten.
+        """
+        self._table = table
+        self._admission = admission
+        self._questions = questions
+        self._conflicts = conflicts
+        self._locking = locking
+        self._members = members
+        self._checks = checks
+        self._accepted = client_pb.AttachResponse(
+            accepted=client_pb.AttachAccepted(
+                broker_name=broker_name,
+                heartbeat_interval=span_of(heartbeat_seconds),
+                silence_max=span_of(silence_seconds_max),
+            )
+        )
+
+    async def Attach(
+        self,
+        request_iterator: AsyncIterator[client_pb.AttachRequest],
+        context: aio.ServicerContext[Any, Any],
+    ) -> AsyncIterator[client_pb.AttachResponse]:
+        """Attach a client for as long as the stream lasts."""
+        first = await first_request(anext(request_iterator, None))
+        if first is None or first.WhichOneof("content") != "hello":
+            raise field_invalid("hello", "must come first")
+        client = await self._admission.attach(hello_of(first.hello), peer_text(context.peer()))
+        self._members.came_back(client)
+        listening = asyncio.create_task(self._listen(request_iterator, client))
+        try:
+            yield self._accepted
+            while (notice := await client.outbox.take()) is not None:
+                yield _notice_message(notice)
+            if listening.done():
+                # What ended the listening ends the stream: an error, or the client's goodbye.
+                await listening
+        finally:
+            self._let_go(client, listening)
+            listening.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await listening
+
+    async def ListGroupMembers(
+        self, request: client_pb.ListGroupMembersRequest, context: aio.ServicerContext[Any, Any]
+    ) -> client_pb.ListGroupMembersResponse:
+        """List the live members of a group."""
+        group = request.consumer_group
+        check_user_group(group)
+        page = take_page(
+            self._table.members(group),
+            lambda client: (client.client_id,),
+            page_size=request.page_size or _MEMBERS_DEFAULT,
+            page_token=request.page_token,
+            scope=f"members:{group}",
+        )
+        return client_pb.ListGroupMembersResponse(
+            members=[
+                client_pb.GroupMember(
+                    client_id=client.client_id,
+                    membership=membership_message(client.memberships[group]),
+                    address=client.address,
+                )
+                for client in page.entries
+            ],
+            next_page_token=page.next_page_token,
+        )
+
+    async def ListClients(
+        self, request: client_pb.ListClientsRequest, context: aio.ServicerContext[Any, Any]
+    ) -> client_pb.ListClientsResponse:
+        """List attached clients."""
+        page = take_page(
+            self._table.all(),
+            lambda client: (client.client_id,),
+            page_size=request.page_size,
+            page_token=request.page_token,
+            scope="clients",
+        )
+        return client_pb.ListClientsResponse(
+            clients=map(_client_message, page.entries), next_page_token=page.next_page_token
+        )
+
+    async def GetClientState(
+        self, request: client_pb.GetClientStateRequest, context: aio.ServicerContext[Any, Any]
+    ) -> client_pb.GetClientStateResponse:
+        """Ask a client what it does."""
+        wait_seconds = seconds_of(request.wait_duration, "wait_duration")
+        question_id, facts = await self._questions.ask(request.client_id, wait_seconds)
+        return client_pb.GetClientStateResponse(
+            state=client_pb.ClientState(question_id=question_id, facts=facts)
+        )
+
+    async def ListSubscriptionConflicts(
+        self,
+        request: client_pb.ListSubscriptionConflictsRequest,
+        context: aio.ServicerContext[Any, Any],
+    ) -> client_pb.ListSubscriptionConflictsResponse:
+        """List subscriptions that did not agree."""
+        page = take_page(
+            self._conflicts.all(self._table, request.consumer_group),
+            lambda seen: (
+                seen.conflict.newcomer.membership.consumer_group,
+                seen.conflict.member.client_id,
+                seen.conflict.newcomer.client_id,
+            ),
+            page_size=request.page_size,
+            page_token=request.page_token,
+            scope=f"conflicts:{request.consumer_group}",
+        )
+        return client_pb.ListSubscriptionConflictsResponse(
+            conflicts=map(_conflict_message, page.entries), next_page_token=page.next_page_token
+        )
+
+    async def LockQueues(
+        self, request: client_pb.LockQueuesRequest, context: aio.ServicerContext[Any, Any]
+    ) -> client_pb.LockQueuesResponse:
+        """Lock queues, or renew their locks."""
+        queues = [QueueKey(queue.topic, queue.queue_id) for queue in request.queues]
+        owned = await self._locking.lock(request.consumer_group, request.client_id, queues)
+        return client_pb.LockQueuesResponse(
+            queues=[
+                client_pb.LockedQueue(topic=queue.topic, queue_id=queue.queue_id, lock_epoch=epoch)
+                for queue, epoch in owned.items()
+            ],
+            lease=span_of(self._locking.relied_seconds),
+        )
+
+    async def UnlockQueues(
+        self, request: client_pb.UnlockQueuesRequest, context: aio.ServicerContext[Any, Any]
+    ) -> client_pb.UnlockQueuesResponse:
+        """Give locks back."""
+        queues = {QueueKey(q.topic, q.queue_id): q.lock_epoch for q in request.queues}
+        count = await self._locking.unlock(request.consumer_group, request.client_id, queues)
+        return client_pb.UnlockQueuesResponse(queue_count=count)
+
+    def _let_go(self, client: AttachedClient, listening: asyncio.Task[None]) -> None:
+        """The stream of a client ends; one that just broke may mean that the client is dead."""
+        ended_here = self._admission.draining or not self._table.is_attached(client)
+        if not (client.said_goodbye or ended_here or _is_refused(listening)):
+            self._members.vanished(client)
+        self._table.detach(client)
+
+    async def _listen(
+        self, requests: AsyncIterator[client_pb.AttachRequest], client: AttachedClient
+    ) -> None:
+        """Hear a client until it says goodbye, or says something that cannot be."""
+        try:
+            async for request in requests:
+                self._table.heard(client)
+                content = request.WhichOneof("content")
+                if content == "heartbeat":
+                    if request.heartbeat.memberships_changed:
+                        memberships = memberships_of(request.heartbeat.memberships)
+                        await self._admission.change_memberships(client, memberships)
+                    client.outbox.put(HeartbeatHeard())
+                elif content == "goodbye":
+                    client.said_goodbye = True
+                elif content == "hello":
+                    raise field_invalid("hello", "must come once")
+                elif content == "transaction_answer":
+                    said = request.transaction_answer
+                    answer = answer_of(said.outcome)
+                    self._checks.answered(client, said.transaction_id, answer, said.cause)
+                elif content == "state":
+                    state = request.state
+                    self._questions.answered(client, state.question_id, dict(state.facts))
+        finally:
+            client.outbox.close()
+
+
+def _is_refused(listening: asyncio.Task[None]) -> bool:
+    """Whether it ended because the client said something that cannot be."""
+    over = listening.done() and not listening.cancelled()
+    return over and isinstance(listening.exception(), ServiceError)
+
+
+def _notice_message(notice: Notice) -> client_pb.AttachResponse:
+    match notice:
+        case MembershipChanged(group):
+            changed = client_pb.MembershipChanged(consumer_group=group)
+            return client_pb.AttachResponse(membership_changed=changed)
+        case OffsetsReset(group, topic, offsets):
+            reset = client_pb.OffsetsReset(
+                consumer_group=group, topic=topic, queue_offsets=dict(offsets)
+            )
+            return client_pb.AttachResponse(offsets_reset=reset)
+        case BrokerDraining(grace_seconds):
+            draining = client_pb.BrokerDraining(grace=span_of(grace_seconds))
+            return client_pb.AttachResponse(broker_draining=draining)
+        case ClientStateAsked(question_id):
+            question = client_pb.ClientStateQuestion(question_id=question_id)
+            return client_pb.AttachResponse(state_question=question)
+        case TransactionAsked(transaction_id, record, check_count):
+            check = client_pb.TransactionCheck(
+                transaction_id=transaction_id,
+                unique_id=transaction_id,
+                record=record,
+                check_count=check_count,
+            )
+            return client_pb.AttachResponse(transaction_check=check)
+        case HeartbeatHeard():
+            heard = client_pb.HeartbeatAccepted()
+            return client_pb.AttachResponse(heartbeat_accepted=heard)
+
+
+def _client_message(client: AttachedClient) -> client_pb.AttachedClient:
+    return client_pb.AttachedClient(
+        hello=client_pb.ClientHello(
+            client_id=client.client_id,
+            language=client.language,
+            sdk_version=client.sdk_version,
+            producer_groups=client.producer_groups,
+            memberships=map(membership_message, client.memberships.values()),
+        ),
+        address=client.address,
+        attach_time=time_of(client.attach_time_ms),
+        last_heard_time=time_of(client.last_heard_ms),
+    )
+
+
+def _conflict_message(seen: SeenConflict) -> client_pb.SubscriptionConflict:
+    conflict = seen.conflict
+    return client_pb.SubscriptionConflict(
+        consumer_group=conflict.newcomer.membership.consumer_group,
+        member=_side_message(conflict.member),
+        newcomer=_side_message(conflict.newcomer),
+        difference=conflict.difference,
+        refused=seen.refused,
+        count=seen.count,
+        last_time=time_of(seen.last_ms),
+    )
+
+
+def _side_message(side: ConflictSide) -> client_pb.GroupMember:
+    return client_pb.GroupMember(
+        client_id=side.client_id,
+        membership=membership_message(side.membership),
+        address=side.address,
+    )

@@ -1,0 +1,154 @@
+"""``GroupService``: the consumer groups of this broker."""
+# ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from google.protobuf.duration_pb2 import Duration
+from grpc import aio
+
+from ariane.broker.v1 import group_service_pb2 as group_pb
+from ariane.broker.v1.group_service_pb2_grpc import GroupServiceServicer
+from ariane_broker.groups.consumer_groups import (
+    ConflictPolicy,
+    ConsumerGroups,
+    ExponentialRetry,
+    GroupConfig,
+    TableRetry,
+)
+from ariane_broker.groups.group_changes import GroupChanges
+from ariane_broker.groups.group_deletion import GroupDeletion
+from ariane_broker.rpc.wire.wire_time import seconds_of, span_of
+from ariane_servicekit import field_invalid, take_page
+
+_POLICIES: Final = {
+    group_pb.SUBSCRIPTION_CONFLICT_POLICY_UNSPECIFIED: ConflictPolicy.REFUSE,
+    group_pb.SUBSCRIPTION_CONFLICT_POLICY_REFUSE: ConflictPolicy.REFUSE,
+    group_pb.SUBSCRIPTION_CONFLICT_POLICY_FLAG: ConflictPolicy.FLAG,
+}
+_POLICY_VALUES: Final = {
+    ConflictPolicy.REFUSE: group_pb.SUBSCRIPTION_CONFLICT_POLICY_REFUSE,
+    ConflictPolicy.FLAG: group_pb.SUBSCRIPTION_CONFLICT_POLICY_FLAG,
+}
+
+
+class GroupServicer(GroupServiceServicer):
+    """Translates questions about groups, and changes."""
+
+    def __init__(
+        self, groups: ConsumerGroups, changes: GroupChanges, deletion: GroupDeletion
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            groups: The groups.
+            changes: What changes them.
+            deletion: Deletes them.
+        """
+        self._groups = groups
+        self._changes = changes
+        self._deletion = deletion
+
+    async def CreateConsumerGroup(
+        self, request: group_pb.CreateConsumerGroupRequest, context: aio.ServicerContext[Any, Any]
+    ) -> group_pb.CreateConsumerGroupResponse:
+        """Create a group."""
+        config = await self._changes.create(_config(request.group))
+        return group_pb.CreateConsumerGroupResponse(group=_group(config))
+
+    async def GetConsumerGroup(
+        self, request: group_pb.GetConsumerGroupRequest, context: aio.ServicerContext[Any, Any]
+    ) -> group_pb.GetConsumerGroupResponse:
+        """Read one group."""
+        config = self._groups.get(request.consumer_group)
+        return group_pb.GetConsumerGroupResponse(group=_group(config))
+
+    async def ListConsumerGroups(
+        self, request: group_pb.ListConsumerGroupsRequest, context: aio.ServicerContext[Any, Any]
+    ) -> group_pb.ListConsumerGroupsResponse:
+        """List groups by name."""
+        page = take_page(
+            self._groups.all(),
+            lambda config: (config.consumer_group,),
+            page_size=request.page_size,
+            page_token=request.page_token,
+            scope="groups",
+        )
+        return group_pb.ListConsumerGroupsResponse(
+            groups=map(_group, page.entries), next_page_token=page.next_page_token
+        )
+
+    async def UpdateConsumerGroup(
+        self, request: group_pb.UpdateConsumerGroupRequest, context: aio.ServicerContext[Any, Any]
+    ) -> group_pb.UpdateConsumerGroupResponse:
+        """Replace a group's settings."""
+        config = await self._changes.update(_config(request.group))
+        return group_pb.UpdateConsumerGroupResponse(group=_group(config))
+
+    async def DeleteConsumerGroup(
+        self, request: group_pb.DeleteConsumerGroupRequest, context: aio.ServicerContext[Any, Any]
+    ) -> group_pb.DeleteConsumerGroupResponse:
+        """Delete a group with all that is its own."""
+        deleted = await self._deletion.delete(
+            request.consumer_group, keep_dead_letters=request.keep_dead_letters
+        )
+        return group_pb.DeleteConsumerGroupResponse(
+            retry_message_count=deleted.retry_message_count,
+            dead_letter_count=deleted.dead_letter_count,
+        )
+
+
+def _config(group: group_pb.ConsumerGroup) -> GroupConfig:
+    policy = _POLICIES.get(group.subscription_conflict_policy)
+    if policy is None:
+        value = group.subscription_conflict_policy
+        raise field_invalid("group.subscription_conflict_policy", "is not known", value)
+    return GroupConfig(
+        consumer_group=group.consumer_group,
+        consume_enabled=group.consume_enabled,
+        broadcast_enabled=group.broadcast_enabled,
+        attempts_max=group.attempts_max,
+        retry_policy=_retry_policy(group.retry_policy),
+        conflict_policy=policy,
+    )
+
+
+def _retry_policy(policy: group_pb.RetryPolicy) -> TableRetry | ExponentialRetry:
+    if policy.HasField("exponential"):
+        growth = policy.exponential
+        return ExponentialRetry(
+            initial_ms=_milliseconds(growth.initial, "initial"),
+            max_ms=_milliseconds(growth.max, "max"),
+            multiplier=growth.multiplier,
+        )
+    return TableRetry(tuple(_milliseconds(delay, "table") for delay in policy.table.delays))
+
+
+def _milliseconds(span: Duration, field: str) -> int:
+    return round(seconds_of(span, f"group.retry_policy.{field}") * 1000)
+
+
+def _group(config: GroupConfig) -> group_pb.ConsumerGroup:
+    return group_pb.ConsumerGroup(
+        consumer_group=config.consumer_group,
+        consume_enabled=config.consume_enabled,
+        broadcast_enabled=config.broadcast_enabled,
+        attempts_max=config.attempts_max,
+        retry_policy=_retry_message(config.retry_policy),
+        subscription_conflict_policy=_POLICY_VALUES[config.conflict_policy],
+        version=config.version,
+    )
+
+
+def _retry_message(policy: TableRetry | ExponentialRetry) -> group_pb.RetryPolicy:
+    if isinstance(policy, TableRetry):
+        delays = [span_of(delay_ms / 1000) for delay_ms in policy.delays_ms]
+        return group_pb.RetryPolicy(table=group_pb.DelayTable(delays=delays))
+    return group_pb.RetryPolicy(
+        exponential=group_pb.ExponentialDelay(
+            initial=span_of(policy.initial_ms / 1000),
+            max=span_of(policy.max_ms / 1000),
+            multiplier=policy.multiplier,
+        )
+    )

@@ -1,0 +1,209 @@
+"""``OffsetService``: how far each consumer group has come."""
+# ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable
+from typing import Any
+
+from grpc import aio
+
+from ariane.broker.v1 import offset_service_pb2 as offset_pb
+from ariane.broker.v1.offset_service_pb2_grpc import OffsetServiceServicer
+from ariane_broker.clients.deaths.client_work import GroupQueue
+from ariane_broker.clients.deaths.vanished_members import VanishedMembers
+from ariane_broker.groups.consumer_offsets import GroupOffset, QueueKey
+from ariane_broker.groups.offset_changes import Backlog, KnownOffset, OffsetChanges, OffsetToStore
+from ariane_broker.log.log_epochs import LogEpochs
+from ariane_broker.read.unread_queues import UnreadQueues
+from ariane_broker.rpc.wire.wire_time import milliseconds_of, time_of
+from ariane_servicekit import field_invalid, take_page
+from ariane_servicekit.error_status import status_of
+
+
+class OffsetServicer(OffsetServiceServicer):
+    """Translates questions about consumer offsets, and changes."""
+
+    def __init__(
+        self,
+        changes: OffsetChanges,
+        members: VanishedMembers,
+        epochs: LogEpochs,
+        unread: UnreadQueues,
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            changes: What reads and changes offsets.
+            members: What members say of their work, and must beware of.
+            epochs: Tells the present epoch of the log.
+            unread: Finds what nobody can read.
+        """
+        self._changes = changes
+        self._members = members
+        self._epochs = epochs
+        self._unread = unread
+
+    async def GetConsumerOffsets(
+        self, request: offset_pb.GetConsumerOffsetsRequest, context: aio.ServicerContext[Any, Any]
+    ) -> offset_pb.GetConsumerOffsetsResponse:
+        """Read offsets; one that is not known is absent."""
+        queues = [QueueKey(queue.topic, queue.queue_id) for queue in request.queues]
+        known = self._changes.read(request.consumer_group, queues)
+        return offset_pb.GetConsumerOffsetsResponse(
+            offsets=[self._known_offset(request.consumer_group, entry) for entry in known]
+        )
+
+    def _known_offset(
+        self, consumer_group: str, known: KnownOffset
+    ) -> offset_pb.QueueConsumerOffset:
+        place = GroupQueue(consumer_group, known.queue)
+        suspicion = self._members.suspicion(place)
+        return offset_pb.QueueConsumerOffset(
+            topic=known.queue.topic,
+            queue_id=known.queue.queue_id,
+            queue_offset=known.consumer_offset,
+            reset_epoch=known.reset_epoch,
+            watched_end=suspicion.watched_end,
+            alone_end=suspicion.alone_end,
+            in_doubt=self._members.in_doubt(place),
+            log_epoch=self._epochs.current,
+        )
+
+    async def StoreConsumerOffsets(
+        self, request: offset_pb.StoreConsumerOffsetsRequest, context: aio.ServicerContext[Any, Any]
+    ) -> offset_pb.StoreConsumerOffsetsResponse:
+        """Store offsets."""
+        wanted = []
+        for position, given in enumerate(request.offsets):
+            if not given.HasField("queue_offset"):
+                raise field_invalid(f"offsets[{position}].queue_offset", "must be set")
+            wanted.append(
+                OffsetToStore(
+                    QueueKey(given.topic, given.queue_id),
+                    given.queue_offset,
+                    given.lock_epoch if given.HasField("lock_epoch") else None,
+                    given.reset_epoch if given.HasField("reset_epoch") else None,
+                    given.log_epoch,
+                )
+            )
+        refused = await self._changes.store(
+            request.consumer_group,
+            wanted,
+            client_id=request.client_id,
+            durable=request.durable,
+        )
+        self._hear(request, {queue for queue, _ in refused})
+        return offset_pb.StoreConsumerOffsetsResponse(
+            refused=[
+                offset_pb.RefusedOffset(
+                    topic=queue.topic, queue_id=queue.queue_id, error=status_of(error)
+                )
+                for queue, error in refused
+            ]
+        )
+
+    def _hear(
+        self, request: offset_pb.StoreConsumerOffsetsRequest, refused: Container[QueueKey]
+    ) -> None:
+        """Take over what a member says of its work, with the offsets that were stored."""
+        for said in request.offsets:
+            queue = QueueKey(said.topic, said.queue_id)
+            if queue not in refused:
+                self._members.told(
+                    GroupQueue(request.consumer_group, queue),
+                    request.client_id,
+                    said.queue_offset,
+                    said.in_work_end if said.HasField("in_work_end") else None,
+                    alone=said.alone,
+                )
+
+    async def ResetConsumerOffsets(
+        self, request: offset_pb.ResetConsumerOffsetsRequest, context: aio.ServicerContext[Any, Any]
+    ) -> offset_pb.ResetConsumerOffsetsResponse:
+        """Set offsets anew."""
+        places, member_count = await self._changes.reset(
+            request.consumer_group,
+            request.topic,
+            self._target(request),
+            named_queues=list(request.table.queue_offsets),
+            validate_only=request.validate_only,
+        )
+        return offset_pb.ResetConsumerOffsetsResponse(
+            offsets=_offset_messages(places), member_count=member_count
+        )
+
+    async def CloneConsumerOffsets(
+        self, request: offset_pb.CloneConsumerOffsetsRequest, context: aio.ServicerContext[Any, Any]
+    ) -> offset_pb.CloneConsumerOffsetsResponse:
+        """Copy offsets to another group."""
+        places, member_count = await self._changes.clone(
+            request.consumer_group, request.target_consumer_group, request.topic
+        )
+        return offset_pb.CloneConsumerOffsetsResponse(
+            offsets=_offset_messages(places), member_count=member_count
+        )
+
+    async def ListConsumerLags(
+        self, request: offset_pb.ListConsumerLagsRequest, context: aio.ServicerContext[Any, Any]
+    ) -> offset_pb.ListConsumerLagsResponse:
+        """List backlogs."""
+        read = self._changes.places(request.consumer_group, request.topic)
+        page = take_page(
+            sorted([*read, *self._unread.places(read)]),
+            lambda place: (place.consumer_group, *place.queue),
+            page_size=request.page_size,
+            page_token=request.page_token,
+            scope=f"lags:{request.consumer_group}:{request.topic}",
+        )
+        return offset_pb.ListConsumerLagsResponse(
+            lags=[self._lag(self._changes.backlog(place)) for place in page.entries],
+            next_page_token=page.next_page_token,
+        )
+
+    def _lag(self, backlog: Backlog) -> offset_pb.ConsumerLag:
+        place = backlog.place
+        oldest_ms = backlog.oldest_store_timestamp_ms
+        suspicion = self._members.suspicion(GroupQueue(place.consumer_group, place.queue))
+        suspected_end = suspicion.alone_end or suspicion.watched_end
+        return offset_pb.ConsumerLag(
+            consumer_group=place.consumer_group,
+            topic=place.queue.topic,
+            queue_id=place.queue.queue_id,
+            consumer_offset=place.consumer_offset,
+            max_queue_offset=backlog.max_queue_offset,
+            message_count=backlog.message_count,
+            oldest_store_time=None if oldest_ms is None else time_of(oldest_ms),
+            suspected_count=max(0, suspected_end - place.consumer_offset),
+            death_count=suspicion.deaths_of(place.consumer_offset),
+            unread=self._unread.is_unread(place.queue),
+        )
+
+    def _target(
+        self, request: offset_pb.ResetConsumerOffsetsRequest
+    ) -> Callable[[QueueKey], int | None]:
+        target = request.WhichOneof("target")
+        if target == "earliest":
+            return self._changes.earliest if request.earliest else self._changes.latest
+        if target == "time":
+            # Store times are whole milliseconds: the first at or after is at the next of them.
+            timestamp_ms = milliseconds_of(request.time, "time")
+            timestamp_ms += bool(request.time.nanos % 1_000_000)
+            return lambda queue: self._changes.at_time(queue, timestamp_ms)
+        if target == "table":
+            table = dict(request.table.queue_offsets)
+            if not table or min(table) < 0:
+                raise field_invalid("table", "must hold queues of 0 or more")
+            return lambda queue: table.get(queue.queue_id)
+        raise field_invalid("target", "must be set")
+
+
+def _offset_messages(places: Iterable[GroupOffset]) -> list[offset_pb.QueueConsumerOffset]:
+    return [
+        offset_pb.QueueConsumerOffset(
+            topic=place.queue.topic,
+            queue_id=place.queue.queue_id,
+            queue_offset=place.consumer_offset,
+        )
+        for place in places
+    ]

@@ -1,0 +1,183 @@
+"""Plain messages, one by one: what a generated client sends, on the way to the same append."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from ariane.common.v1.message_pb2 import Message
+from ariane_broker.append.batch_check import Batch
+from ariane_broker.append.batch_outcome import AcknowledgedLevel, BatchOutcome
+from ariane_broker.append.topics_for_send import TopicsForSend
+from ariane_broker.errors import message_type_mismatch
+from ariane_broker.rpc.wire.delay_wire import delay_of
+from ariane_broker.rpc.wire.stored_message import EncodingDefaults, encode_message, type_of
+from ariane_broker.topics.topic_changes import check_user_topic
+from ariane_broker.topics.topic_table import TopicConfig, TopicMessageType
+from ariane_record import (
+    BlockEncoder,
+    BlockFull,
+    ProducerSequence,
+    RecordBlock,
+    RecordFields,
+    java_string_hash,
+)
+from ariane_record.layout import Host
+from ariane_servicekit.errors import field_invalid
+from ariane_storage.writing.append import Appended
+
+MESSAGES_MAX: Final = 4096
+"""Plain messages of one call: each is encoded by itself, on the loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlainSent:
+    """What became of plain messages that were stored.
+
+    Attributes:
+        unique_ids: Of each message, as given or as filled in here.
+        queue_id: The queue of all of them.
+        appended: Where they are.
+        level: How safe they are.
+        duplicate: Whether they were stored before, and not now.
+    """
+
+    unique_ids: list[str]
+    queue_id: int
+    appended: Appended
+    level: AcknowledgedLevel
+    duplicate: bool
+
+
+class BatchAppend(Protocol):
+    """The one way into the commit log."""
+
+    async def append(self, batches: Sequence[Batch], born_host: Host) -> Sequence[BatchOutcome]:
+        """Append batches."""
+        ...
+
+
+class SendMessages:
+    """Encodes plain messages and appends them."""
+
+    def __init__(
+        self,
+        batch_append: BatchAppend,
+        topics: TopicsForSend,
+        *,
+        message_at: Callable[[int], RecordFields],
+        next_unique_id: Callable[[], str],
+        now_ms: Callable[[], int],
+        body_bytes_max: int,
+        call_bytes_max: int,
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            batch_append: Where they go.
+            topics: The topics of this broker.
+            message_at: The stored message at a commit-log offset.
+            next_unique_id: Makes an id for a message that has none.
+            now_ms: Milliseconds since the epoch.
+            body_bytes_max: Largest body of a message.
+            call_bytes_max: Bytes of all records of a call.
+        """
+        self._batch_append = batch_append
+        self._topics = topics
+        self._message_at = message_at
+        self._next_unique_id = next_unique_id
+        self._now_ms = now_ms
+        self._body_bytes_max = body_bytes_max
+        self._call_bytes_max = call_bytes_max
+        self._turn = 0
+
+    async def send(
+        self,
+        topic: str,
+        queue_id: int | None,
+        messages: Sequence[Message],
+        born_host: Host,
+        sequence: ProducerSequence | None = None,
+    ) -> PlainSent:
+        """Send messages to one queue, in order, all or none.
+
+        Args:
+            topic: The topic of all of them.
+            queue_id: The queue; None lets the broker choose.
+            messages: At least one.
+            born_host: Where the producer was seen.
+            sequence: Where they stand in the stream of their producer to this queue; None stores
+                every arrival.
+
+        Raises:
+            ServiceError: As ``AppendRecords.append`` for the call and for its one batch,
+                MESSAGE_ILLEGAL, MESSAGE_TOO_LARGE or FIELD_INVALID.
+        """
+        if not 1 <= len(messages) <= MESSAGES_MAX:
+            raise field_invalid("messages", f"must be 1 to {MESSAGES_MAX}", len(messages))
+        if queue_id is not None and queue_id < 0:
+            raise field_invalid("queue_id", "must be 0 or more", queue_id)
+        if queue_id is None and sequence is not None:
+            raise field_invalid("queue_id", "is needed with a sequence: each queue has its own")
+        check_user_topic(topic)
+        block, unique_ids = self._encode(topic, messages, sequence)
+        if queue_id is None:
+            config = await self._topics.find_or_create(topic, 0, block)
+            queue_id = self._choose_queue(config, messages)
+        delay = delay_of(messages)
+        batch = Batch(block, topic, queue_id, sequence=sequence, delay=delay, is_plain=True)
+        (outcome,) = await self._batch_append.append([batch], born_host)
+        if outcome.appended is None or outcome.error is not None or outcome.level is None:
+            raise outcome.error or RuntimeError("a batch without result and without error")
+        if outcome.duplicate:
+            # Those that were filled in the first time are not those of now.
+            places = outcome.appended.commit_log_offsets.tolist()
+            unique_ids = [self._message_at(place).unique_id for place in places]
+        return PlainSent(unique_ids, queue_id, outcome.appended, outcome.level, outcome.duplicate)
+
+    def _encode(
+        self, topic: str, messages: Sequence[Message], sequence: ProducerSequence | None
+    ) -> tuple[RecordBlock, list[str]]:
+        encoder = BlockEncoder(
+            topic, size_bytes_max=self._call_bytes_max, sequenced=sequence is not None
+        )
+        config = self._topics.find(topic)
+        now_ms = self._now_ms()
+        unique_ids = []
+        for position, message in enumerate(messages):
+            if message.topic not in {"", topic}:
+                field = f"messages[{position}].topic"
+                raise field_invalid(field, f"must be empty or {topic!r}", message.topic)
+            _check_type(config, type_of(message, position))
+            defaults = EncodingDefaults(self._next_unique_id(), now_ms, self._body_bytes_max)
+            try:
+                unique_ids.append(encode_message(encoder, message, position, defaults))
+            except BlockFull:
+                rule = f"must not take more than {self._call_bytes_max} bytes in all"
+                raise field_invalid("messages", rule) from None
+        return encoder.finish(sequence), unique_ids
+
+    def _choose_queue(self, config: TopicConfig, messages: Sequence[Message]) -> int:
+        """By the message group where there is one, else the next in turn."""
+        count = max(1, config.write_queue_count)
+        groups = {message.message_group for message in messages}
+        if len(groups) > 1:
+            raise field_invalid(
+                "messages", "must share one message group when the broker chooses the queue"
+            )
+        group = groups.pop()
+        if group:
+            return java_string_hash(group) % count
+        self._turn += 1
+        return self._turn % count
+
+
+def _check_type(config: TopicConfig | None, actual: TopicMessageType) -> None:
+    """Refuse a message of another kind than the topic takes."""
+    if config is None:
+        return
+    expected = config.message_type
+    if expected in {TopicMessageType.UNSPECIFIED, TopicMessageType.MIXED, actual}:
+        return
+    raise message_type_mismatch(config.topic, expected.value, actual.value)

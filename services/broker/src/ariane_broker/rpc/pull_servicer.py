@@ -1,0 +1,227 @@
+"""``PullService``: hands out messages by position."""
+# ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any, Final, cast
+
+from grpc import aio
+
+from ariane.broker.v1 import pull_service_pb2 as pull_pb
+from ariane.broker.v1.pull_service_pb2_grpc import PullServiceServicer
+from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.log.held_requests import HeldRequests
+from ariane_broker.log.log_epochs import LogEpochs
+from ariane_broker.read.pull import PullRecords
+from ariane_broker.read.pull_order import Position, PulledQueue, PullOrder
+from ariane_broker.read.queue_lookup import QueueLookup
+from ariane_broker.read.range_pull import Projection, PullRange, RangeOrder
+from ariane_broker.rpc.pull_stream import PullStream, StreamOrder
+from ariane_broker.rpc.wire.pull_wire import stream_answer
+from ariane_broker.rpc.wire.range_wire import range_answer
+from ariane_broker.rpc.wire.record_wire import pull_order, pull_response
+from ariane_broker.rpc.wire.stored_message import message_of
+from ariane_broker.rpc.wire.subscription_wire import filter_of
+from ariane_broker.rpc.wire.wire_time import milliseconds_of, seconds_of, time_of
+from ariane_record.decoding.columns import decode_columns
+from ariane_servicekit import AnswerBudget, AnswerLease, field_invalid
+
+ANSWER_SECONDS: Final = 0.1
+"""A held call is answered this long before its deadline, so that the answer still arrives."""
+
+_PROJECTIONS: Final = {
+    pull_pb.RANGE_PROJECTION_UNSPECIFIED: Projection.RECORDS,
+    pull_pb.RANGE_PROJECTION_RECORDS: Projection.RECORDS,
+    pull_pb.RANGE_PROJECTION_HEADERS: Projection.HEADERS,
+    pull_pb.RANGE_PROJECTION_POSITIONS: Projection.POSITIONS,
+}
+
+
+class PullServicer(PullServiceServicer):
+    """Translates pulls."""
+
+    def __init__(
+        self,
+        pull_records: PullRecords,
+        held: HeldRequests,
+        pull_range: PullRange,
+        lookup: QueueLookup,
+        *,
+        epochs: LogEpochs,
+        answers: AnswerBudget,
+        broker_name: str,
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            pull_records: For pulls.
+            held: Where they are held.
+            pull_range: For ranges.
+            lookup: For bounds and times.
+            epochs: Tells the present epoch of the log.
+            answers: Room for what is handed out.
+            broker_name: As it stands in plain messages.
+        """
+        self._pull_records = pull_records
+        self._held = held
+        self._pull_range = pull_range
+        self._lookup = lookup
+        self._epochs = epochs
+        self._answers = answers
+        self._broker_name = broker_name
+
+    async def PullRecords(
+        self, request: pull_pb.PullRecordsRequest, context: aio.ServicerContext[Any, Any]
+    ) -> pull_pb.PullRecordsResponse:
+        """Pull packed records of many queues."""
+        order = pull_order(request, hold_seconds_max=_hold_seconds_max(context))
+        return pull_response(await self._pull_records.pull(order, self._lease(context)))
+
+    async def StreamPulls(
+        self,
+        request_iterator: AsyncIterator[pull_pb.StreamPullsRequest],
+        context: aio.ServicerContext[Any, Any],
+    ) -> AsyncIterator[pull_pb.StreamPullsResponse]:
+        """Pull packed records again and again."""
+        lease = self._lease(context)
+        stream = PullStream(self._pull_records, self._held, request_iterator, _order_of, lease)
+        async with aclosing(stream.answers()) as answers:
+            async for pulled, more_follow in answers:
+                # Bytes go on as they are: they are a message already.
+                answer = stream_answer(pulled, more_follow=more_follow)
+                yield cast("pull_pb.StreamPullsResponse", answer)
+                lease.release()
+
+    async def PullMessages(
+        self, request: pull_pb.PullMessagesRequest, context: aio.ServicerContext[Any, Any]
+    ) -> pull_pb.PullMessagesResponse:
+        """Pull plain messages of one queue."""
+        position = request.position
+        hold_seconds = seconds_of(request.hold_duration, "hold_duration")
+        order = PullOrder(
+            consumer_group=request.consumer_group,
+            client_id=request.client_id,
+            positions=(
+                Position(
+                    QueueKey(position.topic, position.queue_id),
+                    position.queue_offset,
+                    lock_epoch=position.lock_epoch if position.HasField("lock_epoch") else None,
+                    log_epoch=position.log_epoch,
+                ),
+            ),
+            filters={position.topic: filter_of(request.filter)},
+            record_count_max=position.record_count_max,
+            size_bytes_max=position.size_bytes_max,
+            hold_seconds=hold_seconds,
+            hold_seconds_max=_hold_seconds_max(context),
+        )
+        (pulled,) = await self._pull_records.pull(order, self._lease(context))
+        if pulled.error is not None:
+            raise pulled.error
+        return self._plain_response(pulled)
+
+    async def PullRange(
+        self, request: pull_pb.PullRangeRequest, context: aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[pull_pb.PullRangeResponse]:
+        """Stream a range of one queue."""
+        projection = _PROJECTIONS.get(request.projection)
+        if projection is None:
+            raise field_invalid("projection", "is not known", request.projection)
+        order = RangeOrder(
+            topic=request.topic,
+            queue_id=request.queue_id,
+            begin=request.begin_queue_offset,
+            end=request.end_queue_offset,
+            filter=filter_of(request.filter),
+            projection=projection,
+            chunk_bytes=request.chunk_bytes,
+            log_epoch=request.log_epoch,
+        )
+        async with aclosing(self._pull_range.read(order, self._lease(context))) as chunks:
+            async for chunk in chunks:
+                # Bytes, as with streams of pulls.
+                yield cast("pull_pb.PullRangeResponse", range_answer(chunk))
+
+    async def ListQueueBounds(
+        self, request: pull_pb.ListQueueBoundsRequest, context: aio.ServicerContext[Any, Any]
+    ) -> pull_pb.ListQueueBoundsResponse:
+        """Tell the bounds of a topic's queues."""
+        kept = await self._lookup.kept_queues(request.topic)
+        return pull_pb.ListQueueBoundsResponse(
+            queues=[
+                pull_pb.QueueBounds(
+                    queue_id=queue.queue_id,
+                    min_queue_offset=queue.min_queue_offset,
+                    max_queue_offset=queue.max_queue_offset,
+                    last_store_time=None
+                    if queue.last_store_timestamp_ms is None
+                    else time_of(queue.last_store_timestamp_ms),
+                    size_bytes=queue.size_bytes,
+                    log_epoch=self._epochs.current,
+                )
+                for queue in kept
+            ]
+        )
+
+    async def FindQueueOffsets(
+        self, request: pull_pb.FindQueueOffsetsRequest, context: aio.ServicerContext[Any, Any]
+    ) -> pull_pb.FindQueueOffsetsResponse:
+        """Find the queue offsets of a time."""
+        if not request.HasField("time"):
+            raise field_invalid("time", "must be set")
+        timestamp_ms = milliseconds_of(request.time, "time")
+        if request.boundary == pull_pb.TIME_BOUNDARY_UPPER:
+            # Behind the last one at or before the time is where the first one after it lies.
+            timestamp_ms += 1
+        elif request.boundary not in {
+            pull_pb.TIME_BOUNDARY_UNSPECIFIED,
+            pull_pb.TIME_BOUNDARY_LOWER,
+        }:
+            raise field_invalid("boundary", "is not known", request.boundary)
+        elif request.time.nanos % 1_000_000:
+            # Store times are whole milliseconds: the first at or after is at the next of them.
+            timestamp_ms += 1
+        found = await self._lookup.offsets_from(request.topic, timestamp_ms)
+        return pull_pb.FindQueueOffsetsResponse(
+            queues=[
+                pull_pb.FoundQueueOffset(
+                    queue_id=queue_id, queue_offset=queue_offset, log_epoch=self._epochs.current
+                )
+                for queue_id, queue_offset in found
+            ]
+        )
+
+    def _lease(self, context: aio.ServicerContext[Any, Any]) -> AnswerLease:
+        """Room for the answers of a call, which is free again when the last of them has left."""
+        lease = self._answers.lease(context.peer())
+
+        def release(_: aio.ServicerContext[Any, Any]) -> None:
+            lease.release()
+
+        context.add_done_callback(cast("Any", release))  # Its type is only in the stubs.
+        return lease
+
+    def _plain_response(self, pulled: PulledQueue) -> pull_pb.PullMessagesResponse:
+        columns = decode_columns(pulled.records, pulled.sizes)
+        return pull_pb.PullMessagesResponse(
+            messages=[
+                message_of(columns.message(position), self._broker_name)
+                for position in range(len(columns))
+            ],
+            next_queue_offset=pulled.next_queue_offset,
+            min_queue_offset=pulled.min_queue_offset,
+            max_queue_offset=pulled.max_queue_offset,
+            log_epoch=pulled.log_epoch,
+        )
+
+
+def _order_of(request: pull_pb.StreamPullsRequest) -> StreamOrder:
+    return StreamOrder(pull_order(request.pull, hold_seconds_max=None), follow=request.follow)
+
+
+def _hold_seconds_max(context: aio.ServicerContext[Any, Any]) -> float | None:
+    """The longest hold that the call's deadline allows; None when it has no deadline."""
+    remaining: float | None = context.time_remaining()
+    return None if remaining is None else max(0.0, remaining - ANSWER_SECONDS)

@@ -1,0 +1,115 @@
+"""Pulls one after another over one stream.
+
+::
+
+    client     request 1        request 2, follow                        request 3
+                  |                 |                                        |
+    broker     [look] answer 1   [look, hold ...... something came] answer 2 |
+                                 [look, hold ...... something came] answer 3 |
+                                 [look, hold ............... request 3 came] answer 4  [look] ...
+
+The next request is read while the present one is answered: so one at most waits in the broker, and
+the stream's own flow control keeps the others with the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import suppress
+from typing import Generic, NamedTuple, TypeVar
+
+from ariane_broker.log.held_requests import HeldRequests
+from ariane_broker.read.open_pull import OpenPull
+from ariane_broker.read.pull import PullRecords
+from ariane_broker.read.pull_order import PulledQueue, PullOrder
+from ariane_servicekit import AnswerLease, first_request
+
+Request = TypeVar("Request")
+
+
+class StreamOrder(NamedTuple):
+    """What a request of a stream asks for.
+
+    Attributes:
+        order: The pull.
+        follow: Whether it goes on after an answer.
+    """
+
+    order: PullOrder
+    follow: bool
+
+
+class StreamAnswer(NamedTuple):
+    """One answer.
+
+    Attributes:
+        pulled: What was found.
+        more_follow: Whether the same pull goes on.
+    """
+
+    pulled: list[PulledQueue]
+    more_follow: bool
+
+
+class PullStream(Generic[Request]):
+    """One stream."""
+
+    def __init__(
+        self,
+        pull_records: PullRecords,
+        held: HeldRequests,
+        requests: AsyncIterator[Request],
+        order_of: Callable[[Request], StreamOrder],
+        lease: AnswerLease,
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            pull_records: Answers each request.
+            held: Tells whether the broker stops.
+            requests: What comes from the client.
+            order_of: What a request asks for.
+            lease: Room for the answers; who sends them releases it after each.
+        """
+        self._pull_records = pull_records
+        self._held = held
+        self._requests = requests
+        self._order_of = order_of
+        self._lease = lease
+        self._next: asyncio.Task[Request | None] | None = None
+
+    async def answers(self) -> AsyncGenerator[StreamAnswer]:
+        """What each request finds, until there are no more, or the broker stops.
+
+        Raises:
+            ServiceError: As ``PullRecords.pull``.
+        """
+        request = await first_request(self._read())
+        try:
+            while request is not None:
+                order, follow = self._order_of(request)
+                with self._pull_records.open(order, self._lease) as opened:
+                    reading = self._read_next(opened)
+                    more_follow = True
+                    while more_follow:
+                        pulled = await opened.answer()
+                        more_follow = follow and opened.may_go_on and self._held.open
+                        yield StreamAnswer(pulled, more_follow)
+                if not self._held.open:
+                    return
+                request = await reading
+        finally:
+            if self._next is not None:
+                self._next.cancel()
+                with suppress(asyncio.CancelledError, Exception):
+                    await self._next
+
+    def _read_next(self, present: OpenPull) -> asyncio.Task[Request | None]:
+        """Read the next request; when it has come, the present one is held no longer."""
+        self._next = asyncio.create_task(self._read(), name="next-pull")
+        self._next.add_done_callback(lambda _: present.interrupt())
+        return self._next
+
+    async def _read(self) -> Request | None:
+        return await anext(self._requests, None)

@@ -1,0 +1,146 @@
+"""The services of the contract, each with what answers for it."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from ariane_broker.clients.room import ChangingRoom
+from ariane_broker.delay.room import DelayingRoom
+from ariane_broker.log.room import StoringRoom
+from ariane_broker.naming.room import NamingRoom
+from ariane_broker.outside import Outside
+from ariane_broker.read.room import MessagingRoom
+from ariane_broker.retry.room import RetryingRoom
+from ariane_broker.rpc.broker_servicer import BrokerParts, BrokerServicer
+from ariane_broker.rpc.client_servicer import ClientServicer
+from ariane_broker.rpc.group_servicer import GroupServicer
+from ariane_broker.rpc.offset_servicer import OffsetServicer
+from ariane_broker.rpc.pull_servicer import PullServicer
+from ariane_broker.rpc.query_servicer import QueryServicer
+from ariane_broker.rpc.retry_servicer import RetryServicer
+from ariane_broker.rpc.rpc_services import rpc_service
+from ariane_broker.rpc.send_servicer import SendServicer
+from ariane_broker.rpc.topic_servicer import TopicServicer
+from ariane_broker.rpc.transaction_servicer import TransactionServicer
+from ariane_broker.rpc.unavailable import ReceiveServicer
+from ariane_broker.state.room import StateRoom
+from ariane_broker.transactions.room import TransactingRoom
+from ariane_servicekit import (
+    AnswerBudget,
+    RpcService,
+)
+
+
+def rpc_services(
+    outside: Outside,
+    state: StateRoom,
+    storing: StoringRoom,
+    naming: NamingRoom,
+    changing: ChangingRoom,
+    *,
+    delaying: DelayingRoom,
+    messaging: MessagingRoom,
+    transacting: TransactingRoom,
+    retrying: RetryingRoom,
+) -> list[RpcService]:
+    """The services of the contract, each with what answers for it."""
+    broker_name = outside.settings.broker_name
+    servicers: dict[str, object] = {
+        "BrokerService": BrokerServicer(
+            _asked(
+                outside,
+                state,
+                storing,
+                naming,
+                changing,
+                delaying=delaying,
+                messaging=messaging,
+            )
+        ),
+        "ClientService": _client_servicer(outside, changing, transacting),
+        "GroupService": GroupServicer(
+            state.groups, changing.group_changes, retrying.group_deletion
+        ),
+        "OffsetService": OffsetServicer(
+            changing.offset_changes, changing.members, state.epochs, changing.unread
+        ),
+        "PullService": PullServicer(
+            messaging.pull_records,
+            storing.held,
+            messaging.pull_range,
+            changing.lookup,
+            epochs=state.epochs,
+            answers=AnswerBudget(outside.settings.answer_bytes_max),
+            broker_name=broker_name,
+        ),
+        "QueryService": QueryServicer(messaging.query, broker_name=broker_name),
+        "ReceiveService": ReceiveServicer(),
+        "RetryService": RetryServicer(retrying.returns, retrying.redrive),
+        "SendService": SendServicer(
+            messaging.append_records,
+            messaging.append_streams,
+            messaging.send_messages,
+            transacting.half_send,
+            messaging.recall,
+            broker_name=broker_name,
+            store_host=lambda: storing.store.store_host,
+        ),
+        "TopicService": TopicServicer(
+            state.topics, changing.topic_changes, changing.lookup, changing.unread
+        ),
+        "TransactionService": TransactionServicer(
+            transacting.ends,
+            transacting.streams,
+            transacting.checks,
+            transacting.list,
+            transacting.batch_commits,
+            broker_name=broker_name,
+        ),
+    }
+    return [rpc_service(name, servicer) for name, servicer in servicers.items()]
+
+
+def _client_servicer(
+    outside: Outside, changing: ChangingRoom, transacting: TransactingRoom
+) -> ClientServicer:
+    return ClientServicer(
+        changing.clients,
+        changing.client_admission,
+        changing.questions,
+        changing.conflicts,
+        changing.locking,
+        members=changing.members,
+        checks=transacting.checks,
+        broker_name=outside.settings.broker_name,
+        heartbeat_seconds=outside.settings.client_heartbeat_s,
+        silence_seconds_max=outside.settings.client_silence_s,
+    )
+
+
+def _asked(
+    outside: Outside,
+    state: StateRoom,
+    storing: StoringRoom,
+    naming: NamingRoom,
+    changing: ChangingRoom,
+    *,
+    delaying: DelayingRoom,
+    messaging: MessagingRoom,
+) -> BrokerParts:
+    """What an operator can ask about."""
+    return BrokerParts(
+        settings=outside.settings,
+        announcement=naming.announcement,
+        store=storing.store,
+        keeping=storing.keeping,
+        clock_watch=storing.clock_watch,
+        state=state.state,
+        statistics=storing.statistics,
+        delayed=delaying.counts,
+        held=storing.held,
+        clients=changing.clients,
+        drain=messaging.drain,
+        unread=changing.unread,
+        version=version("ariane-broker"),
+        start_time_ms=outside.clock.now_ms(),
+    )

@@ -1,0 +1,97 @@
+"""The generated half of each service: its descriptor, and how it is added to a server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from ariane.broker.v1 import (
+    broker_service_pb2,
+    broker_service_pb2_grpc,
+    client_service_pb2,
+    client_service_pb2_grpc,
+    group_service_pb2,
+    group_service_pb2_grpc,
+    offset_service_pb2,
+    offset_service_pb2_grpc,
+    pull_service_pb2,
+    pull_service_pb2_grpc,
+    query_service_pb2,
+    query_service_pb2_grpc,
+    receive_service_pb2,
+    receive_service_pb2_grpc,
+    retry_service_pb2,
+    retry_service_pb2_grpc,
+    send_service_pb2,
+    send_service_pb2_grpc,
+    topic_service_pb2,
+    topic_service_pb2_grpc,
+    transaction_service_pb2,
+    transaction_service_pb2_grpc,
+)
+from ariane_broker.rpc.wire.append_wire import append_request
+from ariane_servicekit import RpcService
+
+_GENERATED: Final[dict[str, tuple[Any, Callable[[Any, Any], None]]]] = {
+    "BrokerService": (
+        broker_service_pb2.DESCRIPTOR,
+        broker_service_pb2_grpc.add_BrokerServiceServicer_to_server,
+    ),
+    "ClientService": (
+        client_service_pb2.DESCRIPTOR,
+        client_service_pb2_grpc.add_ClientServiceServicer_to_server,
+    ),
+    "GroupService": (
+        group_service_pb2.DESCRIPTOR,
+        group_service_pb2_grpc.add_GroupServiceServicer_to_server,
+    ),
+    "OffsetService": (
+        offset_service_pb2.DESCRIPTOR,
+        offset_service_pb2_grpc.add_OffsetServiceServicer_to_server,
+    ),
+    "PullService": (
+        pull_service_pb2.DESCRIPTOR,
+        pull_service_pb2_grpc.add_PullServiceServicer_to_server,
+    ),
+    "QueryService": (
+        query_service_pb2.DESCRIPTOR,
+        query_service_pb2_grpc.add_QueryServiceServicer_to_server,
+    ),
+    "ReceiveService": (
+        receive_service_pb2.DESCRIPTOR,
+        receive_service_pb2_grpc.add_ReceiveServiceServicer_to_server,
+    ),
+    "RetryService": (
+        retry_service_pb2.DESCRIPTOR,
+        retry_service_pb2_grpc.add_RetryServiceServicer_to_server,
+    ),
+    "SendService": (
+        send_service_pb2.DESCRIPTOR,
+        send_service_pb2_grpc.add_SendServiceServicer_to_server,
+    ),
+    "TopicService": (
+        topic_service_pb2.DESCRIPTOR,
+        topic_service_pb2_grpc.add_TopicServiceServicer_to_server,
+    ),
+    "TransactionService": (
+        transaction_service_pb2.DESCRIPTOR,
+        transaction_service_pb2_grpc.add_TransactionServiceServicer_to_server,
+    ),
+}
+
+
+_DECODERS: Final[dict[str, dict[str, Callable[[bytes], Any]]]] = {
+    "SendService": {"AppendRecords": append_request, "StreamAppends": append_request},
+}
+"""What decodes requests where generated code would copy blocks."""
+
+
+def rpc_service(name: str, servicer: object) -> RpcService:
+    """A service of the contract with the servicer that answers for it.
+
+    Args:
+        name: Of the service, without its package.
+        servicer: What answers.
+    """
+    file, add = _GENERATED[name]
+    return RpcService(file.services_by_name[name], add, servicer, _DECODERS.get(name, {}))

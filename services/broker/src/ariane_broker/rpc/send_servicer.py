@@ -1,0 +1,172 @@
+"""``SendService``: takes messages."""
+# ruff: noqa: N802 - methods and their arguments are named by the contract.
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from grpc import aio
+
+from ariane.broker.v1 import send_service_pb2 as send_pb
+from ariane.broker.v1.send_service_pb2_grpc import SendServiceServicer
+from ariane.common.v1.message_pb2 import StoredPosition
+from ariane_broker.append.append import AppendRecords
+from ariane_broker.delay.recall import Recall
+from ariane_broker.rpc.append_streams import AppendStreams
+from ariane_broker.rpc.peer_address import peer_host, peer_text
+from ariane_broker.rpc.plain_send import PlainSent, SendMessages
+from ariane_broker.rpc.wire.append_wire import LEVELS, AppendRequest, append_response, sequence_of
+from ariane_broker.rpc.wire.delay_wire import delivery_time_ms
+from ariane_broker.rpc.wire.wire_time import time_of
+from ariane_broker.transactions.half_send import HalfSend, are_half_messages
+from ariane_record.layout import Host
+from ariane_record.single.message_id import encode_offset_message_id
+from ariane_record.single.recall_handle import RecallHandle
+from ariane_servicekit import field_invalid
+
+
+class SendServicer(SendServiceServicer):
+    """Translates sends."""
+
+    def __init__(
+        self,
+        append_records: AppendRecords,
+        append_streams: AppendStreams,
+        send_messages: SendMessages,
+        half_send: HalfSend,
+        recall: Recall,
+        *,
+        broker_name: str,
+        store_host: Callable[[], Host],
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            append_records: For packed batches.
+            append_streams: For packed batches on streams.
+            send_messages: For plain messages.
+            half_send: For half messages.
+            recall: Takes delayed messages back.
+            broker_name: As it stands in answers.
+            store_host: As it stands in message ids, once the store is open.
+        """
+        self._append_records = append_records
+        self._append_streams = append_streams
+        self._send_messages = send_messages
+        self._half_send = half_send
+        self._recall = recall
+        self._broker_name = broker_name
+        self._store_host = store_host
+
+    async def AppendRecords(  # type: ignore[override]  # what decodes and encodes it is ours.
+        self, request: AppendRequest, context: aio.ServicerContext[Any, Any]
+    ) -> bytes:
+        """Append packed batches."""
+        born_host = peer_host(context.peer())
+        outcomes = await self._append_records.append(request.batches, born_host)
+        return append_response(outcomes, is_table=request.is_table)
+
+    async def StreamAppends(  # type: ignore[override]  # it reads and writes by the context.
+        self,
+        request_iterator: object,  # noqa: ARG002 - the same.
+        context: aio.ServicerContext[Any, Any],
+    ) -> None:
+        """Append packed batches, request after request."""
+        await self._append_streams.serve(context)
+
+    async def SendMessages(
+        self, request: send_pb.SendMessagesRequest, context: aio.ServicerContext[Any, Any]
+    ) -> send_pb.SendMessagesResponse:
+        """Send plain messages."""
+        queue_id = request.queue_id if request.HasField("queue_id") else None
+        peer = context.peer()
+        if are_half_messages(request.messages):
+            return await self._send_half(request, queue_id, peer)
+        sent = await self._send_messages.send(
+            request.topic,
+            queue_id,
+            request.messages,
+            peer_host(peer),
+            sequence_of(request.sequence) if request.HasField("sequence") else None,
+        )
+        return send_pb.SendMessagesResponse(
+            messages=self._sent_messages(sent, request, peer_text(peer)),
+            acknowledged_level=LEVELS[sent.level],
+            duplicate=sent.duplicate,
+        )
+
+    async def RecallMessage(
+        self, request: send_pb.RecallMessageRequest, context: aio.ServicerContext[Any, Any]
+    ) -> send_pb.RecallMessageResponse:
+        """Take a delayed message back."""
+        unique_id = await self._recall.recall(
+            request.topic, request.recall_handle, peer_host(context.peer())
+        )
+        return send_pb.RecallMessageResponse(unique_id=unique_id)
+
+    async def _send_half(
+        self, request: send_pb.SendMessagesRequest, queue_id: int | None, peer: str
+    ) -> send_pb.SendMessagesResponse:
+        """Store half messages; each is answered with its place in the half topic."""
+        if request.HasField("sequence"):
+            raise field_invalid("sequence", "half messages have none: their ids tell repeats")
+        sent = await self._half_send.send(
+            request.topic, queue_id, request.messages, request.producer_group, peer_host(peer)
+        )
+        return send_pb.SendMessagesResponse(
+            messages=[
+                send_pb.SentMessage(
+                    unique_id=half.transaction_id,
+                    position=StoredPosition(
+                        broker_name=self._broker_name,
+                        queue_id=half.queue_id,
+                        queue_offset=half.queue_offset,
+                        commit_log_offset=half.commit_log_offset,
+                        store_time=time_of(half.store_timestamp_ms),
+                        producer_address=peer_text(peer),
+                        message_id=encode_offset_message_id(
+                            self._store_host(), half.commit_log_offset
+                        ),
+                    ),
+                    transaction_id=half.transaction_id,
+                )
+                for half in sent.half_messages
+            ],
+            acknowledged_level=LEVELS[sent.level],
+            duplicate=sent.duplicate,
+        )
+
+    def _sent_messages(
+        self, sent: PlainSent, request: send_pb.SendMessagesRequest, producer_address: str
+    ) -> list[send_pb.SentMessage]:
+        appended = sent.appended
+        store_time = time_of(appended.store_timestamp_ms)
+        places = appended.commit_log_offsets.tolist()
+        store_host = self._store_host()
+        return [
+            send_pb.SentMessage(
+                unique_id=unique_id,
+                position=StoredPosition(
+                    broker_name=self._broker_name,
+                    queue_id=sent.queue_id,
+                    queue_offset=appended.first_queue_offset + position,
+                    commit_log_offset=place,
+                    store_time=store_time,
+                    producer_address=producer_address,
+                    message_id=encode_offset_message_id(store_host, place),
+                ),
+                recall_handle=self._recall_handle(request, position, unique_id),
+            )
+            for position, (unique_id, place) in enumerate(zip(sent.unique_ids, places, strict=True))
+        ]
+
+    def _recall_handle(
+        self, request: send_pb.SendMessagesRequest, position: int, unique_id: str
+    ) -> str:
+        """What takes a message back; nothing for one that has no delivery time."""
+        message = request.messages[position]
+        if not message.HasField("delivery_time"):
+            return ""
+        time_ms = delivery_time_ms(message, position)
+        return RecallHandle(request.topic, self._broker_name, time_ms, unique_id).encode()

@@ -1,0 +1,154 @@
+"""``TransactionService``: settles half messages, one by one or as the batch of a Spark query."""
+# ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
+
+from __future__ import annotations
+
+from typing import Any
+
+from grpc import aio
+
+from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
+from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceServicer
+from ariane_broker.rpc.peer_address import peer_host
+from ariane_broker.rpc.transaction_streams import TransactionStreams
+from ariane_broker.rpc.wire.transaction_wire import (
+    ANSWERS,
+    end_response,
+    end_wish,
+    half_message,
+)
+from ariane_broker.rpc.wire.wire_time import seconds_of, time_of
+from ariane_broker.spark_batches.batch_commits import BatchCommits
+from ariane_broker.spark_batches.batch_records import BatchKey, NamedAttempt
+from ariane_broker.transactions.checking import TransactionChecks
+from ariane_broker.transactions.ending import TransactionEnds
+from ariane_broker.transactions.half_list import HalfList
+
+
+class TransactionServicer(TransactionServiceServicer):
+    """Translates what is said of transactions."""
+
+    def __init__(
+        self,
+        ends: TransactionEnds,
+        streams: TransactionStreams,
+        checks: TransactionChecks,
+        half_list: HalfList,
+        batches: BatchCommits,
+        *,
+        broker_name: str,
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            ends: Ends transactions.
+            streams: Producers that have many of them under way.
+            checks: Asks producers about them.
+            half_list: Lists those without an outcome.
+            batches: Stages, commits and aborts batches.
+            broker_name: As it stands in answers.
+        """
+        self._ends = ends
+        self._streams = streams
+        self._checks = checks
+        self._half_list = half_list
+        self._batches = batches
+        self._broker_name = broker_name
+
+    async def EndTransaction(
+        self,
+        request: transaction_pb.EndTransactionRequest,
+        context: aio.ServicerContext[Any, Any],
+    ) -> transaction_pb.EndTransactionResponse:
+        """End a transaction."""
+        ended = await self._ends.end(end_wish(request))
+        return end_response(ended, self._broker_name)
+
+    async def StreamTransactions(  # type: ignore[override]  # it reads and writes by the context.
+        self,
+        request_iterator: object,
+        context: aio.ServicerContext[Any, Any],
+    ) -> None:
+        """Store half messages and end transactions, request after request."""
+        await self._streams.serve(context)
+
+    async def CheckTransaction(
+        self,
+        request: transaction_pb.CheckTransactionRequest,
+        context: aio.ServicerContext[Any, Any],
+    ) -> transaction_pb.CheckTransactionResponse:
+        """Ask a producer how a transaction ended."""
+        wait_seconds = seconds_of(request.wait_duration, "wait_duration")
+        checked = await self._checks.check(
+            request.transaction_id, request.check_count, wait_seconds
+        )
+        return transaction_pb.CheckTransactionResponse(
+            outcome=ANSWERS[checked.answer], client_id=checked.client_id, cause=checked.cause
+        )
+
+    async def ListHalfMessages(
+        self,
+        request: transaction_pb.ListHalfMessagesRequest,
+        context: aio.ServicerContext[Any, Any],
+    ) -> transaction_pb.ListHalfMessagesResponse:
+        """List half messages without an outcome."""
+        found = self._half_list.page(
+            request.begin_queue_offset, request.page_size, request.page_token
+        )
+        return transaction_pb.ListHalfMessagesResponse(
+            half_messages=map(half_message, found.page.entries),
+            next_page_token=found.page.next_page_token,
+            half_queue_offset_end=found.half_queue_offset_end,
+            op_queue_offset_end=found.op_queue_offset_end,
+            answer_time=time_of(found.now_ms),
+        )
+
+    async def ParkTransaction(
+        self,
+        request: transaction_pb.ParkTransactionRequest,
+        context: aio.ServicerContext[Any, Any],
+    ) -> transaction_pb.ParkTransactionResponse:
+        """Put a half message aside."""
+        duplicate = await self._ends.park(request.transaction_id, request.check_count)
+        return transaction_pb.ParkTransactionResponse(duplicate=duplicate)
+
+    async def StageBatchRecords(
+        self,
+        request: transaction_pb.StageBatchRecordsRequest,
+        context: aio.ServicerContext[Any, Any],
+    ) -> transaction_pb.StageBatchRecordsResponse:
+        """Stage records of one attempt."""
+        count = await self._batches.stage(request, peer_host(context.peer()))
+        return transaction_pb.StageBatchRecordsResponse(record_count=count)
+
+    async def CommitBatch(
+        self, request: transaction_pb.CommitBatchRequest, context: aio.ServicerContext[Any, Any]
+    ) -> transaction_pb.CommitBatchResponse:
+        """Make the named attempts visible."""
+        attempts = [
+            NamedAttempt(each.partition_id, each.attempt_token, each.record_count, each.checksum)
+            for each in request.attempts
+        ]
+        committed = await self._batches.commit(
+            BatchKey(request.query_id, request.batch_id), attempts
+        )
+        return transaction_pb.CommitBatchResponse(
+            duplicate=committed.duplicate, record_count=committed.record_count
+        )
+
+    async def AbortBatch(
+        self, request: transaction_pb.AbortBatchRequest, context: aio.ServicerContext[Any, Any]
+    ) -> transaction_pb.AbortBatchResponse:
+        """Drop what is staged."""
+        committed = await self._batches.abort(BatchKey(request.query_id, request.batch_id))
+        return transaction_pb.AbortBatchResponse(committed=committed)
+
+    async def GetBatchProgress(
+        self,
+        request: transaction_pb.GetBatchProgressRequest,
+        context: aio.ServicerContext[Any, Any],
+    ) -> transaction_pb.GetBatchProgressResponse:
+        """Tell the last committed batch."""
+        return transaction_pb.GetBatchProgressResponse(
+            batch_id=self._batches.progress_of(request.query_id)
+        )

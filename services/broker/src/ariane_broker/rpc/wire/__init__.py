@@ -1,0 +1,1 @@
+"""Messages of the contract, to and from what the use cases speak."""

@@ -1,0 +1,49 @@
+"""When plain messages are to be delivered, as they say it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from ariane.common.v1.message_pb2 import Message
+from ariane_broker.delay.delay import Delay, DelayLevel, DeliveryTimes
+from ariane_broker.errors import message_illegal
+from ariane_broker.rpc.wire.wire_time import milliseconds_of
+
+_NANOS_OF_MS: Final = 1_000_000
+
+
+def delay_of(messages: Sequence[Message]) -> Delay | None:
+    """When the messages of a call are to be delivered; None for at once.
+
+    Raises:
+        ServiceError: MESSAGE_ILLEGAL when they do not all say it in one way, or FIELD_INVALID.
+    """
+    ways = [(message.HasField("delivery_time"), message.delay_level) for message in messages]
+    timed, level = ways[0]
+    for position, way in enumerate(ways):
+        if way != ways[0]:
+            rule = (
+                "the messages of a call share a delay level, or all have a delivery time, or none"
+            )
+            raise message_illegal(position, rule)
+    if timed and level:
+        raise message_illegal(0, "it has a delay level, and a delivery time")
+    if not timed:
+        return DelayLevel(level) if level else None
+    times = [delivery_time_ms(message, position) for position, message in enumerate(messages)]
+    return DeliveryTimes(np.array(times, np.int64))
+
+
+def delivery_time_ms(message: Message, position: int) -> int:
+    """When a message is to be delivered, rounded up: it is not delivered early.
+
+    Raises:
+        ServiceError: FIELD_INVALID.
+    """
+    field = f"messages[{position}].delivery_time"
+    time_ms = milliseconds_of(message.delivery_time, field)
+    # A time that has passed is as good as any other that has.
+    return max(1, time_ms + bool(message.delivery_time.nanos % _NANOS_OF_MS))

@@ -1,0 +1,92 @@
+"""Answers to pulls of a stream, as bytes: the records are copied once, out of the commit log.
+
+Protocol Buffers would copy them twice more, into its message and out of it. A message is its
+fields in any order, so what is small is encoded by the generated class, and the records, which are
+the last field, are put behind it by hand::
+
+    StreamPullsResponse     0A length { PullRecordsResponse }   10 01 where more follow
+    PullRecordsResponse     0A length { QueueRecords }   ...once for each queue
+    QueueRecords            topic, queue id, ..., sizes   7A length { records }
+                            topic, queue id, ..., runs    72 length { bodies }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from ariane.broker.v1.pull_service_pb2 import (
+    BodyRun,
+    PullRecordsResponse,
+    QueueRecords,
+    StreamPullsResponse,
+)
+from ariane_broker.read.pull_order import PulledQueue
+from ariane_record.decoding.body_runs import GatheredBodies, gather_bodies
+from ariane_record.single.wire_fields import length_prefix, length_tag
+from ariane_servicekit.error_status import status_of
+
+_Piece: TypeAlias = bytes | memoryview
+
+_INT32: Final = np.dtype("<i4")
+_PULLED: Final = length_tag(StreamPullsResponse.PULLED_FIELD_NUMBER)
+_MORE_FOLLOW: Final = StreamPullsResponse(more_follow=True).SerializeToString()
+_QUEUES: Final = length_tag(PullRecordsResponse.QUEUES_FIELD_NUMBER)
+_BODIES: Final = length_tag(QueueRecords.BODIES_FIELD_NUMBER)
+_RECORDS: Final = length_tag(QueueRecords.RECORDS_FIELD_NUMBER)
+
+
+def stream_answer(pulled: Iterable[PulledQueue], *, more_follow: bool = False) -> bytes:
+    """A ``StreamPullsResponse``, encoded.
+
+    Args:
+        pulled: What was found; its chunks are read now.
+        more_follow: Whether the same pull goes on.
+    """
+    pieces: list[_Piece] = []
+    size = 0
+    for queue in pulled:
+        parts = _parts(queue)
+        queue_size = sum(map(len, parts))
+        prefix = length_prefix(_QUEUES, queue_size)
+        pieces += (prefix, *parts)
+        size += len(prefix) + queue_size
+    return b"".join((length_prefix(_PULLED, size), *pieces, _MORE_FOLLOW if more_follow else b""))
+
+
+def _parts(queue: PulledQueue) -> list[_Piece]:
+    """A ``QueueRecords``, encoded, in pieces."""
+    if not queue.chunks:
+        return [queue_head(queue).SerializeToString()]
+    if queue.bodies_suffice:
+        bodies = gather_bodies(queue.chunks, queue.sizes)
+        if bodies is not None:
+            head = _bodies_head(queue, bodies).SerializeToString()
+            return [head, length_prefix(_BODIES, len(bodies.octets)), bodies.octets.data]
+    head = queue_head(queue).SerializeToString()
+    return [head, length_prefix(_RECORDS, queue.size_bytes), *queue.chunks]
+
+
+def _bodies_head(queue: PulledQueue, bodies: GatheredBodies) -> QueueRecords:
+    """What is said of a queue of which the bodies are handed out."""
+    head = queue_head(replace(queue, sizes=queue.sizes[:0]))
+    for run in bodies.runs:
+        head.body_runs.append(BodyRun(**run._asdict()))
+    return head
+
+
+def queue_head(queue: PulledQueue) -> QueueRecords:
+    """What is said of a queue, all but its records."""
+    return QueueRecords(
+        topic=queue.queue.topic,
+        queue_id=queue.queue.queue_id,
+        error=None if queue.error is None else status_of(queue.error),
+        next_queue_offset=queue.next_queue_offset,
+        min_queue_offset=queue.min_queue_offset,
+        max_queue_offset=queue.max_queue_offset,
+        log_epoch=queue.log_epoch,
+        record_sizes=queue.sizes.astype(_INT32, copy=False).tobytes(),
+    )

@@ -1,0 +1,220 @@
+"""What a generated client sees of a message, to and from the record.
+
+The packed way carries records as they lie; here every message becomes fields one by one. It is the
+plain twin for clients that pack no blocks, for queries, and for people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from ariane.common.v1.message_pb2 import (
+    COMPRESSION_LZ4,
+    COMPRESSION_UNSPECIFIED,
+    COMPRESSION_ZLIB,
+    COMPRESSION_ZSTD,
+    MESSAGE_TYPE_DELAY,
+    MESSAGE_TYPE_FIFO,
+    MESSAGE_TYPE_NORMAL,
+    MESSAGE_TYPE_TRANSACTION,
+    MESSAGE_TYPE_UNSPECIFIED,
+    Compression,
+    Message,
+    MessageType,
+    StoredPosition,
+)
+from ariane_broker.errors import message_illegal, message_too_large
+from ariane_broker.rpc.wire.wire_time import milliseconds_of, time_of
+from ariane_broker.topics.topic_table import TopicMessageType
+from ariane_broker.transactions.transaction_records import TRANSACTION_PROPERTIES
+from ariane_record import (
+    BlockEncoder,
+    IllegalProperty,
+    PropertyName,
+    RecordFields,
+    RecordTooLarge,
+    SystemFlag,
+)
+from ariane_record.control_characters import holds_control_character
+from ariane_record.layout import COMPRESSION_TYPE_MASK, Host
+from ariane_record.single.message_id import encode_offset_message_id
+
+SYSTEM_PROPERTIES: Final = frozenset(
+    value for name, value in vars(PropertyName).items() if not name.startswith("_")
+)
+"""Properties that the system reads: no user sets them by name, nor sees them among his own."""
+
+_RESERVED_PROPERTIES: Final = SYSTEM_PROPERTIES | TRANSACTION_PROPERTIES
+
+_COMPRESSION_BITS: Final = {
+    COMPRESSION_UNSPECIFIED: 0,
+    COMPRESSION_LZ4: SystemFlag.COMPRESSED | SystemFlag.COMPRESSION_LZ4,
+    COMPRESSION_ZSTD: SystemFlag.COMPRESSED | SystemFlag.COMPRESSION_ZSTD,
+    COMPRESSION_ZLIB: SystemFlag.COMPRESSED | SystemFlag.COMPRESSION_ZLIB,
+}
+_COMPRESSIONS: Final = {
+    0: COMPRESSION_ZLIB,  # RocketMQ before 5 names no type.
+    int(SystemFlag.COMPRESSION_LZ4): COMPRESSION_LZ4,
+    int(SystemFlag.COMPRESSION_ZSTD): COMPRESSION_ZSTD,
+    int(SystemFlag.COMPRESSION_ZLIB): COMPRESSION_ZLIB,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EncodingDefaults:
+    """What the broker fills in where the producer says nothing.
+
+    Attributes:
+        unique_id: For a message without one.
+        born_timestamp_ms: For a message without a create time.
+        body_bytes_max: Largest body.
+    """
+
+    unique_id: str
+    born_timestamp_ms: int
+    body_bytes_max: int
+
+
+def type_of(message: Message, position: int) -> TopicMessageType:
+    """What kind of message a producer sends.
+
+    Raises:
+        ServiceError: MESSAGE_ILLEGAL for a FIFO message without a group, a delayed one with a
+            group or without a time, or a half message among others.
+    """
+    delayed = message.HasField("delivery_time") or message.delay_level != 0
+    if delayed and message.message_group:
+        raise message_illegal(position, "a message of a group cannot be delayed")
+    if message.message_type == MESSAGE_TYPE_DELAY and not delayed:
+        raise message_illegal(position, "a delayed message needs a delivery time or a delay level")
+    if message.message_type == MESSAGE_TYPE_TRANSACTION:
+        raise message_illegal(position, "a half message goes with half messages only")
+    if message.message_type == MESSAGE_TYPE_FIFO and not message.message_group:
+        raise message_illegal(position, "a FIFO message needs a message group")
+    if message.message_type not in {
+        MESSAGE_TYPE_UNSPECIFIED,
+        MESSAGE_TYPE_NORMAL,
+        MESSAGE_TYPE_FIFO,
+        MESSAGE_TYPE_DELAY,
+    }:
+        raise message_illegal(position, "its type is not known")
+    if delayed:
+        return TopicMessageType.DELAY
+    return TopicMessageType.FIFO if message.message_group else TopicMessageType.NORMAL
+
+
+def encode_message(
+    encoder: BlockEncoder,
+    message: Message,
+    position: int,
+    defaults: EncodingDefaults,
+    *,
+    system_properties: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """Add a plain message to a block, and return its unique id.
+
+    Args:
+        encoder: Of the block; it has room for every legal message.
+        message: As the producer sent it.
+        position: Of the message in the call, for errors.
+        defaults: For what the producer left out.
+        system_properties: What the system says of the message.
+
+    Raises:
+        ServiceError: MESSAGE_ILLEGAL or MESSAGE_TOO_LARGE.
+        BlockFull: The messages of the call are too many for one block.
+    """
+    if len(message.body) > defaults.body_bytes_max:
+        raise message_too_large(len(message.body), defaults.body_bytes_max, position)
+    tag = message.tag
+    if "||" in tag or holds_control_character(tag) or tag != tag.strip():
+        raise message_illegal(position, "a tag holds no '||', control character or outer space")
+    reserved = _RESERVED_PROPERTIES.intersection(message.properties)
+    if reserved:
+        raise message_illegal(position, f"property {min(reserved)!r} belongs to the system")
+    compression = _COMPRESSION_BITS.get(message.compression)
+    if compression is None:
+        raise message_illegal(position, "its compression is not known")
+    born_timestamp_ms = defaults.born_timestamp_ms
+    if message.HasField("create_time"):
+        field = f"messages[{position}].create_time"
+        born_timestamp_ms = milliseconds_of(message.create_time, field)
+    unique_id = message.unique_id or defaults.unique_id
+    try:
+        encoder.add(
+            message.body,
+            tag=tag,
+            keys=tuple(message.keys),
+            unique_id=unique_id,
+            properties={**message.properties, **system_properties},
+            message_group=message.message_group,
+            flag=message.flag,
+            system_flag=int(compression),
+            born_timestamp_ms=born_timestamp_ms,
+        )
+    except (IllegalProperty, RecordTooLarge) as error:
+        raise message_illegal(position, str(error)) from error
+    return unique_id
+
+
+def message_of(fields: RecordFields, broker_name: str) -> Message:
+    """A stored message as a generated client reads it."""
+    properties = fields.properties
+    return Message(
+        topic=fields.topic,
+        body=fields.body,
+        tag=fields.tag,
+        keys=fields.keys,
+        message_group=fields.message_group,
+        properties={
+            name: value for name, value in properties.items() if name not in SYSTEM_PROPERTIES
+        },
+        unique_id=fields.unique_id,
+        flag=fields.flag,
+        message_type=_stored_type(fields),
+        compression=_stored_compression(fields.system_flag),
+        create_time=time_of(fields.born_timestamp_ms),
+        position=position_of(fields, broker_name),
+    )
+
+
+class StoredPlace(NamedTuple):
+    """Where and when a message was stored; see ``RecordFields``."""
+
+    queue_id: int
+    queue_offset: int
+    commit_log_offset: int
+    store_timestamp_ms: int
+    born_host: Host
+    store_host: Host
+    attempts: int
+
+
+def position_of(fields: RecordFields | StoredPlace, broker_name: str) -> StoredPosition:
+    """Where and when a message was stored, as a generated client reads it."""
+    host, port = fields.born_host
+    return StoredPosition(
+        broker_name=broker_name,
+        queue_id=fields.queue_id,
+        queue_offset=fields.queue_offset,
+        commit_log_offset=fields.commit_log_offset,
+        store_time=time_of(fields.store_timestamp_ms),
+        producer_address=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+        delivery_attempt=fields.attempts,
+        message_id=encode_offset_message_id(fields.store_host, fields.commit_log_offset),
+    )
+
+
+def _stored_type(fields: RecordFields) -> MessageType.ValueType:
+    if PropertyName.HALF_MESSAGE in fields.properties:
+        return MESSAGE_TYPE_TRANSACTION
+    return MESSAGE_TYPE_FIFO if fields.message_group else MESSAGE_TYPE_NORMAL
+
+
+def _stored_compression(system_flag: int) -> Compression.ValueType:
+    if not system_flag & SystemFlag.COMPRESSED:
+        return COMPRESSION_UNSPECIFIED
+    return _COMPRESSIONS.get(system_flag & COMPRESSION_TYPE_MASK, COMPRESSION_UNSPECIFIED)

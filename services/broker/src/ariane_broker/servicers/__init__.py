@@ -1,1 +1,0 @@
-"""One file for each RPC service: they translate, and decide nothing."""

@@ -1,0 +1,1 @@
+"""Batch transactions: staged by many tasks, committed once, visible all or none."""

@@ -1,0 +1,305 @@
+"""Batch transactions: staged by many tasks, committed once, visible all or none.
+
+Staging and deciding are here; ``batch_publication`` makes visible what is decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from ariane.broker.v1.transaction_service_pb2 import StageBatchRecordsRequest
+from ariane_broker.append.batch_check import check_sizes, check_takes_delayed
+from ariane_broker.append.message_types import check_message_types
+from ariane_broker.append.topics_for_send import TopicsForSend
+from ariane_broker.delay.delayed_append import DelayedAppend
+from ariane_broker.errors import (
+    block_corrupted,
+    broker_draining,
+    message_too_large,
+    message_type_mismatch,
+    queue_not_found,
+    topic_not_writable,
+    transaction_decided,
+    transaction_not_found,
+)
+from ariane_broker.spark_batches.batch_publication import BatchPublication
+from ariane_broker.spark_batches.batch_records import (
+    BATCH_TOPIC,
+    STAGE_TOPIC,
+    AttemptKey,
+    BatchEvent,
+    BatchKey,
+    NamedAttempt,
+    Stage,
+    StagedBlock,
+    batch_record,
+    checksum_of,
+    fingerprint_of,
+    stage_record,
+    staged_block,
+)
+from ariane_broker.spark_batches.batch_table import BatchTable, Progress
+from ariane_broker.topics.topic_changes import check_user_topic
+from ariane_broker.topics.topic_table import TopicConfig, TopicMessageType
+from ariane_broker.transactions.writing import TransactionLog
+from ariane_record.control_characters import holds_control_character
+from ariane_record.encoding.block import encode_block
+from ariane_record.layout import Host
+from ariane_servicekit.errors import field_invalid
+
+QUERY_ID_LENGTH_MAX: Final = 255
+TOKEN_LENGTH_MAX: Final = 255
+ATTEMPTS_MAX: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCommitted:
+    """What a commit has done.
+
+    Attributes:
+        duplicate: Whether the batch had been committed before.
+        record_count: Its messages.
+    """
+
+    duplicate: bool
+    record_count: int
+
+
+class BatchCommits:
+    """Stages, commits and aborts batches."""
+
+    def __init__(
+        self,
+        log: TransactionLog,
+        table: BatchTable,
+        topics: TopicsForSend,
+        publication: BatchPublication,
+        delayed: DelayedAppend,
+        *,
+        now_ms: Callable[[], int],
+        body_bytes_max: int,
+        is_draining: Callable[[], bool],
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            log: Where everything goes.
+            table: The batches of this broker.
+            topics: The topics of this broker.
+            publication: Makes committed batches visible.
+            delayed: Says what may be delivered later.
+            now_ms: Milliseconds since the epoch.
+            body_bytes_max: Largest body of a message, and of what one call stages.
+            is_draining: Whether the broker takes no messages.
+        """
+        self._log = log
+        self._table = table
+        self._topics = topics
+        self._publication = publication
+        self._delayed = delayed
+        self._now_ms = now_ms
+        self._body_bytes_max = body_bytes_max
+        self._is_draining = is_draining
+
+    async def stage(self, request: StageBatchRecordsRequest, born_host: Host) -> int:
+        """Stage records of one attempt.
+
+        Returns:
+            How many the attempt has staged.
+
+        Raises:
+            ServiceError: TRANSACTION_DECIDED when the batch is committed, or as an append.
+            StorageError: Nothing is staged.
+        """
+        if self._is_draining():
+            raise broker_draining()
+        batch, attempt = _keys_of(request)
+        await self._check_block(request)
+        self._check_open(batch)
+        stages = self._table.stages_of(batch, attempt)
+        staged_count = sum(stage.record_count for stage in stages)
+        if request.HasField("record_count_before"):
+            before = request.record_count_before
+            if before != staged_count:
+                self._check_repeat(request, stages, staged_count)
+                await self._log.promised(stages[-1].commit_log_offset + 1)
+                return staged_count
+        record = stage_record(request, self._now_ms())
+        if len(record.body) > self._body_bytes_max:
+            sizes = np.frombuffer(request.record_sizes, "<i4")
+            raise message_too_large(len(record.body), self._body_bytes_max, int(np.argmax(sizes)))
+        appended = self._log.append(encode_block(STAGE_TOPIC, [record]), born_host=born_host)
+        count = len(request.record_sizes) // 4
+        place = int(appended.first_commit_log_offset)
+        stage = Stage(place, count, request.records_crc32, appended.store_timestamp_ms)
+        self._table.add_stage(batch, attempt, stage)
+        await self._log.promised(appended.next_commit_log_offset)
+        return staged_count + count
+
+    async def commit(self, batch: BatchKey, attempts: Sequence[NamedAttempt]) -> BatchCommitted:
+        """Make the named attempts visible, and drop all others.
+
+        Raises:
+            ServiceError: TRANSACTION_NOT_FOUND, TRANSACTION_DECIDED, TOPIC_NOT_FOUND.
+            StorageError: It is not committed.
+        """
+        _check_batch(batch)
+        if len(attempts) > ATTEMPTS_MAX:
+            raise field_invalid("attempts", f"must be at most {ATTEMPTS_MAX}", len(attempts))
+        if len({attempt.partition_id for attempt in attempts}) < len(attempts):
+            raise field_invalid("attempts", "must name one for each partition")
+        # What was committed before becomes visible before.
+        await self._publication.finish(batch.query_id)
+        if self._table.is_committed(batch):
+            return await self._standing(batch, attempts)
+        stages = self._named_stages(batch, attempts)
+        fingerprint = fingerprint_of(attempts)
+        count = sum(stage.record_count for stage in stages)
+        offsets = [stage.commit_log_offset for stage in stages]
+        now_ms = self._now_ms()
+        record = batch_record(
+            BatchEvent.COMMIT,
+            batch,
+            now_ms,
+            fingerprint=fingerprint,
+            count=count,
+            stages=offsets,
+        )
+        appended = self._log.append_records(BATCH_TOPIC, [record])
+        place = int(appended.first_commit_log_offset)
+        progress = Progress(batch.batch_id, fingerprint, count, place, now_ms)
+        self._table.commit(batch, offsets, progress)
+        # The decision stands from here on: it is safe before anybody sees what follows from it.
+        await self._log.promised(appended.next_commit_log_offset)
+        await self._publication.finish(batch.query_id)
+        await self._log.promised(self._log.log.max_offset)
+        return BatchCommitted(duplicate=False, record_count=count)
+
+    async def abort(self, batch: BatchKey) -> bool:
+        """Drop what is staged; whether the batch is committed, and stays.
+
+        Raises:
+            StorageError: Nothing is dropped.
+        """
+        _check_batch(batch)
+        if self._table.is_committed(batch):
+            return True
+        if batch in self._table.staged:
+            self.drop(batch)
+            await self._log.promised(self._log.log.max_offset)
+        return False
+
+    def drop(self, batch: BatchKey) -> None:
+        """Drop what is staged for a batch that is not committed.
+
+        Raises:
+            StorageError: Nothing is dropped.
+        """
+        record = batch_record(BatchEvent.ABORT, batch, self._now_ms())
+        self._log.append_records(BATCH_TOPIC, [record])
+        self._table.drop(batch)
+
+    def progress_of(self, query_id: str) -> int | None:
+        """The last committed batch of a query; None when there is none."""
+        progress = self._table.progress.get(query_id)
+        return None if progress is None else progress.batch_id
+
+    async def _standing(self, batch: BatchKey, attempts: Sequence[NamedAttempt]) -> BatchCommitted:
+        progress = self._table.progress[batch.query_id]
+        if batch.batch_id < progress.batch_id:
+            return BatchCommitted(duplicate=True, record_count=0)
+        if attempts and fingerprint_of(attempts) != progress.fingerprint:
+            raise transaction_decided(_name_of(batch), "COMMIT")
+        await self._log.promised(self._log.log.max_offset)
+        return BatchCommitted(duplicate=True, record_count=progress.record_count)
+
+    def _named_stages(self, batch: BatchKey, attempts: Sequence[NamedAttempt]) -> list[Stage]:
+        """What is to become visible, in the order of partitions."""
+        named: list[Stage] = []
+        for attempt in sorted(attempts):
+            stages = self._table.stages_of(batch, AttemptKey(attempt.partition_id, attempt.token))
+            count = sum(stage.record_count for stage in stages)
+            checksum = checksum_of(stages) if stages else 0
+            if (count, checksum) != (attempt.record_count, attempt.checksum):
+                raise transaction_not_found(
+                    f"{_name_of(batch)}, partition {attempt.partition_id}, attempt {attempt.token}"
+                )
+            named += stages
+        return named
+
+    def _check_open(self, batch: BatchKey) -> None:
+        if self._table.is_committed(batch):
+            raise transaction_decided(_name_of(batch), "COMMIT")
+
+    @staticmethod
+    def _check_repeat(
+        request: StageBatchRecordsRequest, stages: Sequence[Stage], staged_count: int
+    ) -> None:
+        """Refuse a call that neither goes on nor comes again."""
+        last = stages[-1] if stages else None
+        if (
+            last is None
+            or request.record_count_before != staged_count - last.record_count
+            or last.records_crc32 != request.records_crc32
+            or last.record_count != len(request.record_sizes) // 4
+        ):
+            rule = f"must be {staged_count}: so many this attempt has staged"
+            raise field_invalid("record_count_before", rule, request.record_count_before)
+
+    async def _check_block(self, request: StageBatchRecordsRequest) -> None:
+        """Refuse what could not be appended as messages: a commit must not fail for it."""
+        staged = staged_block(request)
+        block = staged.block
+        if not block.count:
+            raise block_corrupted(-1, "it has no records")
+        least, most = int(staged.queue_ids.min()), int(staged.queue_ids.max())
+        if least < 0:
+            raise field_invalid("queue_ids", "must be 0 or more", least)
+        check_user_topic(request.topic)
+        config = await self._topics.find_or_create(request.topic, most, block)
+        self._topics.check_block(block)
+        if not config.writable:
+            raise topic_not_writable(config.topic, int(config.permission))
+        if most >= config.write_queue_count:
+            raise queue_not_found(config.topic, most, config.write_queue_count)
+        check_sizes(block, self._body_bytes_max)
+        check_message_types(block, config)
+        self._check_times(staged, config)
+        largest = int(np.argmax(block.sizes))
+        if int(block.sizes[largest]) > self._body_bytes_max:
+            raise message_too_large(int(block.sizes[largest]), self._body_bytes_max, largest)
+
+    def _check_times(self, staged: StagedBlock, config: TopicConfig) -> None:
+        """Refuse what could not be delivered later, or not at once, when it is committed."""
+        if not staged.times_ms.all() and config.message_type is TopicMessageType.DELAY:
+            raise message_type_mismatch(config.topic, config.message_type.value, "NORMAL")
+        if staged.times_ms.any():
+            check_takes_delayed(config)
+            self._delayed.check_staged(staged.block, staged.times_ms)
+
+
+def _keys_of(request: StageBatchRecordsRequest) -> tuple[BatchKey, AttemptKey]:
+    batch = BatchKey(request.query_id, request.batch_id)
+    _check_batch(batch)
+    if request.partition_id < 0:
+        raise field_invalid("partition_id", "must be 0 or more", request.partition_id)
+    if not 1 <= len(request.attempt_token) <= TOKEN_LENGTH_MAX:
+        raise field_invalid("attempt_token", f"must have 1 to {TOKEN_LENGTH_MAX} characters")
+    return batch, AttemptKey(request.partition_id, request.attempt_token)
+
+
+def _check_batch(batch: BatchKey) -> None:
+    if not 1 <= len(batch.query_id) <= QUERY_ID_LENGTH_MAX:
+        raise field_invalid("query_id", f"must have 1 to {QUERY_ID_LENGTH_MAX} characters")
+    if holds_control_character(batch.query_id):
+        raise field_invalid("query_id", "must hold no control character")
+    if batch.batch_id < 0:
+        raise field_invalid("batch_id", "must be 0 or more", batch.batch_id)
+
+
+def _name_of(batch: BatchKey) -> str:
+    return f"batch {batch.batch_id} of query {batch.query_id}"

@@ -1,0 +1,179 @@
+"""Making committed batches visible, in slices, so that nobody else waits for them.
+
+A record whose delivery time is later than the commit is given to the timer in place of its queue.
+Which ones those are is decided by the time of the commit, and so the same whoever goes on.
+
+What is published follows from the log: a process that dies in between goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane.broker.v1.transaction_service_pb2 import StageBatchRecordsRequest
+from ariane_broker.delay.delayed_append import DelayedAppend
+from ariane_broker.spark_batches.batch_records import (
+    BATCH_TOPIC,
+    BatchEvent,
+    StagedBlock,
+    batch_record,
+    name_of_stage,
+    named_rows,
+    staged_block,
+)
+from ariane_broker.spark_batches.batch_table import WAITING, BatchTable, Publication
+from ariane_broker.topics.topic_table import TopicConfig
+from ariane_broker.transactions.writing import TransactionLog
+from ariane_record.layout import (
+    PRODUCER_PROPERTIES_BYTES_MAX,
+    PROPERTIES_BYTES_MAX,
+    Host,
+)
+from ariane_servicekit import Clock, Loop, ServicekitError, get_logger
+from ariane_storage.errors import StorageError
+from ariane_storage.log.fields import Int64s
+
+RETRY_SECONDS: Final = 1.0
+"""How long until a publication is tried again that failed, or that a stop has cut short."""
+
+PARKED_BYTES_MAX: Final = 1 << 20
+"""Bytes that are parked in one go, one record at least: some milliseconds of the loop."""
+
+_GROWTH_BYTES_MAX: Final = PROPERTIES_BYTES_MAX - PRODUCER_PROPERTIES_BYTES_MAX
+"""What a record says of its delay, at most."""
+
+_log = get_logger(__name__)
+
+
+class BatchPublication:
+    """Publishes what is committed.
+
+    Attributes:
+        loop: Does it; at once when somebody waits, and after a start.
+    """
+
+    def __init__(
+        self,
+        log: TransactionLog,
+        table: BatchTable,
+        find_topic: Callable[[str], TopicConfig | None],
+        delayed: DelayedAppend,
+        clock: Clock,
+    ) -> None:
+        """Publish nothing yet.
+
+        Args:
+            log: Where stages are, and messages go.
+            table: The batches of this broker.
+            find_topic: The topic of a name, or None.
+            delayed: Takes what is to be delivered later.
+            clock: Paces turns that nobody waits for.
+        """
+        self._log = log
+        self._table = table
+        self._find_topic = find_topic
+        self._delayed = delayed
+        self._clock = clock
+        self._waiting: dict[str, list[asyncio.Future[None]]] = {}
+        self.loop = Loop("publish-batches", self.turn, interval_s=RETRY_SECONDS, clock=clock)
+
+    async def finish(self, query_id: str) -> None:
+        """Wait until all that is committed of a query is visible.
+
+        It goes on when whoever waits gives up.
+
+        Raises:
+            ServiceError: FLUSH_UNCONFIRMED.
+            StorageError: Not all is visible yet; it is tried again.
+        """
+        if not any(batch.query_id == query_id for batch in self._table.publications):
+            return
+        finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(query_id, []).append(finished)
+        self.loop.wake()
+        await finished
+
+    async def turn(self) -> None:
+        """Publish all that is committed, in the order of each query."""
+        failed: set[str] = set()
+        for batch in sorted(self._table.publications):
+            if batch.query_id in failed:
+                continue
+            try:
+                await self._publish(self._table.publications[batch])
+            except (StorageError, ServicekitError, OSError) as error:
+                failed.add(batch.query_id)
+                _log.warning("publication_failed", query_id=batch.query_id, cause=str(error))
+                self._tell(batch.query_id, error)
+        left = {batch.query_id for batch in self._table.publications}
+        for query_id in [query_id for query_id in self._waiting if query_id not in left]:
+            self._tell(query_id, None)
+
+    def _tell(self, query_id: str, error: Exception | None) -> None:
+        for finished in self._waiting.pop(query_id, ()):
+            if finished.done():
+                continue
+            if error is None:
+                finished.set_result(None)
+            else:
+                finished.set_exception(error)
+
+    async def _publish(self, publication: Publication) -> None:
+        for stage in publication.stages:
+            fields = await self._log.message_at(stage)
+            request = StageBatchRecordsRequest.FromString(fields.body)
+            staged = staged_block(request)
+            if self._find_topic(request.topic) is None:
+                _log.warning(
+                    "batch_topic_gone",
+                    topic=request.topic,
+                    query_id=publication.batch.query_id,
+                    batch_id=publication.batch.batch_id,
+                )
+                continue
+            waits = staged.times_ms > publication.committed_ms
+            for queue_id in np.unique(staged.queue_ids[~waits]).tolist():
+                rows = np.flatnonzero((staged.queue_ids == queue_id) & ~waits)
+                rows = rows[publication.counts.get((stage, queue_id), 0) :]
+                if not len(rows):
+                    continue
+                block = named_rows(staged.block, rows, stage)
+                self._log.append(block, queue_id, fields.born_host)
+                self._table.published(publication.batch, stage, queue_id, block.count)
+                # Others have their turn between two appends.
+                await asyncio.sleep(0)
+            rows = np.flatnonzero(waits)[publication.counts.get((stage, WAITING), 0) :]
+            for part in _parts(rows, staged.block.sizes):
+                self._park(staged, part, stage, fields.born_host)
+                self._table.published(publication.batch, stage, WAITING, len(part))
+                await asyncio.sleep(0)
+        record = batch_record(BatchEvent.DONE, publication.batch, self._clock.now_ms())
+        self._log.append_records(BATCH_TOPIC, [record])
+        self._table.done(publication.batch)
+
+    def _park(self, staged: StagedBlock, rows: Int64s, stage: int, born_host: Host) -> None:
+        """Have records delivered when their times come."""
+        parked = self._delayed.park_staged(
+            named_rows(staged.block, rows, stage),
+            staged.queue_ids[rows].astype(np.int64),
+            staged.times_ms[rows],
+            half_offset=name_of_stage(stage),
+        )
+        self._log.park(self._delayed, parked, born_host)
+
+
+def _parts(rows: Int64s, sizes: NDArray[np.int32]) -> Iterator[Int64s]:
+    """Records that are parked together, in their order."""
+    ends = np.cumsum(sizes[rows].astype(np.int64) + _GROWTH_BYTES_MAX)
+    begin = 0
+    while begin < len(rows):
+        before = int(ends[begin - 1]) if begin else 0
+        end = int(np.searchsorted(ends, before + PARKED_BYTES_MAX, side="right"))
+        end = max(end, begin + 1)
+        yield rows[begin:end]
+        begin = end

@@ -1,0 +1,229 @@
+r"""The records of a batch transaction: what is staged, and what became of it.
+
+::
+
+    RMQ_SYS_ARIANE_STAGE_TOPIC   |stage|stage|stage|   one for each call: the block with its columns
+    RMQ_SYS_ARIANE_BATCH_TOPIC                 |commit|                       |done|
+    the topics of the records                          |message|message|...
+    rmq_sys_wheel_timer                                        |parked|parked|...
+
+The commit record is the decision: it names the stages that count, and is written before any message
+is. A message names its stage in the field that says the half message elsewhere, so that whoever
+reads the log sees how far publication has come. So does a record that is parked, because its
+delivery time is later than the commit: the log says what is done of those, too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane.broker.v1.transaction_service_pb2 import StageBatchRecordsRequest
+from ariane_broker.errors import block_corrupted
+from ariane_record import PropertyName, RecordBlock, RecordFields
+from ariane_record.checksums.checksum import crc32
+from ariane_storage.log.fields import FIELD_STARTS, FieldColumn, Int64s
+
+STAGE_TOPIC: Final = "RMQ_SYS_ARIANE_STAGE_TOPIC"
+BATCH_TOPIC: Final = "RMQ_SYS_ARIANE_BATCH_TOPIC"
+
+STAGE_PROPERTY: Final = "ARIANE_STAGE"
+_HALF_OFFSET: Final = FIELD_STARTS["half_offset"]
+_INT32: Final = np.dtype("<i4")
+_INT64: Final = np.dtype("<i8")
+
+
+class BatchKey(NamedTuple):
+    """Names a batch."""
+
+    query_id: str
+    batch_id: int
+
+
+class AttemptKey(NamedTuple):
+    """Names one task's attempt at its part of a batch."""
+
+    partition_id: int
+    token: str
+
+
+class Stage(NamedTuple):
+    """What one call has staged.
+
+    Attributes:
+        commit_log_offset: Of its record.
+        record_count: Its records.
+        records_crc32: CRC-32 of them.
+        store_timestamp_ms: When it was stored.
+    """
+
+    commit_log_offset: int
+    record_count: int
+    records_crc32: int
+    store_timestamp_ms: int
+
+
+class NamedAttempt(NamedTuple):
+    """An attempt as a commit names it."""
+
+    partition_id: int
+    token: str
+    record_count: int
+    checksum: int
+
+
+class BatchEvent(StrEnum):
+    """What a record of the batch topic says."""
+
+    COMMIT = "commit"
+    ABORT = "abort"
+    DONE = "done"
+    PROGRESS = "progress"
+
+
+@dataclass(frozen=True, slots=True)
+class StagedBlock:
+    """The records of one stage.
+
+    Attributes:
+        block: Them, with their columns.
+        queue_ids: Where each of them goes: int32[count].
+        times_ms: When each is to be delivered; 0 for at once.
+    """
+
+    block: RecordBlock
+    queue_ids: NDArray[np.int32]
+    times_ms: Int64s
+
+
+def staged_block(request: StageBatchRecordsRequest) -> StagedBlock:
+    """What a call stages; its columns are not compared with its records yet.
+
+    Raises:
+        ServiceError: BLOCK_CORRUPTED.
+    """
+    columns = (request.record_sizes, request.tag_codes, request.key_hashes, request.queue_ids)
+    if any(len(column) % _INT32.itemsize for column in columns):
+        raise block_corrupted(-1, "a column of numbers is no multiple of 4 bytes")
+    if len(request.delivery_times_ms) % _INT64.itemsize:
+        raise block_corrupted(-1, "the column of delivery times is no multiple of 8 bytes")
+    sizes, tag_codes, key_hashes, queue_ids = (
+        np.frombuffer(column, _INT32).astype(np.int32, copy=False) for column in columns
+    )
+    times_ms = np.frombuffer(request.delivery_times_ms, _INT64).astype(np.int64, copy=False)
+    if not request.delivery_times_ms:
+        times_ms = np.zeros(len(sizes), np.int64)
+    if not len(queue_ids) == len(times_ms) == len(sizes):
+        raise block_corrupted(-1, "its columns differ in length")
+    block = RecordBlock(
+        topic=request.topic,
+        records=request.records,
+        sizes=sizes,
+        tag_codes=tag_codes,
+        key_counts=np.frombuffer(request.key_counts, np.uint8),
+        key_hashes=key_hashes,
+        crc32=request.records_crc32,
+    )
+    return StagedBlock(block, queue_ids, times_ms)
+
+
+def stage_record(request: StageBatchRecordsRequest, now_ms: int) -> RecordFields:
+    """A call of staging as it is stored: the whole of it, and in front what it is about."""
+    says = [
+        request.query_id,
+        request.batch_id,
+        request.partition_id,
+        request.attempt_token,
+        len(request.record_sizes) // _INT32.itemsize,
+        request.records_crc32,
+    ]
+    return RecordFields(
+        topic=STAGE_TOPIC,
+        body=request.SerializeToString(),
+        properties={STAGE_PROPERTY: json.dumps(says, separators=(",", ":"))},
+        born_timestamp_ms=now_ms,
+    )
+
+
+def stage_of(fields: RecordFields) -> tuple[BatchKey, AttemptKey, Stage]:
+    """What a record of the stage topic is about."""
+    query_id, batch_id, partition_id, token, count, crc = json.loads(
+        fields.properties[STAGE_PROPERTY]
+    )
+    stage = Stage(fields.commit_log_offset, count, crc, fields.store_timestamp_ms)
+    return BatchKey(query_id, batch_id), AttemptKey(partition_id, token), stage
+
+
+def batch_record(event: BatchEvent, batch: BatchKey, now_ms: int, **says: Any) -> RecordFields:
+    """A record of the batch topic."""
+    body = json.dumps(
+        {"event": event.value, "query": batch.query_id, "batch": batch.batch_id, **says},
+        separators=(",", ":"),
+    )
+    return RecordFields(
+        topic=BATCH_TOPIC,
+        body=body.encode(),
+        properties={PropertyName.KEYS: str(crc32(batch.query_id.encode()))},
+        born_timestamp_ms=now_ms,
+    )
+
+
+def batch_event_of(fields: RecordFields) -> tuple[BatchEvent, BatchKey, Mapping[str, Any]]:
+    """What a record of the batch topic says."""
+    says = json.loads(fields.body)
+    return BatchEvent(says["event"]), BatchKey(says["query"], says["batch"]), says
+
+
+def checksum_of(stages: Sequence[Stage]) -> int:
+    """The checksum of an attempt: of the CRC-32s of its blocks, in order."""
+    return crc32(np.array([stage.records_crc32 for stage in stages], "<u4").tobytes())
+
+
+def fingerprint_of(attempts: Sequence[NamedAttempt]) -> int:
+    """Tells whether two commits of a batch are about the same records."""
+    says = sorted(
+        (attempt.partition_id, attempt.record_count, attempt.checksum)
+        for attempt in attempts
+        if attempt.record_count
+    )
+    return crc32(json.dumps(says).encode())
+
+
+def name_of_stage(commit_log_offset: int) -> int:
+    """How messages name their stage: never 0, which names nothing."""
+    return commit_log_offset + 1
+
+
+def named_rows(block: RecordBlock, rows: Int64s, stage_offset: int) -> RecordBlock:
+    """Some records of a stage, as messages.
+
+    Args:
+        block: All of its records.
+        rows: Which; ascending.
+        stage_offset: Commit-log offset of the stage, which they name.
+    """
+    ends = np.cumsum(block.sizes, dtype=np.int64)
+    starts = ends - block.sizes
+    view = memoryview(block.records)
+    pieces = map(slice, starts[rows].tolist(), ends[rows].tolist())
+    records = bytearray(b"".join(map(view.__getitem__, pieces)))
+    sizes = block.sizes[rows]
+    places = np.cumsum(sizes, dtype=np.int64) - sizes + _HALF_OFFSET
+    FieldColumn(records, ">i8", places, 0).set(name_of_stage(stage_offset))
+    key_rows = np.repeat(np.arange(block.count), block.key_counts)
+    return RecordBlock(
+        topic=block.topic,
+        records=bytes(records),
+        sizes=sizes,
+        tag_codes=block.tag_codes[rows],
+        key_counts=block.key_counts[rows],
+        key_hashes=block.key_hashes[np.isin(key_rows, rows)],
+        crc32=crc32(records),
+        forwarded=True,
+    )

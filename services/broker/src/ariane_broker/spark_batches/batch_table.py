@@ -1,0 +1,277 @@
+"""Which batches are staged, committed, under publication: a state over the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+
+from ariane_broker.spark_batches.batch_records import (
+    BATCH_TOPIC,
+    STAGE_TOPIC,
+    AttemptKey,
+    BatchEvent,
+    BatchKey,
+    Stage,
+    batch_event_of,
+    name_of_stage,
+    stage_of,
+)
+from ariane_broker.transactions.log_rows import is_committed, is_of_topic, records_where
+from ariane_record import RecordFields
+from ariane_record.layout import HEADER_BYTES
+from ariane_record.names import TIMER_TOPIC
+from ariane_storage.log.fields import FIELD_STARTS, FieldColumn
+from ariane_storage.log.scan import Stretch
+
+VERSION: Final = 2
+"""Of the document. Version 1 had no time of commit, and no delivery times."""
+
+WAITING: Final = -1
+"""Counts records that wait for their delivery time, whatever queue they are going to."""
+
+_HALF_OFFSET_BEFORE_BODY: Final = HEADER_BYTES - FIELD_STARTS["half_offset"]
+
+
+@dataclass(slots=True)
+class Progress:
+    """The last committed batch of a query.
+
+    Attributes:
+        batch_id: It.
+        fingerprint: Tells whether another commit is about the same records.
+        record_count: Its messages.
+        commit_log_offset: Of the record that says so.
+        timestamp_ms: When it was committed.
+    """
+
+    batch_id: int
+    fingerprint: int
+    record_count: int
+    commit_log_offset: int
+    timestamp_ms: int
+
+
+@dataclass(slots=True)
+class Publication:
+    """A batch that is committed and not yet visible as a whole.
+
+    Attributes:
+        batch: The batch.
+        stages: Commit-log offsets of its stages, in the order of publication.
+        committed_ms: When it was committed: what is to be delivered later than that waits.
+        counts: Messages so far, by stage and queue.
+    """
+
+    batch: BatchKey
+    stages: tuple[int, ...]
+    committed_ms: int
+    counts: dict[tuple[int, int], int] = field(default_factory=dict)
+
+
+class BatchTable:
+    """The batch transactions of this broker.
+
+    Attributes:
+        name: What is kept here, for the log of the process.
+        change_count: Grows with every change.
+        staged: Stages of each attempt, by batch.
+        progress: The last committed batch, by query.
+        publications: What is committed and not yet visible as a whole, oldest first.
+    """
+
+    name: Final = "batch transactions"
+    matters_since_ms: Final = None
+
+    def __init__(self) -> None:
+        """Know of none."""
+        self.change_count = 0
+        self.staged: dict[BatchKey, dict[AttemptKey, list[Stage]]] = {}
+        self.progress: dict[str, Progress] = {}
+        self.publications: dict[BatchKey, Publication] = {}
+
+    @property
+    def needed_from(self) -> int | None:
+        """Commit-log offset of the oldest record that still matters; None without any."""
+        stages = (
+            stage.commit_log_offset
+            for attempts in self.staged.values()
+            for attempt in attempts.values()
+            for stage in attempt
+        )
+        published = (place for each in self.publications.values() for place in each.stages)
+        said = (each.commit_log_offset for each in self.progress.values())
+        return min((*stages, *published, *said), default=None)
+
+    def is_committed(self, batch: BatchKey) -> bool:
+        """Whether a batch, or a later one of its query, is committed."""
+        progress = self.progress.get(batch.query_id)
+        return progress is not None and batch.batch_id <= progress.batch_id
+
+    def stages_of(self, batch: BatchKey, attempt: AttemptKey) -> list[Stage]:
+        """What an attempt has staged so far, in order."""
+        return self.staged.get(batch, {}).get(attempt, [])
+
+    def add_stage(self, batch: BatchKey, attempt: AttemptKey, stage: Stage) -> None:
+        """A stage was stored."""
+        if not self.is_committed(batch):
+            self.staged.setdefault(batch, {}).setdefault(attempt, []).append(stage)
+            self.change_count += 1
+
+    def commit(self, batch: BatchKey, stages: Sequence[int], progress: Progress) -> None:
+        """A batch was committed: its other attempts and older batches are dropped."""
+        self.advance(batch.query_id, progress)
+        if stages:
+            self.publications[batch] = Publication(batch, tuple(stages), progress.timestamp_ms)
+
+    def advance(self, query_id: str, progress: Progress) -> None:
+        """A query has come this far."""
+        self.progress[query_id] = progress
+        for key in [key for key in self.staged if key.query_id == query_id]:
+            if key.batch_id <= progress.batch_id:
+                del self.staged[key]
+        self.change_count += 1
+
+    def published(self, batch: BatchKey, stage: int, queue_id: int, count: int) -> None:
+        """Messages of a stage were appended to a queue, or wait (``WAITING``)."""
+        counts = self.publications[batch].counts
+        counts[stage, queue_id] = counts.get((stage, queue_id), 0) + count
+        self.change_count += 1
+
+    def done(self, batch: BatchKey) -> None:
+        """A batch is visible as a whole."""
+        self.publications.pop(batch, None)
+        self.change_count += 1
+
+    def drop(self, batch: BatchKey) -> None:
+        """What is staged for a batch was dropped."""
+        self.staged.pop(batch, None)
+        self.change_count += 1
+
+    def forget_query(self, query_id: str) -> None:
+        """A query is idle for too long."""
+        self.progress.pop(query_id, None)
+        self.change_count += 1
+
+    # As a state over the log.
+
+    def replay(self, stretch: Stretch) -> None:
+        """Take over what a stretch of the log says of batches, in its order."""
+        spoken = is_of_topic(stretch, STAGE_TOPIC) | is_of_topic(stretch, BATCH_TOPIC)
+        rows = np.flatnonzero(spoken).tolist()
+        bounds = [0, *(row + 1 for row in rows)]
+        ends = [*rows, len(spoken)]
+        speeches = records_where(stretch, spoken)
+        for first, behind in zip(bounds, ends, strict=True):
+            self._restore_messages(stretch, first, behind)
+            fields = next(speeches, None)
+            if fields is not None:
+                self.restore(fields)
+
+    def restore(self, fields: RecordFields) -> None:
+        """Take over one record of the stage topic or the batch topic."""
+        if fields.topic == STAGE_TOPIC:
+            self.add_stage(*stage_of(fields))
+            return
+        event, batch, says = batch_event_of(fields)
+        if event is BatchEvent.DONE:
+            self.done(batch)
+        elif event is BatchEvent.ABORT:
+            self.drop(batch)
+        else:
+            progress = Progress(
+                batch.batch_id,
+                says["fingerprint"],
+                says["count"],
+                fields.commit_log_offset,
+                # Not the store timestamp: that may be ahead of the clock.
+                says.get("timestamp", fields.born_timestamp_ms),
+            )
+            self.commit(batch, says.get("stages", ()), progress)
+
+    def keep_topics(self, is_known_topic: Callable[[str], bool]) -> None:
+        """Nothing: what is staged for a topic that does not stand is refused when committed."""
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.staged.clear()
+        self.progress.clear()
+        self.publications.clear()
+
+    def document(self, commit_log_offset: int) -> dict[str, Any]:
+        """Everything as JSON.
+
+        Args:
+            commit_log_offset: The end of the log now: what is behind it is read from the log.
+        """
+        return {
+            "version": VERSION,
+            "commitLogOffset": commit_log_offset,
+            "staged": [
+                [*batch, *attempt, stages]
+                for batch, attempts in self.staged.items()
+                for attempt, stages in attempts.items()
+            ],
+            "progress": [
+                [
+                    query_id,
+                    *(each.batch_id, each.fingerprint, each.record_count),
+                    *(each.commit_log_offset, each.timestamp_ms),
+                ]
+                for query_id, each in self.progress.items()
+            ],
+            "publications": [
+                [
+                    *each.batch,
+                    each.stages,
+                    [[*key, count] for key, count in each.counts.items()],
+                    each.committed_ms,
+                ]
+                for each in self.publications.values()
+            ],
+        }
+
+    def load(self, document: Mapping[str, Any], /) -> int:
+        """Take over a document.
+
+        Returns:
+            Its commit-log offset.
+
+        Raises:
+            ValueError: It is none of ours.
+        """
+        if document["version"] not in {1, VERSION}:
+            raise ValueError(f"version {document['version']} is not known here")
+        self.clear()
+        for query_id, batch_id, partition_id, token, stages in document["staged"]:
+            attempts = self.staged.setdefault(BatchKey(query_id, batch_id), {})
+            attempts[AttemptKey(partition_id, token)] = [Stage(*stage) for stage in stages]
+        for query_id, *row in document["progress"]:
+            self.progress[query_id] = Progress(*row)
+        for query_id, batch_id, stages, counts, *committed_ms in document["publications"]:
+            batch = BatchKey(query_id, batch_id)
+            self.publications[batch] = Publication(
+                batch,
+                tuple(stages),
+                committed_ms[0] if committed_ms else 0,
+                {(stage, queue): count for stage, queue, count in counts},
+            )
+        return int(document["commitLogOffset"])
+
+    def _restore_messages(self, stretch: Stretch, first: int, behind: int) -> None:
+        """Count the messages of publications among some records of a stretch."""
+        if first >= behind or not self.publications:
+            return
+        part = stretch.places.rows(first, behind)
+        whole = replace(stretch, places=part)
+        ordinary = ~is_committed(whole)
+        spots = part.body_starts - _HALF_OFFSET_BEFORE_BODY
+        named = FieldColumn(part.buffer, ">i8", spots, 0).get().astype(np.int64)
+        queue_ids = np.where(is_of_topic(whole, TIMER_TOPIC), WAITING, part.front("queue_id"))
+        for publication in self.publications.values():
+            for stage in publication.stages:
+                of_stage = queue_ids[ordinary & (named == name_of_stage(stage))]
+                for queue_id, count in zip(*np.unique(of_stage, return_counts=True), strict=True):
+                    self.published(publication.batch, stage, int(queue_id), int(count))

@@ -1,0 +1,109 @@
+"""What batches need besides calls: an end for what nobody commits, and a longer memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from ariane_broker.spark_batches.batch_commits import BatchCommits
+from ariane_broker.spark_batches.batch_records import (
+    BATCH_TOPIC,
+    BatchEvent,
+    BatchKey,
+    batch_record,
+)
+from ariane_broker.spark_batches.batch_table import BatchTable, Progress
+from ariane_broker.transactions.upkeep import AgeingLog
+from ariane_broker.transactions.writing import TransactionLog
+from ariane_servicekit import get_logger
+from ariane_storage.errors import StoreFull
+
+QUERY_IDLE_MS: Final = 90 * 86_400_000
+"""A query that committed nothing for so long is forgotten."""
+
+_log = get_logger(__name__)
+
+
+class BatchUpkeep:
+    """Takes a turn now and then."""
+
+    def __init__(
+        self,
+        ageing: AgeingLog,
+        log: TransactionLog,
+        table: BatchTable,
+        commits: BatchCommits,
+        *,
+        now_ms: Callable[[], int],
+        expiry_ms: int,
+        retention_ms: float,
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            ageing: The store.
+            log: Where records go.
+            table: The batches of this broker.
+            commits: Drops batches.
+            now_ms: Milliseconds since the epoch.
+            expiry_ms: How long staged records wait for their commit.
+            retention_ms: How long the log is kept.
+        """
+        self._ageing = ageing
+        self._log = log
+        self._table = table
+        self._commits = commits
+        self._now_ms = now_ms
+        self._expiry_ms = expiry_ms
+        self._retention_ms = retention_ms
+
+    async def turn(self) -> None:
+        """Drop what nobody commits, say anew what grows old."""
+        try:
+            self._expire()
+            self._say_anew()
+        except StoreFull as error:
+            _log.warning("batch_upkeep_failed", cause=str(error))
+
+    def _expire(self) -> None:
+        """Staged batches whose last record came too long ago."""
+        limit_ms = self._now_ms() - self._expiry_ms
+        for batch, attempts in list(self._table.staged.items()):
+            last_ms = max(stages[-1].store_timestamp_ms for stages in attempts.values())
+            if last_ms < limit_ms:
+                self._commits.drop(batch)
+                _log.warning(
+                    "staged_batch_expired", query_id=batch.query_id, batch_id=batch.batch_id
+                )
+
+    def _say_anew(self) -> None:
+        """How far queries have come, before the log forgets it."""
+        if not self._table.progress:
+            return
+        old = self._ageing.offset_before(round(self._now_ms() - self._retention_ms / 2))
+        idle_ms = self._now_ms() - QUERY_IDLE_MS
+        for query_id, progress in list(self._table.progress.items()):
+            if progress.commit_log_offset >= old:
+                continue
+            if progress.timestamp_ms < idle_ms:
+                self._table.forget_query(query_id)
+                continue
+            record = batch_record(
+                BatchEvent.PROGRESS,
+                BatchKey(query_id, progress.batch_id),
+                self._now_ms(),
+                fingerprint=progress.fingerprint,
+                count=progress.record_count,
+                timestamp=progress.timestamp_ms,
+            )
+            appended = self._log.append_records(BATCH_TOPIC, [record])
+            self._table.advance(
+                query_id,
+                Progress(
+                    progress.batch_id,
+                    progress.fingerprint,
+                    progress.record_count,
+                    int(appended.first_commit_log_offset),
+                    progress.timestamp_ms,
+                ),
+            )

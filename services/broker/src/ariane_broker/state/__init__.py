@@ -1,0 +1,1 @@
+"""Topics, groups and offsets on the disk."""

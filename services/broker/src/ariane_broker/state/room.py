@@ -1,0 +1,95 @@
+"""The state room: topics, groups, offsets, in memory and on the disk."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+
+from ariane_broker.clients.deaths import suspicions as death_suspicions
+from ariane_broker.clients.deaths.suspicions import Suspicions
+from ariane_broker.durable.saved_state import SavedState
+from ariane_broker.groups.consumer_groups import ConsumerGroups
+from ariane_broker.groups.consumer_offsets import ConsumerOffsets
+from ariane_broker.groups.queue_locks import QueueLocks
+from ariane_broker.log import log_epochs
+from ariane_broker.log.log_epochs import LogEpochs
+from ariane_broker.log.room import StoringRoom
+from ariane_broker.outside import Outside
+from ariane_broker.state.state_files import BrokerState, StateFiles
+from ariane_broker.topics.topic_table import TopicTable
+from ariane_storage import state_file
+from ariane_storage.store_files import StoreFiles
+
+
+@dataclass(frozen=True, slots=True)
+class StateRoom:
+    """Topics, groups and offsets, in memory and on the disk."""
+
+    topics: TopicTable
+    groups: ConsumerGroups
+    offsets: ConsumerOffsets
+    files: StateFiles
+    state: BrokerState
+    saved_offsets: SavedState
+    locks: QueueLocks
+    saved_locks: SavedState
+    suspicions: Suspicions
+    saved_suspicions: SavedState
+    epochs: LogEpochs
+
+
+def state_room(outside: Outside, storing: StoringRoom) -> StateRoom:
+    """Topics, groups and offsets; what is saved of consumers waits for the log of the store."""
+    store = storing.store
+    settings, now_ms = outside.settings, outside.clock.now_ms
+    topics = TopicTable(now_ms=now_ms, default_queue_count=settings.default_queue_count)
+    groups = ConsumerGroups(now_ms=now_ms)
+    offsets = ConsumerOffsets(now_ms=now_ms)
+    folder = StoreFiles(settings.store_path).config
+    files = StateFiles(
+        topics=state_file.StateFile(folder / "topics.json", outside.disk),
+        offsets=state_file.StateFile(folder / "consumerOffset.json", outside.disk),
+        groups=state_file.StateFile(folder / "subscriptionGroup.json", outside.disk),
+        locks=state_file.StateFile(folder / "queueLocks.json", outside.disk),
+        deaths=state_file.StateFile(folder / death_suspicions.FILE_NAME, outside.disk),
+        epochs=state_file.StateFile(folder / log_epochs.FILE_NAME, outside.disk),
+    )
+    locks = QueueLocks(
+        monotonic=outside.clock.monotonic,
+        now_ms=now_ms,
+        lease_seconds=settings.queue_lock_lease_s,
+    )
+    suspicions = Suspicions()
+    epochs = LogEpochs(store, storing.statistics, draw=secrets.randbelow)
+    state = BrokerState(
+        files,
+        topics,
+        offsets,
+        groups,
+        locks=locks,
+        suspicions=suspicions,
+        epochs=epochs,
+        statistics=storing.statistics,
+        end_of_queue=lambda queue: store.queue_bounds(*queue)[1],
+        executor=outside.threads.state,
+        accept_offset_loss=settings.accept_offset_loss,
+    )
+    executor = outside.threads.state
+    saved_offsets = SavedState(files.offsets, offsets.document, executor, flush_log=store.flush)
+    saved_suspicions = SavedState(
+        files.deaths, suspicions.document, executor, flush_log=store.flush
+    )
+    saved_locks = SavedState(files.locks, locks.document, executor)
+    return StateRoom(
+        topics,
+        groups,
+        offsets,
+        files,
+        state,
+        saved_offsets,
+        locks,
+        saved_locks,
+        suspicions,
+        saved_suspicions,
+        epochs,
+    )

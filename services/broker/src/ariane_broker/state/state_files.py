@@ -1,0 +1,344 @@
+"""Topics, groups and consumer offsets on the disk: loading them at start, saving them.
+
+What is lost is never read as empty. Consumer offsets that must be there and are not stop the start,
+unless the operator says that the loss is known. Topics that are lost, but have messages, are found
+again from their queues. A previous generation that had to be taken is told, and completed likewise.
+
+Consumer offsets beyond the end of their queue speak of messages that are gone, as after a power
+loss under RocketMQ, or when a damaged tail was cut. They are set back to that end: the messages
+that come next have the same queue offsets and would be skipped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from ariane_broker.append.statistics import BrokerStatistics
+from ariane_broker.clients.deaths.suspicions import Suspicions
+from ariane_broker.durable.saved_state import StateFile
+from ariane_broker.groups.consumer_groups import ConsumerGroups
+from ariane_broker.groups.consumer_offsets import ConsumerOffsets, QueueKey
+from ariane_broker.groups.queue_locks import QueueLocks
+from ariane_broker.log import log_epochs
+from ariane_broker.log.log_epochs import LogEpochs
+from ariane_broker.topics.topic_table import TopicConfig, TopicTable, topics_of
+from ariane_servicekit import StartRefused, get_logger
+from ariane_storage.errors import StateFileDamaged
+
+CHANGES_TOLD_MAX: Final = 8
+"""Consumer offsets that are told one by one when they are set back."""
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StateFiles:
+    """The state files of a broker.
+
+    Attributes:
+        topics: ``config/topics.json``.
+        offsets: ``config/consumerOffset.json``.
+        groups: ``config/subscriptionGroup.json``.
+        locks: ``config/queueLocks.json``.
+        deaths: ``config/consumerDeaths.json``.
+        epochs: ``config/logEpochs.json``.
+    """
+
+    topics: StateFile
+    offsets: StateFile
+    groups: StateFile
+    locks: StateFile
+    deaths: StateFile
+    epochs: StateFile
+
+
+class BrokerState:
+    """Loads the state of a broker, and sees to it that all its files are there afterwards.
+
+    Attributes:
+        findings: What was wrong with the state, in sentences for people.
+    """
+
+    def __init__(
+        self,
+        files: StateFiles,
+        topics: TopicTable,
+        offsets: ConsumerOffsets,
+        groups: ConsumerGroups,
+        *,
+        locks: QueueLocks,
+        suspicions: Suspicions,
+        epochs: LogEpochs,
+        statistics: BrokerStatistics,
+        end_of_queue: Callable[[QueueKey], int],
+        executor: Executor,
+        accept_offset_loss: bool,
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            files: Where the state is.
+            topics: Filled from its file.
+            offsets: Filled from its file.
+            groups: Filled from its file.
+            locks: Filled from its file.
+            suspicions: Filled from its file.
+            epochs: Filled from its file; the present one begins.
+            statistics: Counts what is set back.
+            end_of_queue: The next queue offset of a queue of the recovered store.
+            executor: Where the disk is waited for.
+            accept_offset_loss: Whether to start although consumer offsets are lost.
+        """
+        self._files = files
+        self._topics = topics
+        self._offsets = offsets
+        self._groups = groups
+        self._locks = locks
+        self._suspicions = suspicions
+        self._epochs = epochs
+        self._statistics = statistics
+        self._end_of_queue = end_of_queue
+        self._executor = executor
+        self._accept_offset_loss = accept_offset_loss
+        self.findings: list[str] = []
+
+    async def load(
+        self, queues: Iterable[tuple[str, int]], required_topics: Iterable[TopicConfig]
+    ) -> None:
+        """Load everything.
+
+        Args:
+            queues: Topic and queue id of all queues of the store.
+            required_topics: Topics that must stand; made where they are missing.
+
+        Raises:
+            StartRefused: A file is damaged or lost.
+        """
+        known_queues = list(queues)
+        topics = await self._load(self._files.topics, self._topics.load)
+        offsets = await self._load_offsets(store_is_new=topics is None and not known_queues)
+        groups = await self._load(self._files.groups, self._groups.load)
+        await self._load_locks()
+        await self._load_suspicions()
+        await self._begin_epoch()
+        self._tell_backups()
+        missing = await self._topics_of(known_queues, lost=topics is None)
+        missing += [topic for topic in required_topics if self._topics.find(topic.topic) is None]
+        if missing or topics is None or self._files.topics.used_backup:
+            await self._save(self._files.topics, self._topics.document_with(*missing))
+            self._topics.put(*missing)
+        if offsets is None or self._files.offsets.used_backup:
+            await self._save(self._files.offsets, self._offsets.document())
+        if topics is not None and not self._files.topics.used_backup:
+            await self._forget_offsets_without_topic()
+        await self._set_back_offsets()
+        if groups is None and not (topics is None and not known_queues):
+            self._found("the settings of consumer groups were lost; defaults are used")
+        if groups is None or self._files.groups.used_backup:
+            await self._save(self._files.groups, self._groups.document_with())
+
+    async def _forget_offsets_without_topic(self) -> None:
+        """The process ended while topics were deleted: a later one of their names begins anew."""
+        gone = sorted(topic for topic in self._offsets.topics() if not self.has_topic(topic))
+        if gone:
+            for topic in gone:
+                self._offsets.remove_topic(topic)
+            self._found(f"offsets of topics that do not stand were forgotten: {', '.join(gone)}")
+            await self._save(self._files.offsets, self._offsets.document())
+
+    async def _set_back_offsets(self) -> None:
+        """Set consumer offsets beyond the end of their queue back to it, durably."""
+        changes = self._offsets.set_back(self._end_of_queue)
+        if changes:
+            told = "; ".join(
+                f"group {place.consumer_group}, topic {place.queue.topic}, queue "
+                f"{place.queue.queue_id}: {place.consumer_offset} to {end}"
+                for place, end in changes[:CHANGES_TOLD_MAX]
+            )
+            more = len(changes) - CHANGES_TOLD_MAX
+            self._found(
+                f"{len(changes)} consumer offsets lay beyond the end of their queues, whose last "
+                "messages were lost, and were set back to it, so that no later message is skipped: "
+                + told
+                + (f"; and {more} more" if more > 0 else "")
+            )
+            self._statistics.set_back_offset_count += len(changes)
+            await self._save(self._files.offsets, self._offsets.document())
+        if self._suspicions.set_back(self._end_of_queue):
+            await self._save(self._files.deaths, self._suspicions.document())
+
+    def has_topic(self, topic: str) -> bool:
+        """Whether a topic stands."""
+        return self._topics.find(topic) is not None
+
+    async def _load_offsets(self, *, store_is_new: bool) -> Mapping[str, Any] | None:
+        """The consumer offsets.
+
+        Raises:
+            StartRefused: They are lost and the operator has not accepted it.
+        """
+        try:
+            document = await self._load(self._files.offsets, self._offsets.load)
+        except StartRefused as error:
+            if not self._accept_offset_loss:
+                raise StartRefused(
+                    f"{error}; or accept the loss with --accept-offset-loss"
+                ) from None
+            self._found(f"consumer offsets were damaged and given up: {error}")
+            return None
+        if document is None and not store_is_new:
+            if not self._accept_offset_loss:
+                raise StartRefused(
+                    "config/consumerOffset.json and its previous generation are missing although "
+                    "the store is not new: restore one of them, or start once with "
+                    "--accept-offset-loss and let every group begin where its start position says"
+                )
+            self._found("consumer offsets were lost and given up")
+        return document
+
+    async def _load_locks(self) -> None:
+        """The queue locks. Their loss costs time, no message, so it stops nothing.
+
+        A previous generation is not believed: it may lack the largest epoch.
+        """
+        file = self._files.locks
+        loop = asyncio.get_running_loop()
+        try:
+            document = await loop.run_in_executor(self._executor, file.load)
+            if document is not None and not file.used_backup:
+                self._locks.load(document)
+            lost = document is not None and file.used_backup
+        except (StateFileDamaged, KeyError, TypeError, ValueError, AttributeError):
+            lost = True
+        if lost:
+            self._found(
+                "config/queueLocks.json was damaged; members that consume in order lock anew"
+            )
+            await self._save(file, self._locks.document())
+
+    async def _load_suspicions(self) -> None:
+        """What consumers died of. Its loss costs consumers, no message, so it stops nothing."""
+        file = self._files.deaths
+        loop = asyncio.get_running_loop()
+        try:
+            document = await loop.run_in_executor(self._executor, file.load)
+            if document is not None:
+                self._suspicions.load(document)
+        except (StateFileDamaged, KeyError, TypeError, ValueError, AttributeError):
+            self._found(
+                "config/consumerDeaths.json was damaged; messages that consumers died of are "
+                "looked for anew"
+            )
+            await self._save(file, self._suspicions.document())
+
+    async def _begin_epoch(self) -> None:
+        """Begin an epoch of the log, durably: nobody hears of it before.
+
+        A previous generation is not believed: it lacks the last epoch.
+        """
+        file = self._files.epochs
+        loop = asyncio.get_running_loop()
+        try:
+            document = await loop.run_in_executor(self._executor, file.load)
+            if document is not None and not file.used_backup:
+                self._epochs.load(document)
+            lost = document is not None and file.used_backup
+        except (StateFileDamaged, KeyError, TypeError, ValueError, AttributeError):
+            lost = True
+        if lost:
+            self._found(
+                f"config/{log_epochs.FILE_NAME} was damaged; consumers that were connected before "
+                "go on from their stored offsets"
+            )
+        self._epochs.begin()
+        await self._save(file, self._epochs.document())
+
+    async def _load(
+        self, file: StateFile, take_over: Callable[[Mapping[str, Any]], None]
+    ) -> Mapping[str, Any] | None:
+        loop = asyncio.get_running_loop()
+        try:
+            document = await loop.run_in_executor(self._executor, file.load)
+            if document is not None:
+                take_over(document)
+        except StateFileDamaged as error:
+            raise StartRefused(str(error)) from error
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise StartRefused(
+                f"{getattr(file, 'path', 'a state file')} has another shape than this broker "
+                f"writes ({error}): restore it from a copy"
+            ) from error
+        return document
+
+    async def _save(self, file: StateFile, document: dict[str, Any]) -> None:
+        loop = asyncio.get_running_loop()
+        # After a damaged generation a second save: the first one keeps it as the one before.
+        for _ in range(2 if file.used_backup else 1):
+            await loop.run_in_executor(self._executor, file.save, document)
+
+    def _tell_backups(self) -> None:
+        """Say which files were not believed, and what their previous generations mean."""
+        consequences = {
+            "topics": (self._files.topics, "the last change of a topic may be lost"),
+            "consumerOffset": (self._files.offsets, "messages may be consumed again"),
+            "subscriptionGroup": (self._files.groups, "the last change of a group may be lost"),
+        }
+        for name, (file, consequence) in consequences.items():
+            if file.used_backup:
+                self._found(
+                    f"config/{name}.json was damaged or missing; its previous generation is used: "
+                    f"{consequence}"
+                )
+
+    async def _topics_of(
+        self, queues: Iterable[tuple[str, int]], *, lost: bool
+    ) -> list[TopicConfig]:
+        """Topics that have queues in the store and do not stand in the table as they should.
+
+        Deleting a topic removes its queues, so whatever has queues was not deleted. A count of
+        queues that is below those of the store is believed, but for one out of a previous
+        generation: operators may lower it. Where the process ended while it deleted a topic, the
+        previous generation has the settings.
+        """
+        previous = await self._previous_topics()
+        counts: dict[str, int] = {}
+        for topic, queue_id in queues:
+            counts[topic] = max(counts.get(topic, 0), queue_id + 1)
+        unknown: list[TopicConfig] = []
+        grown: list[TopicConfig] = []
+        for topic, count in counts.items():
+            config = self._topics.find(topic)
+            if config is None:
+                found = TopicConfig(topic=topic, read_queue_count=count, write_queue_count=count)
+                known = previous.get(topic, found)
+                counted = max(known.read_queue_count, count)
+                unknown.append(replace(known, read_queue_count=counted))
+            elif self._files.topics.used_backup and config.read_queue_count < count:
+                grown.append(replace(config, read_queue_count=count))
+        if names := _user_topics(unknown):
+            reason = "was lost" if lost else "lacked topics"
+            self._found(f"config/topics.json {reason}; topics were found by their queues: {names}")
+        if names := _user_topics(grown):
+            self._found(f"queues that config/topics.json lacked can be read again: {names}")
+        return unknown + grown
+
+    async def _previous_topics(self) -> Mapping[str, TopicConfig]:
+        """The topics of the generation before; none where that cannot be believed."""
+        loop = asyncio.get_running_loop()
+        try:
+            document = await loop.run_in_executor(self._executor, self._files.topics.previous)
+            return {} if document is None else topics_of(document)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return {}
+
+    def _found(self, finding: str) -> None:
+        _log.warning("state_finding", finding=finding)
+        self.findings.append(finding)
+
+
+def _user_topics(topics: Iterable[TopicConfig]) -> str:
+    return ", ".join(sorted(topic.topic for topic in topics if not topic.system))

@@ -1,0 +1,58 @@
+"""The topics that the system makes for itself when a broker starts for the first time.
+
+They are those of RocketMQ that rooms of this broker use or will use, and two of our own for batch
+transactions. RocketMQ also makes topics
+named after the cluster and the broker; those names are not reserved by any rule, so they are left
+to users.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ariane_broker.spark_batches.batch_records import BATCH_TOPIC, STAGE_TOPIC
+from ariane_broker.topics.topic_table import Permission, TopicConfig
+from ariane_record.names import (
+    CHECKS_EXHAUSTED_TOPIC,
+    DELAY_TOPIC,
+    HALF_TOPIC,
+    OP_TOPIC,
+    TEMPLATE_TOPIC,
+    TIMER_TOPIC,
+)
+
+DELAY_LEVEL_COUNT: Final = 18
+
+
+def system_topics(*, auto_create_topics: bool, default_queue_count: int) -> list[TopicConfig]:
+    """Topics that must stand before the broker serves.
+
+    Args:
+        auto_create_topics: Whether a send may create its topic. Then there is a template, whose
+            route tells producers which brokers would take a topic that nobody knows yet.
+        default_queue_count: Queues of the template.
+    """
+    topics = [
+        _topic(BATCH_TOPIC, 1),
+        _topic(CHECKS_EXHAUSTED_TOPIC, 1),
+        _topic(DELAY_TOPIC, DELAY_LEVEL_COUNT),
+        _topic(HALF_TOPIC, 1),
+        _topic(OP_TOPIC, 1),
+        _topic(STAGE_TOPIC, 1),
+        _topic(TIMER_TOPIC, 1),
+    ]
+    if auto_create_topics:
+        permission = Permission.READ_WRITE | Permission.INHERIT
+        topics.append(_topic(TEMPLATE_TOPIC, default_queue_count, permission))
+    return topics
+
+
+def _topic(
+    name: str, queue_count: int, permission: Permission = Permission.READ_WRITE
+) -> TopicConfig:
+    return TopicConfig(
+        topic=name,
+        read_queue_count=queue_count,
+        write_queue_count=queue_count,
+        permission=permission,
+    )

@@ -1,0 +1,324 @@
+"""Creating, changing and deleting topics: durable first, then visible, then told to others.
+
+Changes run one after the other, so that the file always holds what is visible or will be at once.
+Creations that wait for their turn have it together, and so have deletions: the files are written
+once for all of them.
+
+A topic is deleted in this order, and a process that ends in between leaves it whole or gone::
+
+    1. topics.json without it          still whole: the start finds its queues, and its settings in
+                                       the generation before
+    2. the store notes where its       gone: the start removes files of queues that are left, and
+       records end                     what groups and producers had in it
+    3. what groups and producers had   in memory; on the disk with the next saves, but before a
+       in it is forgotten              topic of the same name is made
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any, Final, NamedTuple
+
+from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane_broker.errors import (
+    topic_exists,
+    topic_name_illegal,
+    topic_not_found,
+    topic_reserved,
+)
+from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.read.unread_queues import UnreadQueues
+from ariane_broker.shared_turns import SharedTurns, Waiting
+from ariane_broker.topics.topic_limits import TopicLimits, added_queue_count
+from ariane_broker.topics.topic_table import TopicChange, TopicConfig, TopicTable
+from ariane_record import IllegalName, check_topic_name, is_system_topic
+from ariane_servicekit.errors import ServiceError
+
+_FORGOTTEN_MAX: Final = 1000
+
+
+class _Creation(NamedTuple):
+    """A topic that somebody wants made.
+
+    Attributes:
+        topic: Its name, a legal one.
+        change: Its settings.
+        may_stand: Whether one that stands already will do, whatever its settings.
+    """
+
+    topic: str
+    change: TopicChange
+    may_stand: bool
+
+
+class TopicChanges:
+    """All that changes the set of topics while the broker serves."""
+
+    def __init__(
+        self,
+        table: TopicTable,
+        limits: TopicLimits,
+        unread: UnreadQueues,
+        *,
+        save: Callable[[dict[str, Any]], Awaitable[None]],
+        announce: Callable[[], Awaitable[None]],
+        delete_queues: Callable[[Collection[str]], Awaitable[None]],
+        forget: Callable[[Collection[str]], None],
+        save_forgotten: Callable[[], Awaitable[None]],
+        wake_queue: Callable[[QueueKey], None],
+        auto_create_queue_count: int,
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            table: The topics.
+            limits: How many may be made.
+            unread: Refuses to hide messages in queues that are not read.
+            save: Saves the file of topics durably.
+            announce: Tells the name servers at once; waits for them only for a moment.
+            delete_queues: Deletes all queues of topics durably, or none; before it waits for
+                anything nobody finds them any more.
+            forget: Forgets what groups and producers had in topics; it is saved soon.
+            save_forgotten: Sees to it that this is saved now.
+            wake_queue: Lets those look again who wait for a queue.
+            auto_create_queue_count: Queues of a topic that a send creates; 0 when none may.
+        """
+        self._table = table
+        self._limits = limits
+        self._unread = unread
+        self._save = save
+        self._announce = announce
+        self._delete_queues = delete_queues
+        self._forget = forget
+        self._save_forgotten = save_forgotten
+        self._wake_queue = wake_queue
+        self._lock = asyncio.Lock()
+        self._creations = SharedTurns(self._lock, self._create_all)
+        self._deletions = SharedTurns(self._lock, self._delete_all)
+        # Deleted lately: what others had in them may still be in files.
+        self._forgotten: set[str] = set()
+        self.auto_create_queue_count = auto_create_queue_count
+
+    def find(self, topic: str) -> TopicConfig | None:
+        """The topic, or None when it is not known here."""
+        return self._table.find(topic)
+
+    async def create(self, topic: str, change: TopicChange) -> TopicConfig:
+        """Create a topic; it stands in the routes of all name servers that are reached.
+
+        Raises:
+            ServiceError: TOPIC_EXISTS, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED, FIELD_INVALID,
+                QUEUES_UNREAD or TOPIC_LIMIT_REACHED.
+        """
+        check_user_topic(topic)
+        config = await self._creations.ask(_Creation(topic, change, may_stand=False))
+        await self._announce()
+        return config
+
+    async def create_for_send(self, topic: str) -> TopicConfig | None:
+        """The topic; made with the default counts if a send may make it.
+
+        Returns:
+            None when it is not known and may not be made.
+
+        Raises:
+            ServiceError: TOPIC_NAME_ILLEGAL, TOPIC_RESERVED or TOPIC_LIMIT_REACHED.
+        """
+        config = self._table.find(topic)
+        if not self.auto_create_queue_count:
+            return config
+        check_user_topic(topic)
+        return config or await self._create_if_missing(topic, self.auto_create_queue_count)
+
+    async def create_for_group(self, topic: str) -> TopicConfig:
+        """The retry topic or the dead letters of a group that stands; made unless it stands.
+
+        Raises:
+            ServiceError: TOPIC_LIMIT_REACHED.
+        """
+        return self._table.find(topic) or await self._create_if_missing(topic, 1)
+
+    async def update(self, topic: str, change: TopicChange) -> TopicConfig:
+        """Change a topic.
+
+        Raises:
+            ServiceError: TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID, QUEUES_UNREAD or
+                TOPIC_LIMIT_REACHED.
+        """
+        async with self._lock:
+            refuse_system_topic(topic)
+            before = self._table.find(topic)
+            config = self._table.updated(topic, change)
+            if not change.allow_unread_queues:
+                self._unread.check(before, config)
+            added_count = added_queue_count(self._table.get(topic), config)
+            if added_count:
+                self._limits.room_beside(self._table.all()).take_queues(added_count)
+            await self._put(config)
+            self._wake_readers(before)
+        await self._announce()
+        return config
+
+    async def delete(self, topic: str) -> None:
+        """Delete a topic with its queues and the offsets of its groups.
+
+        Raises:
+            ServiceError: TOPIC_NOT_FOUND or TOPIC_RESERVED.
+        """
+        refuse_system_topic(topic)
+        await self._deletions.ask(topic)
+        await self._announce()
+
+    async def delete_for_group(self, topic: str) -> None:
+        """Delete the retry topic or the dead letters of a group, if they stand."""
+        if self._table.find(topic) is None:
+            return
+        try:
+            await self._deletions.ask(topic)
+        except ServiceError as error:
+            if error.reason != ErrorReason.ERROR_REASON_TOPIC_NOT_FOUND:
+                raise
+        await self._announce()
+
+    def _wake_readers(self, before: TopicConfig | None) -> None:
+        """Those who wait for queues of the topic learn now what became of it."""
+        if before is not None:
+            for queue_id in range(before.read_queue_count):
+                self._wake_queue(QueueKey(before.topic, queue_id))
+
+    async def _create_if_missing(self, topic: str, queue_count: int) -> TopicConfig:
+        change = TopicChange(read_queue_count=queue_count, write_queue_count=queue_count)
+        config = await self._creations.ask(_Creation(topic, change, may_stand=True))
+        await self._announce()
+        return config
+
+    async def _create_all(self, waiting: Sequence[Waiting[_Creation, TopicConfig]]) -> None:
+        """Make topics, and tell who waits for them."""
+        room = self._limits.room_beside(self._table.all())
+        made: dict[str, TopicConfig] = {}
+        hopeful: list[tuple[TopicConfig, asyncio.Future[TopicConfig]]] = []
+        late: list[tuple[str, asyncio.Future[TopicConfig]]] = []
+        for (topic, change, may_stand), told in waiting:
+            standing = self._table.find(topic)
+            if may_stand and standing is not None:
+                told.set_result(standing)
+                continue
+            if topic in made and not may_stand:
+                late.append((topic, told))
+                continue
+            try:
+                if topic not in made:
+                    config = self._new(topic, change)
+                    room.take(config)
+                    made[topic] = config
+            except ServiceError as error:
+                told.set_exception(error)
+            else:
+                hopeful.append((made[topic], told))
+        if made:
+            await self._put(*made.values())
+        for config, told in hopeful:
+            told.set_result(config)
+        # Not before: had nothing been saved, the topic would not exist.
+        for topic, told in late:
+            told.set_exception(topic_exists(topic))
+
+    def _new(self, topic: str, change: TopicChange) -> TopicConfig:
+        """What a new topic would be, if it hides nothing."""
+        config = self._table.created(topic, change)
+        if not change.allow_unread_queues:
+            self._unread.check(None, config)
+        return config
+
+    async def _delete_all(self, waiting: Sequence[Waiting[str, None]]) -> None:
+        """Delete topics, and tell who waits for that."""
+        standing: dict[str, asyncio.Future[None]] = {}
+        late: list[tuple[str, asyncio.Future[None]]] = []
+        for topic, told in waiting:
+            if self._table.find(topic) is None:
+                told.set_exception(topic_not_found(topic))
+            elif topic in standing:
+                late.append((topic, told))
+            else:
+                standing[topic] = told
+        if standing:
+            await self._remove(list(standing))
+        for told in standing.values():
+            told.set_result(None)
+        # Not before: had nothing been deleted, the topic would still be found.
+        for topic, told in late:
+            told.set_exception(topic_not_found(topic))
+
+    async def _remove(self, topics: list[str]) -> None:
+        if len(self._forgotten) > _FORGOTTEN_MAX:
+            await self._settle_forgotten()
+        await self._save(self._table.document_with(without=topics))
+        configs = [self._table.get(topic) for topic in topics]
+        self._table.remove(*topics)
+        try:
+            await self._delete_queues(topics)
+        except BaseException:
+            # Nothing was deleted: they stand as before.
+            self._table.put(*configs)
+            await self._save(self._table.document_with())
+            raise
+        for config in configs:
+            self._wake_readers(config)
+        self._forgotten.update(topics)
+        self._forget(topics)
+
+    async def _settle_forgotten(self) -> None:
+        """Nothing that others had in deleted topics is in a file any more."""
+        await self._save_forgotten()
+        self._forgotten.clear()
+
+    async def _put(self, *configs: TopicConfig) -> None:
+        if not self._forgotten.isdisjoint([config.topic for config in configs]):
+            # Made again: an offset of the old one would have a group skip messages of the new one.
+            await self._settle_forgotten()
+        await self._save(self._table.document_with(*configs))
+        self._table.put(*configs)
+
+
+def check_user_topic(topic: str) -> None:
+    """Refuse a name that no user gives to a topic.
+
+    Raises:
+        ServiceError: TOPIC_NAME_ILLEGAL or TOPIC_RESERVED.
+    """
+    refuse_system_topic(topic)
+    try:
+        check_topic_name(topic)
+    except IllegalName:
+        raise topic_name_illegal(topic) from None
+
+
+def refuse_system_topic(topic: str) -> None:
+    """Refuse a topic of the system.
+
+    Raises:
+        ServiceError: TOPIC_RESERVED.
+    """
+    if is_system_topic(topic):
+        raise topic_reserved(topic)
+
+
+def check_topic_spelling(topic: str) -> None:
+    """Refuse what no topic is called, neither a user's nor the system's.
+
+    Raises:
+        ServiceError: TOPIC_NAME_ILLEGAL.
+    """
+    error = user_topic_error(topic)
+    if error is not None and error.reason == ErrorReason.ERROR_REASON_TOPIC_NAME_ILLEGAL:
+        raise error
+
+
+def user_topic_error(topic: str) -> ServiceError | None:
+    """Why no user gives a topic this name; None when one may."""
+    try:
+        check_user_topic(topic)
+    except ServiceError as error:
+        return error
+    return None

@@ -1,0 +1,329 @@
+"""The topics of this broker: queue counts, permission, message type.
+
+The table itself is memory. A change is made durable first and visible then: whoever changes a topic
+asks for the new entry (``created``, ``updated``), saves ``document_with`` it, and only then puts it
+here. ``config/topics.json`` has RocketMQ's shape::
+
+    {"dataVersion": {"counter": 3, "stateVersion": 0, "timestamp": 1763715600000},
+     "topicConfigTable": {"orders": {"topicName": "orders", "readQueueNums": 4, "perm": 6, ...}}}
+
+and one key of our own in each entry, ``version``, which RocketMQ skips: the value of the counter
+when the topic last changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntFlag, StrEnum
+from typing import Any, Final
+
+from ariane_broker.durable.data_version import DataVersion
+from ariane_broker.errors import topic_exists, topic_not_found
+from ariane_record import is_system_topic
+from ariane_servicekit.errors import field_invalid
+
+QUEUE_COUNT_MAX: Final = 65536
+
+MESSAGE_TYPE_ATTRIBUTE: Final = "message.type"
+
+_ATTRIBUTE_VALUES: Final = {
+    "cleanup.policy": frozenset({"DELETE"}),
+    "queue.type": frozenset({"SimpleCQ"}),
+}
+"""What a user may set, and to what: the values that this broker does what they say for."""
+
+
+class Permission(IntFlag):
+    """What may be done with a topic, in RocketMQ's bits."""
+
+    NONE = 0
+    INHERIT = 1
+    WRITE = 2
+    READ = 4
+    READ_WRITE = 6
+
+
+class TopicMessageType(StrEnum):
+    """What kind of messages a topic takes, in RocketMQ's words."""
+
+    UNSPECIFIED = "UNSPECIFIED"
+    NORMAL = "NORMAL"
+    FIFO = "FIFO"
+    DELAY = "DELAY"
+    TRANSACTION = "TRANSACTION"
+    MIXED = "MIXED"
+
+
+_MESSAGE_TYPES: Final = {each.value: each for each in TopicMessageType}
+_ANY_TYPES: Final = frozenset({TopicMessageType.UNSPECIFIED, TopicMessageType.MIXED})
+"""Types of topics that take records of every kind."""
+_RECORD_TYPES: Final = frozenset({TopicMessageType.NORMAL, TopicMessageType.FIFO})
+"""Types of topics that records go to as they are, each of which must be of the topic's type."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfig:
+    """One topic on this broker.
+
+    Attributes:
+        topic: The name.
+        read_queue_count: Queues that consumers read: 0 up to this, exclusive.
+        write_queue_count: Queues that producers write: 0 up to this, exclusive.
+        permission: What is allowed.
+        attributes: Further settings, the message type among them.
+        order: RocketMQ's mark of a topic whose queues have one order over all brokers.
+        system_flag: RocketMQ's bits; kept as they are.
+        filter_type: RocketMQ's kind of tags; kept as it is.
+        version: Grows with each change.
+        plain_queue_count: Queues that records may go to which are not to come later: 0 up to this,
+            exclusive.
+        record_type: What each of these records must be, NORMAL or FIFO; None when none is looked
+            at.
+    """
+
+    topic: str
+    read_queue_count: int
+    write_queue_count: int
+    permission: Permission = Permission.READ_WRITE
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    order: bool = False
+    system_flag: int = 0
+    filter_type: str = "SINGLE_TAG"
+    version: int = 0
+    plain_queue_count: int = field(init=False, repr=False, compare=False)
+    record_type: TopicMessageType | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Find out once what each append asks."""
+        kind = self.message_type
+        typed = kind in _RECORD_TYPES
+        plain = self.writable and (typed or kind in _ANY_TYPES) and not self.system
+        object.__setattr__(self, "plain_queue_count", self.write_queue_count if plain else 0)
+        object.__setattr__(self, "record_type", kind if typed else None)
+
+    @property
+    def readable(self) -> bool:
+        """Whether consumers may read it."""
+        return bool(int.__and__(self.permission, Permission.READ))
+
+    @property
+    def writable(self) -> bool:
+        """Whether producers may write it."""
+        # As numbers, for each append asks: `&` would look for the name of what comes of it.
+        return bool(int.__and__(self.permission, Permission.WRITE))
+
+    @property
+    def system(self) -> bool:
+        """Whether the system made it for itself."""
+        return is_system_topic(self.topic)
+
+    @property
+    def message_type(self) -> TopicMessageType:
+        """What kind of messages it takes; what is not known here takes any."""
+        name = self.attributes.get(MESSAGE_TYPE_ATTRIBUTE, "UNSPECIFIED")
+        return _MESSAGE_TYPES.get(name, TopicMessageType.UNSPECIFIED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicChange:
+    """What to change of a topic; what is None stays.
+
+    Attributes:
+        read_queue_count: New count of read queues.
+        write_queue_count: New count of write queues.
+        permission: New permission.
+        message_type: New message type.
+        attributes: Attributes to set; an empty value removes one.
+        allow_unread_queues: Whether queues that are not read may have messages, or get them.
+    """
+
+    read_queue_count: int | None = None
+    write_queue_count: int | None = None
+    permission: Permission | None = None
+    message_type: TopicMessageType | None = None
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    allow_unread_queues: bool = False
+
+
+class TopicTable:
+    """All topics of this broker, in memory."""
+
+    def __init__(self, *, now_ms: Callable[[], int], default_queue_count: int) -> None:
+        """Start without topics.
+
+        Args:
+            now_ms: Milliseconds since the epoch.
+            default_queue_count: Read and write queues of a topic that names no counts.
+        """
+        self._now_ms = now_ms
+        self._default_queue_count = default_queue_count
+        self._topics: dict[str, TopicConfig] = {}
+        self._version = DataVersion()
+
+    @property
+    def version(self) -> int:
+        """Version of the set of topics: grows with every change."""
+        return self._version.counter
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+    def find(self, topic: str) -> TopicConfig | None:
+        """The topic, or None when it is not known here."""
+        return self._topics.get(topic)
+
+    def get(self, topic: str) -> TopicConfig:
+        """The topic.
+
+        Raises:
+            ServiceError: TOPIC_NOT_FOUND.
+        """
+        config = self._topics.get(topic)
+        if config is None:
+            raise topic_not_found(topic)
+        return config
+
+    def all(self) -> list[TopicConfig]:
+        """All topics by name."""
+        return [self._topics[name] for name in sorted(self._topics)]
+
+    def created(self, topic: str, change: TopicChange) -> TopicConfig:
+        """What the new topic would be; nothing is changed yet.
+
+        Args:
+            topic: A legal name.
+            change: Its settings; counts of None or 0 mean the default.
+
+        Raises:
+            ServiceError: TOPIC_EXISTS, or FIELD_INVALID when a setting is out of range.
+        """
+        if topic in self._topics:
+            raise topic_exists(topic)
+        fresh = TopicConfig(
+            topic=topic,
+            read_queue_count=self._default_queue_count,
+            write_queue_count=self._default_queue_count,
+        )
+        read_queue_count = change.read_queue_count or self._default_queue_count
+        complete = replace(
+            change,
+            read_queue_count=read_queue_count,
+            write_queue_count=change.write_queue_count or read_queue_count,
+        )
+        return self._changed(fresh, complete)
+
+    def updated(self, topic: str, change: TopicChange) -> TopicConfig:
+        """What the topic would be after a change; nothing is changed yet.
+
+        Raises:
+            ServiceError: TOPIC_NOT_FOUND, or FIELD_INVALID when a setting is out of range.
+        """
+        return self._changed(self.get(topic), change)
+
+    def _changed(self, config: TopicConfig, change: TopicChange) -> TopicConfig:
+        """A topic's settings after a change, if all are in range."""
+        attributes = dict(config.attributes)
+        for name, value in change.attributes.items():
+            if value:
+                if value not in _ATTRIBUTE_VALUES.get(name, ()):
+                    raise field_invalid("attributes", "names what is not known here", name)
+                attributes[name] = value
+            else:
+                attributes.pop(name, None)
+        if change.message_type is TopicMessageType.UNSPECIFIED:
+            attributes.pop(MESSAGE_TYPE_ATTRIBUTE, None)
+        elif change.message_type is not None:
+            attributes[MESSAGE_TYPE_ATTRIBUTE] = change.message_type.value
+        changed = replace(
+            config,
+            read_queue_count=_given(change.read_queue_count, config.read_queue_count),
+            write_queue_count=_given(change.write_queue_count, config.write_queue_count),
+            permission=config.permission if change.permission is None else change.permission,
+            attributes=attributes,
+            version=self._version.counter + 1,
+        )
+        write_queue_count_min = 1 if changed.writable else 0
+        _check_count("read_queue_count", changed.read_queue_count, 1)
+        _check_count("write_queue_count", changed.write_queue_count, write_queue_count_min)
+        return changed
+
+    def document_with(self, *configs: TopicConfig, without: Collection[str] = ()) -> dict[str, Any]:
+        """The file as it would be with these topics put, or some removed."""
+        topics = self._topics | {config.topic: config for config in configs}
+        for topic in without:
+            topics.pop(topic, None)
+        return {
+            "dataVersion": self._version.next(self._now_ms()).document(),
+            "topicConfigTable": {name: _entry(topics[name]) for name in sorted(topics)},
+        }
+
+    def put(self, *configs: TopicConfig) -> None:
+        """Make topics visible, new or changed."""
+        for config in configs:
+            self._topics[config.topic] = config
+        self._version = self._version.next(self._now_ms())
+
+    def remove(self, *topics: str) -> None:
+        """Make topics invisible."""
+        for topic in topics:
+            del self._topics[topic]
+        self._version = self._version.next(self._now_ms())
+
+    def load(self, document: Mapping[str, Any]) -> None:
+        """Take over a file.
+
+        Raises:
+            KeyError, TypeError, ValueError: The file has another shape.
+        """
+        self._version = DataVersion.from_document(document.get("dataVersion") or {})
+        self._topics = topics_of(document)
+
+
+def topics_of(document: Mapping[str, Any]) -> dict[str, TopicConfig]:
+    """The topics of a file, by name.
+
+    Raises:
+        KeyError, TypeError, ValueError: The file has another shape.
+    """
+    newest = DataVersion.from_document(document.get("dataVersion") or {}).counter
+    return {
+        name: _config(name, entry, newest) for name, entry in document["topicConfigTable"].items()
+    }
+
+
+def _given(value: int | None, otherwise: int) -> int:
+    return otherwise if value is None else value
+
+
+def _check_count(name: str, count: int, count_min: int) -> None:
+    if not count_min <= count <= QUEUE_COUNT_MAX:
+        raise field_invalid(name, f"must be {count_min} to {QUEUE_COUNT_MAX}", count)
+
+
+def _entry(config: TopicConfig) -> dict[str, Any]:
+    return {
+        "attributes": dict(config.attributes),
+        "order": config.order,
+        "perm": int(config.permission),
+        "readQueueNums": config.read_queue_count,
+        "topicFilterType": config.filter_type,
+        "topicName": config.topic,
+        "topicSysFlag": config.system_flag,
+        "version": config.version,
+        "writeQueueNums": config.write_queue_count,
+    }
+
+
+def _config(name: str, entry: Mapping[str, Any], newest_version: int) -> TopicConfig:
+    return TopicConfig(
+        topic=name,
+        read_queue_count=int(entry["readQueueNums"]),
+        write_queue_count=int(entry["writeQueueNums"]),
+        permission=Permission(int(entry["perm"])),
+        attributes=dict(entry.get("attributes") or {}),
+        order=bool(entry.get("order", False)),
+        system_flag=int(entry.get("topicSysFlag", 0)),
+        filter_type=str(entry.get("topicFilterType", "SINGLE_TAG")),
+        version=int(entry.get("version", newest_version)),
+    )

@@ -1,0 +1,166 @@
+"""The append use case against a scripted store."""
+
+import asyncio
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ariane_broker.append.append import AppendRecords, AppendWatch
+from ariane_broker.append.batch_check import Batch
+from ariane_broker.append.batch_outcome import AcknowledgedLevel
+from ariane_broker.append.producer_sequences import ProducerSequences
+from ariane_broker.append.statistics import BrokerStatistics
+from ariane_broker.append.topics_for_send import TopicsForSend
+from ariane_broker.errors import STORAGE_RULES, flush_unconfirmed
+from ariane_broker.topics.topic_table import TopicConfig
+from ariane_record import BlockEncoder
+from ariane_servicekit import ErrorTranslator, ServiceError
+from ariane_storage.errors import StoreFull, StorePoisoned
+from ariane_storage.writing.append import Appended
+
+HOST = ("127.0.0.1", 1)
+
+
+class ScriptedLog:
+    """Appends, or raises what it is told."""
+
+    def __init__(self):
+        self.errors = []
+        self.end = 0
+
+    def append_block(self, block, queue_id, *, born_host):
+        error = self.errors.pop(0) if self.errors else None
+        if error is not None:
+            raise error
+        begin, self.end = self.end, self.end + block.size_bytes
+        return Appended(0, block.count, begin, self.end, 5, np.array([begin]))
+
+
+class ScriptedTopics:
+    auto_create_queue_count = 0
+
+    def find(self, topic):
+        return TopicConfig(topic=topic, read_queue_count=1, write_queue_count=1)
+
+    async def create_for_send(self, topic):
+        raise AssertionError(topic)
+
+
+class ScriptedFlush:
+    """Keeps what was waited for; fails when told."""
+
+    def __init__(self):
+        self.waited = []
+        self.error = None
+
+    def when_flushed(self, commit_log_offset, told):
+        self.waited.append(commit_log_offset)
+        asyncio.get_running_loop().call_soon(told, self.error)
+
+
+class ScriptedArrivals:
+    def __init__(self):
+        self.keys = []
+
+    def appended(self, queue, next_commit_log_offset):
+        self.keys.append(queue)
+
+
+@pytest.fixture
+def parts():
+    class Parts:
+        log = ScriptedLog()
+        flush = ScriptedFlush()
+        arrivals = ScriptedArrivals()
+        statistics = BrokerStatistics()
+        grown = []  # noqa: RUF012 - one instance a test.
+
+    return Parts
+
+
+@pytest.fixture
+def append_records(parts):
+    return AppendRecords(
+        parts.log,
+        TopicsForSend(ScriptedTopics(), check_block=lambda block: None),
+        ProducerSequences(now_ms=lambda: 10, expiry_ms=1000, stream_count_max=10),
+        AppendWatch(parts.arrivals, parts.statistics, parts.grown.append, lambda: 0.0),
+        delayed=None,
+        flush_wait=parts.flush,
+        body_bytes_max=100,
+        service_error=ErrorTranslator(STORAGE_RULES).service_error,
+    )
+
+
+def batch(*bodies, queue_id=0):
+    encoder = BlockEncoder("orders", size_bytes_max=1 << 20)
+    for body in bodies or (b"a",):
+        encoder.add(body, born_timestamp_ms=1)
+    return Batch(encoder.finish(), "orders", queue_id)
+
+
+async def test_a_call_waits_once_for_all_its_batches(append_records, parts):
+    outcomes = await append_records.append([batch(), batch(), batch()], HOST)
+    assert parts.flush.waited == [outcomes[-1].appended.next_commit_log_offset]
+    assert {outcome.level for outcome in outcomes} == {AcknowledgedLevel.FLUSHED}
+    assert parts.grown == parts.flush.waited
+    assert len(parts.arrivals.keys) == parts.statistics.stored_batch_count == 3
+
+
+async def test_an_unconfirmed_flush_is_told_for_what_is_stored(append_records, parts):
+    parts.flush.error = flush_unconfirmed()
+    parts.log.errors = [None, StoreFull(Path("s"), "the disk is full")]
+    stored, refused = await append_records.append([batch(), batch()], HOST)
+    assert stored.appended is not None
+    assert stored.error.row.name == "FLUSH_UNCONFIRMED"
+    assert stored.level is AcknowledgedLevel.MEMORY
+    assert refused.appended is None
+    assert refused.error.row.name == "STORE_FULL"
+
+
+async def test_nothing_stored_waits_for_nothing(append_records, parts):
+    parts.log.errors = [StoreFull(Path("s"), "the disk is full")]
+    await append_records.append([batch()], HOST)
+    assert parts.flush.waited == parts.grown == parts.arrivals.keys == []
+
+
+async def test_a_poisoned_store_refuses_the_call(append_records, parts):
+    parts.log.errors = [StorePoisoned(OSError("no"))] * 2
+    with pytest.raises(ServiceError) as raised:
+        await append_records.append([batch(), batch()], HOST)
+    assert raised.value.row.name == "STORE_POISONED"
+
+
+async def test_poisoned_after_the_first_batch_keeps_its_outcome(append_records, parts):
+    parts.log.errors = [None, StorePoisoned(OSError("no"))]
+    first, second = await append_records.append([batch(), batch()], HOST)
+    assert first.appended is not None
+    assert second.error.row.name == "STORE_POISONED"
+
+
+async def test_the_limit_is_for_bodies_and_not_for_records(append_records):
+    (outcome,) = await append_records.append([batch(b"x" * 100)], HOST)
+    assert outcome.error is None
+    (outcome,) = await append_records.append([batch(b"x", b"x" * 101, b"x")], HOST)
+    assert outcome.error.row.name == "MESSAGE_TOO_LARGE"
+    assert outcome.error.metadata == {
+        "size_bytes": "101",
+        "limit_bytes": "100",
+        "position": "1",
+    }
+
+
+@pytest.mark.parametrize("count", [0, 4097])
+async def test_the_number_of_batches_is_bounded(append_records, count):
+    with pytest.raises(ServiceError) as raised:
+        await append_records.append([batch()] * count, HOST)
+    assert raised.value.row.name == "FIELD_INVALID"
+
+
+async def test_a_draining_broker_takes_nothing(append_records, parts):
+    append_records.draining = True
+    with pytest.raises(ServiceError) as raised:
+        await append_records.append([batch()], HOST)
+    assert raised.value.row.name == "SERVICE_DRAINING"
+    assert parts.log.end == 0

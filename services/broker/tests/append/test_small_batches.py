@@ -1,0 +1,277 @@
+"""Small batches of a request: taken at once they are answered, and stored, as one by one."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ariane.broker.v1 import send_service_pb2 as send_pb
+from ariane_broker.append.batch_outcome import AcknowledgedLevel
+from ariane_broker.append.small_batches import SmallBatches
+from ariane_broker.errors import flush_unconfirmed
+from ariane_broker.rpc.wire.append_wire import (
+    CUT_BYTES_MIN,
+    JOINED_BATCHES_MIN,
+    append_request,
+    append_response,
+    stream_response,
+)
+from ariane_record import ProducerSequence
+from ariane_servicekit import ServiceError
+from services.broker.tests.append_side import (
+    GOOD,
+    HOST,
+    NEXT,
+    GatedFlush,
+    Side,
+    opened,
+    parsed,
+    wire,
+    without_sequence,
+)
+
+queue_ids = st.integers(0, 3)
+bodies = st.lists(st.binary(max_size=30), min_size=1, max_size=4)
+sequences = st.none() | st.builds(
+    ProducerSequence, st.just(7), st.sampled_from([0, 0, 1]), st.integers(0, 3)
+)
+usual = st.builds(
+    wire, st.sampled_from(["a", "b", "mixed", "normal"]), queue_ids, bodies, sequences
+) | st.builds(
+    wire, st.sampled_from(["a", "fifo"]), queue_ids, bodies, sequences, groups=st.just("gggg")
+)
+unusual = st.sampled_from(
+    [
+        wire("unknown", 0, [b"x"]),
+        wire("normal", 0, [b"x"], groups="g"),
+        wire("normal", 0, [b"x"], properties={"DELAY": "3"}),
+        wire("fifo", 0, [b"x", b"y"], groups="g"),
+        wire("fifo", 0, [b"x"], groups="g", properties={"TRAN_MSG": "true"}),
+        wire("closed", 0, [b"x"]),
+        wire("SCHEDULE_TOPIC_XXXX", 0, [b"x"]),
+        wire("a", 4, [b"x"]),
+        wire("a", 0, [b"x" * 3001]),
+        wire("a", 0, [b"x"], records_crc32=1),
+        wire("a", 0, [b"x"], record_sizes=b"123"),
+        without_sequence(wire("a", 0, [b"x"], ProducerSequence(9, 0, 0))),
+        wire("a", 0, [b"x"], tag_codes=b""),
+        wire("b", 0, [b"x"], ProducerSequence(9, 0, 5)),
+    ]
+)
+
+
+@given(st.lists(st.lists(usual, min_size=1, max_size=9), min_size=1, max_size=3))
+@settings(max_examples=20, deadline=None)
+async def test_what_is_taken_at_once_is_answered_as_one_by_one(requests):
+    await both_ways(requests)
+
+
+@given(
+    st.lists(usual, min_size=1, max_size=6), st.lists(unusual, min_size=1, max_size=2), st.data()
+)
+@settings(max_examples=20, deadline=None)
+async def test_what_is_refused_takes_no_other_with_it(batches, refused, data):
+    for batch in refused:
+        batches.insert(data.draw(st.integers(0, len(batches))), batch)
+    await both_ways([GOOD, batches, GOOD])
+
+
+async def both_ways(requests):
+    at_once, one_by_one = Side(), Side()
+    # The first of a log goes one by one: there is no segment yet.
+    for side in (at_once, one_by_one):
+        await side.answer(parsed([GOOD[0]], joined=False))
+    for request in requests:
+        answers = [
+            await side.answer(parsed(request, joined=joined))
+            for side, joined in ((at_once, True), (one_by_one, False))
+        ]
+        assert answers[0] == answers[1]
+    assert at_once.left() == one_by_one.left()
+
+
+async def test_a_call_is_answered_as_a_request_of_a_stream(side):
+    for batches in (parsed([*GOOD, *NEXT], joined=True), parsed(GOOD[:1], joined=False)):
+        outcomes = await side.append_records.append(batches, HOST)
+        call = send_pb.AppendRecordsResponse.FromString(append_response(outcomes))
+        request = send_pb.StreamAppendsResponse.FromString(stream_response(1, outcomes))
+        assert len(call.results) == len(batches)
+        assert list(call.results) == list(request.results)
+
+
+def was_at_once(side, batches):
+    """Whether they are appended at once."""
+    small = parsed(batches, joined=True)
+    assert isinstance(small, SmallBatches)
+    return side.append_records._take_small(small, HOST) is not None
+
+
+@pytest.fixture
+async def side():
+    made = Side()
+    await made.answer(parsed([GOOD[0]], joined=False))
+    return made
+
+
+@given(
+    st.lists(
+        st.none() | st.builds(ProducerSequence, *map(st.integers, (0, 0, 0), (2, 1, 1))),
+        min_size=2,
+        max_size=5,
+    )
+)
+def test_each_batch_keeps_its_sequence_or_has_none(said):
+    wire_sequences = [
+        sequence
+        and send_pb.ProducerSequence(
+            producer_id=sequence.producer_id,
+            producer_epoch=sequence.epoch,
+            first_sequence=sequence.first_sequence,
+        )
+        for sequence in said
+    ]
+    batches = [wire("a", 0, [b"x"], sequence=None) for _ in said]
+    for batch, sequence in zip(batches, wire_sequences, strict=True):
+        if sequence is not None:
+            batch.sequence.CopyFrom(sequence)
+    small = parsed(batches, joined=True)
+    assert list(small.table.sequences) == said
+    assert [batch.sequence for batch in small.each()] == said
+
+
+def test_usual_requests_are_taken_at_once(side):
+    assert was_at_once(side, GOOD)
+    assert was_at_once(side, NEXT)
+    following = [wire("a", number, [b"t"], ProducerSequence(7, 0, 1)) for number in range(4)]
+    assert was_at_once(side, [*GOOD, *following])
+
+
+NORMAL = [wire("normal", number % 4, [b"n"] * 2) for number in range(4)]
+FIFO = [wire("fifo", number % 4, [b"f", b"g"], groups="gh") for number in range(4)]
+
+
+@pytest.mark.parametrize(
+    "batches", [NORMAL, FIFO, [*NORMAL, *GOOD], [*FIFO, *NORMAL[:2], *GOOD, *FIFO]]
+)
+def test_batches_of_the_type_of_their_topic_are_taken_at_once(side, batches):
+    assert was_at_once(side, batches)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        wire("normal", 0, [b"x", b"y"], groups=["", "g"]),
+        wire("fifo", 0, [b"x", b"y"], groups="g"),
+        wire("fifo", 0, [b"x", b"y"], groups=["", "g"]),
+        wire("normal", 0, [b"x"], properties={"TIMER_DELIVER_MS": "1"}),
+        wire("fifo", 0, [b"x"], groups="g", properties={"TIMER_DELAY_SEC": "1"}),
+        wire("normal", 0, [b"x"], record_sizes=b"1234"),
+    ],
+)
+def test_one_of_another_type_sends_all_one_by_one(side, other):
+    end = side.store.max_offset
+    assert not was_at_once(side, [*NORMAL, *FIFO, other, *GOOD])
+    assert side.store.max_offset == end
+
+
+def test_a_repeat_goes_one_by_one(side):
+    assert was_at_once(side, NEXT)
+    end = side.store.max_offset
+    assert not was_at_once(side, [*GOOD, NEXT[2]])
+    assert side.store.max_offset == end
+
+
+async def test_the_answer_to_a_repeat_is_the_first_result(side):
+    first = await side.answer(parsed(NEXT, joined=True))
+    second = await side.answer(parsed([*NEXT, *GOOD], joined=True))
+    assert [result.first_commit_log_offset for result in second.results[:4]] == [
+        result.first_commit_log_offset for result in first.results
+    ]
+    assert [result.duplicate for result in second.results] == [True] * 4 + [False] * 8
+
+
+async def test_a_poisoned_store_refuses_the_request(side):
+    side.store._parts.guard._cause = OSError("gone")
+    with pytest.raises(ServiceError) as raised:
+        await side.answer(parsed(GOOD, joined=True))
+    assert raised.value.row.name == "STORE_POISONED"
+
+
+@pytest.fixture
+async def flushed_side():
+    made = Side(make_flush=GatedFlush)
+    made.flush = made.append_records._flush_wait
+    made.flush.gate.set()
+    await made.answer(parsed([GOOD[0]], joined=False))
+    made.flush.gate.clear()
+    return made
+
+
+async def test_nothing_is_acknowledged_before_it_is_on_the_disk(flushed_side):
+    taken = flushed_side.append_records.take(parsed([*GOOD, *NEXT], joined=True), HOST)
+    answer = asyncio.ensure_future(taken)
+    await asyncio.sleep(0)
+    assert not answer.done()
+    assert flushed_side.store.max_offset > flushed_side.store.flushed_offset
+    flushed_side.flush.gate.set()
+    outcomes = await answer
+    assert {outcome.level for outcome in outcomes} == {AcknowledgedLevel.FLUSHED}
+    ends = {queue: flushed_side.store.queue_bounds(*queue) for queue in flushed_side.store.queues()}
+    after = opened(flushed_side.disk.lose_power(7))
+    assert {queue: after.queue_bounds(*queue) for queue in after.queues()} == ends
+    after.close()
+
+
+async def test_each_is_told_that_its_flush_is_not_confirmed(flushed_side):
+    flushed_side.flush.error = flush_unconfirmed()
+    flushed_side.flush.gate.set()
+    small = parsed(NEXT, joined=True)
+    first = await flushed_side.append_records.append(small, HOST)
+    assert {outcome.error.row.name for outcome in first} == {"FLUSH_UNCONFIRMED"}
+    # What is stored is not stored again, and is safe as soon as one flush is.
+    flushed_side.flush.error = None
+    second = await flushed_side.append_records.append(parsed(NEXT, joined=True), HOST)
+    assert [outcome.error for outcome in second] == [None] * 4
+    assert all(outcome.duplicate for outcome in second)
+    assert [outcome.appended.first_commit_log_offset for outcome in second] == [
+        outcome.appended.first_commit_log_offset for outcome in first
+    ]
+
+
+async def test_a_disk_that_fails_halfway_acknowledges_none_and_leaves_whole_records(side):
+    side.store.flush()
+    side.disk.write_fails_at = side.disk.writes + 1
+    with pytest.raises(ServiceError) as raised:
+        await side.answer(parsed([*GOOD, *NEXT], joined=True))
+    assert raised.value.row.name == "STORE_POISONED"
+    assert side.statistics.stored_batch_count == 1
+    assert not len(side.sequences)
+    after = opened(side.disk.kill())
+    assert after.damage == ()
+    assert after.queue_bounds("a", 0)[1] >= 3
+    after.close()
+
+
+def test_few_batches_and_unusual_ones_are_seen_one_by_one():
+    raw = send_pb.StreamAppendsRequest(batches=GOOD[: JOINED_BATCHES_MIN - 1])
+    assert isinstance(append_request(raw.SerializeToString()).batches, list)
+    for more in (
+        {"delay_level": 3},
+        {"delivery_times_ms": b"12345678"},
+        {"record_crc32s": b"1234"},
+    ):
+        assert isinstance(parsed([*GOOD, wire("a", 0, [b"x"], **more)], joined=True), list)
+
+
+def test_small_batches_of_a_large_request_are_taken_at_once():
+    count = CUT_BYTES_MIN // 2000 + 1
+    batches = [wire("a", 0, [b"x" * 2000]) for _ in range(count)]
+    head = send_pb.StreamAppendsRequest(request_number=3).SerializeToString()
+    raw = head + send_pb.StreamAppendsRequest(batches=batches).SerializeToString()
+    assert len(raw) > CUT_BYTES_MIN
+    small = append_request(raw).batches
+    assert isinstance(small, SmallBatches)
+    assert [batch.block.size_bytes for batch in small.each()] == small.table.block_sizes

@@ -1,0 +1,128 @@
+import asyncio
+
+import pytest
+
+from ariane_broker.clients.attached_client import Hello
+from ariane_broker.clients.client_table import ClientTable
+from ariane_broker.clients.membership import Membership
+from ariane_broker.clients.outbox import BrokerDraining, HeartbeatHeard, MembershipChanged, Outbox
+from ariane_servicekit import ServiceError
+from ariane_servicekit.testing import VirtualClock
+
+
+@pytest.fixture
+def clock():
+    return VirtualClock()
+
+
+@pytest.fixture
+def table(clock):
+    return ClientTable(clock, flags_conflicts=lambda group: group == "lax")
+
+
+def attach(table, client_id, *groups, strategy=""):
+    memberships = tuple(Membership(consumer_group=group, strategy=strategy) for group in groups)
+    return table.attach(Hello(client_id=client_id, memberships=memberships), "127.0.0.1:1")
+
+
+def waiting(client):
+    return list(client.outbox._notices)
+
+
+def test_only_the_others_are_told(table):
+    first = attach(table, "a", "g")
+    second = attach(table, "b", "g")
+    assert waiting(first) == [MembershipChanged("g")]
+    assert waiting(second) == []
+
+
+def test_a_notice_that_still_waits_is_not_put_twice(table):
+    first = attach(table, "a", "g")
+    attach(table, "b", "g")
+    attach(table, "c", "g")
+    assert waiting(first) == [MembershipChanged("g")]
+
+
+def test_only_groups_that_changed_are_told(table):
+    watcher = attach(table, "w", "g", "h")
+    client = attach(table, "a", "g")
+    watcher.outbox._notices.clear()
+    both = (Membership(consumer_group="g"), Membership(consumer_group="h"))
+    table.change_memberships(client, both)
+    assert waiting(watcher) == [MembershipChanged("h")]
+    table.detach(client)
+    assert set(waiting(watcher)) == {MembershipChanged("g"), MembershipChanged("h")}
+    assert [member.client_id for member in table.members("g")] == ["w"]
+
+
+def test_a_conflict_changes_nothing(table):
+    first = attach(table, "a", "g")
+    with pytest.raises(ServiceError, match="sticky"):
+        attach(table, "b", "h", "g", strategy="sticky")
+    assert len(table) == 1
+    assert waiting(first) == []
+    assert table.members("h") == []
+    attach(table, "c", "lax")
+    attach(table, "d", "lax", strategy="sticky")
+
+
+def test_a_member_alone_may_change_its_mind(table):
+    client = attach(table, "a", "g")
+    table.change_memberships(client, (Membership(consumer_group="g", strategy="sticky"),))
+    assert client.memberships["g"].strategy == "sticky"
+
+
+def test_silence_is_measured_from_the_last_sign(table, clock):
+    first, second = attach(table, "a", "g"), attach(table, "b", "g")
+    clock.advance(100)
+    table.heard(second)
+    clock.advance(20)
+    assert table.expire(120) == []
+    clock.advance(1)
+    assert table.expire(120) == [first]
+    assert [client.client_id for client in table.all()] == ["b"]
+    assert MembershipChanged("g") in waiting(second)
+    clock.advance(100)
+    assert table.expire(120) == [second]
+
+
+def test_an_expired_client_cannot_detach_its_successor(table, clock):
+    old = attach(table, "a", "g")
+    clock.advance(121)
+    table.expire(120)
+    new = attach(table, "a", "g")
+    table.detach(old)
+    assert table.all() == [new]
+
+
+async def test_an_outbox_is_emptied_before_it_ends():
+    outbox = Outbox()
+    outbox.put(MembershipChanged("g"))
+    outbox.put(HeartbeatHeard())
+    outbox.close()
+    outbox.put(BrokerDraining(1))
+    assert await outbox.take() == MembershipChanged("g")
+    assert await outbox.take() == HeartbeatHeard()
+    assert await outbox.take() is None
+
+
+async def test_an_outbox_wakes_its_reader():
+    outbox = Outbox()
+    task = asyncio.create_task(outbox.take())
+    await asyncio.sleep(0)
+    assert not task.done()
+    outbox.put(HeartbeatHeard())
+    assert await task == HeartbeatHeard()
+
+
+def test_who_was_forgotten_meanwhile_joins_nothing_any_more(table, clock):
+    frozen = attach(table, "a", "g")
+    clock.advance(121)
+    assert table.expire(120) == [frozen]
+
+    # Its last heartbeat was on its way.
+    table.change_memberships(frozen, (Membership(consumer_group="g", zone="z"),))
+
+    assert table.members("g") == []
+    attach(table, "a", "g")
+    assert [member.client_id for member in table.members("g")] == ["a"]

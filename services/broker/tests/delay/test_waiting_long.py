@@ -1,0 +1,314 @@
+"""Messages that wait longer than the log is kept, on a real store with a clock that is moved."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ariane_broker.delay.aged_records import AgedRecords
+from ariane_broker.delay.delay import DelayLevel, DeliveryTimes
+from ariane_broker.delay.delayed_append import DelayedAppend
+from ariane_broker.delay.delivered_origins import delivered_origins
+from ariane_broker.delay.delivery import Delivery
+from ariane_broker.delay.delivery_loop import DeliveryLoop
+from ariane_broker.delay.level_queues import LevelQueues
+from ariane_broker.delay.parked_queue import ParkedRows
+from ariane_broker.delay.parking import Parking
+from ariane_broker.delay.reparking import Reparking
+from ariane_broker.delay.timer_handover import TimerHandover
+from ariane_broker.delay.timer_queue import TIMER_QUEUE, TimerQueue
+from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.topics.topic_table import TopicConfig
+from ariane_record.decoding.columns import decode_columns
+from ariane_servicekit import ServiceError
+from ariane_storage import Store
+from ariane_storage.config import DELAY_LEVELS_MS
+from ariane_storage.errors import StoreFull
+from ariane_storage.testing import FaultyDisk, FixedClock, block_of, small_config
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+HOST = ("10.1.2.3", 4000)
+
+
+class LogThatFills:
+    """A store that takes nothing more while it is told so."""
+
+    is_full = False
+
+    def __init__(self, store):
+        self.append_there = store.append_block
+
+    def append_block(self, *block, **fields):
+        if self.is_full:
+            raise StoreFull(Path("store"), "no room")
+        return self.append_there(*block, **fields)
+
+
+class Delays:
+    """The rooms of delay on one store."""
+
+    def __init__(self, store, clock):
+        self.store, self.clock = store, clock
+        self.levels = LevelQueues(store, levels_ms=DELAY_LEVELS_MS, now_ms=clock.now_ms)
+        self.timer = TimerQueue(
+            store, TimerHandover(FaultyDisk(), Path("/store")), now_ms=clock.now_ms
+        )
+        self.on_appended = lambda: None
+        self.log = LogThatFills(store)
+        delivery = Delivery(
+            store, self.log, find_topic=self.topic, on_appended=lambda *_: self.on_appended()
+        )
+        reparking = Reparking(store, store, now_ms=clock.now_ms, on_parked=self.parked)
+        self.delivery = DeliveryLoop(
+            self.levels, self.timer, delivery, reparking, clock, on_delivered=lambda: None
+        )
+        self.is_pressed = False
+        self.aged = AgedRecords(
+            store,
+            self.timer,
+            reparking,
+            clock,
+            believed_ms=clock.now_ms,
+            age_ms=DAY_MS,
+            is_pressed=lambda: self.is_pressed,
+        )
+        parking = Parking(
+            level_count=18,
+            delay_ms_max=40 * DAY_MS,
+            now_ms=clock.now_ms,
+            check_block=lambda block: None,
+        )
+        self.append = DelayedAppend(
+            parking, store, levels_ms=DELAY_LEVELS_MS, on_parked=self.parked
+        )
+        self.restore()
+
+    def restore(self):
+        for state in (self.levels, self.timer):
+            state.clear()
+            for stretch in self.store.stretches(0):
+                state.replay(stretch)
+            state.keep_topics(lambda topic: True)
+
+    def topic(self, name):
+        return TopicConfig(topic=name, read_queue_count=2, write_queue_count=2)
+
+    def parked(self, parked, appended):
+        if parked.block.delivery_times_ms is None:
+            return
+        first = int(appended.first_queue_offset)
+        self.timer.parked(
+            ParkedRows(
+                np.arange(first, first + appended.count),
+                appended.commit_log_offsets,
+                parked.block.sizes.astype(np.int64),
+                parked.block.delivery_times_ms,
+            )
+        )
+
+    def park(self, bodies, times_ms):
+        block = block_of("orders", bodies, unique_ids=[body.decode() for body in bodies])
+        times = DeliveryTimes(np.array(times_ms, np.int64))
+        self.append.append(self.append.park(block, QueueKey("orders", 1), times), born_host=HOST)
+
+    def park_for_level(self, body, level):
+        block = block_of("orders", [body])
+        parked = self.append.park(block, QueueKey("orders", 1), DelayLevel(level))
+        self.append.append(parked, born_host=HOST)
+
+    def fill(self, count=30):
+        for _ in range(count):
+            self.store.append_block(block_of("others", [b"x" * 1000]), 0)
+
+    def retain(self):
+        places = [place for place in (self.levels.needed_from, self.timer.needed_from) if place]
+        return self.store.apply_retention(keep_from=min(places, default=None))
+
+    def delivered(self):
+        read = self.store.read_queue(
+            "orders", 1, self.store.queue_bounds("orders", 1)[0], max_count=99, max_bytes=1 << 20
+        )
+        return read.count
+
+
+@pytest.fixture
+def clock():
+    return FixedClock()
+
+
+@pytest.fixture
+def store(tmp_path, clock):
+    config = replace(
+        small_config(), retention_ms=2 * DAY_MS, disk_clean_ratio=1e-9, delete_batch_max=1000
+    )
+    with Store.open(tmp_path / "store", config, clock=clock) as store:
+        yield store
+
+
+@pytest.fixture
+def delays(store, clock):
+    return Delays(store, clock)
+
+
+async def test_what_waits_holds_back_retention_until_it_is_parked_again(delays, store, clock):
+    delays.fill(3)
+    due = clock.now_ms() + 20 * DAY_MS
+    delays.park([b"a", b"b"], [due, due + 5])
+    delays.fill()
+    clock.advance(3 * DAY_MS)
+    delays.fill()
+    assert delays.retain().min_offset <= delays.timer.needed_from
+    held = store.min_offset
+    await delays.aged.turn()
+    assert delays.aged.reparked_count == 2
+    assert delays.retain().min_offset > held
+    await delays.aged.turn()
+    assert delays.aged.reparked_count == 2, "they are young again"
+    delays.restore()
+    clock.time_ms = due - 1
+    await delays.delivery.turn()
+    assert delays.delivered() == 0
+    clock.time_ms = due + 5
+    await delays.delivery.turn()
+    await delays.delivery.turn()
+    assert delays.delivered() == 2
+    message = store.query_by_key("orders", "a")[0]
+    assert message.born_host == HOST
+    assert message.properties == {"UNIQ_KEY": "a"}
+
+
+async def test_a_full_disk_does_not_wait_for_what_waits(delays, store, clock):
+    delays.fill(3)
+    due = clock.now_ms() + 20 * DAY_MS
+    delays.park([b"a", b"b"], [due, due])
+    delays.fill(60)
+    delays.park([b"young"], [due])
+    held = delays.timer.needed_from
+    await delays.aged.turn()
+    assert delays.aged.reparked_count == 0
+    delays.is_pressed = True
+    await delays.aged.turn()
+    assert delays.aged.reparked_count == 2
+    assert delays.timer.needed_from > held
+    await delays.aged.turn()
+    assert delays.aged.reparked_count == 2, "the older half has none any more"
+    delays.restore()
+    clock.time_ms = due
+    await delays.delivery.turn()
+    assert delays.delivered() == 3
+
+
+async def test_a_disk_that_is_full_of_what_waits_is_not_filled_with_copies(delays, clock):
+    due = clock.now_ms() + 20 * DAY_MS
+    for number in range(40):
+        delays.park([b"%d" % number], [due])
+    delays.is_pressed = True
+    await delays.aged.turn()
+    assert delays.aged.reparked_count == 0
+
+
+async def test_what_is_parked_again_twice_comes_once(delays, store, clock):
+    due = clock.now_ms() + 9 * DAY_MS
+    delays.park([b"a"], [due])
+    for _ in range(4):
+        clock.advance(2 * DAY_MS)
+        await delays.aged.turn()
+        delays.restore()
+    assert delays.aged.reparked_count == 4
+    clock.time_ms = due
+    await delays.delivery.turn()
+    assert delays.delivered() == 1
+    origins = [place for stretch in store.stretches(0) for place in delivered_origins(stretch)]
+    assert len(set(origins)) == len(origins) == 5
+
+
+async def test_entries_of_rocketmq_do_not_say_the_time(delays, store, clock):
+    """Its consume queue has the hash of a tag there; the record says when it is due."""
+    due = clock.now_ms() + DAY_MS
+    block = block_of("orders", [b"a"])
+    times = DeliveryTimes(np.array([due], np.int64))
+    parked = delays.append.park(block, QueueKey("orders", 1), times)
+    wrong = replace(parked.block, delivery_times_ms=np.array([2598919], np.int64))
+    store.append_block(wrong, TIMER_QUEUE.queue_id)
+    delays.restore()
+    await delays.delivery.turn()
+    assert delays.delivered() == 0
+    clock.time_ms = due
+    await delays.delivery.turn()
+    assert delays.delivered() == 1
+
+
+async def test_a_clock_that_is_set_makes_nothing_early_and_nothing_twice(delays, clock):
+    begin = clock.now_ms()
+    delays.park([b"a"], [begin + 1000])
+    clock.advance(-DAY_MS)
+    await delays.delivery.turn()
+    assert delays.delivered() == 0
+    clock.time_ms = begin + 2 * DAY_MS
+    await delays.delivery.turn()
+    assert delays.delivered() == 1
+    clock.time_ms = begin
+    await delays.delivery.turn()
+    delays.restore()
+    await delays.delivery.turn()
+    assert delays.delivered() == 1
+
+
+async def test_a_message_of_a_level_is_not_a_millisecond_early(delays, clock):
+    delays.park_for_level(b"a", 1)
+    clock.advance(999)
+    await delays.delivery.turn()
+    assert delays.delivered() == 0
+    clock.advance(1)
+    await delays.delivery.turn()
+    assert delays.delivered() == 1
+
+
+@pytest.mark.parametrize("of_level", [0, 1])
+async def test_what_finds_no_room_is_delivered_once_there_is(delays, clock, of_level):
+    due = clock.now_ms() + 1000
+    delays.park([b"a", b"b"], [due, due + 1])
+    for _ in range(of_level):
+        delays.park_for_level(b"c", 1)
+    clock.advance(5000)
+    delays.log.is_full = True
+    for _ in range(3):
+        await delays.delivery.turn()
+    assert delays.delivered() == 0
+    delays.log.is_full = False
+    await delays.delivery.turn()
+    assert delays.delivered() == 2 + of_level
+
+
+async def test_a_level_that_is_never_done_holds_up_no_other(delays, store, clock):
+    """More falls due all the time, as fast as it is delivered."""
+    delays.park([b"timed"], [clock.now_ms() + 500])
+    delays.park_for_level(b"of level 1", 1)
+    delays.park_for_level(b"of level 2", 2)
+    clock.advance(10_000)
+    left = iter(range(60))
+
+    def more_falls_due():
+        if next(left, None) is not None:
+            delays.park_for_level(b"of level 1", 1)
+            clock.advance(1000)
+
+    delays.on_appended = more_falls_due
+    await delays.delivery.turn()
+    assert delays.delivered() == 63
+    bodies = [message.body for message in store_order(store)]
+    assert set(bodies[:30]) == {b"timed", b"of level 1", b"of level 2"}
+
+
+def store_order(store):
+    read = store.read_queue("orders", 1, 0, max_count=99, max_bytes=1 << 20)
+    columns = decode_columns(b"".join(read.chunks), read.sizes.astype(np.int32))
+    return list(map(columns.message, range(len(columns))))
+
+
+def test_the_longest_delay_is_that_of_the_settings(delays, clock):
+    delays.park([b"a"], [clock.now_ms() + 40 * DAY_MS])
+    with pytest.raises(ServiceError, match="40 days"):
+        delays.park([b"a"], [clock.now_ms() + 40 * DAY_MS + 1])

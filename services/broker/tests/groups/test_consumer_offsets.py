@@ -1,0 +1,57 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ariane_broker.groups.consumer_offsets import ConsumerOffsets, QueueKey
+
+names = st.text("abc-_%", min_size=1, max_size=5)
+tables = st.dictionaries(
+    st.tuples(names, names, st.integers(0, 70_000)), st.integers(0, 2**63 - 1), max_size=20
+)
+
+
+@given(tables)
+def test_what_is_saved_is_loaded(table):
+    offsets = ConsumerOffsets(now_ms=lambda: 5)
+    for (group, topic, queue_id), offset in table.items():
+        offsets.put(group, QueueKey(topic, queue_id), offset)
+    loaded = ConsumerOffsets(now_ms=lambda: 5)
+    loaded.load(json.loads(json.dumps(offsets.document())))
+    found = {
+        (place.consumer_group, *place.queue): place.consumer_offset
+        for group in loaded.groups()
+        for place in loaded.of_group(group)
+    }
+    assert found == table
+
+
+def test_parts_of_others_are_kept():
+    offsets = ConsumerOffsets(now_ms=lambda: 5)
+    foreign = {"pullOffsetTable": {"t@g": {"0": 1}}, "groupTopicMap": {"g": ["t"]}}
+    offsets.load({"offsetTable": {"t@g": {"0": 7}}} | foreign)
+    document = offsets.document()
+    assert {name: document[name] for name in foreign} == foreign
+    assert document["offsetTable"] == {"t@g": {"0": 7}}
+
+
+@pytest.mark.parametrize(
+    "document", [{}, {"offsetTable": {"no separator": {}}}, {"offsetTable": {"t@g": {"x": 1}}}]
+)
+def test_another_shape_is_not_read_as_empty(document):
+    with pytest.raises((KeyError, ValueError)):
+        ConsumerOffsets(now_ms=lambda: 5).load(document)
+
+
+def test_topics_and_groups_are_forgotten_whole():
+    offsets = ConsumerOffsets(now_ms=lambda: 5)
+    for group in ("a", "b"):
+        for topic in ("t", "u"):
+            offsets.put(group, QueueKey(topic, 0), 1)
+    assert offsets.remove_topic("t")
+    assert not offsets.remove_topic("t")
+    assert [place.queue.topic for place in offsets.of_group("a")] == ["u"]
+    assert offsets.remove_group("a")
+    assert offsets.groups() == ["b"]
+    assert offsets.find("a", QueueKey("u", 0)) is None

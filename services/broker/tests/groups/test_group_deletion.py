@@ -1,0 +1,153 @@
+"""Deleting a group: all that belongs to nobody else goes with it."""
+
+import asyncio
+
+import numpy as np
+import pytest
+from google.protobuf.duration_pb2 import Duration
+
+from ariane.broker.v1 import client_service_pb2 as client_pb
+from ariane.broker.v1 import group_service_pb2 as group_pb
+from ariane.broker.v1 import retry_service_pb2 as retry_pb
+from ariane.broker.v1 import topic_service_pb2 as topic_pb
+from ariane_record.decoding.columns import decode_columns
+from ariane_record.names import dead_letter_topic, retry_topic
+
+GROUP, TOPIC = "billing", "orders"
+RETRY, DEAD = retry_topic(GROUP), dead_letter_topic(GROUP)
+
+
+async def messages_of(broker, topic):
+    (pulled,) = await broker.pull((topic, 0, 0), group=GROUP)
+    if pulled.HasField("error") or not pulled.record_sizes:
+        return []
+    columns = decode_columns(pulled.records, np.frombuffer(pulled.record_sizes, "<i4"))
+    return list(map(columns.message, range(len(columns))))
+
+
+async def make_group(broker):
+    policy = group_pb.RetryPolicy(table=group_pb.DelayTable(delays=[Duration(nanos=10_000_000)]))
+    group = group_pb.ConsumerGroup(
+        consumer_group=GROUP, consume_enabled=True, attempts_max=16, retry_policy=policy
+    )
+    await broker.groups.CreateConsumerGroup(group_pb.CreateConsumerGroupRequest(group=group))
+
+
+async def take_back(broker, message, **fields):
+    return await broker.retries.ReturnMessage(
+        retry_pb.ReturnMessageRequest(
+            consumer_group=GROUP,
+            topic=message.topic,
+            queue_id=message.queue_id,
+            commit_log_offset=message.commit_log_offset,
+            **fields,
+        )
+    )
+
+
+async def redrive(broker):
+    request = retry_pb.RedriveDeadLettersRequest(consumer_group=GROUP, queue_offsets=[0])
+    return await broker.retries.RedriveDeadLetters(request)
+
+
+async def live(broker):
+    """Have one message come again, and another one be dead."""
+    await make_group(broker)
+    assert not await broker.store_offset(GROUP, TOPIC, 0, 2)
+    failed, dead = await messages_of(broker, TOPIC)
+    assert not (await take_back(broker, failed)).duplicate
+    assert not (await take_back(broker, dead, dead_letter=True)).duplicate
+    async with asyncio.timeout(10):
+        while not await messages_of(broker, RETRY):  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
+    assert [letter.body for letter in await messages_of(broker, DEAD)] == [b"dead"]
+
+
+async def delete(broker, **fields):
+    request = group_pb.DeleteConsumerGroupRequest(consumer_group=GROUP, **fields)
+    return await broker.groups.DeleteConsumerGroup(request)
+
+
+async def topics(broker):
+    response = await broker.topics.ListTopics(topic_pb.ListTopicsRequest(include_system=True))
+    return {topic.topic for topic in response.topics}
+
+
+@pytest.fixture
+async def prepared(broker):
+    await broker.create_topic(TOPIC)
+    await broker.store(TOPIC, [b"failed", b"dead"])
+    return broker
+
+
+async def test_its_offsets_its_retry_topic_and_its_dead_letters_go(prepared, refused):
+    await live(prepared)
+    deleted = await delete(prepared)
+    assert (deleted.retry_message_count, deleted.dead_letter_count) == (1, 1)
+    assert await prepared.known_offset(GROUP, TOPIC) is None
+    assert {RETRY, DEAD}.isdisjoint(await topics(prepared))
+    assert TOPIC in await topics(prepared)
+    assert (await refused(delete(prepared))).reason == "GROUP_NOT_FOUND"
+
+
+async def test_a_group_of_the_same_name_begins_anew(prepared):
+    await live(prepared)
+    assert (await redrive(prepared)).redriven_count == 1
+    await delete(prepared)
+    # Nothing that it returns is taken for a repetition; its dead letters are others.
+    await make_group(prepared)
+    failed, dead, *_ = await messages_of(prepared, TOPIC)
+    assert not (await take_back(prepared, dead, dead_letter=True)).duplicate
+    assert not (await take_back(prepared, failed)).duplicate
+    assert [letter.body for letter in await messages_of(prepared, DEAD)] == [b"dead"]
+    assert (await redrive(prepared)).redriven_count == 1
+
+
+async def test_nothing_of_it_is_read_from_the_log_later(running):
+    async with running() as broker:
+        await broker.create_topic(TOPIC)
+        await broker.store(TOPIC, [b"failed", b"dead"])
+        await live(broker)
+        await delete(broker)
+    async with running() as broker:
+        assert {RETRY, DEAD}.isdisjoint(await topics(broker))
+        await make_group(broker)
+        _, dead = await messages_of(broker, TOPIC)
+        assert not (await take_back(broker, dead, dead_letter=True)).duplicate
+
+
+async def test_dead_letters_may_be_kept(prepared):
+    await live(prepared)
+    deleted = await delete(prepared, keep_dead_letters=True)
+    assert deleted.dead_letter_count == 1
+    assert RETRY not in await topics(prepared)
+    assert [letter.body for letter in await messages_of(prepared, DEAD)] == [b"dead"]
+    assert (await redrive(prepared)).redriven_count == 1
+    assert (await redrive(prepared)).duplicate_count == 1
+
+
+async def test_a_group_with_members_stays(prepared, refused):
+    call = prepared.clients.Attach()
+    hello = client_pb.ClientHello(
+        client_id="a", memberships=[client_pb.Membership(consumer_group=GROUP)]
+    )
+    await call.write(client_pb.AttachRequest(hello=hello))
+    assert (await call.read()).HasField("accepted")
+    failure = await refused(delete(prepared))
+    assert (failure.reason, failure.metadata["member_count"]) == ("GROUP_IN_USE", "1")
+    assert RETRY in await topics(prepared)
+    call.cancel()
+
+
+async def test_what_waits_for_its_next_try_is_dropped(running):
+    async with running(delay_levels="1s " * 17 + "1s") as broker:
+        await broker.create_topic(TOPIC)
+        await broker.store(TOPIC, [b"failed"])
+        group = group_pb.ConsumerGroup(consumer_group=GROUP, consume_enabled=True, attempts_max=16)
+        await broker.groups.CreateConsumerGroup(group_pb.CreateConsumerGroupRequest(group=group))
+        (failed,) = await messages_of(broker, TOPIC)
+        await take_back(broker, failed)
+        await delete(broker)
+        await asyncio.sleep(1.5)
+        assert RETRY not in await topics(broker)
+        await broker.store(TOPIC, [b"more"])

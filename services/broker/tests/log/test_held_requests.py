@@ -1,0 +1,128 @@
+import asyncio
+
+import pytest
+
+from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.log.held_requests import HeldRequests
+from ariane_servicekit import ServiceError
+
+A, B = QueueKey("t", 0), QueueKey("t", 1)
+
+
+@pytest.fixture
+def held():
+    return HeldRequests(count_max=3)
+
+
+async def wait(held, *queues, seconds=20):
+    watch = held.watch(queues)
+    try:
+        return await held.wait(watch, seconds)
+    finally:
+        held.forget(watch)
+
+
+def waiter(held, *queues, seconds=20):
+    return asyncio.create_task(wait(held, *queues, seconds=seconds))
+
+
+async def test_exactly_those_that_watch_the_queue_are_woken(held):
+    first, second, both = waiter(held, A), waiter(held, B), waiter(held, A, B)
+    await asyncio.sleep(0)
+    assert held.count == 3
+    held.wake(A)
+    assert await first
+    assert await both
+    assert not second.done()
+    assert held.count == 1
+    held.wake(B)
+    assert await second
+    assert held.count == 0
+
+
+async def test_woken_in_the_next_turn_and_once(held):
+    seen = []
+
+    async def look_and_wait():
+        watch = held.watch([A, B])
+        while not seen:
+            assert await held.wait(watch, 20)
+            seen.append(set(watch.arrived))
+
+    task = asyncio.create_task(look_and_wait())
+    await asyncio.sleep(0)
+    for _ in range(5):
+        held.wake(A)
+        held.wake(B)
+    assert seen == []
+    await asyncio.sleep(0)
+    assert seen == [{A, B}]
+    await task
+
+
+async def test_a_wake_before_the_watch_is_not_remembered(held):
+    held.wake(A)
+    assert not await wait(held, A, seconds=0.01)
+
+
+async def test_a_wake_between_two_waits_is_remembered_until_somebody_looks(held):
+    watch = held.watch([A, B])
+    held.wake_all([B, QueueKey("other", 0)])
+    assert await held.wait(watch, 0)
+    assert watch.arrived == {B}
+    watch.arrived.clear()
+    assert not await held.wait(watch, 0.01)
+
+
+async def test_an_interruption_ends_one_wait(held):
+    watch = held.watch([A])
+    watch.interrupt()
+    first = asyncio.create_task(held.wait(watch, 20))
+    await asyncio.sleep(0)
+    assert not first.done()
+    watch.interrupt()
+    assert not await first
+    second = asyncio.create_task(held.wait(watch, 20))
+    await asyncio.sleep(0)
+    held.wake(A)
+    assert await second
+
+
+async def test_what_is_forgotten_is_told_nothing(held):
+    watch, other = held.watch([A, B]), held.watch([A])
+    held.forget(watch)
+    held.wake_all([A, B])
+    assert not watch.arrived
+    assert other.arrived == {A}
+
+
+async def test_the_time_ends_the_wait(held):
+    assert not await wait(held, A, seconds=0.01)
+    assert not await wait(held, A, seconds=0)
+    assert held.count == 0
+
+
+async def test_the_number_is_bounded(held):
+    tasks = [waiter(held, A) for _ in range(3)]
+    await asyncio.sleep(0)
+    with pytest.raises(ServiceError, match="3 pulls"):
+        await wait(held, A)
+    held.wake(A)
+    assert await asyncio.gather(*tasks) == [True] * 3
+
+
+async def test_a_cancelled_wait_leaves_nothing(held):
+    task = waiter(held, A, B)
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    assert held.count == 0
+    assert held._watches == {}
+
+
+async def test_closing_ends_all_waits(held):
+    tasks = [waiter(held, A), waiter(held, B)]
+    await asyncio.sleep(0)
+    held.close()
+    assert await asyncio.gather(*tasks) == [False, False]
+    assert not await wait(held, A)

@@ -1,0 +1,179 @@
+"""State machines over the log: one walk for all of them, each from its own snapshot."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from ariane_broker.log.log_states import LogStates
+from ariane_storage import Store
+from ariane_storage.errors import StorePoisoned
+from ariane_storage.state_file import StateFile
+from ariane_storage.testing import block_of, small_config
+
+
+class SeenOffsets:
+    """Remembers where every record lies that it was shown."""
+
+    def __init__(self, name="seen", matters_since_ms=None):
+        self.name = name
+        self.matters_since_ms = matters_since_ms
+        self.change_count = 0
+        self.offsets = []
+        self.known_topics = None
+
+    def replay(self, stretch):
+        self.offsets += stretch.commit_log_offsets.tolist()
+        self.change_count += 1
+
+    def document(self, commit_log_offset):
+        return {"offsets": self.offsets, "commitLogOffset": commit_log_offset}
+
+    def load(self, document):
+        self.offsets = list(document["offsets"])
+        return document["commitLogOffset"]
+
+    def clear(self):
+        self.offsets = []
+
+    def keep_topics(self, is_known_topic):
+        self.known_topics = is_known_topic("flights")
+
+
+@pytest.fixture
+def executor():
+    with ThreadPoolExecutor(1) as threads:
+        yield threads
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store.open(tmp_path / "store", small_config()) as store:
+        yield store
+
+
+@pytest.fixture
+def file(tmp_path, store):
+    return lambda name: StateFile(tmp_path / f"{name}.json", store._parts.disk)
+
+
+def append(store, count=7):
+    return store.append_block(block_of("flights", [b"x" * 50] * count), 0).commit_log_offsets
+
+
+def states_of(store, executor, file, *machines):
+    states = LogStates(store, executor)
+    for machine in machines:
+        states.keep(machine, file(machine.name), f"config/{machine.name}.json")
+    return states
+
+
+async def restored(store, executor, file, *machines):
+    states = states_of(store, executor, file, *machines)
+    await states.restore(lambda topic: topic == "flights")
+    return states
+
+
+async def test_each_is_shown_what_came_after_its_snapshot_and_nothing_twice(store, executor, file):
+    first = append(store).tolist()
+    one = SeenOffsets("one")
+    await (await restored(store, executor, file, one)).save()
+    second = append(store).tolist()
+    two = SeenOffsets("two")
+    await (await restored(store, executor, file, two)).save()
+    third = append(store).tolist()
+
+    one, two, three = SeenOffsets("one"), SeenOffsets("two"), SeenOffsets("three")
+    await restored(store, executor, file, one, two, three)
+    assert one.offsets == two.offsets == three.offsets == first + second + third
+    assert one.known_topics is True
+
+
+async def test_only_what_changed_is_saved_and_never_before_it_is_restored(store, executor, file):
+    append(store)
+    one = SeenOffsets("one")
+    states = states_of(store, executor, file, one)
+    await states.save()
+    assert file("one").load() is None
+    await states.restore(lambda _: True)
+    await states.save()
+    saved = file("one").load()
+    append(store)
+    await states.save()
+    assert file("one").load() == saved
+    one.change_count += 1
+    await states.save()
+    assert file("one").load()["commitLogOffset"] == store.max_offset
+
+
+@pytest.mark.parametrize("wrong", [{"offsets": []}, {"offsets": [1], "commitLogOffset": 1 << 40}])
+async def test_a_snapshot_that_cannot_be_believed_is_as_good_as_none(store, executor, file, wrong):
+    offsets = append(store).tolist()
+    file("one").save(wrong)
+    one = SeenOffsets("one")
+    await restored(store, executor, file, one)
+    assert one.offsets == offsets
+
+
+async def test_a_machine_that_needs_little_does_not_shorten_the_walk_of_another(
+    store, executor, file
+):
+    offsets = [offset for _ in range(6) for offset in append(store, 20).tolist()]
+    recent, all_of_it = SeenOffsets("recent", matters_since_ms=1 << 60), SeenOffsets("all")
+    await restored(store, executor, file, recent, all_of_it)
+    assert len(store._parts.log.segments) > 1
+    assert all_of_it.offsets == offsets
+    assert recent.offsets == offsets[-len(recent.offsets) :]
+    assert len(recent.offsets) < len(offsets)
+
+
+async def test_a_log_that_cannot_be_flushed_gets_no_snapshot(store, executor, file, monkeypatch):
+    append(store)
+    one = SeenOffsets("one")
+    states = await restored(store, executor, file, one)
+
+    def poisoned():
+        raise StorePoisoned("gone")
+
+    monkeypatch.setattr(store, "flush", poisoned)
+    await states.save()
+    assert file("one").load() is None
+
+
+async def test_what_changes_while_a_snapshot_is_saved_is_saved_with_the_next(
+    store, executor, file, monkeypatch
+):
+    append(store)
+    one = SeenOffsets("one")
+    states = await restored(store, executor, file, one)
+    flush = store.flush
+
+    def change_meanwhile():
+        one.offsets = [*one.offsets, 1]
+        one.change_count += 1
+        return flush()
+
+    monkeypatch.setattr(store, "flush", change_meanwhile)
+    before = list(one.offsets)
+    await states.save()
+    assert file("one").load()["offsets"] == before
+    monkeypatch.setattr(store, "flush", flush)
+    await states.save()
+    assert file("one").load()["offsets"] == [*before, 1]
+
+
+async def test_the_log_keeps_what_came_after_the_oldest_snapshot(store, file, executor):
+    states = LogStates(store, executor)
+    changing, resting = SeenOffsets(), SeenOffsets("resting")
+    states.keep(changing, file("changing"), "changing.json")
+    states.keep(resting, file("resting"), "resting.json")
+    append(store)
+    await states.restore(lambda topic: True)
+    assert states.needed_from == 0
+    await states.save()
+    saved = store.max_offset
+    assert states.needed_from == saved
+    append(store)
+    assert states.needed_from == saved
+    # Whose state did not change needs nothing of what came since.
+    await states.save()
+    assert states.needed_from == store.max_offset

@@ -1,0 +1,137 @@
+"""Requests of appends from bytes: large ones are cut, and give what Protocol Buffers would."""
+
+import pytest
+from google.protobuf.message import DecodeError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ariane.broker.v1 import send_service_pb2 as send_pb
+from ariane_broker.append.batch_check import BATCHES_MAX
+from ariane_broker.rpc.wire import append_wire
+from ariane_broker.rpc.wire.append_wire import CUT_BYTES_MIN, append_request
+from ariane_record.single.wire_fields import length_prefix
+
+LARGE = b"x" * CUT_BYTES_MIN
+
+batches = st.builds(
+    send_pb.AppendBatch,
+    topic=st.text(max_size=5),
+    queue_id=st.integers(-1, 1 << 30),
+    record_sizes=st.sampled_from([b"", b"1234", b"12345678"]),
+    key_counts=st.binary(max_size=3),
+    records_crc32=st.integers(0, (1 << 32) - 1),
+    sequence=st.none()
+    | st.builds(send_pb.ProducerSequence, producer_id=st.integers(-1, (1 << 63) - 1)),
+    records=st.binary(max_size=300),
+)
+requests = st.builds(
+    send_pb.StreamAppendsRequest,
+    batches=st.lists(batches, max_size=4),
+    producer_group=st.text(max_size=3),
+    request_number=st.integers(-5, (1 << 63) - 1),
+)
+
+
+def table_of(count):
+    table = send_pb.AppendTable(topics=[""] * count)
+    return send_pb.StreamAppendsRequest(table=table).SerializeToString()
+
+
+def seen(batch):
+    block = batch.block
+    columns = (bytes(block.records), block.sizes.tobytes(), block.key_counts.tobytes(), block.crc32)
+    return (batch.topic, batch.queue_id, batch.sequence, columns)
+
+
+@given(requests)
+def test_a_request_that_is_cut_is_the_same(request):
+    raw = request.SerializeToString()
+    whole = append_request(raw)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(append_wire, "CUT_BYTES_MIN", 0)
+        cut = append_request(raw)
+    assert cut.request_number == whole.request_number == request.request_number
+    assert list(map(seen, cut.batches)) == list(map(seen, whole.batches))
+
+
+def test_the_blocks_of_a_large_request_are_not_copied():
+    batch = send_pb.AppendBatch(topic="orders", queue_id=1, records=LARGE)
+    raw = send_pb.StreamAppendsRequest(batches=[batch, batch]).SerializeToString()
+    for taken in append_request(raw).batches:
+        assert taken.block.records == LARGE
+        assert taken.block.records.obj is raw
+
+
+def test_fields_may_come_in_any_order_and_the_last_records_count():
+    head = send_pb.AppendBatch(topic="orders", queue_id=3).SerializeToString()
+    early = send_pb.AppendBatch(records=b"early").SerializeToString()
+    late = send_pb.AppendBatch(records=LARGE).SerializeToString()
+    parts = early + late + head
+    wrapped = send_pb.StreamAppendsRequest(batches=[send_pb.AppendBatch.FromString(parts)])
+    assert wrapped.batches[0].records == LARGE
+    length = len(parts)
+    varint = bytes((length & 0x7F | 0x80, length >> 7 & 0x7F | 0x80, length >> 14))
+    (taken,) = append_request(b"\x0a" + varint + parts).batches
+    assert (taken.topic, taken.queue_id, bytes(taken.block.records)) == ("orders", 3, LARGE)
+
+
+@given(st.binary(min_size=1, max_size=40), st.integers(0, 60))
+@settings(deadline=None)
+def test_what_is_no_request_is_refused(noise, cut_at):
+    batch = send_pb.AppendBatch(topic="orders", records=LARGE)
+    raw = send_pb.StreamAppendsRequest(batches=[batch]).SerializeToString()
+    for spoilt in (raw[:-1], raw + b"\x0a\xff\x01", raw + b"\x0b", raw[:cut_at] + noise + LARGE):
+        try:
+            found = append_request(spoilt)
+        except DecodeError:
+            continue  # Also of groups, which Protocol Buffers still knows.
+        expected = send_pb.StreamAppendsRequest.FromString(spoilt)
+        assert len(found.batches) == len(expected.batches)
+
+
+MANY = BATCHES_MAX + 1
+NOTHING = send_pb.StreamAppendsRequest(batches=[{}]).SerializeToString()
+LONG = send_pb.StreamAppendsRequest(batches=[{"records": LARGE}]).SerializeToString()
+NUMBER = send_pb.StreamAppendsRequest(request_number=9).SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("raw", "count"),
+    [
+        (NOTHING * MANY + NUMBER, MANY),
+        (NUMBER + LONG + NOTHING * MANY, MANY + 1),
+        (table_of(MANY) + NUMBER, MANY),
+        (table_of(MANY) + LONG + NUMBER, MANY + 1),
+        (LONG + table_of(MANY) + NUMBER, MANY + 1),
+        (table_of(BATCHES_MAX) + NOTHING + NUMBER, MANY),
+    ],
+)
+def test_nobody_looks_at_each_of_too_many_batches(raw, count):
+    request = append_request(raw)
+    assert request.request_number == 9
+    assert len(request.batches) == count
+    assert {id(batch) for batch in request.batches} == {id(request.batches[0])}
+    assert not request.is_table
+
+
+GROUP = send_pb.StreamAppendsRequest(producer_group="g").SerializeToString()
+REPEATING = send_pb.AppendBatch(key_counts=b"1").SerializeToString() * 50_000
+
+
+@pytest.mark.parametrize("first", [LONG, table_of(2), b""])
+@pytest.mark.parametrize("many", [GROUP * 200_000, length_prefix(10, len(REPEATING)) + REPEATING])
+@pytest.mark.parametrize("last", [b"", LONG, table_of(3)])
+def test_fields_without_end_are_left_to_protocol_buffers(first, many, last, monkeypatch):
+    steps, fields_of = [], append_wire.fields_of
+
+    def counted(message):
+        for field in fields_of(message):
+            steps.append(field.tag)
+            yield field
+
+    monkeypatch.setattr(append_wire, "fields_of", counted)
+    raw = first + many + last + NUMBER
+    request, parsed = append_request(raw), send_pb.StreamAppendsRequest.FromString(raw)
+    assert request.request_number == 9
+    assert len(request.batches) == len(parsed.batches) + len(parsed.table.topics)
+    assert len(steps) < 5 * BATCHES_MAX

@@ -1,0 +1,306 @@
+"""Tables are answered, and stored, as the batches are that they say by column."""
+
+from __future__ import annotations
+
+import asyncio
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ariane.broker.v1 import send_service_pb2 as send_pb
+from ariane.common.v1.message_pb2 import ACKNOWLEDGED_LEVEL_FLUSHED
+from ariane_broker.append.small_batches import SmallBatches
+from ariane_broker.errors import flush_unconfirmed
+from ariane_broker.rpc.wire import append_wire
+from ariane_broker.rpc.wire.append_wire import CUT_BYTES_MIN, append_request, append_response
+from ariane_record import ProducerSequence
+from ariane_record.checksums.checksum import crc32
+from ariane_record.layout import HEADER_BYTES
+from services.broker.tests.append_side import GOOD, HOST, NEXT, GatedFlush, Side, parsed, wire
+
+
+def int32s(numbers):
+    return np.array(list(numbers), "<i4").tobytes()
+
+
+def table_request(batches, **changes):
+    """The same batches as a table; all have a sequence of one producer, or none has."""
+
+    def joined(name):
+        return b"".join(getattr(batch, name) for batch in batches)
+
+    records = joined("records")
+    fields = {
+        "topics": [batch.topic for batch in batches],
+        "queue_ids": int32s(batch.queue_id for batch in batches),
+        "record_counts": int32s(len(batch.key_counts) for batch in batches),
+        "record_sizes": joined("record_sizes"),
+        "tag_codes": joined("tag_codes"),
+        "key_counts": joined("key_counts"),
+        "key_hashes": joined("key_hashes"),
+        "records_crc32": crc32(records),
+    }
+    if batches[0].HasField("sequence"):
+        sequences = [batch.sequence for batch in batches]
+        firsts = [sequence.first_sequence for sequence in sequences]
+        fields["producer_id"] = sequences[0].producer_id
+        fields["producer_epochs"] = int32s(sequence.producer_epoch for sequence in sequences)
+        fields["first_sequences"] = np.array(firsts, "<i8").tobytes()
+    table = send_pb.AppendTable(**{**fields, **changes})
+    return send_pb.StreamAppendsRequest(request_number=7, table=table, table_records=records)
+
+
+def wrong_bodies(batch):
+    """A batch whose bodies are others than those that it had."""
+    records, place = bytearray(batch.records), 0
+    for size in np.frombuffer(batch.record_sizes, "<i4").tolist():
+        records[place + HEADER_BYTES] ^= 1
+        place += size
+    changed = send_pb.AppendBatch()
+    changed.CopyFrom(batch)
+    changed.records = bytes(records)
+    return changed
+
+
+def understood(request):
+    """A request as a broker understands it, in whichever way it was cut."""
+    raw = request.SerializeToString()
+    whole = append_request(raw)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(append_wire, "CUT_BYTES_MIN", 0)
+        cut = append_request(raw)
+    assert (whole.request_number, whole.is_table) == (cut.request_number, cut.is_table)
+    assert said(whole.batches) == said(cut.batches)
+    return whole, cut
+
+
+def said(batches):
+    """What batches say."""
+    each = batches.each() if isinstance(batches, SmallBatches) else batches
+    return [
+        (
+            batch.topic,
+            batch.queue_id,
+            batch.sequence,
+            str(batch.error),
+            batch.block and (bytes(batch.block.records), batch.block.crc32),
+            batch.block and [column.tolist() for column in columns_of(batch.block)],
+        )
+        for batch in each
+    ]
+
+
+def columns_of(block):
+    return block.sizes, block.tag_codes, block.key_counts, block.key_hashes
+
+
+def results_of(answer, counts):
+    """The result of each batch, whichever way they were told."""
+    if not answer.HasField("table_result"):
+        return list(answer.results)
+    table = answer.table_result
+    places = zip(
+        np.frombuffer(table.first_queue_offsets, "<i8").tolist(),
+        np.frombuffer(table.first_commit_log_offsets, "<i8").tolist(),
+        counts,
+        strict=True,
+    )
+    return [
+        send_pb.AppendResult(
+            first_queue_offset=queue_offset,
+            first_commit_log_offset=log_offset,
+            record_count=count,
+            acknowledged_level=table.acknowledged_level,
+            store_time=table.store_time,
+        )
+        for queue_offset, log_offset, count in places
+    ]
+
+
+async def answered(side, request):
+    outcomes = await side.append_records.append(request.batches, HOST)
+    raw = append_response(outcomes, is_table=request.is_table)
+    answer = send_pb.AppendRecordsResponse.FromString(raw)
+    assert answer.takes_tables
+    return answer
+
+
+topics = st.sampled_from(["a", "b", "mixed", "normal", "unknown", "closed"])
+bodies = st.lists(st.binary(max_size=30), min_size=1, max_size=4)
+plain = st.builds(wire, topics, st.integers(0, 4), bodies)
+sequences = st.builds(ProducerSequence, st.just(7), st.integers(0, 1), st.integers(0, 3))
+sequenced = st.builds(wire, topics, st.integers(0, 3), bodies, sequences)
+requests = st.lists(plain, min_size=1, max_size=9) | st.lists(sequenced, min_size=1, max_size=9)
+
+
+@given(st.lists(requests, min_size=1, max_size=3))
+@settings(max_examples=60, deadline=None)
+async def test_a_table_is_answered_as_its_batches(requests):
+    as_table, one_by_one = Side(), Side()
+    for side in (as_table, one_by_one):
+        await side.answer(parsed([GOOD[0]], joined=False))
+    for number, batches in enumerate(requests):
+        request = understood(table_request(batches))[number % 2]
+        assert request.is_table
+        answer = await answered(as_table, request)
+        expected = await one_by_one.answer(parsed(batches, joined=False))
+        counts = [len(batch.key_counts) for batch in batches]
+        assert results_of(answer, counts) == list(expected.results)
+    assert as_table.left() == one_by_one.left()
+
+
+async def test_the_first_batches_of_a_log_are_told_one_by_one():
+    """There is no segment yet that they could be appended to at once."""
+    side = Side()
+    request, _ = understood(table_request(GOOD))
+    answer = await answered(side, request)
+    assert len(answer.results) == len(GOOD)
+    assert not answer.HasField("table_result")
+    assert (await answered(side, request)).HasField("table_result")
+
+
+async def test_a_table_waits_for_the_disk_and_each_batch_is_told_if_nobody_knows_of_it():
+    side = Side(make_flush=GatedFlush)
+    flush = side.append_records._flush_wait
+    flush.gate.set()
+    await side.answer(parsed([GOOD[0]], joined=False))
+    flush.error = flush_unconfirmed()
+    request, _ = understood(table_request(NEXT))
+    unconfirmed = await answered(side, request)
+    assert not unconfirmed.HasField("table_result")
+    for result in unconfirmed.results:
+        assert result.error.message.startswith(flush_unconfirmed().message)
+    flush.error = None
+    again = await answered(side, request)
+    assert [each.duplicate for each in again.results] == [True] * len(NEXT)
+    places = [each.first_commit_log_offset for each in unconfirmed.results]
+    assert [each.first_commit_log_offset for each in again.results] == places == sorted(set(places))
+    following = [wire("a", number, [b"t"], ProducerSequence(7, 0, 1)) for number in range(4)]
+    request, _ = understood(table_request(following))
+    flush.gate.clear()
+    answer = asyncio.ensure_future(answered(side, request))
+    await asyncio.sleep(0)
+    assert not answer.done()
+    flush.gate.set()
+    assert (await answer).table_result.acknowledged_level == ACKNOWLEDGED_LEVEL_FLUSHED
+
+
+@given(requests)
+@settings(max_examples=40, deadline=None)
+def test_one_by_one_its_batches_are_those_that_came_together(batches):
+    (request, _), single = understood(table_request(batches)), parsed(batches, joined=False)
+    assert said(request.batches) == said(single)
+
+
+BROKEN = [
+    ("queue ids", {"queue_ids": int32s(range(7))}),
+    ("record counts", {"record_counts": b"1"}),
+    ("a batch has no records", {"record_counts": int32s([0, 6, 3, 3, 3, 3, 3, 3])}),
+    ("a batch has no records", {"record_counts": int32s([-3, 9, 3, 3, 3, 3, 3, 3])}),
+    ("key counts", {"record_counts": int32s([3] * 7 + [2])}),
+    ("record sizes", {"record_sizes": b"123"}),
+    ("tag codes", {"tag_codes": b""}),
+    ("key counts", {"key_counts": b"\2"}),
+    ("key hashes", {"key_hashes": b"1234"}),
+    ("producer epochs", {"producer_epochs": b"1234"}),
+    ("producer epochs", {"producer_id": 7}),
+    ("first sequences", {"producer_id": 7, "producer_epochs": int32s([0] * 8)}),
+    ("first sequences", {"first_sequences": b"12345678"}),
+    ("checksum differs", {"records_crc32": 1}),
+    ("do not add up", {"record_sizes": int32s([100] * 24)}),
+    ("do not add up", {"record_sizes": int32s([-1] * 24)}),
+    ("do not add up", {"record_sizes": int32s([0x7FFFFFFF] * 24)}),
+]
+
+
+@pytest.mark.parametrize(("rule", "changes"), BROKEN)
+async def test_of_a_broken_table_each_batch_is_refused(rule, changes):
+    side = Side()
+    await side.answer(parsed([GOOD[0]], joined=False))
+    before = side.left()
+    for request in understood(table_request(GOOD, **changes)):
+        answer = await answered(side, request)
+        assert len(answer.results) == len(GOOD)
+        for result in answer.results:
+            assert rule in result.error.message
+    assert side.left() == before
+
+
+@pytest.mark.parametrize("batch_count", [2, 8, 64])
+async def test_bodies_that_are_not_those_of_their_checksums_are_found(batch_count):
+    side = Side()
+    await side.answer(parsed([GOOD[0]], joined=False))
+    batches = [wire("a", number % 4, [b"%d" % number] * 3) for number in range(batch_count)]
+    request, _ = understood(table_request([wrong_bodies(batch) for batch in batches]))
+    answer = await answered(side, request)
+    assert [result.error.message for result in answer.results]
+    for result in answer.results:
+        assert "the checksum of the body differs" in result.error.message
+
+
+async def test_sizes_that_go_back_and_forth_have_nothing_copied_many_times():
+    """Topics of a type are looked into before anybody knows that the sizes are sound."""
+    side, pairs, up = Side(), 200, 100
+    await side.answer(parsed([GOOD[0]], joined=False))
+    sizes = [2500] * up + [-2500 * up]
+    table = send_pb.AppendTable(
+        topics=["normal"] * (2 * pairs),
+        queue_ids=int32s([0] * (2 * pairs)),
+        record_counts=int32s([up, 1] * pairs),
+        record_sizes=int32s(sizes * pairs),
+        tag_codes=int32s([0] * len(sizes) * pairs),
+        key_counts=bytes(len(sizes) * pairs),
+    )
+    records = bytes(2500 * up)
+    request, _ = understood(send_pb.StreamAppendsRequest(table=table, table_records=records))
+    tracemalloc.start()
+    answer = await answered(side, request)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(answer.results) == 2 * pairs
+    assert peak_bytes < 10 * len(records)
+
+
+@pytest.mark.parametrize("producer_id", [-1, -(1 << 63)])
+async def test_a_producer_that_nobody_can_be_is_refused(producer_id):
+    side = Side()
+    batches = [wire("a", number, [b"s"], ProducerSequence(7, 0, 0)) for number in range(4)]
+    request, _ = understood(table_request(batches, producer_id=producer_id))
+    with pytest.raises(Exception, match="producer_id"):
+        await answered(side, request)
+
+
+async def test_a_table_of_nothing_is_refused():
+    request = send_pb.StreamAppendsRequest(table=send_pb.AppendTable(), table_records=b"x")
+    for each in understood(request):
+        with pytest.raises(Exception, match="1 to 4096"):
+            await answered(Side(), each)
+
+
+@pytest.mark.parametrize("joined_min", [2, 1 << 30])
+@pytest.mark.parametrize("table_first", [False, True])
+def test_batches_and_a_table_are_all_taken(joined_min, table_first, monkeypatch):
+    monkeypatch.setattr(append_wire, "JOINED_BATCHES_MIN", joined_min)
+    parts = [
+        table_request(GOOD[:3]).SerializeToString(),
+        send_pb.StreamAppendsRequest(batches=GOOD[3:]).SerializeToString(),
+    ]
+    raw = b"".join(parts if table_first else reversed(parts))
+    request, _ = understood(send_pb.StreamAppendsRequest.FromString(raw))
+    assert not request.is_table
+    assert said(request.batches) == said(parsed([*GOOD[3:], *GOOD[:3]], joined=False))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(append_wire, "CUT_BYTES_MIN", 0)
+        assert said(append_request(raw).batches) == said(request.batches)
+
+
+def test_the_records_of_a_large_table_are_not_copied():
+    batches = [wire("a", number % 4, [b"x" * 2000]) for number in range(CUT_BYTES_MIN // 2000)]
+    raw = table_request(batches).SerializeToString()
+    assert len(raw) > CUT_BYTES_MIN
+    [piece] = append_request(raw).batches.table.pieces
+    assert isinstance(piece, memoryview)
+    assert piece.obj is raw

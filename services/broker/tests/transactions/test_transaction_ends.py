@@ -1,0 +1,112 @@
+"""Two who end one transaction while its half message waits for the disk: one outcome stands."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from ariane_broker.append.append import AppendWatch
+from ariane_broker.append.statistics import BrokerStatistics
+from ariane_broker.topics.topic_table import TopicConfig
+from ariane_broker.transactions.ending import EndWish, TransactionEnds
+from ariane_broker.transactions.transaction_records import (
+    Outcome,
+    half_message_of,
+    half_properties,
+)
+from ariane_broker.transactions.transaction_table import TransactionTable
+from ariane_broker.transactions.writing import TransactionLog
+from ariane_record import BlockEncoder, decode_record
+from ariane_record.names import HALF_TOPIC
+from ariane_servicekit.errors import ServiceError
+from ariane_storage import FlushMode, Store
+from ariane_storage.testing import FaultyDisk, FixedClock, small_config
+
+ORDERS = TopicConfig(topic="orders", read_queue_count=1, write_queue_count=1)
+
+
+class Arrivals:
+    def appended(self, queue, next_commit_log_offset):
+        pass
+
+
+class HeldFlush:
+    """A disk that confirms nothing before it is let go."""
+
+    def __init__(self, store):
+        self._store = store
+        self.is_let_go = asyncio.Event()
+        self.waiting_count = 0
+
+    async def wait(self, commit_log_offset):
+        self.waiting_count += 1
+        await self.is_let_go.wait()
+        self._store.flush()
+
+
+class Bench:
+    """The half message ``t-1``, which is not flushed yet, and what ends it."""
+
+    def __init__(self):
+        self.store = Store.open(
+            Path("/store"),
+            small_config(flush_mode=FlushMode.SYNC),
+            disk=FaultyDisk(),
+            clock=FixedClock(),
+        )
+        self.flush = HeldFlush(self.store)
+        watch = AppendWatch(Arrivals(), BrokerStatistics(), lambda end: None, lambda: 0.0)
+        log = TransactionLog(self.store, watch, flush_wait=self.flush)
+        table = TransactionTable(decision_count_max=3)
+        self.ends = TransactionEnds(log, table, lambda topic: ORDERS, now_ms=lambda: 0)
+        encoder = BlockEncoder(HALF_TOPIC, size_bytes_max=1000)
+        properties = half_properties("orders", 0, "pay", "t-1")
+        encoder.add(b"paid", unique_id="t-1", properties=properties, born_timestamp_ms=0)
+        block = encoder.finish()
+        appended = log.append(block)
+        half = half_message_of(
+            decode_record(block.records, verify=False),
+            queue_offset=0,
+            commit_log_offset=int(appended.first_commit_log_offset),
+            store_timestamp_ms=0,
+        )
+        table.stored(half)
+
+    def end(self, outcome):
+        return asyncio.create_task(
+            self.ends.end(EndWish("orders", "t-1", "t-1", outcome, "pay")), name=outcome.name
+        )
+
+    async def wait_for(self, waiting_count):
+        async with asyncio.timeout(10):
+            while self.flush.waiting_count < waiting_count:  # noqa: ASYNC110 - nobody tells.
+                await asyncio.sleep(0)
+
+    @property
+    def visible_count(self):
+        return self.store.queue_bounds("orders", 0)[1]
+
+
+async def test_two_commits_at_once_make_one_message():
+    bench = Bench()
+    calls = [bench.end(Outcome.COMMIT), bench.end(Outcome.COMMIT)]
+    await bench.wait_for(2)
+    bench.flush.is_let_go.set()
+    ended = await asyncio.gather(*calls)
+    assert [each.duplicate for each in ended] == [False, True]
+    assert ended[0].message.queue_offset == ended[1].message.queue_offset == 0
+    assert bench.visible_count == 1
+
+
+async def test_a_commit_that_waits_loses_to_a_rollback_that_does_not():
+    bench = Bench()
+    late = bench.end(Outcome.COMMIT)
+    await bench.wait_for(1)
+    first = bench.end(Outcome.ROLLBACK)
+    await bench.wait_for(2)
+    bench.flush.is_let_go.set()
+    assert (await first).outcome is Outcome.ROLLBACK
+    with pytest.raises(ServiceError) as refused:
+        await late
+    assert refused.value.metadata["outcome"] == "ROLLBACK"
+    assert bench.visible_count == 0

@@ -1,0 +1,411 @@
+"""Transactions against a model: any order of halves, ends, parking, deaths, power cuts, retention.
+
+What is visible was committed, once. What was rolled back is never visible. Everything else waits.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from ariane.common.v1 import message_pb2 as message_pb
+from ariane_broker.append.append import AppendWatch
+from ariane_broker.append.statistics import BrokerStatistics
+from ariane_broker.topics.topic_table import TopicConfig
+from ariane_broker.transactions.ending import EndWish, TransactionEnds
+from ariane_broker.transactions.ends_together import EndsTogether
+from ariane_broker.transactions.half_list import HalfList
+from ariane_broker.transactions.half_send import HalfLimits, HalfSend
+from ariane_broker.transactions.halves_together import HalfWish, HalvesTogether
+from ariane_broker.transactions.transaction_records import Outcome
+from ariane_broker.transactions.transaction_table import TransactionTable
+from ariane_broker.transactions.writing import TransactionLog
+from ariane_record import decode_record
+from ariane_record.names import OP_TOPIC
+from ariane_servicekit.errors import ServiceError
+from ariane_storage import FlushMode, Store
+from ariane_storage.errors import StoreFull
+from ariane_storage.testing import FaultyDisk, FixedClock, PowerLost, block_of, small_config
+
+ROOT = Path("/store")
+ORDERS = TopicConfig(topic="orders", read_queue_count=2, write_queue_count=2)
+IDS = st.integers(0, 5).map("t-{}".format)
+OUTCOMES = st.sampled_from(list(Outcome))
+ENDS = st.lists(st.tuples(IDS, OUTCOMES), max_size=6, unique_by=lambda end: end[0])
+DECIDED = frozenset(Outcome)
+LIMITS = HalfLimits(body_bytes_max=1000, call_bytes_max=4000, pending_count_max=100)
+
+
+def run(call):
+    """The result of a coroutine that waits for nothing but itself."""
+    try:
+        call.send(None)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("it waits")
+
+
+def end_wish(transaction_id, outcome):
+    return EndWish("orders", transaction_id, transaction_id, outcome, "pay")
+
+
+def half_message(transaction_id):
+    return message_pb.Message(
+        body=transaction_id.encode(),
+        unique_id=transaction_id,
+        message_type=message_pb.MESSAGE_TYPE_TRANSACTION,
+    )
+
+
+class Topics:
+    def find(self, topic):
+        return ORDERS if topic == "orders" else None
+
+    async def find_or_create(self, topic, queue_id, block):
+        return ORDERS
+
+
+class Arrivals:
+    def appended(self, queue, next_commit_log_offset):
+        pass
+
+
+class FlushAtOnce:
+    def __init__(self, store):
+        self.store = store
+
+    async def wait(self, commit_log_offset):
+        self.store.flush()
+
+
+class DyingLog:
+    """The store of a process that dies, or finds its disk full, right before one of its appends."""
+
+    def __init__(self, store, dies_before, error=PowerLost):
+        self._store = store
+        self._left = dies_before
+        self._error = error
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    def append_block(self, block, queue_id, *, born_host=("127.0.0.1", 0)):
+        if self._left == 0:
+            raise self._error
+        if self._left is not None:
+            self._left -= 1
+        return self._store.append_block(block, queue_id, born_host=born_host)
+
+
+class TransactionMachine(RuleBasedStateMachine):
+    def __init__(self):
+        super().__init__()
+        self.disk = FaultyDisk()
+        self.clock = FixedClock()
+        self.config = small_config(flush_mode=FlushMode.SYNC)
+        self.snapshot = None
+        self.known = {}
+        """What each transaction must be: "pending", an outcome, or a set of what it may be."""
+        self.parked = set()
+        self.committed = []
+        self.start()
+
+    def start(self):
+        self.store = Store.open(ROOT, self.config, disk=self.disk, clock=self.clock)
+        self.table = TransactionTable(decision_count_max=3)
+        begin = self.store.min_offset
+        if self.snapshot is not None:
+            begin = self.table.load(self.snapshot)
+            if begin > self.store.max_offset:
+                self.table.clear()
+                begin = self.store.min_offset
+        for stretch in self.store.stretches(begin):
+            self.table.replay(stretch.between(begin, self.store.max_offset))
+        self.compose(None)
+        self.ends.settle()
+
+    def compose(self, dies_before, error=PowerLost):
+        watch = AppendWatch(Arrivals(), BrokerStatistics(), lambda end: None, lambda: 0.0)
+        log = TransactionLog(
+            DyingLog(self.store, dies_before, error), watch, flush_wait=FlushAtOnce(self.store)
+        )
+        self.ends = TransactionEnds(log, self.table, Topics().find, now_ms=self.clock.now_ms)
+        self.halves = HalfSend(
+            log,
+            self.table,
+            Topics(),
+            LIMITS,
+            next_unique_id=lambda: "never",
+            now_ms=self.clock.now_ms,
+            is_draining=lambda: False,
+        )
+        self.halves_together = HalvesTogether(log, self.table, Topics(), LIMITS)
+        self.ends_together = EndsTogether(
+            log, self.table, Topics().find, store_host=lambda: ("127.0.0.1", 1), bytes_max=4000
+        )
+        self.list = HalfList(self.store, self.table, self.clock.now_ms)
+
+    def send(self, transaction_id):
+        message = half_message(transaction_id)
+        return run(self.halves.send("orders", 1, [message], "pay", ("127.0.0.1", 9)))
+
+    def end(self, transaction_id, outcome):
+        return run(self.ends.end(end_wish(transaction_id, outcome)))
+
+    def visible(self):
+        low, high = self.store.queue_bounds("orders", 1)
+        found = []
+        while low < high:
+            read = self.store.read_queue("orders", 1, low, max_count=100, max_bytes=1 << 20)
+            joined, begin = b"".join(read.chunks), 0
+            for size in read.sizes.tolist():
+                found.append(decode_record(joined[begin : begin + size]).body.decode())
+                begin += size
+            low = read.next_queue_offset
+        return found
+
+    def waiting(self):
+        return {half.transaction_id: half for half in self.list.page(0, 1000, "").page.entries}
+
+    def learn(self):
+        """What is uncertain is looked at: whatever it is, it is one of what it may be."""
+        visible, waiting = self.visible(), self.waiting()
+        uncertain = {name for name, state in self.known.items() if isinstance(state, set)}
+        for transaction_id, state in self.known.items():
+            if not isinstance(state, set):
+                continue
+            if transaction_id in visible:
+                found = Outcome.COMMIT
+            elif transaction_id in waiting:
+                found = "pending"
+            elif self.table.decision(transaction_id) is not None:
+                found = self.table.decision(transaction_id).outcome
+            else:
+                found = "never"
+            assert found in state, (transaction_id, found, state)
+            self.known[transaction_id] = found
+        self.committed += [name for name in visible if name in uncertain]
+        self.known = {name: state for name, state in self.known.items() if state != "never"}
+
+    def is_out_of_mind(self, transaction_id):
+        """Whether memory does not know how a transaction ended: nobody sends it that late."""
+        decided = self.known.get(transaction_id) in DECIDED
+        return decided and self.table.decision(transaction_id) is None
+
+    def is_forgotten(self, transaction_id):
+        """Whether neither memory nor log knows any more how a transaction ended."""
+        if self.known.get(transaction_id) not in DECIDED:
+            return False
+        if self.table.decision(transaction_id) is not None:
+            return False
+        found = self.store.query_by_key(OP_TOPIC, transaction_id, max_count=1)
+        return not found and self.store.min_offset > 0
+
+    def check_refusal(self, error, transaction_id):
+        """Only what has an outcome, or was never sent, is refused; and it is said which."""
+        state = self.known.get(transaction_id)
+        if state is None or self.is_forgotten(transaction_id):
+            assert error.row.name == "TRANSACTION_NOT_FOUND"
+        else:
+            assert error.row.name == "TRANSACTION_DECIDED"
+            assert error.metadata["outcome"] == state
+
+    # Rules.
+
+    @rule(transaction_id=IDS)
+    def send_half(self, transaction_id):
+        state = self.known.get(transaction_id)
+        if self.is_out_of_mind(transaction_id):
+            return
+        try:
+            sent = self.send(transaction_id)
+        except ServiceError as error:
+            self.check_refusal(error, transaction_id)
+            return
+        assert sent.duplicate is (state == "pending")
+        self.known[transaction_id] = "pending"
+
+    @rule(transaction_id=IDS, outcome=OUTCOMES)
+    def end_it(self, transaction_id, outcome):
+        state = self.known.get(transaction_id)
+        try:
+            ended = self.end(transaction_id, outcome)
+        except ServiceError as error:
+            self.check_refusal(error, transaction_id)
+            return
+        assert state in {"pending", outcome}
+        assert ended.outcome is outcome
+        assert ended.duplicate is (state == outcome)
+        if state == "pending" and outcome is Outcome.COMMIT:
+            self.committed.append(transaction_id)
+        self.known[transaction_id] = outcome
+        self.parked.discard(transaction_id)
+
+    @rule(transaction_id=IDS, outcome=OUTCOMES, appends=st.integers(0, 1))
+    def die_while_ending(self, transaction_id, outcome, appends):
+        state = self.known.get(transaction_id)
+        self.compose(appends)
+        with suppress(PowerLost, ServiceError):
+            self.end(transaction_id, outcome)
+        if state == "pending":
+            self.known[transaction_id] = {"pending", outcome}
+        self.kill()
+
+    @rule(transaction_ids=st.lists(IDS, max_size=6), appends=st.sampled_from([None, 0]))
+    def send_halves_together(self, transaction_ids, appends):
+        """What is stored is new; what is not is unchanged."""
+        self.compose(appends)
+        transaction_ids = [name for name in transaction_ids if not self.is_out_of_mind(name)]
+        wishes = [HalfWish("orders", 1, "pay", half_message(name)) for name in transaction_ids]
+        try:
+            stored = self.halves_together.store(wishes, ("127.0.0.1", 9), 0)
+        except PowerLost:
+            self.kill()
+            return
+        self.compose(None)
+        self.store.flush()
+        new = {name for name in transaction_ids if name not in self.known}
+        assert {half.transaction_id for half in stored if half is not None} == new
+        self.known |= dict.fromkeys(new, "pending")
+
+    @rule(
+        ends=ENDS,
+        appends=st.sampled_from([None, 0, 1]),
+        seed=st.none() | st.integers(0, 1000),
+    )
+    def end_together(self, ends, appends, seed):
+        """All that wait are decided, in one turn; others are left; a death leaves either."""
+        self.compose(appends)
+        waiting = {name: outcome for name, outcome in ends if self.known.get(name) == "pending"}
+        wishes = [end_wish(name, outcome) for name, outcome in ends]
+        try:
+            ended = self.ends_together.end(wishes, 0)
+        except PowerLost:
+            self.known |= {name: {"pending", outcome} for name, outcome in waiting.items()}
+            self.kill() if seed is None else self.lose_power(seed)
+            return
+        self.compose(None)
+        self.take_note(ends, ended)
+        assert [name for (name, _), done in zip(ends, ended, strict=True) if done] == list(waiting)
+
+    @rule(ends=ENDS, appends=st.integers(0, 1))
+    def end_together_on_a_full_disk(self, ends, appends):
+        """What has not ended waits; what has stands, and its op record is written later."""
+        self.compose(appends, StoreFull(ROOT, "full"))
+        wishes = [end_wish(name, outcome) for name, outcome in ends]
+        ended = self.ends_together.end(wishes, 0)
+        self.compose(None)
+        self.ends.settle()
+        self.take_note(ends, ended)
+
+    def take_note(self, ends, ended):
+        self.store.flush()
+        for (name, outcome), done in zip(ends, ended, strict=True):
+            if done is not None:
+                assert self.known[name] == "pending"
+                assert done.outcome is outcome
+                self.known[name] = outcome
+                self.parked.discard(name)
+                if outcome is Outcome.COMMIT:
+                    self.committed.append(name)
+
+    @rule(transaction_id=IDS)
+    def park(self, transaction_id):
+        state = self.known.get(transaction_id)
+        try:
+            duplicate = run(self.ends.park(transaction_id, 15))
+        except ServiceError as error:
+            self.check_refusal(error, transaction_id)
+            return
+        assert state == "pending"
+        assert duplicate is (transaction_id in self.parked)
+        self.parked.add(transaction_id)
+
+    @rule()
+    def save_snapshot(self):
+        self.store.flush()
+        self.snapshot = self.table.document(self.store.max_offset)
+
+    @rule(count=st.integers(1, 4))
+    def grow_old(self, count):
+        """Other messages come, half messages are stored anew, and old segments go."""
+        for _ in range(count):
+            self.store.append_block(block_of("others", [b"x" * 1500]), 0)
+        self.ends.carry_forward(self.store.max_offset - 4000)
+        self.disk.used_ratio = 0.86
+        needed = [self.table.needed_from]
+        if self.snapshot is not None:
+            needed.append(self.snapshot["commitLogOffset"])
+        keep_from = min((each for each in needed if each is not None), default=None)
+        report = self.store.apply_retention(keep_from=keep_from)
+        self.disk.used_ratio = 0.1
+        self.store.apply_retention(keep_from=keep_from)
+        assert self.table.forget_before(report.min_offset) == []
+
+    @rule()
+    def kill(self):
+        self.disk = self.disk.kill()
+        self.start()
+        self.learn()
+
+    @rule(seed=st.integers(0, 1000))
+    def lose_power(self, seed):
+        self.disk = self.disk.lose_power(seed)
+        self.start()
+        self.learn()
+
+    @rule(keep=st.booleans())
+    def restart(self, keep):
+        self.store.close()
+        self.snapshot = self.table.document(self.store.max_offset) if keep else None
+        self.start()
+
+    @rule()
+    @precondition(lambda self: self.snapshot is not None)
+    def lose_snapshot(self):
+        self.snapshot = None
+        self.kill()
+
+    # What always holds.
+
+    @invariant()
+    def what_is_visible_was_committed_once(self):
+        visible = self.visible()
+        assert len(visible) == len(set(visible))
+        lost = set(self.committed) - set(visible)
+        # Retention takes old messages, from the front.
+        assert [name for name in self.committed if name not in lost] == visible
+        assert self.committed[len(lost) :] == visible
+
+    @invariant()
+    def what_has_no_outcome_waits(self):
+        waiting = self.waiting()
+        assert set(waiting) == {name for name, state in self.known.items() if state == "pending"}
+        assert {name for name, half in waiting.items() if half.parked} == self.parked & set(waiting)
+        assert self.table.owed() == []
+
+    def teardown(self):
+        if self.store is not None:
+            self.store.close()
+
+
+def test_any_order_of_events():
+    run_state_machine_as_test(
+        TransactionMachine,
+        settings=settings(
+            max_examples=100,
+            stateful_step_count=40,
+            deadline=None,
+            suppress_health_check=[HealthCheck.too_slow],
+        ),
+    )

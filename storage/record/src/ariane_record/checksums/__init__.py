@@ -1,0 +1,1 @@
+"""CRC-32 and hashes, of one and of many."""

@@ -1,0 +1,177 @@
+"""Java's string hash, which the store uses for tags and for the keys of the index.
+
+``hash(text) = sum(unit[i] * 31 ** (n - 1 - i))`` over the n UTF-16 units of a text, kept to 32 bits
+and read as signed. Being a polynomial, it has a vector form for many texts at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from operator import mul
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_record.encoding.row_octets import differing_places
+
+_WORD_MASK: Final = 0xFFFFFFFF
+_SIGN_BIT: Final = 0x80000000
+_MULTIPLIER: Final = 31
+
+# One C call per unit of a short text: powers from the highest to the lowest, so that the end of
+# the table fits a text of any shorter length.
+_SHORT_UNITS_MAX: Final = 256
+_POWERS_DESCENDING: Final = tuple(
+    pow(_MULTIPLIER, exponent, 1 << 32) for exponent in range(_SHORT_UNITS_MAX - 1, -1, -1)
+)
+
+# The vector form works through texts in chunks of this many units, which bounds its tables, and
+# has a fixed price of some 20 us, for which the scalar form hashes this many units.
+CHUNK_UNITS: Final = 1 << 16
+_VECTOR_UNITS_MIN: Final = 256
+
+
+def _powers(factor: int) -> NDArray[np.uint32]:
+    factors = np.full(CHUNK_UNITS, factor, dtype=np.uint32)
+    factors[0] = 1
+    return np.multiply.accumulate(factors, dtype=np.uint32)
+
+
+POWERS: Final = _powers(_MULTIPLIER)
+_INVERSE_POWERS: Final = _powers(pow(_MULTIPLIER, -1, 1 << 32))
+
+
+def _signed(word: int) -> int:
+    return word - (1 << 32) if word & _SIGN_BIT else word
+
+
+def java_string_hash(text: str) -> int:
+    """``String.hashCode()``: signed 32 bits over the UTF-16 units of ``text``."""
+    units: bytes | memoryview[int]
+    if text.isascii():
+        units = text.encode("ascii")
+    else:
+        units = memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")
+    count = len(units)
+    if count <= _SHORT_UNITS_MAX:
+        powers = _POWERS_DESCENDING[_SHORT_UNITS_MAX - count :]
+        return _signed(sum(map(mul, units, powers)) & _WORD_MASK)
+    word = 0
+    for unit in units:
+        word = (word * _MULTIPLIER + unit) & _WORD_MASK
+    return _signed(word)
+
+
+@lru_cache(maxsize=4096)
+def tag_code(tag: str) -> int:
+    """The hash of a tag as the consume queue keeps it; 0 stands for no tag."""
+    return java_string_hash(tag)
+
+
+def key_hash(topic: str, key: str) -> int:
+    """The hash under which the index files a key of a topic: 31 bits, not negative."""
+    return index_hash(java_string_hash(topic + "#" + key))
+
+
+def index_hash(hash_sum: int) -> int:
+    """The hash under which the index files a key.
+
+    Args:
+        hash_sum: The hash of topic and key, or another number with the same lowest 32 bits.
+    """
+    word = abs(_signed(hash_sum & _WORD_MASK))
+    return 0 if word == _SIGN_BIT else word
+
+
+def key_hashes(topic: str, keys: Sequence[str]) -> NDArray[np.int32]:
+    """``key_hash`` of many keys of one topic, in their order."""
+    if sum(map(len, keys)) < _VECTOR_UNITS_MIN or max(map(len, keys)) >= CHUNK_UNITS // 2:
+        return np.fromiter((key_hash(topic, key) for key in keys), np.int32, len(keys))
+    words, lengths = _hash_words(keys)
+    prefix = np.uint32(java_string_hash(topic + "#") & _WORD_MASK)
+    # hash(prefix + key) = hash(prefix) * 31 ** len(key) + hash(key)
+    words += prefix * POWERS[lengths]
+    signed = words.view(np.int32)
+    np.abs(signed, out=signed)
+    signed[words == _SIGN_BIT] = 0
+    return signed
+
+
+def java_string_hashes(texts: Sequence[str]) -> NDArray[np.int32]:
+    """``java_string_hash`` of many texts, in their order."""
+    return _hash_words(texts)[0].view(np.int32)
+
+
+def _hash_words(texts: Sequence[str]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """Hashes of texts and their lengths in UTF-16 units."""
+    joined = "".join(texts)
+    units: NDArray[np.uint8] | NDArray[np.uint16]
+    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+    if joined.isascii():
+        units = np.frombuffer(joined.encode("ascii"), np.uint8)
+    else:
+        encoded = joined.encode("utf-16-le", "surrogatepass")
+        units = np.frombuffer(encoded, np.uint16)
+        if len(units) != len(joined):
+            lengths = np.fromiter(
+                (len(text.encode("utf-16-le", "surrogatepass")) >> 1 for text in texts),
+                np.int64,
+                len(texts),
+            )
+    words = np.zeros(len(texts), np.uint32)
+    ends = np.cumsum(lengths)
+    first = 0
+    while first < len(texts):
+        chunk_start = int(ends[first - 1]) if first else 0
+        stop = int(np.searchsorted(ends, chunk_start + CHUNK_UNITS, side="right"))
+        if stop == first:  # Longer than a whole chunk.
+            words[first] = java_string_hash(texts[first]) & _WORD_MASK
+            first += 1
+            continue
+        chunk = units[chunk_start : int(ends[stop - 1])]
+        words[first:stop] = hash_chunk(chunk, lengths[first:stop])
+        first = stop
+    return words, lengths
+
+
+def row_hashes(rows: NDArray[np.uint8]) -> NDArray[np.uint32]:
+    """Hashes of ASCII texts of one length, by the places where they differ.
+
+    Args:
+        rows: The texts, uint8[n, length], contiguous, n at least 1.
+    """
+    count, length = rows.shape
+    first = rows[0]
+    places = differing_places(rows)
+    if 2 * len(places) > length:
+        words = np.zeros(count, np.uint32)
+        for place in range(length):
+            words *= np.uint32(_MULTIPLIER)
+            words += rows[:, place]
+        return words
+    hash_of_first = java_string_hash(first.tobytes().decode("ascii")) & _WORD_MASK
+    words = np.full(count, hash_of_first, np.uint32)
+    for place in places:
+        words += (rows[:, place].astype(np.uint32) - first[place]) * POWERS[length - 1 - place]
+    return words
+
+
+def hash_chunk(
+    units: NDArray[np.uint8] | NDArray[np.uint16], lengths: NDArray[np.int64]
+) -> NDArray[np.uint32]:
+    """Hashes of the texts that lie back to back in ``units``, at most a chunk of them.
+
+    With the unit at place i of the chunk weighed by 31 ** -i (31 has an inverse modulo 2 ** 32), a
+    text is a plain sum, which its end then lifts by 31 ** (end - 1).
+    """
+    words = np.zeros(len(lengths), np.uint32)
+    filled = lengths > 0
+    if not filled.any():
+        return words
+    ends = np.cumsum(lengths)[filled]
+    weighed = units.astype(np.uint32)
+    weighed *= _INVERSE_POWERS[: len(units)]
+    words[filled] = np.add.reduceat(weighed, ends - lengths[filled]) * POWERS[ends - 1]
+    return words

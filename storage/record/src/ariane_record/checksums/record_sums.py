@@ -1,0 +1,81 @@
+"""The checksums of records, without their last property: from their parts, and to their block's.
+
+::
+
+    header | body | tail: topic, properties, the last of them
+      crc     crc    crc
+
+The last property of a record is its checksum, zeros as long as the broker has not filled it in; so
+its bytes are the same in all records of a block, and what they add to a sum is known beforehand.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_record.checksums.checksum import crc32
+from ariane_record.checksums.crc_algebra import CrcFolder, row_crcs, zero_shift, zero_unshift
+from ariane_record.encoding.block import EMPTY_CRC_PROPERTY
+from ariane_record.layout import CRC_PROPERTY_BYTES, HEADER_BYTES
+
+_PERIOD_BYTES: Final = 0xFFFFFFFF
+"""After so many zero bytes a register of CRC-32 is what it was."""
+
+_PROPERTY_CRC: Final = np.uint32(crc32(EMPTY_CRC_PROPERTY))
+
+# What the property adds, as if it had been in the register before it: so that one shift does for
+# both.
+_PROPERTY_BEFORE: Final = np.uint32(zero_unshift(int(_PROPERTY_CRC), CRC_PROPERTY_BYTES))
+
+
+def record_crcs_of_parts(
+    headers: NDArray[np.void],
+    body_crcs: NDArray[np.uint32],
+    tail_crcs: NDArray[np.uint32],
+    *,
+    body_bytes: NDArray[np.integer[Any]],
+    tail_bytes: int | NDArray[np.integer[Any]],
+) -> NDArray[np.uint32]:
+    """``RecordBlock.record_crcs``, out of the sums of the parts of the records.
+
+    Args:
+        headers: ``layout.HEADER`` of each record, contiguous.
+        body_crcs: The sum of each body, uint32[count].
+        tail_crcs: The sum of what follows it.
+        body_bytes: Bytes of each body.
+        tail_bytes: Bytes of what follows: one number if it is the same for all.
+    """
+    crcs = row_crcs(headers.view(np.uint8).reshape(-1, HEADER_BYTES))
+    first = int(body_bytes[0])
+    even = bool((body_bytes == first).all())
+    crcs = zero_shift(crcs, first if even else body_bytes) ^ body_crcs
+    return without_last_property(zero_shift(crcs, tail_bytes) ^ tail_crcs)
+
+
+def without_last_property(crcs: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """The sums of records without their last property.
+
+    To go back some bytes is to go on by so many fewer than the period of the polynomial.
+
+    Args:
+        crcs: The sums of whole records, uint32[count].
+    """
+    return zero_shift(crcs ^ _PROPERTY_CRC, _PERIOD_BYTES - CRC_PROPERTY_BYTES)
+
+
+def block_crc(
+    record_crcs: NDArray[np.uint32], ends: NDArray[np.int64], folder: CrcFolder, stride: int = 0
+) -> int:
+    """The CRC-32 of a block, out of ``RecordBlock.record_crcs``.
+
+    Args:
+        record_crcs: Those of its records, uint32[count].
+        ends: Where each record ends.
+        folder: Adds them up.
+        stride: Size of all records if they have the same, else 0.
+    """
+    places = ends - CRC_PROPERTY_BYTES
+    return folder.fold(record_crcs ^ _PROPERTY_BEFORE, places, int(ends[-1]), stride)

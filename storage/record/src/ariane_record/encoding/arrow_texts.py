@@ -1,0 +1,192 @@
+"""Texts and bytes of Arrow arrays as numpy sees them: octets, offsets, lengths, Java hashes.
+
+All functions take arrays that are slices of others, too.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ariane_record.checksums.java_hash import (
+    CHUNK_UNITS,
+    POWERS,
+    hash_chunk,
+    java_string_hash,
+    java_string_hashes,
+    row_hashes,
+)
+
+_LARGE: Final = (pa.types.is_large_binary, pa.types.is_large_string)
+_SIGN_WORD: Final = np.uint32(0x80000000)
+_WORD_MASK: Final = 0xFFFFFFFF
+_EVEN_BYTES_MAX: Final = 256
+
+EMPTY: Final = pa.scalar(b"", pa.binary())
+
+
+def is_textual(kind: pa.DataType) -> bool:
+    """Whether elements are texts."""
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
+
+
+def is_octets(kind: pa.DataType) -> bool:
+    """Whether elements are texts or bytes."""
+    return bool(
+        is_textual(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+        or pa.types.is_binary_view(kind)
+    )
+
+
+def bounds_of(array: Any) -> NDArray[np.integer[Any]]:
+    """Where each element begins in the octets of the array, and behind them where the last ends.
+
+    Args:
+        array: Strings or binaries with offsets, large or not.
+
+    Returns:
+        len(array) + 1 numbers, the first of them not necessarily 0; nothing is copied.
+    """
+    offsets = array.buffers()[1]
+    if offsets is None or not len(array):
+        return np.zeros(len(array) + 1, np.int32)
+    large = any(check(array.type) for check in _LARGE)
+    every: NDArray[np.integer[Any]] = np.frombuffer(offsets, np.int64 if large else np.int32)
+    return every[array.offset : array.offset + len(array) + 1]
+
+
+def lengths_of(array: Any) -> NDArray[np.int64]:
+    """Bytes of each element: int64; 0 where it is null."""
+    lengths = np.diff(bounds_of(array)).astype(np.int64, copy=False)
+    if array.null_count:
+        lengths[~valid(array)] = 0
+    return lengths
+
+
+def octets_of(array: Any) -> NDArray[np.uint8]:
+    """The octets that the bounds of an array speak of, from the start of its buffer on."""
+    buffer = array.buffers()[2]
+    return np.frombuffer(buffer, np.uint8) if buffer is not None else np.empty(0, np.uint8)
+
+
+def own_octets(array: Any) -> NDArray[np.uint8]:
+    """The octets of the elements back to back; those of nulls may lie between them."""
+    bounds = bounds_of(array)
+    return octets_of(array)[int(bounds[0]) : int(bounds[-1])]
+
+
+def valid(array: Any) -> NDArray[np.bool_]:
+    """Which elements are not null."""
+    flags: NDArray[np.bool_] = pc.is_valid(array).to_numpy(zero_copy_only=False)
+    return flags
+
+
+def is_ascii(array: Any) -> bool:
+    """Whether all octets of an array are ASCII."""
+    return bytes(own_octets(array).data).isascii()
+
+
+def binaries(octets: Any, bounds: NDArray[np.integer[Any]], kind: pa.DataType | None = None) -> Any:
+    """An array over octets that are there, by the bounds of its elements.
+
+    Args:
+        octets: The octets; not copied.
+        bounds: One more than there are elements, below 2 GiB.
+        kind: Binary, unless said otherwise.
+    """
+    offsets = np.ascontiguousarray(bounds, np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(octets)]
+    return pa.Array.from_buffers(kind or pa.binary(), len(bounds) - 1, buffers)
+
+
+def even_binaries(octets: NDArray[Any], width: int, kind: pa.DataType | None = None) -> Any:
+    """An array whose elements have the same length each and lie back to back.
+
+    Args:
+        octets: Contiguous, ``width`` bytes for each element; not copied.
+        width: Bytes of one element.
+        kind: Binary, unless said otherwise.
+    """
+    count = octets.nbytes // width
+    return binaries(octets, np.arange(count + 1, dtype=np.int32) * width, kind)
+
+
+def joined(*pieces: Any) -> Any:
+    """Arrays and scalars of binaries, put together element by element."""
+    return pc.binary_join_element_wise(*pieces, EMPTY)
+
+
+def constant(octets: bytes) -> Any:
+    """Bytes that are the same for every element."""
+    return pa.scalar(octets, pa.binary())
+
+
+def java_hashes(texts: Any) -> NDArray[np.int32]:
+    """Java's hash of each text of an array without nulls: int32.
+
+    ASCII goes through numpy as a whole, everything else text by text.
+    """
+    if not is_ascii(texts):
+        return java_string_hashes(texts.to_pylist())
+    bounds = bounds_of(texts)
+    lengths = np.diff(bounds).astype(np.int64, copy=False)
+    if not len(lengths):
+        return np.empty(0, np.int32)
+    octets = own_octets(texts)
+    width = int(lengths[0])
+    if 0 < width <= _EVEN_BYTES_MAX and (lengths == width).all():
+        return row_hashes(octets.reshape(-1, width)).view(np.int32)
+    return _hash_uneven(octets, lengths).view(np.int32)
+
+
+def index_hashes(topic: str, keys: Any) -> NDArray[np.int32]:
+    """``java_hash.key_hash`` of each key of an array without nulls: int32, not negative.
+
+    Args:
+        topic: The topic of all.
+        keys: The keys, each shorter than ``CHUNK_UNITS``, as the properties of a record are.
+    """
+    words = java_hashes(keys).view(np.uint32)
+    units = lengths_of(keys) if is_ascii(keys) else _units(keys)
+    # hash(prefix + key) = hash(prefix) * 31 ** len(key) + hash(key)
+    words += np.uint32(java_string_hash(topic + "#") & _WORD_MASK) * POWERS[units]
+    signed = words.view(np.int32)
+    np.abs(signed, out=signed)
+    signed[words == _SIGN_WORD] = 0
+    return signed
+
+
+def _units(texts: Any) -> NDArray[np.int64]:
+    """UTF-16 units of each text; those beyond the basic plane have two and take four octets."""
+    units: NDArray[np.int64] = pc.utf8_length(texts).to_numpy().astype(np.int64)
+    far = np.concatenate(([0], np.cumsum(own_octets(texts) >= 0xF0)))
+    bounds = bounds_of(texts)
+    units += np.diff(far[bounds - bounds[0]])
+    return units
+
+
+def _hash_uneven(octets: NDArray[np.uint8], lengths: NDArray[np.int64]) -> NDArray[np.uint32]:
+    """Hashes of texts that lie back to back, in chunks that the tables of powers suffice for."""
+    words = np.zeros(len(lengths), np.uint32)
+    ends = np.cumsum(lengths)
+    first = 0
+    while first < len(lengths):
+        start = int(ends[first - 1]) if first else 0
+        stop = int(np.searchsorted(ends, start + CHUNK_UNITS, side="right"))
+        if stop == first:  # Longer than a whole chunk.
+            text = octets[start : int(ends[first])].tobytes().decode("ascii")
+            words[first] = java_string_hash(text) & _WORD_MASK
+            stop = first + 1
+        else:
+            words[first:stop] = hash_chunk(octets[start : int(ends[stop - 1])], lengths[first:stop])
+        first = stop
+    return words

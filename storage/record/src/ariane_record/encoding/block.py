@@ -1,0 +1,419 @@
+"""The packed block: many records of one topic back to back, and the columns that go with them.
+
+A producer encodes records in the format of the commit log, with zeros in the fields that the broker
+owns, so that the broker appends the block with one copy and fills those fields by column::
+
+    records      | record 0            | record 1      | record 2                  | ...
+    sizes        [ 1160,                 260,            1304,                       ... ]
+    tag_codes    [ hash(tag 0),          0,              hash(tag 2),                ... ]
+    key_counts   [ 2,                    0,              1,                          ... ]
+    key_hashes   [ hash(key 0a), hash(key 0b),           hash(key 2a),               ... ]
+    crc32        of all of records
+    record_crcs  [ crc(record 0),        crc(record 1),  crc(record 2),              ... ]
+
+``record_crcs`` spares the broker a pass over every single record: CRC-32 is linear, so that the sum
+of a whole record follows from that of the record with zeros and from what the zeros became.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_record.checksums.checksum import crc32 as crc32_of
+from ariane_record.checksums.checksum import range_crcs
+from ariane_record.checksums.java_hash import key_hashes, tag_code
+from ariane_record.control_characters import are_pairs
+from ariane_record.errors import BlockFull, IllegalProperty, RecordTooLarge
+from ariane_record.layout import (
+    CRC_DIGITS,
+    CRC_MASK,
+    CRC_PROPERTY_BYTES,
+    CRC_PROPERTY_PREFIX,
+    HEADER_BYTES,
+    HOST_FLAGS,
+    KEY_SEPARATOR,
+    PRODUCER_PROPERTIES_BYTES_MAX,
+    PROPERTY_VALUE_END,
+    ByteBuffer,
+    PropertyName,
+)
+from ariane_record.single.counted_topic import counted_topic
+from ariane_record.single.message import EMPTY_HOST, RecordFields, encode_record_as
+from ariane_record.single.producer_sequence import (
+    EMPTY_SEQUENCE,
+    SEQUENCE_BYTES,
+    ProducerSequence,
+    encode_sequence,
+)
+
+KEYS_MAX: Final = 255
+"""Keys of one message in the index, its unique id included."""
+
+EMPTY_CRC_PROPERTY: Final = CRC_PROPERTY_PREFIX + b"0" * CRC_DIGITS + PROPERTY_VALUE_END
+"""Where the broker will write the checksum of the record."""
+
+RECORD_CRCS_COUNT_MIN: Final = 128
+"""Blocks of fewer records go without ``record_crcs``: the broker computes so few as fast."""
+
+OWN_ARGUMENTS: Final = frozenset(
+    {
+        PropertyName.KEYS,
+        PropertyName.TAGS,
+        PropertyName.UNIQUE_ID,
+        PropertyName.MESSAGE_GROUP,
+        PropertyName.CHECKSUM,
+        PropertyName.PRODUCER_SEQUENCE,
+    }
+)
+"""Properties that are arguments of their own, so that no column can contradict its record."""
+
+_EMPTY_HOSTS: Final = (EMPTY_HOST, EMPTY_HOST)
+
+_PROPERTIES_PART: Final = 4
+"""Which of the parts of the first record are its properties."""
+
+_OWN_OR_EMPTY: Final = OWN_ARGUMENTS | {""}
+_NAME_END: Final = "\x01"
+_VALUE_END: Final = "\x02"
+_join_pair = _NAME_END.join
+_join_pairs = _VALUE_END.join
+
+
+# The header with everything that the broker owns left at zero (``x``):
+# size, magic, body CRC, queue id, flag, both offsets, system flag, born timestamp,
+# born host, store timestamp, store host, attempts, half offset, body length.
+pack_unowned_header: Final = Struct(">iII 4x i 16x iq 8x 8x 8x 4x 8x i").pack
+
+
+# Nobody changes one; not frozen, for that takes longer to make than all columns of a tiny block.
+@dataclass(slots=True, eq=False)
+class RecordBlock:
+    """Records of one topic as they will lie in the commit log, with their columns.
+
+    Attributes:
+        topic: The topic of all records.
+        records: The records, back to back.
+        sizes: Bytes of each record, int32[count].
+        tag_codes: Hash of each tag, 0 for none, int32[count].
+        key_counts: Number of index keys of each record, uint8[count].
+        key_hashes: Index hashes of all keys, record after record, int32[sum(key_counts)].
+        crc32: CRC-32 of ``records``.
+        record_crcs: CRC-32 of each record without the last 20 bytes, those of its checksum, as it
+            is in ``records``: uint32[count]. Only with zeros in everything that the broker owns;
+            None leaves the sums to the broker.
+        forwarded: Whether attempts and half offsets may be other than zero: in blocks that a broker
+            makes of messages it has, never in those of a client.
+        delivery_times_ms: When each record is due, milliseconds since the epoch, int64[count]; only
+            in blocks of the timer topic, which keeps it in the place of the tag.
+    """
+
+    topic: str
+    records: ByteBuffer
+    sizes: NDArray[np.int32]
+    tag_codes: NDArray[np.int32]
+    key_counts: NDArray[np.uint8]
+    key_hashes: NDArray[np.int32]
+    crc32: int
+    record_crcs: NDArray[np.uint32] | None = None
+    forwarded: bool = False
+    delivery_times_ms: NDArray[np.int64] | None = None
+
+    @property
+    def count(self) -> int:
+        """Number of records."""
+        return len(self.sizes)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all records."""
+        return len(self.records)
+
+
+class BlockEncoder:
+    """Builds blocks of one topic, message by message; not for several threads at once."""
+
+    __slots__ = (
+        "_counted_topic",
+        "_fixed_bytes",
+        "_key_counts",
+        "_keys",
+        "_magic",
+        "_parts",
+        "_sequenced",
+        "_sizes",
+        "_tags",
+        "size_bytes",
+        "size_bytes_max",
+        "topic",
+    )
+
+    def __init__(self, topic: str, *, size_bytes_max: int, sequenced: bool = False) -> None:
+        """Start an empty block.
+
+        Args:
+            topic: Name of the topic; more than 127 bytes make V2 records.
+            size_bytes_max: Bytes that a block may take.
+            sequenced: Whether each block gets a producer sequence when it is finished.
+
+        Raises:
+            RecordTooLarge: The topic does not fit into its length field.
+        """
+        self.topic = topic
+        self.size_bytes_max = size_bytes_max
+        self.size_bytes = 0
+        self._sequenced = sequenced
+        self._magic, self._counted_topic = counted_topic(topic)
+        self._fixed_bytes = HEADER_BYTES + len(self._counted_topic) + 2
+        self._parts: list[bytes] = []
+        self._sizes: list[int] = []
+        self._tags: list[str] = []
+        self._key_counts: list[int] = []
+        self._keys: list[str] = []
+
+    @property
+    def count(self) -> int:
+        """Number of records in the block so far."""
+        return len(self._sizes)
+
+    def clear(self) -> None:
+        """Forget all records."""
+        self.size_bytes = 0
+        self._parts = []
+        self._sizes = []
+        self._tags = []
+        self._key_counts = []
+        self._keys = []
+
+    def add(
+        self,
+        body: ByteBuffer,
+        *,
+        tag: str = "",
+        keys: Sequence[str] = (),
+        unique_id: str = "",
+        properties: Mapping[str, str] | None = None,
+        message_group: str = "",
+        flag: int = 0,
+        system_flag: int = 0,
+        born_timestamp_ms: int,
+    ) -> int:
+        """Encode one message at the end of the block.
+
+        Args:
+            body: The body as it is to be stored, compressed or not.
+            tag: The one coarse label, or nothing.
+            keys: Keys under which the message is found again; no spaces inside.
+            unique_id: The id that the producer gives.
+            properties: Further properties, none of those that are arguments here.
+            message_group: The ordering key, or nothing.
+            flag: Free for the application.
+            system_flag: Bits of ``SystemFlag``, those of the hosts excepted.
+            born_timestamp_ms: When the message was made, milliseconds since the epoch.
+
+        Returns:
+            Bytes of the record.
+
+        Raises:
+            BlockFull: No room; the block is unchanged.
+            IllegalProperty: A property, tag or key that the format cannot carry.
+            RecordTooLarge: The record fits into no block, or its properties into no record.
+        """
+        encoded = _encode_pairs(properties, keys, tag, unique_id, message_group)
+        if self._sequenced and not self._sizes:
+            encoded = EMPTY_SEQUENCE + encoded
+        if type(body) is not bytes:
+            body = bytes(memoryview(body))
+        body_length = len(body)
+        properties_length = len(encoded) + CRC_PROPERTY_BYTES
+        key_count = len(keys) + 1 if unique_id else len(keys)
+        size = self._fixed_bytes + body_length + properties_length
+        size_bytes = self.size_bytes + size
+        if (
+            size_bytes > self.size_bytes_max
+            or properties_length > PRODUCER_PROPERTIES_BYTES_MAX
+            or key_count > KEYS_MAX
+            or system_flag & HOST_FLAGS
+        ):
+            raise self._refusal(size, properties_length, key_count)
+        body_crc = crc32_of(body) & CRC_MASK
+        header = pack_unowned_header(
+            size, self._magic, body_crc, flag, system_flag, born_timestamp_ms, body_length
+        )
+        counted = properties_length.to_bytes(2)
+        # Nothing below raises: a record is in the block as a whole or not at all.
+        self._parts += (header, body, self._counted_topic, counted, encoded, EMPTY_CRC_PROPERTY)
+        self._sizes.append(size)
+        self._tags.append(tag)
+        self._key_counts.append(key_count)
+        if unique_id:
+            self._keys.append(unique_id)
+        if keys:
+            self._keys += keys
+        self.size_bytes = size_bytes
+        return size
+
+    def finish(self, sequence: ProducerSequence | None = None) -> RecordBlock:
+        """The block of everything added so far; the encoder starts the next one, empty.
+
+        Args:
+            sequence: Where the block stands in the stream of its producer; for a sequenced
+                encoder, and only for such a one.
+
+        Raises:
+            ValueError: There is no room for a sequence, or none for the room.
+        """
+        if self._sequenced is (sequence is None):
+            raise ValueError("a sequenced encoder, and no other, finishes with a sequence")
+        if sequence is not None and self._sizes:
+            encoded = encode_sequence(sequence, len(self._sizes), self.size_bytes)
+            properties = self._parts[_PROPERTIES_PART]
+            self._parts[_PROPERTIES_PART] = encoded + properties[SEQUENCE_BYTES:]
+        records = b"".join(self._parts)
+        count = len(self._sizes)
+        sizes = np.array(self._sizes, np.int32)
+        block = RecordBlock(
+            topic=self.topic,
+            records=records,
+            sizes=sizes,
+            tag_codes=np.fromiter(map(tag_code, self._tags), np.int32, count),
+            key_counts=np.array(self._key_counts, np.uint8),
+            key_hashes=key_hashes(self.topic, self._keys),
+            crc32=crc32_of(records),
+            record_crcs=record_crcs_of(records, sizes),
+        )
+        self.clear()
+        return block
+
+    def _refusal(self, size: int, properties_length: int, key_count: int) -> Exception:
+        """Why a record is not taken."""
+        if properties_length > PRODUCER_PROPERTIES_BYTES_MAX:
+            return RecordTooLarge(
+                f"properties of {properties_length} bytes;"
+                f" {PRODUCER_PROPERTIES_BYTES_MAX} are allowed"
+            )
+        if key_count > KEYS_MAX:
+            return RecordTooLarge(f"{key_count} keys; the index takes {KEYS_MAX}")
+        if size > self.size_bytes_max:
+            return RecordTooLarge(f"record of {size} bytes; a block takes {self.size_bytes_max}")
+        room = self.size_bytes_max - self.size_bytes
+        if size > room:
+            return BlockFull(f"record of {size} bytes; {room} bytes are left")
+        return ValueError("the host bits of the system flag are not for the producer to set")
+
+
+def record_crcs_of(records: ByteBuffer, sizes: NDArray[np.int32]) -> NDArray[np.uint32] | None:
+    """``RecordBlock.record_crcs`` of records with room for their checksum; None for a few."""
+    if len(sizes) < RECORD_CRCS_COUNT_MIN:
+        return None
+    ends = np.cumsum(sizes, dtype=np.int64)
+    return range_crcs(memoryview(records), ends - sizes, ends - CRC_PROPERTY_BYTES)
+
+
+def _encode_pairs(  # noqa: C901 - five optional parts, told one after the other.
+    properties: Mapping[str, str] | None,
+    keys: Sequence[str],
+    tag: str,
+    unique_id: str,
+    message_group: str,
+) -> bytes:
+    """All properties of one message, encoded: the user's first.
+
+    This is most of what a message costs its producer, hence one text that is checked and encoded as
+    a whole.
+    """
+    if properties:
+        if not _OWN_OR_EMPTY.isdisjoint(properties) or "" in properties.values():
+            raise _illegal_pair(properties)
+        text = _join_pairs(map(_join_pair, properties.items())) + _VALUE_END
+        count = len(properties)
+    else:
+        text = ""
+        count = 0
+    if keys:
+        if isinstance(keys, str):
+            raise TypeError("keys is a sequence of texts, not one text")
+        joined = KEY_SEPARATOR.join(keys)
+        if joined.count(KEY_SEPARATOR) != len(keys) - 1 or "" in keys:
+            raise IllegalProperty(f"keys {keys!r}: a key is not empty and holds no space")
+        text = f"{text}KEYS\x01{joined}\x02"
+        count += 1
+    if tag:
+        # Added, not formatted: a member of an Enum may be formatted as another text than it is.
+        text += "TAGS\x01" + tag + _VALUE_END
+        count += 1
+    if unique_id:
+        text = f"{text}UNIQ_KEY\x01{unique_id}\x02"
+        count += 1
+    if message_group:
+        text += "__SHARDINGKEY\x01" + message_group + _VALUE_END
+        count += 1
+    try:
+        encoded = text.encode()
+    except UnicodeEncodeError as error:
+        raise IllegalProperty(f"no Unicode text: {error}") from error
+    if not are_pairs(encoded, count):
+        raise IllegalProperty("a property, tag, key, id or group holds a control character")
+    return encoded
+
+
+def _illegal_pair(properties: Mapping[str, str]) -> IllegalProperty:
+    """Name what is wrong with the names, or else with the values."""
+    names = OWN_ARGUMENTS.intersection(properties)
+    if names:
+        return IllegalProperty(f"{', '.join(sorted(names))}: not a property to set by name")
+    return IllegalProperty("empty names and values are not kept")
+
+
+def encode_block(topic: str, messages: Sequence[RecordFields]) -> RecordBlock:
+    """A block of messages that are already at hand as fields: forwarded, retried, delayed ones.
+
+    Hosts are left to the broker, as in every block, and a producer sequence says where the
+    original is stored, so copies do not have it; all other fields are kept as they are. A message
+    with more keys than the index takes is found again by the first of them.
+
+    Args:
+        topic: The topic of the block; it takes the place of the messages' own.
+        messages: What to encode, in this order.
+
+    Raises:
+        IllegalProperty: A property that the format cannot carry.
+        RecordTooLarge: Topic or properties do not fit into a record.
+    """
+    records = [
+        encode_record_as(message, topic, _without_sequence(message.properties), _EMPTY_HOSTS)
+        for message in messages
+    ]
+    keys_of_each = [index_keys(message.unique_id, message.keys) for message in messages]
+    key_counts = [len(keys) for keys in keys_of_each]
+    joined = b"".join(records)
+    return RecordBlock(
+        topic=topic,
+        records=joined,
+        sizes=np.array([len(record) for record in records], np.int32),
+        tag_codes=np.array([tag_code(message.tag) for message in messages], np.int32),
+        key_counts=np.array(key_counts, np.uint8),
+        key_hashes=key_hashes(topic, [key for keys in keys_of_each for key in keys]),
+        crc32=crc32_of(joined),
+        forwarded=True,
+    )
+
+
+def index_keys(unique_id: str, keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Those keys of a stored message by which the index finds it again."""
+    every = (unique_id, *keys) if unique_id else keys
+    return every[:KEYS_MAX]
+
+
+def _without_sequence(properties: Mapping[str, str]) -> Mapping[str, str]:
+    """The properties of a copy."""
+    if PropertyName.PRODUCER_SEQUENCE not in properties:
+        return properties
+    kept = dict(properties)
+    kept.pop(PropertyName.PRODUCER_SEQUENCE, None)
+    return kept

@@ -1,0 +1,127 @@
+"""A block in pieces: its records are copied for the first time into what travels.
+
+A block is a megabyte, and every further copy of it is one more megabyte of memory that the system
+has to find and clear. Most of a block does not change any more once it is encoded; only the
+producer sequence in its first record is known as late as when it leaves. So that is a piece of its
+own, which another takes the place of, and the sums follow by what differs::
+
+    pieces    | ... before ... | __PSEQ# 0x01 AAAA... 0x02 | ... behind ... | ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_record.checksums.checksum import crc32 as crc32_of
+from ariane_record.checksums.crc_algebra import shifted
+from ariane_record.encoding.block import RecordBlock
+from ariane_record.layout import CRC_PROPERTY_BYTES, ByteBuffer
+from ariane_record.single.producer_sequence import (
+    SEQUENCE_BYTES,
+    ProducerSequence,
+    encode_sequence,
+    sequence_place,
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LooseBlock:
+    """What ``RecordBlock`` is, in pieces.
+
+    Attributes:
+        topic: As ``RecordBlock``.
+        pieces: The records: back to back they are those of ``RecordBlock``.
+        size_bytes: Bytes of all pieces.
+        sizes: As ``RecordBlock``.
+        tag_codes: As ``RecordBlock``.
+        key_counts: As ``RecordBlock``.
+        key_hashes: As ``RecordBlock``.
+        crc32: As ``RecordBlock``.
+        record_crcs: As ``RecordBlock``.
+        sequence_piece: Which piece is the producer sequence; None in a block without one.
+        sequence_start: Where that piece starts in the block.
+    """
+
+    topic: str
+    pieces: Sequence[ByteBuffer]
+    size_bytes: int
+    sizes: NDArray[np.int32]
+    tag_codes: NDArray[np.int32]
+    key_counts: NDArray[np.uint8]
+    key_hashes: NDArray[np.int32]
+    crc32: int
+    record_crcs: NDArray[np.uint32] | None
+    sequence_piece: int | None = None
+    sequence_start: int = 0
+
+    @classmethod
+    def of(cls, block: RecordBlock, *, sequenced: bool) -> Self:
+        """A block that lies in one piece.
+
+        Args:
+            block: The block.
+            sequenced: Whether its first record has room for a producer sequence.
+        """
+        records = memoryview(block.records)
+        start = sequence_place(records) if sequenced else 0
+        end = start + SEQUENCE_BYTES
+        return cls(
+            topic=block.topic,
+            pieces=(records[:start], records[start:end], records[end:])
+            if sequenced
+            else (records,),
+            size_bytes=len(records),
+            sizes=block.sizes,
+            tag_codes=block.tag_codes,
+            key_counts=block.key_counts,
+            key_hashes=block.key_hashes,
+            crc32=block.crc32,
+            record_crcs=block.record_crcs,
+            sequence_piece=1 if sequenced else None,
+            sequence_start=start,
+        )
+
+    @property
+    def count(self) -> int:
+        """Number of records."""
+        return len(self.sizes)
+
+    def at(self, sequence: ProducerSequence) -> Self:
+        """The block at a place of a stream.
+
+        Raises:
+            ValueError: It has no room for a producer sequence.
+        """
+        if self.sequence_piece is None:
+            raise ValueError("the block has no room for a producer sequence")
+        pieces = list(self.pieces)
+        encoded = encode_sequence(sequence, self.count, self.size_bytes)
+        # Texts of one length: their sums differ by the bare register of what they differ by.
+        change = crc32_of(encoded) ^ crc32_of(pieces[self.sequence_piece])
+        pieces[self.sequence_piece] = encoded
+        end = self.sequence_start + SEQUENCE_BYTES
+        crcs = self.record_crcs
+        if crcs is not None:
+            crcs = crcs.copy()
+            behind = int(self.sizes[0]) - CRC_PROPERTY_BYTES - end
+            crcs[0] ^= np.uint32(shifted(change, behind))
+        crc32 = self.crc32 ^ shifted(change, self.size_bytes - end)
+        return replace(self, pieces=pieces, crc32=crc32, record_crcs=crcs)
+
+    def joined(self) -> RecordBlock:
+        """The same in one piece."""
+        return RecordBlock(
+            topic=self.topic,
+            records=b"".join(self.pieces),
+            sizes=self.sizes,
+            tag_codes=self.tag_codes,
+            key_counts=self.key_counts,
+            key_hashes=self.key_hashes,
+            crc32=self.crc32,
+            record_crcs=self.record_crcs,
+        )

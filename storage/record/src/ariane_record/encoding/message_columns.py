@@ -1,0 +1,210 @@
+"""Messages as columns on their way in: Arrow arrays, checked as a whole and brought to one form.
+
+===============  ===========================================================  ======================
+column           types                                                        null or empty
+===============  ===========================================================  ======================
+body             binary, string (large, view, fixed size)                     null refused
+tag              string, or a dictionary of strings                           no tag
+keys             list of strings, or string for one key                       no keys
+message_group    string, or a dictionary of strings                           no order
+properties       map of string to string                                      none
+delivery_time    timestamp with a time zone                                   at once
+flag             integer that fits 32 bits                                    0
+===============  ===========================================================  ======================
+
+What ``BlockEncoder.add`` refuses of a message is refused here of a column, naming the first row.
+Arrow is an extra of this distribution (``ariane-record[arrow]``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ariane_record.encoding.arrow_texts import lengths_of, own_octets
+from ariane_record.encoding.given_columns import (
+    Lists,
+    Tags,
+    checked_bodies,
+    checked_delivery_times,
+    checked_flags,
+    checked_groups,
+    checked_keys,
+    checked_properties,
+    checked_tags,
+)
+from ariane_record.errors import IllegalColumn
+from ariane_record.layout import CRC_PROPERTY_BYTES, PRODUCER_PROPERTIES_BYTES_MAX, PropertyName
+from ariane_record.single.producer_sequence import SEQUENCE_BYTES
+
+_UNIQUE_ID_PAIR_BYTES_MAX: Final = len(PropertyName.UNIQUE_ID) + 2 + 56
+_OWN_BYTES_MAX: Final = CRC_PROPERTY_BYTES + SEQUENCE_BYTES + _UNIQUE_ID_PAIR_BYTES_MAX
+_PAIR_BYTES: Final = 2
+
+SMALL_BODY_BYTES: Final = 4096
+"""Up to here, on the average, a copy of a body costs less than a view of it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MessageColumns:
+    """Checked columns of messages; ``None`` for what no message has.
+
+    Attributes:
+        body: Bodies: binary or large binary.
+        tag: Tags.
+        keys: Keys.
+        message_group: Groups: string, empty for none.
+        properties: Names and values.
+        delivery_time: Milliseconds since the epoch as text, empty for none.
+        flag: Flags: int32.
+        system_flag: How bodies are compressed (``layout.SystemFlag``): int32. Not a column that is
+            given: ``packed_columns`` says it.
+    """
+
+    body: Any
+    tag: Tags | None = None
+    keys: Lists | None = None
+    message_group: Any = None
+    properties: Lists | None = None
+    delivery_time: Any = None
+    flag: NDArray[np.int32] | None = None
+    system_flag: NDArray[np.int32] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        body: Any,
+        *,
+        tag: Any = None,
+        keys: Any = None,
+        message_group: Any = None,
+        properties: Any = None,
+        delivery_time: Any = None,
+        flag: Any = None,
+    ) -> Self:
+        """Check Arrow arrays of equal length, and bring them to one form; bodies are not copied.
+
+        Args:
+            body: See the drawing above, as are the types of all.
+            tag: Tags.
+            keys: Keys; an empty one in a list is refused.
+            message_group: Groups.
+            properties: The application's own pairs.
+            delivery_time: When each message is to be delivered.
+            flag: Flags.
+
+        Raises:
+            IllegalColumn: A column or row that cannot become messages.
+        """
+        columns = cls(
+            checked_bodies(body),
+            tag=None if tag is None else checked_tags(tag),
+            keys=None if keys is None else checked_keys(keys),
+            message_group=None if message_group is None else checked_groups(message_group),
+            properties=None if properties is None else checked_properties(properties),
+            delivery_time=None if delivery_time is None else checked_delivery_times(delivery_time),
+            flag=None if flag is None else checked_flags(flag),
+        )
+        columns._check_lengths()
+        return columns
+
+    def __len__(self) -> int:
+        return len(self.body)
+
+    @property
+    def have_properties(self) -> bool:
+        """Whether messages have anything that is kept as a property."""
+        kept = (self.tag, self.keys, self.message_group, self.properties, self.delivery_time)
+        return any(each is not None for each in kept)
+
+    @property
+    def property_bytes(self) -> NDArray[np.int64]:
+        """Bytes that each row's own properties take, those of the system excepted: int64."""
+        total = np.zeros(len(self), np.int64)
+        if self.properties is not None:
+            names, values = self.properties.children
+            total += _sums(lengths_of(names) + lengths_of(values) + _PAIR_BYTES, self.properties)
+        if self.keys is not None:
+            # A separator behind each key but the last, and both ends of the pair around them.
+            joined = _sums(lengths_of(self.keys.children[0]) + 1, self.keys)
+            total += (joined + len(PropertyName.KEYS) + _PAIR_BYTES - 1) * (self.keys.counts > 0)
+        if self.tag is not None:
+            total += _pair_bytes(PropertyName.TAGS, lengths_of(self.tag.names))[self.tag.places]
+        if self.message_group is not None:
+            total += _pair_bytes(PropertyName.MESSAGE_GROUP, lengths_of(self.message_group))
+        if self.delivery_time is not None:
+            total += _pair_bytes(PropertyName.DELIVERY_TIME_MS, lengths_of(self.delivery_time))
+        return total
+
+    def small_bodies(self) -> list[bytes] | None:
+        """The bodies one by one, if they are small and messages have nothing else."""
+        if self.have_properties or self.flag is not None or self.system_flag is not None:
+            return None
+        if own_octets(self.body).size > SMALL_BODY_BYTES * len(self):
+            return None
+        bodies: list[bytes] = self.body.to_pylist()
+        return bodies
+
+    def slice(self, start: int, stop: int) -> Self:
+        """Some neighbouring rows; nothing is copied."""
+        count = stop - start
+        tag, keys, properties = self.tag, self.keys, self.properties
+        return type(self)(
+            self.body.slice(start, count),
+            tag=tag and Tags(tag.names, tag.places[start:stop]),
+            keys=keys and keys.slice(start, stop),
+            message_group=_sliced(self.message_group, start, count),
+            properties=properties and properties.slice(start, stop),
+            delivery_time=_sliced(self.delivery_time, start, count),
+            flag=None if self.flag is None else self.flag[start:stop],
+            system_flag=None if self.system_flag is None else self.system_flag[start:stop],
+        )
+
+    def take(self, rows: NDArray[np.int64]) -> Self:
+        """Any rows, in the order given."""
+        chosen = pa.array(rows)
+        tag, keys, properties = self.tag, self.keys, self.properties
+        return type(self)(
+            self.body.take(chosen),
+            tag=tag and Tags(tag.names, tag.places[rows]),
+            keys=keys and keys.take(rows),
+            message_group=_taken(self.message_group, chosen),
+            properties=properties and properties.take(rows),
+            delivery_time=_taken(self.delivery_time, chosen),
+            flag=None if self.flag is None else self.flag[rows],
+            system_flag=None if self.system_flag is None else self.system_flag[rows],
+        )
+
+    def _check_lengths(self) -> None:
+        if not self.have_properties:
+            return
+        taken = self.property_bytes + _OWN_BYTES_MAX
+        if len(taken) and int(taken.max()) > PRODUCER_PROPERTIES_BYTES_MAX:
+            raise IllegalColumn(
+                "properties",
+                f"tag, keys, group and properties take {int(taken.max()) - _OWN_BYTES_MAX} bytes;"
+                f" {PRODUCER_PROPERTIES_BYTES_MAX - _OWN_BYTES_MAX} are allowed",
+                int(np.argmax(taken)),
+            )
+
+
+def _sliced(array: Any, start: int, count: int) -> Any:
+    return None if array is None else array.slice(start, count)
+
+
+def _taken(array: Any, rows: Any) -> Any:
+    return None if array is None else array.take(rows)
+
+
+def _pair_bytes(name: str, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    return (lengths + len(name) + _PAIR_BYTES) * (lengths > 0)
+
+
+def _sums(numbers: NDArray[np.int64], lists: Lists) -> NDArray[np.int64]:
+    """The sum of the numbers of each list's elements."""
+    upto = np.concatenate(([0], np.cumsum(numbers)))
+    return np.diff(upto[lists.bounds])

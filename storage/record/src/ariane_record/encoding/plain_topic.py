@@ -1,0 +1,121 @@
+"""What plain messages of one topic have in common: those with a body, perhaps a tag, and no more.
+
+The parts of their records that are known before there is a message::
+
+    header | body | topic, length of the properties, sequence, tag, name of the id | id | end
+                    ---------------------------------------------------------------      ---
+                                      TagShape                              PLAIN_RECORD_END
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from ariane_record.checksums.java_hash import java_string_hash, tag_code
+from ariane_record.encoding.block import EMPTY_CRC_PROPERTY
+from ariane_record.layout import (
+    HEADER_BYTES,
+    PROPERTY_NAME_END,
+    PROPERTY_VALUE_END,
+    TOPIC_V1_BYTES_MAX,
+    PropertyName,
+)
+from ariane_record.single.producer_sequence import SEQUENCE_BYTES
+
+TAG_BYTES_MAX: Final = 256
+"""Messages with a longer tag are not plain."""
+
+TAGS_KEPT_MAX: Final = 4096
+"""Tags of a topic whose shape is kept."""
+
+PLAIN_RECORD_END: Final = PROPERTY_VALUE_END + EMPTY_CRC_PROPERTY
+"""What stands behind the id."""
+
+_HASH_FACTOR: Final = 31
+_WORD: Final = 1 << 32
+_LENGTH_BYTES: Final = 2
+_ID_NAME: Final = PropertyName.UNIQUE_ID.encode() + PROPERTY_NAME_END
+
+
+class TagShape(NamedTuple):
+    """What plain messages of one topic and tag have beside their bodies.
+
+    Attributes:
+        before_id: What stands between body and id, a sequence left out.
+        before_sequence: With a sequence: what stands between body and that.
+        behind_sequence: With a sequence: what stands between that and the id.
+        overhead_bytes: Bytes of a record beside its body, a sequence left out.
+        code: Hash of the tag.
+        tag: The tag, or nothing.
+    """
+
+    before_id: bytes
+    before_sequence: bytes
+    behind_sequence: bytes
+    overhead_bytes: int
+    code: int
+    tag: str
+
+
+class PlainTopic:
+    """What plain messages of one topic have in common.
+
+    Attributes:
+        name: The topic.
+        hash_before_id: What its name adds to the hash of an id of its messages: a word.
+        shapes: By tag; only of tags that were asked for.
+    """
+
+    __slots__ = ("_id_bytes", "_topic_part", "hash_before_id", "name", "shapes")
+
+    def __init__(self, name: str, *, id_bytes: int) -> None:
+        """Know no tags.
+
+        Args:
+            name: The topic.
+            id_bytes: Length of unique ids.
+        """
+        encoded = name.encode()
+        self.name = name
+        self.shapes: dict[str, TagShape] = {}
+        shift = pow(_HASH_FACTOR, id_bytes, _WORD)
+        self.hash_before_id = java_string_hash(name + "#") * shift % _WORD
+        self._id_bytes = id_bytes
+        self._topic_part = b""
+        if len(encoded) <= TOPIC_V1_BYTES_MAX:
+            self._topic_part = len(encoded).to_bytes(1) + encoded
+
+    def shape_of(self, tag: str) -> TagShape | None:
+        """The shape of messages of a tag; None if they are not plain, or the topic is too long.
+
+        Args:
+            tag: The tag, or nothing; without 0x01 and 0x02.
+        """
+        if not self._topic_part:
+            return None
+        try:
+            # Added, not formatted: a member of an Enum may be formatted as another text than it is.
+            tag = tag + ""
+            pair = (PropertyName.TAGS + "\x01" + tag + "\x02").encode() if tag else b""
+        except UnicodeEncodeError:
+            return None
+        if len(pair) > TAG_BYTES_MAX:
+            return None
+        if len(self.shapes) >= TAGS_KEPT_MAX:
+            self.shapes.clear()
+        behind = pair + _ID_NAME
+        length = len(behind) + self._id_bytes + len(PLAIN_RECORD_END)
+        before_id = self._before_pairs(length) + behind
+        shape = self.shapes[tag] = TagShape(
+            before_id=before_id,
+            before_sequence=self._before_pairs(SEQUENCE_BYTES + length),
+            behind_sequence=behind,
+            overhead_bytes=HEADER_BYTES + len(before_id) + self._id_bytes + len(PLAIN_RECORD_END),
+            code=tag_code(tag),
+            tag=tag,
+        )
+        return shape
+
+    def _before_pairs(self, length: int) -> bytes:
+        """What stands between body and properties that have this length."""
+        return self._topic_part + length.to_bytes(_LENGTH_BYTES)

@@ -1,0 +1,222 @@
+"""Ids of messages: where one lies (offset message id), and which one it is (unique id).
+
+An offset message id is given by the broker and finds the record without an index::
+
+    store ip (4 or 16 bytes) | port i32 | commit-log offset i64          32 or 56 hex digits
+
+A unique id is given by the producer before the message is sent, so that a repeated send keeps it::
+
+    ip (4 or 16 bytes) | pid i16 | origin i32 | ms of the month i32 | counter i16     32 or 56
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import cache
+from ipaddress import ip_address
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_record.checksums.java_hash import java_string_hash
+from ariane_record.errors import IllegalMessageId
+from ariane_record.layout import CommitLogOffset, Host
+from ariane_record.single.addresses import ip_text, packed_ip
+
+_PLACE: Final = struct.Struct(">iq")
+_IPV4_PLACE_BYTES: Final = 4 + _PLACE.size
+_IPV6_PLACE_BYTES: Final = 16 + _PLACE.size
+
+_COUNTER_LAST: Final = 0xFFFF
+_COUNTER_DIGITS: Final = 4
+_NO_COUNTER: Final = "0" * _COUNTER_DIGITS
+_DECEMBER: Final = 12
+_HASH_FACTOR: Final = 31
+_WORD: Final = 1 << 32
+
+
+class MessagePlace(NamedTuple):
+    """Where a record lies.
+
+    Attributes:
+        store_host: The broker that stored it.
+        commit_log_offset: Byte position in the commit log of that broker.
+    """
+
+    store_host: Host
+    commit_log_offset: CommitLogOffset
+
+
+class UniqueIds(NamedTuple):
+    """New unique ids.
+
+    Attributes:
+        digits: Their hex digits as ASCII, a row for each id: uint8[count, 32], or 56 digits.
+        hash_words: ``java_hash`` of each, as words: uint32[count].
+    """
+
+    digits: NDArray[np.uint8]
+    hash_words: NDArray[np.uint32]
+
+    def texts(self) -> list[str]:
+        """Each as a text."""
+        width = self.digits.shape[1]
+        text = self.digits.tobytes().decode("ascii")
+        return [text[start : start + width] for start in range(0, len(text), width)]
+
+
+def encode_offset_message_id(store_host: Host, commit_log_offset: int) -> str:
+    """The offset message id: 32 hex digits, or 56 with an IPv6 host."""
+    place = _PLACE.pack(store_host[1], commit_log_offset)
+    return (packed_ip(store_host[0]) + place).hex().upper()
+
+
+def decode_offset_message_id(message_id: str) -> MessagePlace:
+    """Where the message with this offset message id lies.
+
+    Raises:
+        IllegalMessageId: It is not 32 or 56 hex digits.
+    """
+    try:
+        packed = bytes.fromhex(message_id)
+    except ValueError:
+        packed = b""
+    if len(packed) not in (_IPV4_PLACE_BYTES, _IPV6_PLACE_BYTES):
+        raise IllegalMessageId(f"{message_id!r}: an offset message id has 32 or 56 hex digits")
+    port, commit_log_offset = _PLACE.unpack_from(packed, len(packed) - _PLACE.size)
+    ip = ip_text(packed[: -_PLACE.size])
+    return MessagePlace((ip, port), CommitLogOffset(commit_log_offset))
+
+
+class UniqueIdGenerator:
+    """Makes the unique ids of one producer process, in the shape of RocketMQ's clients.
+
+    Ids of one generator never repeat within a month: time and counter only go up together, even
+    when the clock steps back or more than 65,536 ids fall into one millisecond. Months begin at
+    midnight UTC. Not for several threads at once.
+    """
+
+    __slots__ = (
+        "_clock_ms",
+        "_counter",
+        "_latest_ms",
+        "_month_end_ms",
+        "_month_start_ms",
+        "_prefix",
+        "_stamp",
+    )
+
+    def __init__(self, clock_ms: Callable[[], int], *, ip: str, pid: int, origin: int) -> None:
+        """Start at counter 0.
+
+        Args:
+            clock_ms: Milliseconds since the epoch.
+            ip: Address of this machine, IPv4 or IPv6.
+            pid: Id of this process; its lower 16 bits count.
+            origin: 32 random bits that tell apart generators of one process, and processes whose
+                pids are equal in their lower bits.
+        """
+        packed = ip_address(ip).packed
+        own = struct.pack(">HI", pid & 0xFFFF, origin & 0xFFFFFFFF)
+        self._prefix = (packed + own).hex().upper()
+        self._clock_ms = clock_ms
+        self._counter = 0
+        self._month_start_ms = 0
+        self._month_end_ms = 0
+        self._enter_millisecond(clock_ms())
+
+    @property
+    def digit_count(self) -> int:
+        """Hex digits of each id."""
+        return len(self._stamp) + _COUNTER_DIGITS
+
+    def next_id(self) -> str:
+        """A new unique id: 32 hex digits, or 56 with an IPv6 address."""
+        now_ms = self._clock_ms()
+        if now_ms > self._latest_ms:
+            self._enter_millisecond(now_ms)
+        counter = self._counter
+        self._counter = counter + 1
+        unique_id = f"{self._stamp}{counter:04X}"
+        if counter == _COUNTER_LAST:
+            # The counter starts over, so the time may not be this one again.
+            self._counter = 0
+            self._enter_millisecond(self._latest_ms + 1)
+        return unique_id
+
+    def next_id_run(self, count: int) -> UniqueIds:
+        """As ``next_ids``, and what is made of ids most often."""
+        digits = np.empty((count, self.digit_count), np.uint8)
+        words = np.empty(count, np.uint32)
+        done = 0
+        for stamp, begin, end in self._runs(count):
+            run = slice(done, done := done + end - begin)
+            digits[run, :-_COUNTER_DIGITS] = np.frombuffer(stamp.encode("ascii"), np.uint8)
+            digits[run, -_COUNTER_DIGITS:] = _counter_digits()[begin:end]
+            words[run] = _counter_hashes()[begin:end]
+            words[run] += np.uint32(java_string_hash(stamp + _NO_COUNTER) % _WORD)
+        return UniqueIds(digits, words)
+
+    def next_ids(self, count: int) -> NDArray[np.uint8]:
+        """Many new unique ids: what as many calls of ``next_id`` in one millisecond would give.
+
+        Args:
+            count: How many.
+
+        Returns:
+            Their hex digits as ASCII, a row for each id: uint8[count, 32], or 56 digits.
+        """
+        return self.next_id_run(count).digits
+
+    def _runs(self, count: int) -> Iterator[tuple[str, int, int]]:
+        """So many counters, by the digits before them: these, the first, and the end."""
+        now_ms = self._clock_ms()
+        if now_ms > self._latest_ms:
+            self._enter_millisecond(now_ms)
+        while count:
+            counter = self._counter
+            end = min(counter + count, _COUNTER_LAST + 1)
+            yield self._stamp, counter, end
+            count -= end - counter
+            self._counter = end
+            if end > _COUNTER_LAST:
+                self._counter = 0
+                self._enter_millisecond(self._latest_ms + 1)
+
+    def _enter_millisecond(self, now_ms: int) -> None:
+        self._latest_ms = now_ms
+        if now_ms >= self._month_end_ms:
+            self._enter_month()
+        self._stamp = f"{self._prefix}{now_ms - self._month_start_ms:08X}"
+
+    def _enter_month(self) -> None:
+        now = datetime.fromtimestamp(self._latest_ms / 1000, UTC)
+        start = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        if now.month == _DECEMBER:
+            end = start.replace(year=start.year + 1, month=1)
+        else:
+            end = start.replace(month=start.month + 1)
+        self._month_start_ms = int(start.timestamp()) * 1000
+        self._month_end_ms = int(end.timestamp()) * 1000
+
+
+@cache
+def _counter_hashes() -> NDArray[np.uint32]:
+    """What the digits of every counter add to the hash of an id, less the same of zeros."""
+    words = np.zeros(_COUNTER_LAST + 1, np.uint32)
+    for column in _counter_digits().T:
+        words *= np.uint32(_HASH_FACTOR)
+        words += column - np.uint32(ord("0"))
+    return words
+
+
+@cache
+def _counter_digits() -> NDArray[np.uint8]:
+    """The four hex digits of every counter: uint8[65536, 4]."""
+    counters = np.arange(_COUNTER_LAST + 1)
+    nibbles = counters[:, np.newaxis] >> np.array([12, 8, 4, 0]) & 0xF
+    digits: NDArray[np.uint8] = np.frombuffer(b"0123456789ABCDEF", np.uint8)[nibbles]
+    return digits

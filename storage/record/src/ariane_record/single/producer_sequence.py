@@ -1,0 +1,183 @@
+"""Where a batch stands in the stream of one producer to one queue, as its first record says it.
+
+A broker that was killed finds out from the log alone which batches it has stored. The first record
+of a batch therefore begins its properties with one of a fixed size::
+
+    __PSEQ# 0x01 <38 characters> 0x02
+
+The characters are base64 without padding of five big-endian numbers: producer id (int64), epoch
+(int32), number of the batch's first message in the queue (int64), records of the batch (int32) and
+bytes of the batch (int32). A batch lies in the log in one piece, so this also tells a batch of
+which only the beginning has survived.
+
+It holds for the one place where the batch was stored: whoever stores a copy of the record drops it.
+Other programs take it for a property of the user and leave it alone.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from binascii import b2a_base64
+from collections.abc import Sequence
+from dataclasses import replace
+from struct import Struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_record.checksums.checksum import crc32 as crc32_of
+from ariane_record.layout import (
+    CRC_PROPERTY_BYTES,
+    HEADER_BYTES,
+    MAGIC_V2,
+    PROPERTY_NAME_END,
+    PROPERTY_VALUE_END,
+    ByteBuffer,
+    PropertyName,
+)
+
+if TYPE_CHECKING:
+    from ariane_record.encoding.block import RecordBlock
+
+_NUMBERS: Final = Struct(">qiqii")
+_NUMBER_ROW: Final = Struct(">qiqii2x")
+"""``_NUMBERS``, and what makes a multiple of three bytes of it, which base64 leaves for itself."""
+_PADDING: Final = b"=="
+_VALUE_BYTES: Final = 38
+_PADDED_VALUE_BYTES: Final = 40
+
+SEQUENCE_PREFIX: Final = PropertyName.PRODUCER_SEQUENCE.encode() + PROPERTY_NAME_END
+SEQUENCE_BYTES: Final = len(SEQUENCE_PREFIX) + _VALUE_BYTES + len(PROPERTY_VALUE_END)
+"""Bytes of the property."""
+
+EMPTY_SEQUENCE: Final = SEQUENCE_PREFIX + b"A" * _VALUE_BYTES + PROPERTY_VALUE_END
+"""Room for the property in a batch whose place in the stream is not known yet."""
+
+_MAGIC_V2_BYTES: Final = MAGIC_V2.to_bytes(4, "big")
+_BODY_LENGTH_START: Final = HEADER_BYTES - 4
+
+
+class ProducerSequence(NamedTuple):
+    """Where a batch stands in the stream of one producer to one queue.
+
+    Attributes:
+        producer_id: Who sends, 1 or more.
+        epoch: Grows when a stream begins anew; batches of older epochs are refused then.
+        first_sequence: Number of the batch's first message in the stream, from 0.
+    """
+
+    producer_id: int
+    epoch: int
+    first_sequence: int
+
+
+class StoredSequence(NamedTuple):
+    """What the first record of a batch says.
+
+    Attributes:
+        sequence: Where the batch stands.
+        record_count: Its records.
+        size_bytes: Bytes of all of them, back to back.
+    """
+
+    sequence: ProducerSequence
+    record_count: int
+    size_bytes: int
+
+
+def encode_sequence(sequence: ProducerSequence, record_count: int, size_bytes: int) -> bytes:
+    """The property of a batch's first record, ``SEQUENCE_BYTES`` long."""
+    numbers = _NUMBERS.pack(*sequence, record_count, size_bytes)
+    return SEQUENCE_PREFIX + b64encode(numbers)[:_VALUE_BYTES] + PROPERTY_VALUE_END
+
+
+def encode_sequences(
+    sequences: Sequence[ProducerSequence],
+    record_counts: NDArray[np.int64],
+    sizes_bytes: NDArray[np.int64],
+) -> bytes:
+    """``encode_sequence`` of many batches, of one at least, back to back."""
+    columns = (*zip(*sequences, strict=True), record_counts.tolist(), sizes_bytes.tolist())
+    numbers = b"".join(map(_NUMBER_ROW.pack, *columns))
+    values = np.frombuffer(b2a_base64(numbers, newline=False), np.uint8)
+    rows = np.empty((len(sequences), SEQUENCE_BYTES), np.uint8)
+    rows[:] = np.frombuffer(EMPTY_SEQUENCE, np.uint8)
+    begin = len(SEQUENCE_PREFIX)
+    values = values.reshape(-1, _PADDED_VALUE_BYTES)[:, :_VALUE_BYTES]
+    rows[:, begin : begin + _VALUE_BYTES] = values
+    return rows.tobytes()
+
+
+def decode_sequence(encoded: bytes) -> StoredSequence | None:
+    """What a property of ``SEQUENCE_BYTES`` says, or None when it is no such property."""
+    if len(encoded) != SEQUENCE_BYTES or not encoded.startswith(SEQUENCE_PREFIX):
+        return None
+    try:
+        numbers = b64decode(encoded[len(SEQUENCE_PREFIX) : -1] + _PADDING, validate=True)
+    except ValueError:
+        return None
+    producer_id, epoch, first_sequence, record_count, size_bytes = _NUMBERS.unpack(numbers)
+    if min(epoch, first_sequence, size_bytes) < 0 or min(producer_id, record_count) < 1:
+        return None
+    sequence = ProducerSequence(producer_id, epoch, first_sequence)
+    return StoredSequence(sequence, record_count, size_bytes)
+
+
+def stored_sequence(records: ByteBuffer) -> StoredSequence | None:
+    """What the first of some records says; None when it says nothing, or is no record."""
+    place = sequence_place(records)
+    return decode_sequence(bytes(records[place : place + SEQUENCE_BYTES]))
+
+
+def says_sequence(
+    records: ByteBuffer, sequence: ProducerSequence | None, record_count: int
+) -> bool:
+    """Whether the first of some records says just this of them; with None, whether it says nothing.
+
+    Args:
+        records: All records of a batch.
+        sequence: Where the batch stands, with numbers that the property can say.
+        record_count: Its records.
+    """
+    place = sequence_place(records)
+    said = bytes(records[place : place + SEQUENCE_BYTES])
+    if sequence is None:
+        return decode_sequence(said) is None
+    # Nearly always the same characters, though others could say the same numbers.
+    return said == encode_sequence(sequence, record_count, len(records)) or (
+        decode_sequence(said) == StoredSequence(sequence, record_count, len(records))
+    )
+
+
+def with_sequence(block: RecordBlock, sequence: ProducerSequence) -> RecordBlock:
+    """A block at another place of a stream; its first record has the property already.
+
+    Raises:
+        ValueError: It has not.
+    """
+    records = block.records
+    place = sequence_place(records)
+    end = place + SEQUENCE_BYTES
+    if bytes(records[place : place + len(SEQUENCE_PREFIX)]) != SEQUENCE_PREFIX:
+        raise ValueError("the first record of the block has no room for a producer sequence")
+    encoded = encode_sequence(sequence, block.count, block.size_bytes)
+    moved = b"".join((records[:place], encoded, records[end:]))
+    crcs = block.record_crcs
+    if crcs is not None:
+        crcs = crcs.copy()
+        crcs[0] = crc32_of(memoryview(moved)[: int(block.sizes[0]) - CRC_PROPERTY_BYTES])
+    return replace(block, records=moved, crc32=crc32_of(moved), record_crcs=crcs)
+
+
+def sequence_place(records: ByteBuffer) -> int:
+    """Where the first of some records says it, if at all: where its properties begin.
+
+    Args:
+        records: The records; for what is no record, the place is anywhere.
+    """
+    body_length = int.from_bytes(records[_BODY_LENGTH_START:HEADER_BYTES], "big")
+    topic_start = HEADER_BYTES + body_length
+    counted = 2 if bytes(records[4:8]) == _MAGIC_V2_BYTES else 1
+    topic_length = int.from_bytes(records[topic_start : topic_start + counted], "big")
+    return topic_start + counted + topic_length + 2

@@ -1,0 +1,180 @@
+"""Records that are stored anew in another topic, one by one: their bytes go along as they are.
+
+::
+
+    record     | header | body | topic     | properties ...     | checksum |
+    copy                  body               properties ...
+    block      | header | body | new topic | properties ...     | zeros    |  and its columns
+
+To decode a message and to encode it again costs four times as much. Whatever the broker owns is
+left at zero, as in the block of a producer. Of many records at once ``moved_records`` does the same
+by column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from itertools import chain
+from struct import Struct
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from ariane_record.checksums.checksum import crc32
+from ariane_record.checksums.java_hash import key_hashes, tag_code
+from ariane_record.encoding.block import EMPTY_CRC_PROPERTY, RecordBlock, index_keys
+from ariane_record.errors import RecordTooLarge
+from ariane_record.layout import (
+    CRC_PROPERTY_BYTES,
+    HEADER_BYTES,
+    HOST_FLAGS,
+    PROPERTIES_BYTES_MAX,
+    PROPERTY_VALUE_END,
+    ByteBuffer,
+    Host,
+    PropertyName,
+)
+from ariane_record.single.addresses import ip_text
+from ariane_record.single.counted_topic import counted_topic
+from ariane_record.single.message import check_checksums, find_spans, has_checksum, split_keys
+from ariane_record.single.properties import decode_properties, encode_properties, property_finder
+
+# The header with everything that the broker owns left at zero (``x``):
+# size, magic, body CRC, queue id, flag, both offsets, system flag, born timestamp,
+# born host, store timestamp, store host, attempts, half offset, body length.
+_pack_header: Final = Struct(">iII 4x i 16x iq 8x 8x 8x i q i").pack
+
+_NEVER_COPIED: Final = frozenset({PropertyName.CHECKSUM, PropertyName.PRODUCER_SEQUENCE})
+"""The sum is of the whole record, and the sequence says where the original is stored."""
+
+_find_tag = property_finder(PropertyName.TAGS)
+_find_keys = property_finder(PropertyName.KEYS)
+_find_unique_id = property_finder(PropertyName.UNIQUE_ID)
+
+
+class RecordCopy(NamedTuple):
+    """What of a record goes along.
+
+    Attributes:
+        body: The body.
+        body_crc: Its checksum, without the highest bit.
+        properties: The properties, encoded; neither checksum nor producer sequence among them.
+        flag: The application's flag.
+        system_flag: The system flag, without the bits of hosts.
+        born_timestamp_ms: When it was made.
+        born_host: Where its producer was seen.
+        attempts: How often it was tried.
+        half_offset: Commit-log offset of its half message.
+    """
+
+    body: bytes
+    body_crc: int
+    properties: bytes
+    flag: int
+    system_flag: int
+    born_timestamp_ms: int
+    born_host: Host
+    attempts: int
+    half_offset: int
+
+
+def copy_of(record: ByteBuffer) -> RecordCopy:
+    """What of a record goes along.
+
+    Args:
+        record: Exactly one record: V1 or V2, with IPv4 or IPv6 hosts.
+
+    Raises:
+        RecordCorrupted: The bytes are no record, or a checksum differs.
+    """
+    view = memoryview(record).cast("B")
+    spans = find_spans(view, 0, len(view))
+    check_checksums(view, spans)
+    header = spans.header
+    properties = bytes(view[spans.properties])
+    if has_checksum(view, spans):
+        properties = properties[:-CRC_PROPERTY_BYTES]
+    return RecordCopy(
+        body=bytes(view[spans.body]),
+        body_crc=header[2],
+        properties=_sound(properties, _NEVER_COPIED),
+        flag=header[4],
+        system_flag=header[7] & ~HOST_FLAGS,
+        born_timestamp_ms=header[8],
+        born_host=(ip_text(header[9]), header[10]),
+        attempts=header[14],
+        half_offset=header[15],
+    )
+
+
+def without_properties(copy: RecordCopy, names: Collection[str]) -> RecordCopy:
+    """A copy that does not have the properties of these names."""
+    properties = _sound(copy.properties, names)
+    return copy if properties is copy.properties else copy._replace(properties=properties)
+
+
+def _sound(properties: bytes, dropped: Collection[str]) -> bytes:
+    """Properties as the format wants them, without some; nearly always they are so already."""
+    sound = (not properties or properties.endswith(PROPERTY_VALUE_END)) and _is_text(properties)
+    # A name may also stand in a value: then it costs more, and that is all.
+    if sound and not any(name.encode() in properties for name in dropped):
+        return properties
+    pairs = decode_properties(properties)
+    return encode_properties({name: pairs[name] for name in pairs if name not in dropped})
+
+
+def _is_text(properties: bytes) -> bool:
+    if properties.isascii():
+        return True
+    try:
+        properties.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def copied_block(topic: str, copies: Sequence[RecordCopy]) -> RecordBlock:
+    """A block of copies.
+
+    A message with more keys than the index takes is found again by the first of them.
+
+    Args:
+        topic: The topic of the block.
+        copies: The records, in this order; at least one.
+
+    Raises:
+        RecordTooLarge: Topic or properties do not fit into a record.
+    """
+    magic, counted = counted_topic(topic)
+    fixed_bytes = HEADER_BYTES + len(counted) + 2
+    parts: list[bytes] = []
+    sizes: list[int] = []
+    for body, body_crc, properties, flag, system_flag, born_ms, _, attempts, half_offset in copies:
+        length = len(properties) + CRC_PROPERTY_BYTES
+        if length > PROPERTIES_BYTES_MAX:
+            raise RecordTooLarge(f"properties of {length} bytes")
+        size = fixed_bytes + len(body) + length
+        sizes.append(size)
+        header = _pack_header(
+            *(size, magic, body_crc, flag, system_flag, born_ms, attempts, half_offset, len(body))
+        )
+        parts += (header, body, counted, length.to_bytes(2, "big"), properties, EMPTY_CRC_PROPERTY)
+    records = b"".join(parts)
+    encoded = [copy.properties for copy in copies]
+    tags = list(map(_find_tag, encoded))
+    keys_of_each = [index_keys(_find_unique_id(each), _keys_of(each)) for each in encoded]
+    return RecordBlock(
+        topic=topic,
+        records=records,
+        sizes=np.array(sizes, np.int32),
+        tag_codes=np.array(list(map(tag_code, tags)), np.int32),
+        key_counts=np.array(list(map(len, keys_of_each)), np.uint8),
+        key_hashes=key_hashes(topic, list(chain.from_iterable(keys_of_each))),
+        crc32=crc32(records),
+        forwarded=True,
+    )
+
+
+def _keys_of(properties: bytes) -> tuple[str, ...]:
+    joined = _find_keys(properties)
+    return split_keys(joined) if joined else ()

@@ -1,0 +1,67 @@
+"""Large bodies of columns are compressed, and become the same records as those of messages."""
+
+import random
+
+import pyarrow as pa
+import pytest
+
+from ariane_record.encoding.block import BlockEncoder
+from ariane_record.encoding.column_encoder import encode_columns
+from ariane_record.encoding.message_columns import MessageColumns
+from ariane_record.encoding.packed_columns import ColumnPacking
+from ariane_record.single.compression import Compression, body_compressor
+
+NOISE = random.Random(1).randbytes(3000)
+BODIES = [b"small", b"a teapot, " * 300, b"", NOISE, b"x" * 1000, b"y" * 999]
+PACKED = [False, True, False, False, True, False]
+KINDS = [Compression.LZ4, Compression.ZSTD, Compression.ZLIB]
+
+
+def columns_of(bodies, body_type=None):
+    return MessageColumns.of(
+        pa.array(bodies, body_type or pa.binary()), tag=pa.array(["t"] * len(bodies))
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("body_type", [pa.binary(), pa.large_binary()])
+def test_records_are_those_of_messages(kind, body_type):
+    whole = columns_of([b"before", *BODIES, b"behind"], body_type)
+    packing = ColumnPacking(kind, 5, size_bytes_min=1000)
+
+    packed = packing.packed(whole.slice(1, 1 + len(BODIES)))
+    block = encode_columns("orders", packed, born_timestamp_ms=7)
+
+    encoder = BlockEncoder("orders", size_bytes_max=1 << 20)
+    for body, is_packed in zip(BODIES, PACKED, strict=True):
+        encoder.add(
+            body_compressor(kind, 5)(body) if is_packed else body,
+            tag="t",
+            system_flag=kind.system_flag if is_packed else 0,
+            born_timestamp_ms=7,
+        )
+    assert bytes(block.records) == bytes(encoder.finish().records)
+
+
+def test_flags_go_along_with_their_rows():
+    packed = ColumnPacking(Compression.ZLIB, 5, size_bytes_min=1000).packed(columns_of(BODIES))
+
+    assert (packed.slice(1, 3).system_flag != 0).tolist() == PACKED[1:3]
+    assert (packed.take(pa.array([4, 0, 1]).to_numpy()).system_flag != 0).tolist() == [
+        PACKED[4],
+        PACKED[0],
+        PACKED[1],
+    ]
+
+
+@pytest.mark.parametrize(
+    "packing",
+    [
+        ColumnPacking(Compression.NONE, 5, size_bytes_min=0),
+        ColumnPacking(Compression.ZSTD, 5, size_bytes_min=1 << 20),
+    ],
+)
+def test_what_is_not_to_be_compressed_is_not_touched(packing):
+    columns = columns_of(BODIES)
+
+    assert packing.packed(columns) is columns

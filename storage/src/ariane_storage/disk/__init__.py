@@ -1,0 +1,1 @@
+"""The seams of the store to the world: disk and clock."""

@@ -1,0 +1,1 @@
+"""The index: finds messages by key."""

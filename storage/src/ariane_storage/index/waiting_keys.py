@@ -1,0 +1,131 @@
+"""Keys of appended records that wait in memory until they are filed in the index.
+
+What is being filed stays here until it is: whoever looks here first, and into the index files then,
+misses nothing, and neither waits for the disk nor for who files.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_storage.log.fields import Int64s
+
+_BLOCKS_LOOKED_THROUGH_MAX: Final = 16
+
+
+# Nobody changes one; not frozen, for that takes more than twice as long to make.
+@dataclass(slots=True, eq=False)
+class Keys:
+    """Keys in the order of the log.
+
+    Attributes:
+        hashes: Of each, not negative.
+        commit_log_offsets: Of the record of each, ascending.
+        timestamps: Store timestamp of each, in milliseconds.
+    """
+
+    hashes: NDArray[np.int32]
+    commit_log_offsets: Int64s
+    timestamps: Int64s
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def part(self, begin: int, end: int) -> Self:
+        """Some of them, side by side."""
+        return type(self)(
+            self.hashes[begin:end],
+            self.commit_log_offsets[begin:end],
+            self.timestamps[begin:end],
+        )
+
+    @classmethod
+    def joined(cls, blocks: list[Self]) -> Self:
+        """All keys of some blocks, of one at least."""
+        if len(blocks) == 1:
+            return blocks[0]
+        return cls(
+            np.concatenate([block.hashes for block in blocks]),
+            np.concatenate([block.commit_log_offsets for block in blocks]),
+            np.concatenate([block.timestamps for block in blocks]),
+        )
+
+
+class WaitingKeys:
+    """Takes keys at its end, gives them to one who files at its front. Any thread.
+
+    Attributes:
+        count: How many wait.
+    """
+
+    def __init__(self) -> None:
+        # Nobody waits for the disk while holding it: appends wait for this at most.
+        self._lock = threading.Lock()
+        self._blocks: list[Keys] = []
+        self.count = 0
+
+    def add(self, keys: Keys) -> None:
+        """Take keys of records behind all others; never fails."""
+        if len(keys):
+            with self._lock:
+                self._blocks.append(keys)
+                self.count += len(keys)
+
+    def oldest(self, count: int) -> Keys | None:
+        """Up to so many of the oldest, which go on waiting; None if there are none."""
+        with self._lock:
+            taken, total = [], 0
+            for block in self._blocks:
+                if total >= count:
+                    break
+                taken.append(block)
+                total += len(block)
+        return Keys.joined(taken).part(0, count) if taken else None
+
+    def drop(self, count: int) -> None:
+        """Forget so many of the oldest: they are filed."""
+        with self._lock:
+            self.count -= count
+            place = 0
+            while count and count >= len(self._blocks[place]):
+                count -= len(self._blocks[place])
+                place += 1
+            del self._blocks[:place]
+            if count:
+                self._blocks[0] = self._blocks[0].part(count, len(self._blocks[0]))
+
+    def find(self, key_hash: int, *, begin_ms: int, end_ms: int) -> list[int]:
+        """Commit-log offsets of a hash in a range of time, newest first."""
+        with self._lock:
+            if len(self._blocks) > _BLOCKS_LOOKED_THROUGH_MAX:
+                # Once for all queries to come: a lone message makes a block of its own.
+                self._blocks = [Keys.joined(self._blocks)]
+            blocks = self._blocks[::-1]
+        found: list[int] = []
+        for block in blocks:
+            places = np.flatnonzero(block.hashes == key_hash)[::-1]
+            if len(places):
+                stamps = block.timestamps[places]
+                places = places[(stamps >= begin_ms) & (stamps <= end_ms)]
+                found += block.commit_log_offsets[places].tolist()
+        return found
+
+    def keep_below(self, commit_log_end: int) -> None:
+        """Forget keys of records at or above a commit-log offset."""
+        with self._lock:
+            if self._blocks:
+                keys = Keys.joined(self._blocks)
+                kept = int(np.searchsorted(keys.commit_log_offsets, commit_log_end))
+                self._blocks = [keys.part(0, kept)] if kept else []
+                self.count = kept
+
+    def clear(self) -> None:
+        """Forget all."""
+        with self._lock:
+            self._blocks = []
+            self.count = 0

@@ -1,0 +1,1 @@
+"""Flushing, retention, deleted topics."""

@@ -1,0 +1,198 @@
+"""Deleting old segments: by age in the hour for it, at any hour when the disk fills up.
+
+::
+
+    disk in use    0            75 %              85 %              90 %          100 %
+                   |-------------|-----------------|-----------------|-------------|
+                   old segments   old segments go   the oldest go,    writes are
+                   go at 04:00    at any hour       however young     refused
+
+The segment that is written is never deleted. Only what is flushed and dispatched goes.
+
+How old a segment is, its records and its file say; the younger of the two counts, and neither is
+believed that lies in the future.
+
+It takes three steps, so that the loop never waits for the disk: any thread chooses what goes and
+where queues will begin; the appending thread lets go of it, between two reads; any thread deletes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from struct import Struct
+from typing import Final
+
+from ariane_record import SystemFlag
+from ariane_record.layout import HEADER, IPV6_EXTRA_BYTES, MAGIC_V1, MAGIC_V2, SYSTEM_FLAG_START
+from ariane_storage.config import StoreConfig
+from ariane_storage.disk.clock import Clock
+from ariane_storage.disk.disk import Disk
+from ariane_storage.log.commit_log import CommitLog
+from ariane_storage.log.fields import FIELD_STARTS
+from ariane_storage.log.segment import Segment
+from ariane_storage.queues.consume_queue import ConsumeQueue
+
+_STORE_TIMESTAMP_START: Final = FIELD_STARTS["store_timestamp"]
+_unpack_front = Struct(">iI").unpack_from
+_unpack_flag = Struct(">i").unpack_from
+_unpack_timestamp = Struct(">q").unpack_from
+
+
+class RetentionReason(StrEnum):
+    """Why segments were deleted."""
+
+    AGE = "age"
+    DISK_CLEAN = "disk above the clean ratio"
+    DISK_FORCE = "disk above the force ratio"
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedRange:
+    """Messages of one queue that are deleted.
+
+    Attributes:
+        topic: The topic.
+        queue_id: The queue.
+        begin: The first queue offset.
+        end: The queue offset behind the last one: where the queue begins now.
+    """
+
+    topic: str
+    queue_id: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionReport:
+    """What one pass has done.
+
+    Attributes:
+        deleted: Commit-log offsets at which deleted segments started.
+        reason: Why the last of them went, or None if nothing was deleted: those that went before
+            their time are the last.
+        disk_ratio: Share of the disk in use afterwards.
+        min_offset: First commit-log offset that is kept now.
+        ranges: Which messages they were.
+        stored_from_ms: When the oldest of them was stored; None if nothing says so.
+        stored_until_ms: When the newest of them was, at the latest; likewise.
+    """
+
+    deleted: tuple[int, ...]
+    reason: RetentionReason | None
+    disk_ratio: float
+    min_offset: int
+    ranges: tuple[DeletedRange, ...] = ()
+    stored_from_ms: int | None = None
+    stored_until_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionPlan:
+    """What a pass is going to do.
+
+    Attributes:
+        segments: What goes, oldest first.
+        reason: Why the last of them goes, or None if nothing does.
+        min_offset: Where the log will begin.
+        queue_begins: Where each queue will begin that does not begin there already.
+        ranges: Which messages go.
+        stored_from_ms: When the oldest of them was stored; None if nothing says so.
+        stored_until_ms: When the newest of them was, at the latest; likewise.
+    """
+
+    segments: tuple[Segment, ...]
+    reason: RetentionReason | None
+    min_offset: int
+    queue_begins: tuple[tuple[ConsumeQueue, int], ...] = ()
+    ranges: tuple[DeletedRange, ...] = ()
+    stored_from_ms: int | None = None
+    stored_until_ms: int | None = None
+
+
+def first_store_timestamp(segment: Segment) -> int | None:
+    """Store timestamp of the first record of a segment in milliseconds, or None if it has none."""
+    front = segment.window(0, HEADER.itemsize + IPV6_EXTRA_BYTES)
+    if front.unreadable or len(front.content) < HEADER.itemsize + IPV6_EXTRA_BYTES:
+        return None
+    _, magic = _unpack_front(front.content)
+    if magic not in (MAGIC_V1, MAGIC_V2):
+        return None
+    (flag,) = _unpack_flag(front.content, SYSTEM_FLAG_START)
+    shift = IPV6_EXTRA_BYTES if flag & SystemFlag.BORN_HOST_IPV6 else 0
+    timestamp: int = _unpack_timestamp(front.content, _STORE_TIMESTAMP_START + shift)[0]
+    return timestamp
+
+
+def choose_segments(
+    log: CommitLog,
+    disk: Disk,
+    clock: Clock,
+    config: StoreConfig,
+    *,
+    now_ms: int,
+    safe_end: int,
+) -> RetentionPlan:
+    """Choose what is old enough, a batch at most.
+
+    Args:
+        log: The commit log.
+        disk: Says how full it is.
+        clock: Says which hour it is.
+        config: Age, hour, ratios and batch.
+        now_ms: The time.
+        safe_end: Nothing at or above this commit-log offset goes.
+    """
+    segments = log.segments
+    chosen: list[Segment] = []
+    reason: RetentionReason | None = None
+    usage = disk.usage(log.folder)
+    used_bytes = usage.used_bytes
+    hour = clock.local_hour(now_ms) == config.delete_at_hour
+    for place, oldest in enumerate(segments[:-1][: config.delete_batch_max]):
+        if oldest.end > min(safe_end, log.write_offset):
+            break
+        ratio = used_bytes / usage.total_bytes
+        newest_ms = _newest_ms(disk, oldest, segments[place + 1 :], now_ms)
+        expired = newest_ms is not None and now_ms - newest_ms > config.retention_ms
+        if expired and ratio >= config.disk_clean_ratio:
+            reason = RetentionReason.DISK_CLEAN
+        elif expired and hour:
+            reason = RetentionReason.AGE
+        elif ratio >= config.disk_force_ratio:
+            reason = RetentionReason.DISK_FORCE
+        else:
+            break
+        chosen.append(oldest)
+        used_bytes -= oldest.size
+    if not chosen:
+        return RetentionPlan((), None, log.min_offset)
+    behind = segments[len(chosen) :]
+    return RetentionPlan(
+        tuple(chosen),
+        reason,
+        behind[0].start,
+        stored_from_ms=_first_ms(tuple(chosen)),
+        stored_until_ms=_first_ms(behind),
+    )
+
+
+def _newest_ms(
+    disk: Disk, segment: Segment, behind: tuple[Segment, ...], now_ms: int
+) -> int | None:
+    """When the last record of a segment was stored at the latest, by what lies in the past.
+
+    Its file says so, and the first record behind it. None if neither is to be believed, and if no
+    record says anything: a segment of unknown age is kept.
+    """
+    stamped_ms = _first_ms(behind)
+    if stamped_ms is None:
+        return None
+    told = (stamped_ms, disk.modified_ms(segment.path))
+    return max((ms for ms in told if ms is not None and ms <= now_ms), default=None)
+
+
+def _first_ms(segments: tuple[Segment, ...]) -> int | None:
+    """When the first record of some segments was stored; None if none of them says."""
+    return next(filter(None, map(first_store_timestamp, segments)), None)

@@ -1,0 +1,1 @@
+"""The commit log: segments, and walks over their records."""

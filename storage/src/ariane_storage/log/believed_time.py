@@ -1,0 +1,135 @@
+r"""The time by which messages grow old: the clock's, unless it has just jumped ahead.
+
+A clock that is 15 days ahead for a moment would make everything in the log look expired, and what
+is deleted does not come back. So the clock is compared with the steady one, which nobody sets; and
+at the start, when there is nothing to compare with yet, with the times of the store's files::
+
+    clock      |----------.                      ,-------------------->  15 days ahead
+                           \                    /
+    believed   |---------------------------------------.
+                           ^ jump ahead: doubted        \-------------->  it has stood for
+                                                                          the retention time
+
+A jump ahead that stands for as long as messages are kept is believed: by then all that was there
+before the jump is old by either clock. A jump back is believed at once, for it deletes nothing. A
+doubt outlives the process, in ``clock-doubt.json``::
+
+    {"ahead_ms": 1296000000, "since_ms": 1700000000000}     since: as the doubted clock says
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ariane_storage.disk.clock import Clock
+from ariane_storage.disk.disk import Disk
+from ariane_storage.errors import StateFileDamaged
+from ariane_storage.state_file import StateFile
+
+JUMP_MS: Final = 60_000
+"""From how much on a clock is doubted. Those that are kept by NTP go on without jumps."""
+
+
+class ClockDoubt(NamedTuple):
+    """A clock that is not believed.
+
+    Attributes:
+        ahead_ms: How far it is ahead of what is believed.
+        since_ms: When it jumped, as it says itself.
+    """
+
+    ahead_ms: int
+    since_ms: int
+
+
+class BelievedTime:
+    """Says the time to whoever forgets or deletes what is old."""
+
+    def __init__(self, clock: Clock, disk: Disk, path: Path, *, patience_ms: int) -> None:
+        """Believe the clock.
+
+        Args:
+            clock: The clock.
+            disk: Where the doubt is written down.
+            path: As what.
+            patience_ms: How long a jump ahead must stand until it is believed.
+        """
+        self._clock = clock
+        self._file = StateFile(path, disk)
+        self._patience_ms = patience_ms
+        self._doubt: ClockDoubt | None = None
+        self._saved: ClockDoubt | None = None
+        self._believe(clock.now_ms())
+
+    @property
+    def doubt(self) -> ClockDoubt | None:
+        """How far the clock is ahead of what is believed, and since when; None when it is not."""
+        return self._doubt
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch; never ahead of the clock. Any thread."""
+        now_ms, steady_ms = self._clock.now_ms(), self._clock.steady_ms()
+        believed_ms, then_ms = self._believed
+        expected_ms = believed_ms + steady_ms - then_ms
+        ahead_ms = now_ms - expected_ms
+        if ahead_ms <= JUMP_MS:
+            self._believe(now_ms)
+            return now_ms
+        doubt = self._doubt
+        if doubt is None or abs(ahead_ms - doubt.ahead_ms) > JUMP_MS:
+            doubt = ClockDoubt(ahead_ms, now_ms)
+        self._doubt = doubt
+        if now_ms - doubt.since_ms >= self._patience_ms:
+            self._believe(now_ms)
+            return now_ms
+        return expected_ms
+
+    def _believe(self, now_ms: int) -> None:
+        # In one step: several threads ask. The time, and what the steady clock said then.
+        self._believed = now_ms, self._clock.steady_ms()
+        self._doubt = None
+
+    # What is kept across restarts.
+
+    def resume(self, last_seen_ms: int | None) -> None:
+        """Doubt a clock that was doubted before, or that is far ahead of the last sign of life.
+
+        A store that was closed for longer than half of the time that messages are kept is no sign
+        of a jump, but the two cannot be told apart: what is old then is deleted that much later.
+
+        Args:
+            last_seen_ms: When the store was written to last, as its files say; None if they do not.
+        """
+        now_ms = self._clock.now_ms()
+        doubt = self._load(now_ms)
+        if doubt is not None and 0 <= now_ms - doubt.since_ms < self._patience_ms:
+            self._believe(now_ms - doubt.ahead_ms)
+            self._doubt = doubt
+        elif last_seen_ms is not None and now_ms - last_seen_ms > self._patience_ms // 2:
+            self._believe(last_seen_ms)
+        self.now_ms()
+
+    def save(self) -> None:
+        """Write down the doubt, if it has changed; waits for the disk.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        doubt = self._doubt
+        if doubt == self._saved:
+            return
+        # A file that says so is safer than none: its removal could be undone by a power loss.
+        self._file.save({} if doubt is None else doubt._asdict())
+        self._saved = doubt
+
+    def _load(self, now_ms: int) -> ClockDoubt | None:
+        """What is written down; where that cannot be read, a doubt that lets nothing grow old."""
+        try:
+            state = self._file.load()
+            if state is None or state == {}:
+                return None
+            self._saved = ClockDoubt(int(state["ahead_ms"]), int(state["since_ms"]))
+        except (StateFileDamaged, KeyError, TypeError, ValueError):
+            return ClockDoubt(now_ms, now_ms)
+        return self._saved

@@ -1,0 +1,315 @@
+"""The commit log: the only truth, one sequence of bytes over segments of fixed length.
+
+Offsets that everything else is measured by, in this order::
+
+    min_offset          flushed_offset      write_offset
+    |                   |                   |
+    v                   v                   v
+    +--------+ +--------+ +-----------------+ +-------------+
+    | segment| | segment| | records | zeros | | prepared    |
+    +--------+ +--------+ +-----------------+ +-------------+
+
+One thread appends. Another may flush, and a third prepare the segment that comes next.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from ariane_record.layout import BLANK_SIZE_MIN_BYTES
+from ariane_storage.disk.disk import Disk, is_exhausted
+from ariane_storage.errors import StoreFormatError, StoreFull
+from ariane_storage.log.segment import Segment, segment_name
+
+_SEGMENTS_OPEN_MAX: Final = 64
+
+
+class CommitLog:
+    """The segments of a store and the positions in them.
+
+    Attributes:
+        folder: Where the segments lie.
+        segment_bytes: Length of each.
+        write_offset: Where the next record goes (exclusive end of what is written).
+        flushed_offset: Everything below is durable.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        folder: Path,
+        starts: Iterable[int],
+        *,
+        segment_bytes: int,
+        writable: bool = True,
+    ) -> None:
+        """Take over the segments that are there.
+
+        Args:
+            disk: Where they lie.
+            folder: ``commitlog`` of a store.
+            starts: Their first bytes, multiples of their length, ascending.
+            segment_bytes: Length of a segment.
+            writable: False opens the log as it is, for reading only.
+
+        Raises:
+            StoreFormatError: A file is longer than configured.
+        """
+        self._disk = disk
+        self._writable = writable
+        self.folder = folder
+        self.segment_bytes = segment_bytes
+        self._segments: list[Segment] = []
+        self._starts: list[int] = []
+        self._recent: OrderedDict[int, Segment] = OrderedDict()
+        self._growing = threading.Lock()
+        # Segments are added by one thread and deleted by another.
+        self._listing = threading.Lock()
+        self.shortened: list[Segment] = []
+        for start in starts:
+            self._adopt(start)
+        self.write_offset = self._segments[0].start if self._segments else 0
+        self.flushed_offset = self.write_offset
+
+    def _adopt(self, start: int) -> None:
+        path = self.folder / segment_name(start)
+        length = self._disk.size_of(path) or 0
+        if length > self.segment_bytes:
+            raise StoreFormatError(
+                path, f"{length} bytes long, but segments of {self.segment_bytes} are configured"
+            )
+        segment = self._new_segment(start)
+        if length < self.segment_bytes:
+            # A crash while it was made, or somebody cut it: what is missing reads as zeros.
+            self.shortened.append(segment)
+            if self._writable:
+                self._disk.allocate(path, self.segment_bytes)
+        self._segments.append(segment)
+        self._starts.append(start)
+
+    def _new_segment(self, start: int) -> Segment:
+        return Segment(
+            self._disk,
+            self.folder / segment_name(start),
+            start=start,
+            size=self.segment_bytes,
+            writable=self._writable,
+        )
+
+    @property
+    def min_offset(self) -> int:
+        """Commit-log offset of the first byte that is kept."""
+        return self._starts[0] if self._starts else self.write_offset
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """All segments, oldest first."""
+        return tuple(self._segments)
+
+    def walk(self, begin: int) -> Iterator[Segment]:
+        """Segments from an offset on, each opened in its turn: a long log has very many."""
+        for segment in self.segments:
+            if segment.end > begin:
+                if not segment.is_open:
+                    self._open(segment)
+                yield segment
+
+    def segment_at(self, commit_log_offset: int) -> Segment | None:
+        """The segment that holds a byte, or None."""
+        starts = self._starts
+        place = bisect_right(starts, commit_log_offset) - 1
+        if place < 0:
+            return None
+        segment = self._segments[place]
+        if commit_log_offset >= segment.end:
+            return None
+        if not segment.is_open:
+            self._open(segment)
+        return segment
+
+    def _open(self, segment: Segment) -> None:
+        """Open a segment, and let go of one that nobody has needed for long."""
+        segment.file()
+        self._recent[segment.start] = segment
+        while len(self._recent) > _SEGMENTS_OPEN_MAX:
+            start, oldest = self._recent.popitem(last=False)
+            unflushed = self._writable and oldest.end > self.flushed_offset
+            if unflushed or oldest is segment:
+                self._recent[start] = oldest  # Still to be flushed: its descriptor hears of errors.
+                break
+            oldest.close()
+
+    def read(self, commit_log_offset: int, size: int) -> bytes | None:
+        """Bytes of the log that lie in one segment, or None if they are not there.
+
+        Raises:
+            BytesUnreadable: The disk cannot read them.
+        """
+        segment = self.segment_at(commit_log_offset)
+        if segment is None:
+            return None
+        position = commit_log_offset - segment.start
+        return segment.read(position, size) if size <= segment.length - position else None
+
+    # Appending: one thread.
+
+    def reserve(self, size: int) -> tuple[Segment, int]:
+        """Where the next ``size`` bytes go: a segment and a position in it.
+
+        Rolls to the next segment as a whole if they do not fit. Nothing is visible until
+        ``advance``.
+
+        Args:
+            size: Bytes to be written, no more than ``size_max``.
+
+        Raises:
+            StoreFull: There is no space for another segment; the log is unchanged.
+        """
+        segment = self.segment_at(self.write_offset)
+        if segment is not None:
+            position = self.write_offset - segment.start
+            if size + BLANK_SIZE_MIN_BYTES <= segment.size - position:
+                return segment, position
+            following = self._following(segment.end)
+            segment.fill_rest(position)
+            return following, 0
+        return self._following(self.write_offset), 0
+
+    @property
+    def size_max(self) -> int:
+        """The most bytes that one segment can take."""
+        return self.segment_bytes - BLANK_SIZE_MIN_BYTES
+
+    @property
+    def room(self) -> int:
+        """The most bytes that the segment which is written now can still take."""
+        segment = self.segment_at(self.write_offset)
+        if segment is None:
+            return 0
+        return max(0, segment.end - self.write_offset - BLANK_SIZE_MIN_BYTES)
+
+    def advance(self, commit_log_offset: int) -> None:
+        """Publish what was written up to here: for readers, for the flush."""
+        self.write_offset = commit_log_offset
+
+    def _following(self, start: int) -> Segment:
+        """The segment that starts at an offset, made now if it was not prepared."""
+        with self._growing:
+            segment = self.segment_at(start)
+            return segment if segment is not None else self._grow(start)
+
+    def _grow(self, start: int) -> Segment:
+        if start % self.segment_bytes or (self._segments and start < self._segments[-1].end):
+            raise AssertionError("segments are found by where they start, so they come in order")
+        segment = self._new_segment(start)
+        if self._disk.size_of(segment.path) is not None:
+            name = segment.path.relative_to(self.folder.parent)
+            reason = f"{name} is there already, and no segment of this log: move it away"
+            raise StoreFull(self.folder.parent, reason)
+        try:
+            self._disk.allocate(segment.path, self.segment_bytes)
+            self._open(segment)
+        except OSError as error:
+            # There may be space for it, and no descriptor.
+            self._disk.remove(segment.path)
+            if not is_exhausted(error):
+                raise
+            reason = f"no space left for another segment ({error.strerror})"
+            raise StoreFull(self.folder.parent, reason) from error
+        with self._listing:
+            self._segments = [*self._segments, segment]
+            self._starts = [*self._starts, start]
+        return segment
+
+    # Off the appending thread.
+
+    def prepare_next(self) -> None:
+        """Make sure that the segment behind the current one is there. Any thread.
+
+        Raises:
+            StoreFull: There is no space for it; appends go on while the current one lasts.
+        """
+        with self._growing:
+            last = self._segments[-1] if self._segments else None
+            if last is None or last.start <= self.write_offset:
+                self._grow(last.end if last is not None else self.write_offset)
+
+    def flush(self) -> int:
+        """Make durable everything written before the call. One thread at a time, any thread.
+
+        Returns:
+            The new ``flushed_offset``.
+
+        Raises:
+            OSError: The disk failed; ``flushed_offset`` is as before.
+        """
+        target = self.write_offset
+        flushed = self.flushed_offset
+        if target > flushed:
+            for segment in self.segments:
+                if segment.end > flushed and segment.start < target:
+                    segment.flush()
+            self.flushed_offset = target
+        return self.flushed_offset
+
+    # Recovery and retention.
+
+    def resume_at(self, commit_log_offset: int) -> None:
+        """Go on in a new segment, behind a gap: what was in between is lost."""
+        self._following(commit_log_offset)
+        self.write_offset = self.flushed_offset = commit_log_offset
+
+    def cut(self, commit_log_offset: int) -> None:
+        """Durably remove everything at and behind an offset, and go on writing there."""
+        while self._segments and self._segments[-1].start >= commit_log_offset:
+            self._drop(len(self._segments) - 1)
+        if self._segments and self._segments[-1].end > commit_log_offset:
+            last = self._segments[-1]
+            last.close()
+            self._disk.cut(last.path, commit_log_offset - last.start)
+        self._disk.sync(folders=[self.folder])
+        self.write_offset = commit_log_offset
+        self.flushed_offset = min(self.flushed_offset, commit_log_offset)
+
+    def forget_oldest(self) -> Segment:
+        """Let the log begin behind its first segment, which is not the last; nothing is deleted.
+
+        The appending thread: no read of its own is halfway through the segment.
+        """
+        if len(self._segments) < 2:
+            raise AssertionError("the last segment is never deleted")
+        return self._forget(0)
+
+    def delete(self, segment: Segment) -> None:
+        """Durably delete a segment that was forgotten; who is reading it reads to the end.
+
+        Any thread: the file system takes its time over a gigabyte.
+        """
+        segment.close()
+        self._disk.remove(segment.path)
+        self._disk.sync(folders=[self.folder])
+
+    def _drop(self, place: int) -> None:
+        segment = self._forget(place)
+        segment.close()
+        self._disk.remove(segment.path)
+
+    def _forget(self, place: int) -> Segment:
+        # Lists are replaced, not changed: another thread may be going through them.
+        with self._listing:
+            segment = self._segments[place]
+            self._starts = self._starts[:place] + self._starts[place + 1 :]
+            self._segments = self._segments[:place] + self._segments[place + 1 :]
+        self._recent.pop(segment.start, None)
+        return segment
+
+    def close(self) -> None:
+        """Let go of all files."""
+        for segment in self._segments:
+            segment.close()
+        self._recent.clear()

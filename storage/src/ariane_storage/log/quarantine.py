@@ -1,0 +1,119 @@
+"""Damaged ranges of the commit log that were found and are kept apart, not cut off.
+
+::
+
+    quarantine.json    {"ranges": [{"begin": 4096, "end": 5256, "reason": "checksum differs"}]}
+
+Messages in them are passed over by readers, and everything around them is served. An operator sees
+them in reports; ``ariane store fsck`` finds them again from the log alone.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from pathlib import Path
+
+from ariane_storage.disk.disk import Disk
+from ariane_storage.errors import StateFileDamaged
+from ariane_storage.log.damage import Damage, DamageReason
+from ariane_storage.state_file import StateFile
+
+
+class Quarantine:
+    """The damaged ranges of one store, in order, none touching another. Any thread."""
+
+    def __init__(self, disk: Disk, path: Path) -> None:
+        self._file = StateFile(path, disk)
+        # Replaced and never changed: readers look while another thread adds.
+        self._ranges: tuple[Damage, ...] = ()
+        self._changing = threading.RLock()
+        self._changed = False
+
+    @property
+    def ranges(self) -> tuple[Damage, ...]:
+        """All damaged ranges, oldest first."""
+        return self._ranges
+
+    def load(self) -> bool:
+        """Read what was found before; whether that could be read.
+
+        What cannot is found again by scans.
+        """
+        try:
+            state = self._file.load() or {}
+            for entry in state.get("ranges", []):
+                reason = DamageReason(entry["reason"])
+                self.add(Damage(int(entry["begin"]), int(entry["end"]), reason))
+            self._changed = False
+        except (StateFileDamaged, ValueError, KeyError, TypeError, AttributeError):
+            self._changed = True
+            return False
+        return True
+
+    def covers(self, commit_log_offset: int) -> bool:
+        """Whether a byte of the log is in a damaged range."""
+        ranges = self._ranges
+        place = bisect_right(ranges, commit_log_offset, key=_begin_of) - 1
+        return place >= 0 and commit_log_offset < ranges[place].end
+
+    def holds(self, begin: int, end: int) -> bool:
+        """Whether all bytes of a range of the log are in damaged ranges."""
+        for damage in self._ranges:
+            if damage.begin <= begin < damage.end:
+                begin = damage.end
+        return begin >= end
+
+    def add(self, damage: Damage) -> None:
+        """Take a range; it is kept across restarts once ``save`` was called."""
+        with self._changing:
+            begin, end, reason = damage.begin, damage.end, damage.reason
+            apart = []
+            for other in self._ranges:
+                if other.end <= begin or other.begin >= end:
+                    apart.append(other)
+                    continue
+                if other.begin <= begin:
+                    reason = other.reason
+                begin, end = min(begin, other.begin), max(end, other.end)
+            self._replace([*apart, Damage(begin, end, reason)])
+
+    def keep_above(self, commit_log_begin: int) -> None:
+        """Forget ranges that are gone from the log."""
+        with self._changing:
+            self._replace([damage for damage in self._ranges if damage.end > commit_log_begin])
+
+    def keep_below(self, commit_log_end: int) -> None:
+        """Forget ranges that were cut off with the end of the log."""
+        with self._changing:
+            self._replace([damage for damage in self._ranges if damage.begin < commit_log_end])
+
+    def _replace(self, ranges: list[Damage]) -> None:
+        ordered = tuple(sorted(ranges, key=_begin_of))
+        if ordered != self._ranges:
+            self._ranges = ordered
+            self._changed = True
+
+    def save(self) -> None:
+        """Write the ranges down if they have changed.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        if not self._changed:
+            return
+        # Before: a range that a read adds meanwhile is for the next time.
+        self._changed = False
+        ranges = [
+            {"begin": damage.begin, "end": damage.end, "reason": damage.reason.value}
+            for damage in self._ranges
+        ]
+        try:
+            self._file.save({"ranges": ranges})
+        except OSError:
+            self._changed = True
+            raise
+
+
+def _begin_of(damage: Damage) -> int:
+    return damage.begin

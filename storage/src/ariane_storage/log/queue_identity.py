@@ -1,0 +1,175 @@
+"""Whether records belong to a queue: what they say of their topic, their queue and themselves.
+
+An entry of a consume queue is 20 bytes without a checksum, in a file that can be exchanged for that
+of another queue. So the record that it leads to is compared with it before anybody gets it::
+
+    0      4       8          12       16     20             28                   36        84
+    +------+-------+----------+--------+------+--------------+-------------------+-- ... --+------
+    | size | magic | body CRC |queue id| flag | queue offset | commit-log offset |         | body,
+    +------+-------+----------+--------+------+--------------+-------------------+-- ... --+------
+    =       V1/V2               =               =              =                             topic =
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from struct import Struct
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_record import SystemFlag
+from ariane_record.layout import (
+    HEADER,
+    HEADER_BYTES,
+    HOST_FLAGS,
+    IPV6_EXTRA_BYTES,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_BYTES_MIN,
+    ByteBuffer,
+)
+from ariane_record.single.counted_topic import counted_topic
+from ariane_storage.log.fields import FIELD_STARTS, Int64s
+
+_BODY_LENGTH_START: Final = FIELD_STARTS["body_length"]
+_PROPERTIES_LENGTH_BYTES: Final = 2
+_unpack_front = Struct(">iI4xi4xqqi").unpack_from
+"""Size, magic code, queue id, queue offset, commit-log offset and system flag of a record."""
+_unpack_length = Struct(">i").unpack_from
+_IPV6_HOSTS: Final = (SystemFlag.BORN_HOST_IPV6, SystemFlag.STORE_HOST_IPV6)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueIdentity:
+    """What all records of a queue say.
+
+    Attributes:
+        queue_id: Number of the queue within its topic.
+        counted_topics: By magic code, the topic behind its length.
+        begin: Commit-log offset below which records of the topic are deleted: they are of a queue
+            that had the same name before.
+    """
+
+    queue_id: int
+    counted_topics: dict[int, bytes]
+    begin: int
+
+    def holds_one(
+        self, record: ByteBuffer, commit_log_offset: int, size: int, queue_offset: int
+    ) -> bool:
+        """Whether a record is the one that an entry means.
+
+        Args:
+            record: ``size`` bytes, at least ``RECORD_BYTES_MIN``.
+            commit_log_offset: Where it starts.
+            size: Its bytes.
+            queue_offset: Its place in the queue.
+        """
+        found_size, magic, queue_id, found_queue_offset, position, flags = _unpack_front(record)
+        counted = self.counted_topics.get(magic)
+        if (
+            counted is None
+            or (found_size, queue_id) != (size, self.queue_id)
+            or (found_queue_offset, position) != (queue_offset, commit_log_offset)
+            or commit_log_offset < self.begin
+        ):
+            return False
+        shift = 0
+        if flags & HOST_FLAGS:
+            shift = IPV6_EXTRA_BYTES * sum(bool(flags & host) for host in _IPV6_HOSTS)
+        if HEADER_BYTES + shift > size:
+            return False
+        (body_length,) = _unpack_length(record, _BODY_LENGTH_START + shift)
+        topic_start = HEADER_BYTES + shift + body_length
+        return (
+            body_length >= 0
+            and record[topic_start : topic_start + len(counted)] == counted
+            and topic_start + len(counted) + _PROPERTIES_LENGTH_BYTES <= size
+        )
+
+    def holds(
+        self,
+        buffer: ByteBuffer,
+        starts: Int64s,
+        sizes: Int64s,
+        commit_log_offsets: Int64s,
+        queue_offsets: Int64s,
+    ) -> NDArray[np.bool_]:
+        """Which records are those that their entries mean.
+
+        Args:
+            buffer: Where the records lie.
+            starts: Where each one starts; at least one.
+            sizes: Bytes of each; all inside the buffer.
+            commit_log_offsets: Where each starts in the commit log.
+            queue_offsets: Of each.
+        """
+        if int(sizes.min()) < RECORD_BYTES_MIN:
+            # No record is that small: where nothing can be read, the size of a record is not it.
+            starts = np.where(sizes < RECORD_BYTES_MIN, 0, starts)
+        # One step over the log, which is not in the caches of the processor, for all of these.
+        header = _taken(buffer, f"V{HEADER_BYTES}", starts).view(HEADER)
+        mask: NDArray[np.bool_] = (
+            (sizes >= RECORD_BYTES_MIN)
+            & (header["commit_log_offset"] == commit_log_offsets)
+            & (header["size"] == sizes)
+            & (header["queue_offset"] == queue_offsets)
+            & (header["queue_id"] == self.queue_id)
+        )
+        if int(commit_log_offsets[0]) < self.begin:
+            mask &= commit_log_offsets >= self.begin
+        ends = starts + sizes
+        lengths, bodies = header["body_length"].astype(np.int64), starts + HEADER_BYTES
+        flags = header["system_flag"]
+        if bool((flags & HOST_FLAGS).any()):
+            for host in _IPV6_HOSTS:
+                bodies += np.where(flags & host, IPV6_EXTRA_BYTES, 0)
+            mask &= bodies <= ends
+            safe = np.where(mask, bodies, starts + HEADER_BYTES)
+            lengths = _taken(buffer, ">i4", safe - 4).astype(np.int64)
+        mask &= lengths >= 0
+        magics = header["magic"]
+        known = np.zeros(len(starts), np.bool_)
+        for magic, counted in self.counted_topics.items():
+            of_this = magics == magic
+            if bool(of_this.any()):
+                known |= of_this & _say(buffer, counted, bodies + lengths, ends, mask)
+        return mask & known
+
+
+def _say(
+    buffer: ByteBuffer, counted: bytes, places: Int64s, ends: Int64s, mask: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Which records say a topic at a place; only the masked ones are looked at."""
+    inside = mask & (places + (len(counted) + _PROPERTIES_LENGTH_BYTES) <= ends)
+    if bool(inside.all()):
+        topics = _taken(buffer, f"V{len(counted)}", places)
+        if topics.tobytes() == counted * len(places):
+            return inside
+    else:
+        # A place that is not sound is never followed: it is replaced by one that can be read.
+        topics = _taken(buffer, f"V{len(counted)}", np.where(inside, places, 0))
+    said: NDArray[np.bool_] = topics == np.frombuffer(counted, topics.dtype)
+    return inside & said
+
+
+def _taken(buffer: ByteBuffer, dtype: str, places: Int64s) -> NDArray[np.void]:
+    """A value from each place, in any order: damaged entries may lead to and fro."""
+    kind = np.dtype(dtype)
+    count = len(buffer) - kind.itemsize + 1
+    taken: NDArray[np.void] = np.ndarray((count,), kind, buffer=buffer, strides=(1,))[places]
+    return taken
+
+
+@lru_cache(maxsize=16_384)
+def identity_of(topic: str, queue_id: int, begin: int) -> QueueIdentity:
+    """What all records of a queue say; see ``QueueIdentity``."""
+    magic, counted = counted_topic(topic)
+    topics = {magic: counted}
+    if magic == MAGIC_V1:
+        # Other programs may write the wide length with a short topic too.
+        topics[MAGIC_V2] = len(topic.encode()).to_bytes(2, "big") + topic.encode()
+    return QueueIdentity(queue_id, topics, begin)

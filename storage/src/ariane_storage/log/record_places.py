@@ -1,0 +1,217 @@
+"""Where the parts of many records lie, and whether the records are what was written.
+
+Unlike ``block_check``, which judges one kind of record strictly, this reads whatever a commit log
+may hold: V1 and V2, IPv4 and IPv6 hosts, with a checksum of the record or without, many topics.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_record import SystemFlag
+from ariane_record.checksums.checksum import range_crcs
+from ariane_record.layout import (
+    CRC_MASK,
+    CRC_PROPERTY_BYTES,
+    CRC_PROPERTY_PREFIX,
+    HEADER_BYTES,
+    IPV6_EXTRA_BYTES,
+    MAGIC_V1,
+    MAGIC_V2,
+    PROPERTY_VALUE_END,
+)
+from ariane_storage.layout import DISK_SECTOR_BYTES
+from ariane_storage.log.fields import FIELD_STARTS, FieldColumn, Int64s, checksum_digits, headers
+
+_PREFIX: Final = np.dtype(f"V{len(CRC_PROPERTY_PREFIX)}")
+_PREFIX_BYTES: Final = np.frombuffer(CRC_PROPERTY_PREFIX, np.uint8)
+_NEARLY: Final = len(CRC_PROPERTY_PREFIX) - 2
+_VALUE_END: Final = PROPERTY_VALUE_END[0]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPlaces:
+    """Byte positions in a buffer, one of each for every record that has a sound structure.
+
+    Attributes:
+        buffer: Where the records lie.
+        starts: Where each record starts.
+        ends: Where it ends.
+        body_starts: Where its body starts.
+        body_ends: Where its body ends.
+        topic_starts: Where its topic starts.
+        topic_ends: Where its topic ends.
+        properties_starts: Where its properties start; they end with the record.
+        born_shift: Bytes that an IPv6 born host moves the fields behind it.
+    """
+
+    buffer: memoryview
+    starts: Int64s
+    ends: Int64s
+    body_starts: Int64s
+    body_ends: Int64s
+    topic_starts: Int64s
+    topic_ends: Int64s
+    properties_starts: Int64s
+    born_shift: Int64s
+
+    def front(self, name: str) -> NDArray[np.int64]:
+        """A header field that lies before the hosts."""
+        return headers(self.buffer, self.starts, 0).field(name).astype(np.int64)
+
+    def store_timestamps(self) -> NDArray[np.int64]:
+        """When each record was stored, in milliseconds."""
+        places = self.starts + self.born_shift + FIELD_STARTS["store_timestamp"]
+        return FieldColumn(self.buffer, ">i8", places, 0).get().astype(np.int64)
+
+    def rows(self, first: int, behind: int) -> RecordPlaces:
+        """Some of the records, by their numbers here."""
+        return self.chosen(slice(first, behind))
+
+    def chosen(self, which: slice | Int64s) -> RecordPlaces:
+        """Some of the records, by their numbers here in ascending order."""
+        return RecordPlaces(
+            buffer=self.buffer,
+            starts=self.starts[which],
+            ends=self.ends[which],
+            body_starts=self.body_starts[which],
+            body_ends=self.body_ends[which],
+            topic_starts=self.topic_starts[which],
+            topic_ends=self.topic_ends[which],
+            properties_starts=self.properties_starts[which],
+            born_shift=self.born_shift[which],
+        )
+
+    def texts(self, begins: Int64s, ends: Int64s) -> list[bytes]:
+        """Ranges of the buffer, copied."""
+        ranges = map(slice, begins.tolist(), ends.tolist())
+        return list(map(bytes, map(self.buffer.__getitem__, ranges)))
+
+
+def locate(
+    buffer: memoryview, starts: Int64s, sizes: Int64s
+) -> tuple[RecordPlaces, NDArray[np.bool_]]:
+    """Find the parts of records.
+
+    Args:
+        buffer: Where they lie.
+        starts: Where each one starts, ascending; at least one.
+        sizes: Bytes of each, at least ``RECORD_BYTES_MIN``; all inside the buffer.
+
+    Returns:
+        The places of those whose lengths add up and whose magic code is known, and a mask over
+        ``starts`` that says which those are.
+    """
+    header = headers(buffer, starts, 0)
+    ends = starts + sizes
+    magic = header.field("magic")
+    flags = header.field("system_flag")
+    born_shift = ((flags & SystemFlag.BORN_HOST_IPV6) != 0) * np.int64(IPV6_EXTRA_BYTES)
+    shift = born_shift + ((flags & SystemFlag.STORE_HOST_IPV6) != 0) * np.int64(IPV6_EXTRA_BYTES)
+    body_starts = starts + HEADER_BYTES + shift
+    sound = (header.field("size") == sizes) & ((magic == MAGIC_V1) | (magic == MAGIC_V2))
+    sound &= body_starts + 3 <= ends
+    # A place that is not sound is never followed: it is replaced by one that can be read.
+    safe = np.where(sound, body_starts, starts + HEADER_BYTES)
+    body_lengths = FieldColumn(buffer, ">i4", safe - 4, 0).get().astype(np.int64)
+    width = np.where(magic == MAGIC_V2, 2, 1)
+    counts = body_starts + body_lengths
+    sound &= (body_lengths >= 0) & (counts + width + 2 <= ends)
+    safe = np.where(sound, counts, starts)
+    high = FieldColumn(buffer, "u1", safe, 0).get().astype(np.int64)
+    low = FieldColumn(buffer, "u1", safe + 1, 0).get()
+    topic_starts = counts + width
+    topic_ends = topic_starts + np.where(magic == MAGIC_V2, high << 8 | low, high)
+    sound &= topic_ends + 2 <= ends
+    safe = np.where(sound, topic_ends, starts)
+    properties_starts = topic_ends + 2
+    lengths = FieldColumn(buffer, ">u2", safe, 0).get()
+    sound &= (properties_starts + lengths == ends) & (lengths <= 0x7FFF)
+    places = RecordPlaces(
+        buffer=buffer,
+        starts=starts[sound],
+        ends=ends[sound],
+        body_starts=body_starts[sound],
+        body_ends=counts[sound],
+        topic_starts=topic_starts[sound],
+        topic_ends=topic_ends[sound],
+        properties_starts=properties_starts[sound],
+        born_shift=born_shift[sound],
+    )
+    return places, sound
+
+
+def checksum_faults(places: RecordPlaces) -> NDArray[np.bool_]:
+    """Which records differ from the checksum of themselves, or else from that of their body.
+
+    The checksum of a record covers its body too; only a record without one is judged by its body,
+    and by the last byte of its properties in each sector of the disk that may have held the
+    checksum: zero there is what power loss leaves of a sector.
+    """
+    faults = np.zeros(len(places.starts), np.bool_)
+    if not len(faults):
+        return faults
+    buffer = places.buffer
+    reserved = places.ends - places.properties_starts >= CRC_PROPERTY_BYTES
+    safe = np.where(reserved, places.ends - CRC_PROPERTY_BYTES, places.starts)
+    prefixes = FieldColumn(buffer, _PREFIX, safe, 0).get()
+    likeness = _likeness(prefixes)
+    # A name that is nearly that of the checksum is that of a checksum, with a flipped bit in it:
+    # taken for a record without one it would pass.
+    faults |= reserved & (likeness >= _NEARLY) & (likeness < len(CRC_PROPERTY_PREFIX))
+    reserved &= likeness == len(CRC_PROPERTY_PREFIX)
+    whole, bodies = np.flatnonzero(reserved), np.flatnonzero(~reserved)
+    if len(whole):
+        covered = places.ends[whole] - CRC_PROPERTY_BYTES
+        sums = range_crcs(buffer, places.starts[whole], covered) & np.uint32(CRC_MASK)
+        digits = checksum_digits(sums)
+        kept = FieldColumn(buffer, digits.dtype, covered + len(CRC_PROPERTY_PREFIX), 0).get()
+        last = FieldColumn(buffer, "u1", places.ends[whole] - 1, 0).get()
+        faults[whole] = (kept != digits) | (last != _VALUE_END)
+    if len(bodies):
+        sums = range_crcs(buffer, places.body_starts[bodies], places.body_ends[bodies])
+        kept = headers(buffer, places.starts[bodies], 0).field("body_crc")
+        faults[bodies] |= (kept != sums & np.uint32(CRC_MASK)) | _unwritten(places, bodies)
+    return faults
+
+
+def _unwritten(places: RecordPlaces, rows: Int64s) -> NDArray[np.bool_]:
+    """Which of some records end with zeros, or have them where the sector before their end ends.
+
+    The checksum may lie across the two, so either of them can be lost without the other.
+    """
+    ends, sizes = places.ends[rows], places.ends[rows] - places.starts[rows]
+    next_offsets = places.front("commit_log_offset")[rows] + sizes
+    sector_ends = ends - ((next_offsets - 1) % DISK_SECTOR_BYTES + 1)
+    found = np.zeros(len(rows), np.bool_)
+    for places_behind, first in (
+        (ends, places.properties_starts[rows]),
+        (sector_ends, np.maximum(places.properties_starts[rows], ends - CRC_PROPERTY_BYTES)),
+    ):
+        there = places_behind > first
+        # A place that is not there is replaced by one that can be read.
+        octets = FieldColumn(places.buffer, "u1", np.where(there, places_behind, ends) - 1, 0)
+        found |= there & (octets.get() == 0)
+    return found
+
+
+def _likeness(prefixes: NDArray[np.void]) -> NDArray[np.int64]:
+    """How many bytes of each are those of the checksum's name."""
+    as_bytes = prefixes.view(np.uint8).reshape(len(prefixes), len(CRC_PROPERTY_PREFIX))
+    likeness: NDArray[np.int64] = np.count_nonzero(as_bytes == _PREFIX_BYTES, axis=1)
+    return likeness
+
+
+def misplaced(places: RecordPlaces, begin: int) -> NDArray[np.bool_]:
+    """Which records were not written for where they lie: old bytes that came back.
+
+    Args:
+        places: The records.
+        begin: Commit-log offset of the buffer's first byte.
+    """
+    moved: NDArray[np.bool_] = places.front("commit_log_offset") != places.starts + begin
+    return moved

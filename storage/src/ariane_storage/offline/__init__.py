@@ -1,0 +1,1 @@
+"""Looking at a closed store, and repairing it."""

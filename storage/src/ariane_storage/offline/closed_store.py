@@ -1,0 +1,165 @@
+"""A closed store, for reading: it is looked at as it lies, and nothing in it is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ariane_storage.config import StoreConfig
+from ariane_storage.disk.clock import SystemClock
+from ariane_storage.disk.disk import Disk
+from ariane_storage.disk.unreadable_places import UnreadablePlaces
+from ariane_storage.errors import BytesUnreadable, StateFileDamaged, StoreFormatError
+from ariane_storage.index.index import Index
+from ariane_storage.layout import find_layout
+from ariane_storage.log.checkpoint import CheckpointFile
+from ariane_storage.log.commit_log import CommitLog
+from ariane_storage.log.deleted_topics import DeletedTopics
+from ariane_storage.log.quarantine import Quarantine
+from ariane_storage.log.queue_identity import identity_of
+from ariane_storage.log.record_search import record_at
+from ariane_storage.log.segment_files import find_segments
+from ariane_storage.queues.consume_queue_entry import HOLE_SIZE
+from ariane_storage.queues.queue_table import QueueTable
+from ariane_storage.store_files import StoreFiles, visit_store
+
+_ENTRIES_AT_ONCE = 4096
+_NO_END = 1 << 62
+
+
+class ClosedStore:
+    """A store that nobody has open, while this looks at it.
+
+    Attributes:
+        disk: Where it lies.
+        files: Paths in it.
+        config: Settings with the sizes of its files.
+        log: Its commit log.
+        foreign_segments: First bytes, by their names, of files that have a segment's name and are
+            none of its.
+        queues: Its consume queues, as far as their files have entries.
+        index: Its index.
+        index_fault: Why the index cannot be read, or nothing.
+        index_fault_path: The file that cannot, as seen from the folder of the store.
+        crashed: Whether its last run ended without a stop.
+        checkpoint: What was durable, or None.
+        deleted_topics: Up to where records of topics are deleted; no topic counts as deleted where
+            that cannot be read.
+        quarantine: Damaged ranges that are known.
+        unreadable: Places of consume queues and index that the disk could not read.
+    """
+
+    def __init__(self, root: Path, disk: Disk) -> None:
+        """Look at a store.
+
+        Raises:
+            StoreFormatError: The folder holds no store, or files of impossible lengths.
+            StoreLocked: A process has it open.
+            StateFileDamaged: The file with its sizes cannot be read.
+        """
+        self.disk = disk
+        self.files = StoreFiles(disk.real_path(root))
+        self._lock = visit_store(disk, self.files)
+        self.config = find_layout(disk, self.files).configure(StoreConfig())
+        self.crashed = disk.size_of(self.files.abort) is not None
+        self.checkpoint = CheckpointFile(disk, self.files.checkpoint).load()
+        found = find_segments(
+            disk,
+            self.files.commit_log,
+            self.config.segment_bytes,
+            self.checkpoint,
+            crashed=self.crashed,
+        )
+        self.foreign_segments = found.foreign
+        self.log = CommitLog(
+            disk,
+            self.files.commit_log,
+            found.starts,
+            segment_bytes=self.config.segment_bytes,
+            writable=False,
+        )
+        self.unreadable = UnreadablePlaces()
+        self.queues = QueueTable(
+            disk,
+            self.files.consume_queues,
+            file_entries=self.config.consume_queue_file_entries,
+            open_max=self.config.files_open_max,
+            writable=False,
+            unreadable=self.unreadable,
+        )
+        self.queues.load(_NO_END, keep_rest=True)
+        self.index = Index(
+            disk,
+            self.files.index,
+            SystemClock(),
+            slots=self.config.index_slots,
+            items=self.config.index_items,
+            writable=False,
+            unreadable=self.unreadable,
+        )
+        self.deleted_topics = DeletedTopics(disk, self.files.deleted_topics)
+        with suppress(StateFileDamaged, IsADirectoryError):
+            self.deleted_topics.load(self.log.min_offset)
+        self.quarantine = Quarantine(disk, self.files.quarantine)
+        with suppress(IsADirectoryError):
+            self.quarantine.load()
+        self.index_fault = self.index_fault_path = ""
+        try:
+            self.index.load()
+        except StoreFormatError as error:
+            self.index_fault = error.reason
+            self.index_fault_path = str(error.path.relative_to(self.files.root))
+        except BytesUnreadable as error:
+            self.unreadable.note(error)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.log.close()
+        self.queues.close()
+        self.index.close()
+        self._lock.release()
+
+    def record_view(self, commit_log_offset: int) -> memoryview | None:
+        """The bytes of the valid record at an offset, or None."""
+        segment = self.log.segment_at(commit_log_offset)
+        return None if segment is None else record_at(segment, commit_log_offset - segment.start)
+
+    def queue_records(self, topic: str, queue_id: int) -> Iterator[memoryview | None]:
+        """Records of a queue in its order, by its entries; None where there is no valid one."""
+        queue = self.queues.find(topic, queue_id)
+        if queue is None:
+            return
+        identity = identity_of(topic, queue_id, self.deleted_topics.end_of(topic))
+        first = queue.first_at_or_above(self.log.min_offset)
+        while first < queue.end_offset:
+            entries = queue.entries(first, _ENTRIES_AT_ONCE)
+            columns = entries["commit_log_offset"].tolist(), entries["size"].tolist()
+            for queue_offset, (place, size) in enumerate(zip(*columns, strict=True), first):
+                record = None if size == HOLE_SIZE else self.record_view(place)
+                if record is not None and not identity.holds_one(
+                    record, place, len(record), queue_offset
+                ):
+                    record = None  # It is that of another queue.
+                yield record
+            first += len(entries)
+
+    def key_records(self, topic: str, key: str) -> Iterator[memoryview]:
+        """Records that the index holds under a key, newest first; collisions included.
+
+        Those that were deleted with their topic are left out.
+        """
+        deleted_end = self.deleted_topics.end_of(topic)
+        for commit_log_offset in self.index.find(topic, key, begin_ms=0, end_ms=_NO_END):
+            record = self.record_view(commit_log_offset)
+            if record is not None and commit_log_offset >= deleted_end:
+                yield record

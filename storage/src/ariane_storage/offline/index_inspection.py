@@ -1,0 +1,65 @@
+"""Looking through the index of a closed store: does it lead to records, and is all of it found?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ariane_storage.errors import BytesUnreadable
+from ariane_storage.index.index import ITEMS_UNKNOWN
+from ariane_storage.index.index_file import IndexFile
+from ariane_storage.log.fields import Int64s
+from ariane_storage.offline.closed_store import ClosedStore
+from ariane_storage.offline.finding import Finding
+
+
+def check_index(store: ClosedStore, record_starts: Int64s) -> Iterator[Finding]:
+    """Every item leads to a record, or to one that is deleted, and is found by its key.
+
+    After a crash the index may be behind the log, and parts of it may never have been written: the
+    next start sees to both.
+
+    Args:
+        store: The store.
+        record_starts: Commit-log offsets of all valid records, ascending.
+    """
+    if store.index_fault:
+        yield Finding("index", store.index_fault, path=store.index_fault_path)
+        return
+    for file in store.index.files:
+        try:
+            yield from _check_file(store, file, record_starts)
+        except BytesUnreadable as error:
+            store.unreadable.note(error)
+    checkpoint = store.checkpoint
+    if checkpoint is None or store.crashed:
+        return
+    count = store.index.item_count
+    if count != checkpoint.index_item_count:
+        known = checkpoint.index_item_count
+        reason = (
+            "some of it could not be read; it is built again at the next start"
+            if known == ITEMS_UNKNOWN
+            else f"{count} items, but the checkpoint knows of {known}"
+        )
+        yield Finding("index", reason, path="index")
+
+
+def _check_file(store: ClosedStore, file: IndexFile, record_starts: Int64s) -> Iterator[Finding]:
+    path = f"index/{file.path.name}"
+    offsets = file.offsets()
+    stray = (offsets >= store.log.min_offset) & ~np.isin(offsets, record_starts)
+    if bool(stray.any()):
+        led = offsets[stray]
+        yield Finding(
+            "index",
+            f"{len(led)} items lead to no record",
+            int(led.min()),
+            int(led.max()),
+            path=path,
+            position=file.item_position(int(np.argmax(stray)) + 1),
+        )
+    unfound = 0 if store.crashed else file.count_unfound()
+    if unfound:
+        yield Finding("index", f"{unfound} items are not found by their keys", path=path)

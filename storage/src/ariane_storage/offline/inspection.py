@@ -1,0 +1,201 @@
+"""Checking a closed store from end to end: every record, and everything that leads to one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from ariane_storage.errors import BytesUnreadable
+from ariane_storage.log.damage import Damage, DamageReason
+from ariane_storage.log.fields import Int64s
+from ariane_storage.log.scan import Ending, scan
+from ariane_storage.log.segment import segment_name
+from ariane_storage.offline.closed_store import ClosedStore
+from ariane_storage.offline.finding import Finding, FindingState
+from ariane_storage.offline.index_inspection import check_index
+from ariane_storage.offline.queue_inspection import ExpectedQueue, check_queues, queues_before
+from ariane_storage.offline.state_inspection import check_state
+from ariane_storage.queues.dispatch import Rows
+from ariane_storage.recovery.missing_files import lost_begin
+from ariane_storage.recovery.recovery import Progress, ProgressCallback
+
+
+@dataclass(slots=True)
+class Inspection:
+    """What a store holds.
+
+    Attributes:
+        record_starts: Commit-log offsets of all valid records, ascending.
+        queue_spans: First queue offset and end of each queue that the log has records of.
+        end_offset: Where the log ends.
+        crashed: Whether the last run ended without a stop.
+        findings: What is not as it should be, damage of the commit log first.
+    """
+
+    record_starts: Int64s
+    queue_spans: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    end_offset: int = 0
+    crashed: bool = False
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def records(self) -> int:
+        """Valid records."""
+        return len(self.record_starts)
+
+    @property
+    def topics(self) -> set[str]:
+        """Topics that they have."""
+        return {topic for topic, _ in self.queue_spans}
+
+    @property
+    def first_offset(self) -> int:
+        """Commit-log offset of the first valid record, or -1."""
+        return int(self.record_starts[0]) if self.records else -1
+
+    @property
+    def last_offset(self) -> int:
+        """Commit-log offset of the last valid record, or -1."""
+        return int(self.record_starts[-1]) if self.records else -1
+
+    @property
+    def damaged(self) -> list[Finding]:
+        """Damaged ranges of the commit log, those that no rebuild can mend."""
+        return [finding for finding in self.findings if finding.where == "commit log"]
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is wrong but a torn tail, which the next start cuts."""
+        return all(finding.where == "tail" for finding in self.findings)
+
+    @property
+    def is_repairable(self) -> bool:
+        """Whether a repair has anything to do."""
+        return any(finding.state is FindingState.OPEN for finding in self.findings)
+
+
+def inspect(store: ClosedStore, progress: ProgressCallback | None = None) -> Inspection:
+    """Scan the whole log, then compare consume queues and index with it.
+
+    Records of deleted topics count as records; they have no queue, and none is missed.
+
+    Args:
+        store: The store.
+        progress: Told now and then how far it is.
+    """
+    expected: dict[tuple[str, int], ExpectedQueue] = {}
+    starts: list[Int64s] = [np.empty(0, np.int64)]
+    damage = [*_lost_begin(store), *_missing_end(store)]
+    end_offset = begin = store.log.min_offset
+    total = _log_end(store) - begin
+    for event in scan(store.log.walk(begin), begin):
+        if isinstance(event, Damage):
+            damage.append(_of_log(store, event))
+        elif isinstance(event, Ending):
+            end_offset = event.commit_log_offset
+            damage += _end_of_log(store, event)
+        else:
+            rows = Rows.of(event)
+            starts.append(rows.commit_log_offsets)
+            _collect(store, rows, expected)
+            if progress is not None:
+                progress(Progress("check the commit log", event.end - begin, total))
+    found = Inspection(
+        np.concatenate(starts), end_offset=end_offset, crashed=store.crashed, findings=damage
+    )
+    found.queue_spans = {name: queue.span for name, queue in expected.items()}
+    lost = [(finding.begin, finding.end) for finding in damage if finding.where == "commit log"]
+    found.findings += _foreign_files(store)
+    found.findings += check_state(store)
+    if gone := lost_begin(store.log, store.checkpoint, crashed=store.crashed):
+        found.findings += queues_before(store, gone)
+    found.findings += check_queues(store, expected, lost)
+    found.findings += check_index(store, found.record_starts)
+    found.findings += map(partial(_of_file, store), store.unreadable.found)
+    return found
+
+
+def _of_file(store: ClosedStore, place: BytesUnreadable) -> Finding:
+    """A finding of a consume queue or of the index: what the disk cannot read of its file."""
+    path = str(place.path.relative_to(store.files.root))
+    where = "index" if path.startswith("index/") else "consume queue"
+    reason = f"{DamageReason.UNREADABLE.value}: {place.reason}"
+    return Finding(where, reason, path=path, position=place.position)
+
+
+def _log_end(store: ClosedStore) -> int:
+    """Where the last segment ends."""
+    return store.log.segments[-1].end if store.log.segments else store.log.min_offset
+
+
+def _of_log(store: ClosedStore, damage: Damage, where: str = "commit log") -> Finding:
+    """A finding of the commit log, with the file in which it begins, or would begin."""
+    start = damage.begin - damage.begin % store.log.segment_bytes
+    segment = store.log.segment_at(damage.begin)
+    if segment is not None:
+        start = segment.start
+    known = where == "commit log" and store.quarantine.holds(damage.begin, damage.end)
+    return Finding(
+        where,
+        damage.reason.value,
+        damage.begin,
+        damage.end,
+        path=f"commitlog/{segment_name(start)}",
+        position=damage.begin - start,
+        state=FindingState.QUARANTINED if known else FindingState.OPEN,
+    )
+
+
+def _end_of_log(store: ClosedStore, ending: Ending) -> Iterator[Finding]:
+    """What lies behind the last record: a torn tail, or damage where records were durable."""
+    flushed = store.checkpoint.flushed_offset if store.checkpoint is not None else 0
+    begin = ending.commit_log_offset
+    if begin < flushed <= _log_end(store):
+        is_there = store.log.segment_at(begin) is not None
+        nothing = DamageReason.NOTHING if is_there else DamageReason.SEGMENT_MISSING
+        yield _of_log(store, Damage(begin, flushed, ending.reason or nothing))
+    elif ending.reason is not None:
+        yield _of_log(store, Damage(begin, _log_end(store), ending.reason), "tail")
+
+
+def _lost_begin(store: ClosedStore) -> Iterator[Finding]:
+    """Segments that are gone from the begin of the log and that retention has not deleted."""
+    gone = lost_begin(store.log, store.checkpoint, crashed=store.crashed)
+    if gone is not None:
+        yield _of_log(store, gone)
+
+
+def _missing_end(store: ClosedStore) -> Iterator[Finding]:
+    """Segments that are gone from the end of the log although the checkpoint knows of them."""
+    end = _log_end(store)
+    if store.checkpoint is not None and end < store.checkpoint.flushed_offset:
+        flushed = store.checkpoint.flushed_offset
+        yield _of_log(store, Damage(end, flushed, DamageReason.SEGMENT_MISSING))
+
+
+def _foreign_files(store: ClosedStore) -> Iterator[Finding]:
+    """Files with a segment's name that belong to no log."""
+    for start in store.foreign_segments:
+        reason = "has a segment's name, and is none of this log: the next start sets it aside"
+        end = start + store.log.segment_bytes
+        path = f"commitlog/{segment_name(start)}"
+        yield Finding("foreign file", reason, start, end, path=path)
+
+
+def _collect(
+    store: ClosedStore, rows: Rows, expected: dict[tuple[str, int], ExpectedQueue]
+) -> None:
+    for (topic, queue_id), members in rows.groups().items():
+        chosen = np.array(members, np.int64)
+        deleted_end = store.deleted_topics.end_of(topic)
+        chosen = chosen[rows.commit_log_offsets[chosen] >= deleted_end]
+        if not len(chosen):
+            continue
+        queue = expected.setdefault((topic, queue_id), ExpectedQueue())
+        chosen = chosen[rows.has_entry[chosen]]
+        if len(chosen):
+            queue.queue_offsets.append(rows.queue_offsets[chosen])
+            queue.entries.append(rows.entries(chosen, store.config.delay_levels_ms))

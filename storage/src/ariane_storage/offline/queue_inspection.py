@@ -1,0 +1,240 @@
+"""Comparing the consume queues of a closed store with what its log says, both ways.
+
+Nothing in an entry has a checksum. So every field of every entry is compared with the record it
+stands for: where that lies, how long it is, and the code of its tag, by which brokers choose what a
+consumer gets. What differs is reported as ranges of queue offsets, one for each reason.
+
+Entries that lead into damage of the log are right, and say which messages were lost there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_record.names import DELAY_TOPIC
+from ariane_storage.log.damage import Damage
+from ariane_storage.log.fields import Int64s
+from ariane_storage.log.segment import segment_name
+from ariane_storage.offline.closed_store import ClosedStore
+from ariane_storage.offline.finding import Finding, FindingState
+from ariane_storage.queues.consume_queue import ConsumeQueue
+from ariane_storage.queues.consume_queue_entry import ENTRY_BYTES, HOLE_SIZE, Entries
+
+_ENTRIES_AT_ONCE: Final = 65_536
+_MISSING: Final = "queue offsets missing"
+_TIME_MS_MIN: Final = 1_000_000_000_000
+"""The year 2001: no message is due before."""
+
+
+@dataclass(slots=True)
+class ExpectedQueue:
+    """What the log says of one queue, stretch by stretch.
+
+    Attributes:
+        queue_offsets: Of records that have an entry.
+        entries: The entry of each.
+    """
+
+    queue_offsets: list[Int64s] = field(default_factory=list)
+    entries: list[Entries] = field(default_factory=list)
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The first queue offset, and the end."""
+        if not self.queue_offsets:
+            return 0, 0
+        return int(self.queue_offsets[0][0]), int(self.queue_offsets[-1][-1]) + 1
+
+
+def check_queues(
+    store: ClosedStore,
+    expected: Mapping[tuple[str, int], ExpectedQueue],
+    lost: Sequence[tuple[int, int]],
+) -> Iterator[Finding]:
+    """Compare all queues with the log.
+
+    Args:
+        store: The store.
+        expected: What the log says of each queue that it has records of.
+        lost: Damaged ranges of the log, as begin and end.
+    """
+    for (topic, queue_id), wanted in sorted(expected.items(), key=_name):
+        if wanted.queue_offsets:
+            comparison = _Comparison(store, topic, queue_id, lost)
+            yield from comparison.compare(
+                np.concatenate(wanted.queue_offsets), np.concatenate(wanted.entries)
+            )
+    for queue in store.queues:
+        wanted = expected.get((queue.topic, queue.queue_id), _NOTHING)
+        if not wanted.queue_offsets and not _will_go(store, queue):
+            yield from _without_records(store, queue, lost)
+
+
+def queues_before(store: ClosedStore, gone: Damage) -> Iterator[Finding]:
+    """Messages that went with segments at the begin of the log, as queues still know them.
+
+    Args:
+        store: The store.
+        gone: The segments.
+    """
+    for queue in store.queues:
+        begin = queue.first_at_or_above(gone.begin)
+        end = queue.first_at_or_above(gone.end)
+        if begin < end:
+            comparison = _Comparison(store, queue.topic, queue.queue_id, ())
+            yield comparison.lost_messages(begin, end)
+
+
+_NOTHING: Final = ExpectedQueue()
+
+
+def _will_go(store: ClosedStore, queue: ConsumeQueue) -> bool:
+    """Whether a queue is what a crash has left of a deleted topic: the next start removes it."""
+    return store.crashed and queue.last_record_end <= store.deleted_topics.end_of(queue.topic)
+
+
+def _name(queue: tuple[tuple[str, int], ExpectedQueue]) -> tuple[str, int]:
+    return queue[0]
+
+
+def _without_records(
+    store: ClosedStore, queue: ConsumeQueue, lost: Sequence[tuple[int, int]]
+) -> Iterator[Finding]:
+    """A queue that the log has no record of may only lead to what retention has deleted."""
+    begin = queue.first_at_or_above(store.log.min_offset)
+    if begin < queue.end_offset:
+        deleted = queue.last_record_end <= store.deleted_topics.end_of(queue.topic)
+        reason = "queue of a deleted topic" if deleted else "leads to no record"
+        comparison = _Comparison(store, queue.topic, queue.queue_id, () if deleted else lost)
+        yield from comparison.beyond_the_log(queue, begin, queue.end_offset, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """One queue beside the log."""
+
+    store: ClosedStore
+    topic: str
+    queue_id: int
+    lost: Sequence[tuple[int, int]]
+
+    def compare(self, queue_offsets: Int64s, entries: Entries) -> Iterator[Finding]:
+        steps = np.diff(queue_offsets)
+        for place in np.flatnonzero(steps != 1).tolist():
+            jump = int(queue_offsets[place]), int(queue_offsets[place + 1])
+            if jump[1] <= jump[0]:
+                yield self._of_offsets("queue offset used again", *jump, FindingState.BY_HAND)
+            else:
+                yield self.lost_messages(jump[0] + 1, jump[1])
+        if bool((steps < 1).any()):
+            return  # Which record an entry stands for is not to be told.
+        queue = self.store.queues.find(self.topic, self.queue_id)
+        if queue is not None and _will_go(self.store, queue):
+            queue = None  # The topic was made again.
+        first, end = int(queue_offsets[0]), int(queue_offsets[-1]) + 1
+        written = queue.end_offset if queue is not None else first
+        if queue is not None and first < queue.min_offset:
+            yield self._of_entries("entries missing", first, min(end, queue.min_offset))
+        # After a crash queues are behind the log, and the next start sees to it.
+        if written < end and not self.store.crashed:
+            yield self._of_entries("entries missing", max(first, written), end)
+        if queue is None:
+            return
+        if written > end:
+            yield from self.beyond_the_log(queue, end, written, "entries beyond the log")
+        kept = (queue_offsets >= queue.min_offset) & (queue_offsets < written)
+        yield from self._compare_entries(queue, queue_offsets[kept], entries[kept])
+
+    def beyond_the_log(
+        self, queue: ConsumeQueue, begin: int, end: int, reason: str
+    ) -> Iterator[Finding]:
+        """Entries without a record: of messages that are lost, or of none that ever were."""
+        for first in range(begin, end, _ENTRIES_AT_ONCE):
+            found = queue.entries(first, min(_ENTRIES_AT_ONCE, end - first))
+            is_hole = found["size"] == HOLE_SIZE
+            into_damage = is_hole & bool(self.lost)
+            for lost_begin, lost_end in self.lost:
+                places = found["commit_log_offset"]
+                into_damage |= ~is_hole & (places >= lost_begin) & (places < lost_end)
+            places = np.arange(first, first + len(found))
+            for run in _runs(places[into_damage]):
+                yield self.lost_messages(*run)
+            # Holes without any damage stand for what retention has deleted since.
+            for run in _runs(places[~into_damage & ~is_hole]):
+                yield self._of_entries(reason, *run)
+
+    def _compare_entries(
+        self, queue: ConsumeQueue, queue_offsets: Int64s, entries: Entries
+    ) -> Iterator[Finding]:
+        """Compare entries that are there with those that should be, many at once."""
+        for first in range(0, len(queue_offsets), _ENTRIES_AT_ONCE):
+            part = slice(first, first + _ENTRIES_AT_ONCE)
+            places, wanted = queue_offsets[part], entries[part]
+            begin = int(places[0])
+            # Read piece by piece: damage may have taken very many queue offsets in between.
+            found = np.concatenate(
+                [
+                    queue.entries(int(run[0]), len(run))
+                    for run in np.split(places, np.flatnonzero(np.diff(places) != 1) + 1)
+                ]
+            )
+            if len(found) != len(wanted):
+                end = int(places[-1]) + 1
+                yield self._of_entries("cannot be read", begin, end)
+                continue
+            for reason, wrong in _differences(self.topic, found, wanted):
+                for run in _runs(places[wrong]):
+                    yield self._of_entries(reason, *run)
+
+    def lost_messages(self, begin: int, end: int) -> Finding:
+        """Messages of the queue that are gone for good."""
+        return self._of_offsets(_MISSING, begin, end, FindingState.LOST)
+
+    def _of_offsets(self, reason: str, begin: int, end: int, state: FindingState) -> Finding:
+        return Finding("queue offsets", reason, begin, end, self.topic, self.queue_id, state=state)
+
+    def _of_entries(self, reason: str, begin: int, end: int) -> Finding:
+        place = begin % self.store.config.consume_queue_file_entries
+        name = segment_name((begin - place) * ENTRY_BYTES)
+        path = f"consumequeue/{self.topic}/{self.queue_id}/{name}"
+        return Finding(
+            "consume queue",
+            reason,
+            begin,
+            end,
+            self.topic,
+            self.queue_id,
+            path=path,
+            position=place * ENTRY_BYTES,
+        )
+
+
+def _differences(
+    topic: str, found: Entries, wanted: Entries
+) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """Which entries differ, by reason; each has one reason at most."""
+    elsewhere = found["commit_log_offset"] != wanted["commit_log_offset"]
+    size = found["size"] != wanted["size"]
+    hole = size & (found["size"] == HOLE_SIZE)
+    nothing = size & (found["size"] == 0) & (found["commit_log_offset"] == 0)
+    tag = found["tags_code"] != wanted["tags_code"]
+    if topic == DELAY_TOPIC:
+        # While store timestamps are ahead of the clock, what they say is due too late.
+        tag &= (found["tags_code"] > wanted["tags_code"]) | (found["tags_code"] < _TIME_MS_MIN)
+    yield "hole in the place of a record", hole
+    yield "no entry", nothing
+    yield "leads to another place", elsewhere & ~hole & ~nothing
+    yield "size differs from the record", size & ~hole & ~nothing & ~elsewhere
+    yield "tag code differs from the record", tag & ~size & ~elsewhere
+
+
+def _runs(queue_offsets: Int64s) -> Iterator[tuple[int, int]]:
+    """Consecutive queue offsets as ranges."""
+    if len(queue_offsets):
+        for run in np.split(queue_offsets, np.flatnonzero(np.diff(queue_offsets) != 1) + 1):
+            yield int(run[0]), int(run[-1]) + 1

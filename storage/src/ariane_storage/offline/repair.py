@@ -1,0 +1,143 @@
+"""Repairing a closed store, and saying what was done to it.
+
+What can be made again is made again from the log; what cannot is kept apart. Nothing that is lost
+goes without a word: what was found before is held against what is found afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ariane_storage.config import StoreConfig
+from ariane_storage.disk.disk import Disk
+from ariane_storage.errors import StorageError
+from ariane_storage.layout import check_sizes_known
+from ariane_storage.offline.closed_store import ClosedStore
+from ariane_storage.offline.finding import Finding, FindingState
+from ariane_storage.offline.inspection import Inspection, inspect
+from ariane_storage.recovery.recovery import ProgressCallback
+from ariane_storage.store import Store
+
+_PASSES_MAX = 2
+"""The first pass may only see to a crash, and what that leaves shows in the second."""
+_BEYOND = ("entries beyond the log", "leads to no record")
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """What a repair has done.
+
+    Attributes:
+        findings: What was found before, each with what has become of it, and what came to light.
+        after: What the store holds now.
+        was_needed: Whether anything was changed at all.
+        refusal: Why it could not be done to the end, or None.
+    """
+
+    findings: list[Finding]
+    after: Inspection
+    was_needed: bool
+    refusal: Exception | None = None
+
+
+def repair(root: Path, disk: Disk, progress: ProgressCallback | None = None) -> Repair:
+    """Repair a store as far as that is possible.
+
+    Args:
+        root: Its folder.
+        disk: Where it lies.
+        progress: Told now and then how far it is.
+
+    Raises:
+        StoreLocked: A process has it open.
+        StoreFormatError: The folder holds no store, or files of impossible lengths.
+        StateFileDamaged: The file with its sizes cannot be read.
+        OSError: It cannot even be looked at.
+    """
+    config, before = _look(root, disk, progress)
+    after, refusal, passes = before, None, 0
+    while refusal is None and passes < _PASSES_MAX and (after.is_repairable or after.crashed):
+        # Queues and index need not be built again where only the end of the log is torn.
+        rebuild = any(_needs_rebuild(finding) for finding in after.findings)
+        try:
+            check_sizes_known(root, disk)
+            Store.open(root, config, disk=disk, progress=progress, rebuild=rebuild).close()
+        except (StorageError, OSError) as error:
+            refusal = error
+        _, after = _look(root, disk, progress)
+        passes += 1
+    findings = before.findings
+    if passes:
+        findings = [*_seen_to(before, after), *_cut_records(before, after)]
+    return Repair(findings, after, bool(passes), refusal)
+
+
+def _look(
+    root: Path, disk: Disk, progress: ProgressCallback | None
+) -> tuple[StoreConfig, Inspection]:
+    with ClosedStore(root, disk) as store:
+        return store.config, inspect(store, progress)
+
+
+def _needs_rebuild(finding: Finding) -> bool:
+    return finding.state is FindingState.OPEN and finding.where not in {"tail", "foreign file"}
+
+
+def _seen_to(before: Inspection, after: Inspection) -> Iterator[Finding]:
+    """What was found before, with what has become of it; then what was not found before."""
+    left = list(after.findings)
+    was_cut = after.end_offset < before.end_offset or any(
+        finding.where == "tail" for finding in before.findings
+    )
+    for finding in before.findings:
+        same = [other for other in left if _is_same(finding, other)]
+        left = [other for other in left if other not in same]
+        if same:
+            yield same[0] if len(same) == 1 else finding.in_state(same[0].state)
+        else:
+            yield finding.in_state(_fate(finding, after, was_cut=was_cut))
+    yield from left
+
+
+def _is_same(finding: Finding, other: Finding) -> bool:
+    """Whether a finding is one from before, if perhaps of another extent."""
+    names = (finding.where, finding.topic, finding.queue_id)
+    if names != (other.where, other.topic, other.queue_id) or finding.where == "index":
+        return finding == other
+    overlap = finding.begin < other.end and other.begin < finding.end
+    return overlap or (finding.begin, finding.end) == (other.begin, other.end)
+
+
+def _fate(finding: Finding, after: Inspection, *, was_cut: bool) -> FindingState:
+    """What has become of something that is not found any more."""
+    if finding.state is not FindingState.OPEN:
+        return finding.state
+    if finding.where == "commit log":
+        is_cut = finding.begin >= after.end_offset
+        return FindingState.CUT if is_cut else FindingState.LOST
+    if finding.where == "foreign file":
+        return FindingState.SET_ASIDE
+    if finding.where == "tail" or (was_cut and finding.reason in _BEYOND):
+        return FindingState.CUT
+    return FindingState.BUILT_AGAIN
+
+
+def _cut_records(before: Inspection, after: Inspection) -> Iterator[Finding]:
+    """Valid records that went with the end of the log: behind a hole that power loss has left."""
+    gone = np.setdiff1d(before.record_starts, after.record_starts)
+    if not len(gone):
+        return
+    reason = f"{len(gone)} whole records behind a hole"
+    begin, end = int(gone[0]), max(int(gone[-1]), before.end_offset)
+    yield Finding("commit log", reason, begin, end, state=FindingState.CUT)
+    for (topic, queue_id), (first, end) in sorted(before.queue_spans.items()):
+        kept = after.queue_spans.get((topic, queue_id), (first, first))[1]
+        if kept < end:
+            reason = "cut with the end of the log"
+            yield Finding(
+                "queue offsets", reason, kept, end, topic, queue_id, state=FindingState.CUT
+            )

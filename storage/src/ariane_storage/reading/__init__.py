@@ -1,0 +1,1 @@
+"""Reading queues and single records of an open store."""

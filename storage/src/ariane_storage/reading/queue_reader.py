@@ -1,0 +1,286 @@
+"""Reading message queues of an open store."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import partial
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from ariane_record.layout import RECORD_BYTES_MIN, QueueOffset
+from ariane_storage.errors import QueueOffsetOutOfRange, QueueUnderRepair
+from ariane_storage.log.fields import Int64s
+from ariane_storage.log.queue_identity import identity_of
+from ariane_storage.parts import StoreParts
+from ariane_storage.queues.consume_queue import ConsumeQueue
+from ariane_storage.queues.consume_queue_entry import ENTRY, HOLE_SIZE, Entries
+from ariane_storage.queues.time_lookup import TimeBoundary, find_by_time
+from ariane_storage.reading.entry_check import is_lost
+from ariane_storage.reading.read import (
+    Gathered,
+    QueueRead,
+    QueueReadStatus,
+    Selection,
+    gather,
+    select,
+    whole_record,
+)
+from ariane_storage.reading.record_finder import store_timestamp
+
+QueueName: TypeAlias = tuple[str, int]
+"""Topic and queue id."""
+
+ENTRIES_AT_ONCE_MIN: Final = 1024
+"""Fewer entries than that are looked at in one step."""
+
+
+class QueueReader:
+    """Reads message queues. The appending thread."""
+
+    def __init__(self, parts: StoreParts) -> None:
+        self._parts = parts
+
+    def bounds(self, topic: str, queue_id: int, limit: int | None) -> tuple[int, int]:
+        """The oldest queue offset kept and the end of the readable part."""
+        queue = self._parts.queues.find(topic, queue_id)
+        return (0, 0) if queue is None else self._bounds(queue, limit)
+
+    def _bounds(self, queue: ConsumeQueue, limit: int | None) -> tuple[int, int]:
+        end = queue.end_below(self._parts.readable_end(limit))
+        return queue.min_offset, max(end, queue.min_offset)
+
+    def read(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        *,
+        max_count: int,
+        max_bytes: int,
+        tag_codes: Collection[int] | None,
+        limit: int | None,
+    ) -> QueueRead:
+        """Read from a queue; see ``Store.read_queue``."""
+        parts = self._parts
+        parts.check_open()
+        queue = parts.queues.find(topic, queue_id)
+        low, high = (0, 0) if queue is None else self._bounds(queue, limit)
+        if not low <= queue_offset <= high:
+            raise QueueOffsetOutOfRange(topic, queue_id, queue_offset, low, high)
+        if queue is None or queue_offset == high or max_count <= 0:
+            return _nothing(QueueReadStatus.EMPTY, queue_offset, low, high)
+        window = max_count
+        if tag_codes is not None:
+            window = max(window, parts.config.scan_entries_max)
+        count = min(window, high - queue_offset)
+        if count == 1:
+            only = self._read_one(queue, queue_offset, tag_codes, (low, high))
+            if only is not None:
+                return only
+        selection = _chosen(
+            queue,
+            queue_offset,
+            count,
+            max_count=max_count,
+            max_bytes=max_bytes,
+            tag_codes=tag_codes,
+        )
+        found = self._gathered(queue, selection)
+        following = selection.next_queue_offset
+        if found.stopped_at is not None:
+            following = found.stopped_at
+        if following == queue_offset:
+            raise self._under_repair(queue, queue_offset)
+        if not len(found.sizes):
+            return _nothing(QueueReadStatus.FILTERED, following, low, high)
+        return QueueRead(
+            status=QueueReadStatus.FOUND,
+            next_queue_offset=QueueOffset(following),
+            min_queue_offset=QueueOffset(low),
+            max_queue_offset=QueueOffset(high),
+            chunks=found.chunks,
+            sizes=found.sizes.astype("i4"),
+        )
+
+    def _gathered(self, queue: ConsumeQueue, selection: Selection) -> Gathered:
+        parts = self._parts
+        return gather(
+            parts.log,
+            selection,
+            parts.identity_of(queue),
+            trusted_from=parts.trusted_from,
+            is_lost=partial(is_lost, parts.quarantine, queue),
+        )
+
+    def _under_repair(self, queue: ConsumeQueue, queue_offset: int) -> QueueUnderRepair:
+        """Ask for the repair of an entry that leads astray."""
+        self._parts.repairs.ask(queue, queue_offset)
+        return QueueUnderRepair(queue.topic, queue.queue_id, queue_offset)
+
+    def _read_one(
+        self,
+        queue: ConsumeQueue,
+        queue_offset: int,
+        tag_codes: Collection[int] | None,
+        bounds: tuple[int, int],
+    ) -> QueueRead | None:
+        """The only message that there is to read, if nothing is to be said against it."""
+        commit_log_offset, size, tag_code = queue.entry_at(queue_offset)
+        if tag_codes is not None and tag_code not in tag_codes:
+            return None
+        record = whole_record(
+            self._parts.log,
+            commit_log_offset,
+            size,
+            queue_offset,
+            self._parts.identity_of(queue),
+            trusted_from=self._parts.trusted_from,
+        )
+        if record is None:
+            return None
+        return QueueRead(
+            status=QueueReadStatus.FOUND,
+            next_queue_offset=QueueOffset(queue_offset + 1),
+            min_queue_offset=QueueOffset(bounds[0]),
+            max_queue_offset=QueueOffset(bounds[1]),
+            chunks=[record],
+            sizes=np.array((size,), np.int32),
+        )
+
+    def offset_behind(self, topic: str, queue_id: int, commit_log_offset: int) -> int:
+        """The first queue offset behind; see ``Store.queue_offset_behind``."""
+        self._parts.check_open()
+        queue = self._parts.queues.find(topic, queue_id)
+        if queue is None:
+            return 0
+        low, high = self._bounds(queue, None)
+        return max(low, min(queue.first_at_or_above(commit_log_offset), high))
+
+    def entries(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> Entries:
+        """Entries of a queue; see ``Store.queue_entries``."""
+        self._parts.check_open()
+        queue = self._parts.queues.find(topic, queue_id)
+        if queue is None:
+            return np.empty(0, ENTRY)
+        return queue.entries(max(queue_offset, queue.min_offset), max_count)
+
+    def records(self, queue: QueueName, selection: Selection) -> tuple[bytes, Int64s, Int64s]:
+        """Records by where they lie; see ``Store.records_of``."""
+        parts = self._parts
+        parts.check_open()
+        found = gather(
+            parts.log,
+            selection,
+            identity_of(*queue, 0),
+            trusted_from=parts.trusted_from,
+            is_lost=lambda _: True,
+        )
+        return b"".join(found.chunks), found.sizes, found.queue_offsets
+
+    def check_lost(self, name: QueueName, queue_offsets: Int64s) -> None:
+        """See that messages are lost indeed; see ``Store.check_lost``."""
+        parts = self._parts
+        parts.check_open()
+        queue = parts.queues.find(*name)
+        if queue is None:
+            return
+        for queue_offset in queue_offsets.tolist():
+            if not queue.min_offset <= queue_offset < queue.end_offset:
+                continue
+            is_hole = queue.entry_at(queue_offset)[1] == HOLE_SIZE
+            if not is_hole and not is_lost(parts.quarantine, queue, queue_offset):
+                raise self._under_repair(queue, queue_offset)
+
+    def at_time(
+        self,
+        topic: str,
+        queue_id: int,
+        timestamp_ms: int,
+        boundary: TimeBoundary,
+        limit: int | None,
+    ) -> int:
+        """The queue offset of a time; see ``Store.queue_offset_at_time``."""
+        parts = self._parts
+        parts.check_open()
+        queue = parts.queues.find(topic, queue_id)
+        if queue is None:
+            return 0
+        low, high = self._bounds(queue, limit)
+
+        def stored_at(queue_offset: int) -> int | None:
+            commit_log_offset, size, _ = queue.entry_at(queue_offset)
+            if size == HOLE_SIZE:
+                return None
+            record = whole_record(
+                parts.log,
+                commit_log_offset,
+                size,
+                queue_offset,
+                parts.identity_of(queue),
+                trusted_from=parts.trusted_from,
+            )
+            if record is not None:
+                return store_timestamp(record)
+            if is_lost(parts.quarantine, queue, queue_offset):
+                return None
+            raise self._under_repair(queue, queue_offset)
+
+        return find_by_time(
+            low,
+            high,
+            timestamp_ms,
+            boundary,
+            stored_at=stored_at,
+            next_message=queue.next_message,
+            last_message=queue.last_message,
+        )
+
+
+def _chosen(
+    queue: ConsumeQueue,
+    queue_offset: int,
+    count: int,
+    *,
+    max_count: int,
+    max_bytes: int,
+    tag_codes: Collection[int] | None,
+) -> Selection:
+    """Choose from up to ``count`` entries, as far as they are entries.
+
+    Where the bytes end a read long before the entries do, most of these need no look: first come
+    about twice as many as will fit, and all only if those were not enough.
+    """
+    first_count = count
+    if count > ENTRIES_AT_ONCE_MIN:
+        _, size_bytes, _ = queue.entry_at(queue_offset)
+        fitting = max_bytes // max(size_bytes, RECORD_BYTES_MIN)
+        first_count = min(count, 2 * fitting + ENTRIES_AT_ONCE_MIN)
+    while True:
+        entries = queue.entries(queue_offset, first_count)
+        nothing = entries["size"] <= 0
+        if bool(nothing.any()):
+            # Between the ends of a queue every entry says something: the file is damaged there.
+            first_count = count = int(np.argmax(nothing))
+            entries = entries[:count]
+            if not count:
+                return Selection(*3 * (np.empty(0, np.int64),), next_queue_offset=queue_offset)
+        selection = select(
+            entries,
+            queue_offset,
+            max_count=max_count,
+            max_bytes=max_bytes,
+            tag_codes=tag_codes,
+        )
+        if first_count == count or selection.next_queue_offset < queue_offset + len(entries):
+            return selection
+        first_count = count
+
+
+def _nothing(status: QueueReadStatus, next_queue_offset: int, low: int, high: int) -> QueueRead:
+    return QueueRead(
+        status=status,
+        next_queue_offset=QueueOffset(next_queue_offset),
+        min_queue_offset=QueueOffset(low),
+        max_queue_offset=QueueOffset(high),
+    )

@@ -1,0 +1,152 @@
+"""Finding single records of an open store: by position, by key, by message id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Final, TypeVar
+
+from ariane_record import RecordCorrupted as Undecodable
+from ariane_record import RecordFields, SystemFlag, decode_record
+from ariane_record.layout import (
+    IPV6_EXTRA_BYTES,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_BYTES_MIN,
+    SYSTEM_FLAG_START,
+)
+from ariane_record.single.record_copy import RecordCopy, copy_of
+from ariane_storage.errors import BytesUnreadable, RecordCorrupted, RecordNotFound
+from ariane_storage.log.damage import Damage, DamageReason
+from ariane_storage.log.fields import FIELD_STARTS
+from ariane_storage.log.record_search import WINDOW_BYTES, find_record, is_plausible
+from ariane_storage.parts import StoreParts
+
+_T = TypeVar("_T")
+
+_unpack_front = Struct(">iI").unpack_from
+_unpack_long = Struct(">q").unpack_from
+_unpack_flag = Struct(">i").unpack_from
+_POSITION_START: Final = FIELD_STARTS["commit_log_offset"]
+_FRONT_BYTES: Final = RECORD_BYTES_MIN + IPV6_EXTRA_BYTES
+_TIMESTAMP_START: Final = FIELD_STARTS["store_timestamp"]
+
+
+class RecordFinder:
+    """Finds single records. The appending thread."""
+
+    def __init__(self, parts: StoreParts) -> None:
+        self._parts = parts
+
+    def record(self, commit_log_offset: int) -> bytes:
+        """The bytes of the record at an offset, not yet checked against its checksum.
+
+        Raises:
+            RecordNotFound: No record starts there, or it is not confirmed yet.
+            RecordCorrupted: Its size is impossible, or the disk cannot read it.
+            StoreClosed: The store was closed.
+        """
+        parts = self._parts
+        parts.check_open()
+        if not parts.log.min_offset <= commit_log_offset < parts.confirmed_offset:
+            raise RecordNotFound(commit_log_offset)
+        try:
+            return self._record(commit_log_offset)
+        except BytesUnreadable as error:
+            # Unless it is known already, which also tells that a record starts there.
+            if not parts.quarantine.covers(commit_log_offset):
+                self._quarantine(commit_log_offset)
+            raise RecordCorrupted(commit_log_offset, error.reason) from error
+
+    def _record(self, commit_log_offset: int) -> bytes:
+        parts = self._parts
+        front = parts.log.read(commit_log_offset, RECORD_BYTES_MIN)
+        if front is None:
+            raise RecordNotFound(commit_log_offset)
+        size, magic = _unpack_front(front)
+        position = _unpack_long(front, _POSITION_START)[0]
+        if magic not in (MAGIC_V1, MAGIC_V2) or position != commit_log_offset:
+            raise RecordNotFound(commit_log_offset)
+        segment = parts.log.segment_at(commit_log_offset)
+        position = commit_log_offset - (segment.start if segment is not None else 0)
+        sound = size >= RECORD_BYTES_MIN and segment is not None
+        if size > WINDOW_BYTES and segment is not None:
+            sound = is_plausible(segment, position)
+        record = parts.log.read(commit_log_offset, size) if sound else None
+        if record is None:
+            raise RecordCorrupted(commit_log_offset, DamageReason.SIZE)
+        return record
+
+    def message_at(self, commit_log_offset: int) -> RecordFields:
+        """The message at an offset, checked; see ``Store.message_at``."""
+        return self._read(commit_log_offset, decode_record)
+
+    def copy_at(self, commit_log_offset: int) -> RecordCopy:
+        """What of the record at an offset goes along; see ``Store.copy_at``."""
+        return self._read(commit_log_offset, copy_of)
+
+    def _read(self, commit_log_offset: int, read: Callable[[bytes], _T]) -> _T:
+        """What a record says; one that is damaged is kept apart."""
+        record = self.record(commit_log_offset)
+        try:
+            return read(record)
+        except Undecodable as error:
+            self._quarantine(commit_log_offset)
+            raise RecordCorrupted(commit_log_offset, error.reason) from error
+
+    def store_timestamp_at(self, commit_log_offset: int) -> int:
+        """When the record at an offset was stored, in milliseconds."""
+        return store_timestamp(self.record(commit_log_offset))
+
+    def by_key(
+        self, topic: str, key: str, *, begin_ms: int, end_ms: int, max_count: int
+    ) -> list[RecordFields]:
+        """Messages of a key, newest first; see ``Store.query_by_key``."""
+        self._parts.check_open()
+        deleted_end = self._parts.deleted_topics.end_of(topic)
+        found: list[RecordFields] = []
+        seen: set[int] = set()
+        for commit_log_offset in self._parts.index.find(
+            topic, key, begin_ms=begin_ms, end_ms=end_ms
+        ):
+            if len(found) >= max_count:
+                break
+            if commit_log_offset in seen or commit_log_offset < deleted_end:
+                continue
+            seen.add(commit_log_offset)
+            try:
+                message = self.message_at(commit_log_offset)
+            except RecordNotFound:
+                continue  # Deleted with its segment, or not yet confirmed.
+            except RecordCorrupted:
+                continue  # Quarantined; the others are found all the same.
+            has_key = key == message.unique_id or key in message.keys
+            in_time = begin_ms <= message.store_timestamp_ms <= end_ms
+            if has_key and in_time and message.topic == topic:
+                found.append(message)
+        return found
+
+    def _quarantine(self, commit_log_offset: int) -> None:
+        """Keep a damaged record apart, as far as the next valid one."""
+        segment = self._parts.log.segment_at(commit_log_offset)
+        if segment is None:
+            return
+        position = commit_log_offset - segment.start
+        front = segment.window(position, RECORD_BYTES_MIN)
+        size = 0 if front.unreadable else _unpack_front(front.content)[0]
+        end = position + size
+        reason = DamageReason.CHECKSUM
+        if not (size >= RECORD_BYTES_MIN and end <= segment.length):
+            written = min(segment.length, self._parts.log.write_offset - segment.start)
+            end = find_record(segment, max(position + 1, front.unreadable_end)) or written
+        if segment.window(position, end - position).unreadable:
+            reason = DamageReason.UNREADABLE
+        self._parts.quarantine.add(Damage(commit_log_offset, segment.start + end, reason))
+
+
+def store_timestamp(record: bytes | memoryview) -> int:
+    """When a record was stored, in milliseconds."""
+    flag = _unpack_flag(record, SYSTEM_FLAG_START)[0]
+    shift = IPV6_EXTRA_BYTES if flag & SystemFlag.BORN_HOST_IPV6 else 0
+    timestamp: int = _unpack_long(record, _TIMESTAMP_START + shift)[0]
+    return timestamp

@@ -1,0 +1,87 @@
+"""Files that are gone from the begin of the log or of a queue, and not because they were too old.
+
+Retention removes files there, too, and only those whose records are gone. So whoever finds that a
+queue or the log begins above 0 has to ask whether it may.
+"""
+
+from __future__ import annotations
+
+from ariane_storage.log.checkpoint import Checkpoint
+from ariane_storage.log.commit_log import CommitLog
+from ariane_storage.log.damage import Damage, DamageReason
+from ariane_storage.log.deleted_topics import DeletedTopics
+from ariane_storage.log.scan import Stretch, scan
+from ariane_storage.queues.consume_queue_entry import HOLE_SIZE
+from ariane_storage.queues.dispatch import Rows
+from ariane_storage.queues.queue_table import QueueTable
+
+
+def lost_begin(log: CommitLog, checkpoint: Checkpoint | None, *, crashed: bool) -> Damage | None:
+    """Segments that somebody has taken from the begin of the log; None if there are none.
+
+    After a stop the checkpoint says where the log began. After a crash retention may have been
+    beyond that, and nobody knows.
+
+    Args:
+        log: The segments that are there.
+        checkpoint: What was durable, or None.
+        crashed: Whether the previous run ended without a stop.
+    """
+    if checkpoint is None or crashed or not log.segments:
+        return None
+    if checkpoint.log_begin >= log.min_offset:
+        return None
+    return Damage(checkpoint.log_begin, log.min_offset, DamageReason.SEGMENT_MISSING)
+
+
+def lack_first_files(log: CommitLog, queues: QueueTable, deleted_topics: DeletedTopics) -> bool:
+    """Whether the log has records of a queue in front of its first file.
+
+    Only queues that do not begin at 0 are asked about, and only if their first entry leads to where
+    the log is still kept: mostly it leads below that, or its file begins with holes. For the others
+    the log is read from its begin to that entry's record.
+
+    Args:
+        log: The commit log.
+        queues: All queues, just loaded from their files.
+        deleted_topics: Records of theirs are in no queue.
+    """
+    begin = log.min_offset
+    first = _first_entries(queues, begin)
+    end = max((place for _, place in first.values()), default=begin)
+    for event in scan(log.walk(begin), begin) if first else ():
+        if not isinstance(event, Stretch):
+            continue
+        if _has_records_before(event, first, deleted_topics):
+            return True
+        if event.end >= end:
+            break
+    return False
+
+
+_FirstEntries = dict[tuple[str, int], tuple[int, int]]
+"""By queue: its first queue offset, and where the record of that lies."""
+
+
+def _first_entries(queues: QueueTable, commit_log_begin: int) -> _FirstEntries:
+    """Of queues that do not begin at 0, if it leads behind the first byte of the log."""
+    first: _FirstEntries = {}
+    for queue in queues:
+        if 0 < queue.min_offset < queue.end_offset:
+            place, size, _ = queue.entry_at(queue.min_offset)
+            if place > commit_log_begin and 0 < size < HOLE_SIZE:
+                first[queue.topic, queue.queue_id] = queue.min_offset, place
+    return first
+
+
+def _has_records_before(
+    stretch: Stretch, first: _FirstEntries, deleted_topics: DeletedTopics
+) -> bool:
+    rows = Rows.of(stretch)
+    for name, members in rows.groups().items():
+        if name in first:
+            before = rows.queue_offsets[members] < first[name][0]
+            before &= rows.commit_log_offsets[members] >= deleted_topics.end_of(name[0])
+            if bool((before & rows.has_entry[members]).any()):
+                return True
+    return False

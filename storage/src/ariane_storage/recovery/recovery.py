@@ -1,0 +1,391 @@
+"""Making a store whole again when it is opened.
+
+1. The checkpoint says up to where consume queues and index are durable. Their files are taken over
+   up to there. Without a checkpoint that can be believed, or when files are missing or are those of
+   another queue, they are deleted and built from the whole log; where queues ended is written down
+   first.
+2. The log is scanned from there to its end. Valid records are dispatched.
+3. Damage in the middle, with valid records behind it, is quarantined. A torn tail is cut, durably:
+   what lies behind the end is zeros, so that nothing old ever comes back.
+4. One case looks like damage and is a torn tail: after power loss, pages of the unflushed end may
+   be on the disk while earlier ones are not. A range that was not known to be flushed, and in which
+   the end of a disk sector was never written, is such a hole: the log is cut in front of it, and
+   how many whole records went with it is told. What was flushed is known from the checkpoint's
+   mark: after the death of a process up to its last flush, after power loss from some time before.
+   So is the unflushed beginning of a batch whose first record says that there was more of it: a
+   batch that is sent again is stored whole, and not a second time in part.
+5. Where nothing valid is left up to what was known to be flushed, that is damage too, and no torn
+   tail: the log goes on behind it, so that no offset that consumers have seen is used again.
+6. Everything found is made durable and a new checkpoint written. Interrupted at any point, the same
+   happens again; repeated, nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from ariane_record.layout import BLANK_SIZE_MIN_BYTES
+from ariane_storage.config import StoreConfig
+from ariane_storage.index.index import Index, load_or_discard
+from ariane_storage.log.checkpoint import Checkpoint
+from ariane_storage.log.commit_log import CommitLog
+from ariane_storage.log.damage import Damage, DamageReason
+from ariane_storage.log.deleted_topics import DeletedTopics
+from ariane_storage.log.quarantine import Quarantine
+from ariane_storage.log.queue_identity import identity_of
+from ariane_storage.log.record_search import record_at
+from ariane_storage.log.scan import Ending, Stretch, scan
+from ariane_storage.queues.dispatch import Dispatcher
+from ariane_storage.queues.idle_queues import IdleQueues
+from ariane_storage.queues.queue_table import QueueSums, QueueTable
+from ariane_storage.reading.entry_check import is_foreign
+from ariane_storage.recovery.missing_files import lack_first_files, lost_begin
+from ariane_storage.writing.sequenced_batches import SequencedBatch, sequenced_batches
+
+SECTOR_BYTES: Final = 512
+_UNWRITTEN_BYTES_MIN: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a long step is.
+
+    Attributes:
+        step: What is going on, a short phrase.
+        done_bytes: Bytes of the commit log that are done.
+        total_bytes: Bytes that there are to do.
+    """
+
+    step: str
+    done_bytes: int
+    total_bytes: int
+
+
+ProgressCallback = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryReport:
+    """What opening a store has found and done.
+
+    Attributes:
+        crashed: Whether the previous run ended without a stop.
+        scanned_from: Commit-log offset from which the log was scanned.
+        end_offset: Where the log ends now.
+        records: Valid records that the scan saw.
+        cut_reason: Why the tail was cut, or None if it was clean.
+        cut_records: Valid records that were cut with the tail.
+        damage: Damaged ranges that are quarantined, earlier finds included.
+        rebuilt: What was built from the whole log: "consume queues", "index".
+        lost_begin: Segments that are gone from the begin of the log, which retention has not
+            deleted; or None.
+        set_aside: New names of files in ``commitlog`` that had a segment's name and were none.
+    """
+
+    crashed: bool
+    scanned_from: int
+    end_offset: int
+    records: int
+    cut_reason: DamageReason | None
+    damage: tuple[Damage, ...]
+    rebuilt: tuple[str, ...]
+    lost_begin: Damage | None = None
+    set_aside: tuple[str, ...] = ()
+    cut_records: int = 0
+
+
+@dataclass(slots=True)
+class Recovery:
+    """One recovery of one store.
+
+    Attributes:
+        config: Settings of the store.
+        log: Its commit log, just opened.
+        queues: Its consume queues, not yet loaded.
+        index: Its index, not yet loaded.
+        idle_queues: Ends of queues whose records are all deleted.
+        deleted_topics: Up to where records of topics are deleted.
+        quarantine: Damage known before.
+        checkpoint: What was durable, or None if nobody knows.
+        crashed: Whether the previous run ended without a stop.
+        progress: Told now and then, or None.
+        rebuild: Whether to build consume queues and index again in any case.
+        store_timestamp_ms: Store timestamp of the newest record found, 0 if none was seen.
+    """
+
+    config: StoreConfig
+    log: CommitLog
+    queues: QueueTable
+    index: Index
+    idle_queues: IdleQueues
+    deleted_topics: DeletedTopics
+    quarantine: Quarantine
+    checkpoint: Checkpoint | None
+    crashed: bool
+    progress: ProgressCallback | None = None
+    rebuild: bool = False
+    store_timestamp_ms: int = 0
+
+    def run(self) -> RecoveryReport:
+        """Recover.
+
+        Raises:
+            StoreFull: No space to build the index again.
+            OSError: The disk failed.
+        """
+        missing_end = self._missing_end()
+        gone = lost_begin(self.log, self.checkpoint, crashed=self.crashed)
+        self._declare_gaps()
+        rebuilt = self._load_derived()
+        self._finish_deletions()
+        begin = self._scan_begin(rebuilt)
+        dispatcher = Dispatcher(
+            self.queues,
+            self.index,
+            self.config.delay_levels_ms,
+            queues_from=0 if "consume queues" in rebuilt else self._dispatched(),
+            index_from=0 if "index" in rebuilt else self._dispatched(),
+            deleted_topics=self.deleted_topics,
+        )
+        ending = self._scan(begin, dispatcher)
+        for misfit in dispatcher.misfits:
+            self.quarantine.add(misfit)
+        if missing_end is not None:
+            ending = self._go_on_behind(ending.commit_log_offset, missing_end)
+        elif (
+            self.checkpoint is not None
+            and ending.commit_log_offset < self.checkpoint.flushed_offset
+        ):
+            ending = self._go_on_at(self.checkpoint.flushed_offset, ending)
+        if "consume queues" in rebuilt:
+            damaged = sum(damage.end - damage.begin for damage in self.quarantine.ranges)
+            self.idle_queues.restore(self.queues, self.deleted_topics, damaged_bytes=damaged)
+        cut_records = self._whole_records_behind(ending)
+        self._settle_end(ending)
+        return RecoveryReport(
+            crashed=self.crashed,
+            scanned_from=begin,
+            end_offset=ending.commit_log_offset,
+            records=dispatcher.records,
+            cut_reason=ending.reason,
+            damage=self.quarantine.ranges,
+            rebuilt=tuple(rebuilt),
+            lost_begin=gone,
+            cut_records=cut_records,
+        )
+
+    def _missing_end(self) -> int | None:
+        """Where to go on if segments at the end have vanished that are known to be durable.
+
+        Going on where the rest ends would use offsets again that consumers have seen.
+        """
+        if self.checkpoint is None:
+            return None
+        segments = self.log.segments
+        end = segments[-1].end if segments else self.checkpoint.log_begin
+        lost = self.checkpoint.flushed_offset - end
+        if lost <= 0:
+            return None
+        size = self.log.segment_bytes
+        return end + (lost + size - 1) // size * size
+
+    def _declare_gaps(self) -> None:
+        """Quarantine segments that are missing in the middle, wherever the scan begins."""
+        for segment, following in pairwise(self.log.segments):
+            if segment.end < following.start:
+                gap = Damage(segment.end, following.start, DamageReason.SEGMENT_MISSING)
+                self.quarantine.add(gap)
+
+    def _go_on_behind(self, begin: int, end: int) -> Ending:
+        """Declare the end of the log as missing, and let the log go on behind it."""
+        self.log.resume_at(end)
+        self.quarantine.add(Damage(begin, end, DamageReason.SEGMENT_MISSING))
+        return Ending(end, None)
+
+    def _go_on_at(self, flushed_offset: int, ending: Ending) -> Ending:
+        """Declare the end of the log as damaged up to what was flushed; it goes on there."""
+        reason = ending.reason or DamageReason.NOTHING
+        self.quarantine.add(Damage(ending.commit_log_offset, flushed_offset, reason))
+        self.log.cut(flushed_offset)
+        return Ending(flushed_offset, None)
+
+    def _dispatched(self) -> int:
+        return self.checkpoint.dispatched_offset if self.checkpoint is not None else 0
+
+    def _load_derived(self) -> list[str]:
+        """Take over consume queues and index; returns which have to be built again."""
+        checkpoint = self.checkpoint
+        rebuilt = []
+        if checkpoint is not None:
+            self.queues.load(checkpoint.dispatched_offset)
+            sums = QueueSums(checkpoint.queue_count, checkpoint.entry_count)
+        else:
+            # Without one only those entries say where a queue was whose records are gone.
+            self.queues.load(self.log.min_offset, keep_rest=True)
+        complete = checkpoint is not None and self.queues.sums() == sums
+        lacking = complete and (
+            self._has_foreign_files()
+            or lack_first_files(self.log, self.queues, self.deleted_topics)
+        )
+        if self.rebuild or not complete or lacking:
+            self.idle_queues.remember(self.queues)
+            self.queues.remove_all()
+            rebuilt.append("consume queues")
+        if checkpoint is not None:
+            kept_end = checkpoint.dispatched_offset if self.crashed else None
+            load_or_discard(self.index, kept_end)
+        count = checkpoint.index_item_count if checkpoint is not None else -1
+        if self.rebuild or self.index.item_count != count:
+            self.index.remove_all()
+            rebuilt.append("index")
+        return rebuilt
+
+    def _has_foreign_files(self) -> bool:
+        """Whether the end of a queue cannot be known from its files."""
+        return any(
+            is_foreign(
+                self.log, queue, identity_of(queue.topic, queue.queue_id, 0), self.quarantine
+            )
+            for queue in self.queues
+        )
+
+    def _finish_deletions(self) -> None:
+        """Delete queues of deleted topics whose files a crash has left."""
+        stale = [
+            queue
+            for queue in self.queues
+            if 0 < self.deleted_topics.end_of(queue.topic) >= queue.last_record_end
+        ]
+        self.queues.remove(stale)
+
+    def _scan_begin(self, rebuilt: list[str]) -> int:
+        """Where the scan starts: where a record is known to start."""
+        lowest = self.log.min_offset
+        if rebuilt or self.checkpoint is None:
+            return lowest
+        begin = max(lowest, self.checkpoint.dispatched_offset)
+        if self._missing_end() is not None:
+            segments = self.log.segments
+            begin = segments[-1].end if segments else self.checkpoint.log_begin
+        if self.log.shortened:
+            # Somebody has cut a file: what was durable is not there any more.
+            begin = min(begin, self.log.shortened[0].start)
+        elif begin > lowest and not self._starts_here(begin):
+            begin = max(lowest, begin - begin % self.log.segment_bytes)
+        return begin
+
+    def _starts_here(self, begin: int) -> bool:
+        """Whether a record, filler or the end of the log is at an offset."""
+        segment = self.log.segment_at(begin)
+        if segment is None:
+            segments = self.log.segments
+            return not segments or begin == segments[-1].end
+        position = begin - segment.start
+        front = segment.window(position, BLANK_SIZE_MIN_BYTES)
+        if front.unreadable:
+            return False
+        return not any(front.content) or record_at(segment, position) is not None
+
+    def _ends_quietly(self, begin: int) -> bool:
+        """Whether the log was closed here: then nothing behind it has to be looked for."""
+        if self.crashed or self.checkpoint is None or self.log.shortened:
+            return False
+        if begin != self.checkpoint.dispatched_offset:
+            return False
+        segment = self.log.segment_at(begin)
+        if segment is None:
+            return True
+        front = segment.window(begin - segment.start, BLANK_SIZE_MIN_BYTES)
+        return not front.unreadable and not any(front.content)
+
+    def _scan(self, begin: int, dispatcher: Dispatcher) -> Ending:
+        """Dispatch all records from an offset on, and find where the log ends."""
+        segments = self.log.segments
+        if self._ends_quietly(begin):
+            return Ending(begin, None)
+        total = segments[-1].end - begin if segments else 0
+        done_in_segment = -1
+        last_batch: SequencedBatch | None = None
+        for event in scan(self.log.walk(begin), begin):
+            if isinstance(event, Ending):
+                return self._without_torn_batch(event, last_batch)
+            if isinstance(event, Damage):
+                if self._was_never_flushed(event):
+                    ending = Ending(event.begin, event.reason)
+                    return self._without_torn_batch(ending, last_batch)
+                self.quarantine.add(event)
+                continue
+            dispatcher.dispatch(event)
+            batches = sequenced_batches(event)
+            last_batch = batches[-1] if batches else last_batch
+            self.store_timestamp_ms = int(event.places.store_timestamps()[-1])
+            if event.segment.start != done_in_segment:
+                if done_in_segment >= 0:
+                    self._write_out(event)
+                done_in_segment = event.segment.start
+            if self.progress is not None:
+                self.progress(Progress("scan the commit log", event.end - begin, total))
+        raise AssertionError("every scan ends with an ending")
+
+    def _without_torn_batch(self, ending: Ending, batch: SequencedBatch | None) -> Ending:
+        """The end of the log, in front of a last batch that power loss has left in part."""
+        if batch is None or batch.next_commit_log_offset <= ending.commit_log_offset:
+            return ending
+        begin = batch.commit_log_offset
+        if self.checkpoint is None or begin < self.checkpoint.flushed_offset:
+            return ending
+        self.index.keep_below(begin)
+        return Ending(begin, DamageReason.BATCH)
+
+    def _write_out(self, stretch: Stretch) -> None:
+        """Keep memory bounded: what was dispatched of earlier segments goes to the files."""
+        self.log.write_offset = stretch.segment.start
+        self.log.flush()
+        self.queues.write_out(stretch.segment.start)
+
+    def _was_never_flushed(self, damage: Damage) -> bool:
+        """Whether a damaged range is a hole that power loss left in the unflushed end."""
+        if self.checkpoint is None or damage.begin < self.checkpoint.flushed_offset:
+            return False
+        segment = self.log.segment_at(damage.begin)
+        if segment is None:
+            return False
+        begin = damage.begin - segment.start
+        # The next record may itself begin with zeros that were never written.
+        end = min(damage.end - segment.start + _UNWRITTEN_BYTES_MIN, segment.length)
+        window = segment.window(begin, end - begin)
+        first_boundary = begin - begin % SECTOR_BYTES + SECTOR_BYTES
+        for boundary in range(first_boundary, end + 1, SECTOR_BYTES):
+            first = max(begin, boundary - _UNWRITTEN_BYTES_MIN)
+            is_zero = not any(window.content[first - begin : boundary - begin])
+            # What cannot be read was written: the disk would know that it holds nothing.
+            if is_zero and window.unreadable_in(first, boundary) is None:
+                return True
+        return False
+
+    def _whole_records_behind(self, ending: Ending) -> int:
+        """Valid records behind the end of the log: they go with what is cut."""
+        if ending.reason is None:
+            return 0
+        begin = ending.commit_log_offset
+        events = scan(self.log.walk(begin), begin)
+        return sum(len(event.places.starts) for event in events if isinstance(event, Stretch))
+
+    def _settle_end(self, ending: Ending) -> None:
+        """Make the end of the log what the scan found, and everything found durable."""
+        log = self.log
+        segment = log.segment_at(ending.commit_log_offset)
+        if segment is not None and (self.crashed or ending.reason is not None):
+            log.cut(ending.commit_log_offset)
+        log.write_offset = ending.commit_log_offset
+        log.flushed_offset = min(log.flushed_offset, ending.commit_log_offset)
+        log.flush()
+        self.quarantine.keep_below(ending.commit_log_offset)
+        self.quarantine.save()
+        self.deleted_topics.keep_between(log.min_offset, ending.commit_log_offset)
+        for queue in self.queues:
+            if queue.last_record_end > ending.commit_log_offset:
+                queue.cut(queue.first_at_or_above(ending.commit_log_offset))

@@ -1,0 +1,1 @@
+"""Blocks of records are checked, made ready and appended."""

@@ -1,0 +1,141 @@
+"""The checksums of records out of those that the producer sent along: no call for each record.
+
+A producer sends the CRC-32 of every record as it is in the block, with zeros in the fields that the
+broker owns. Three steps make the final ones of them, all by column
+(``ariane_record.checksums.crc_algebra``):
+
+1. The sums belong to these bytes: added up, each shifted by what lies behind its record, they are
+   the CRC-32 of the whole block, which was computed here.
+2. A record with the owned fields filled in differs from the one with zeros in just those fields, so
+   its CRC differs by their bare CRC, shifted by what lies behind them.
+3. Most of those fields are the same for all; only queue offset and commit-log offset vary.
+
+The first step proves the sum of the sums, not each of them: whoever sends two wrong ones that
+cancel out gets two records with wrong checksums, his own. See ``docs/formats.md``, checksums.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_record import RecordBlock
+from ariane_record.checksums.checksum import range_crcs
+from ariane_record.checksums.crc_algebra import (
+    CrcFolder,
+    bare_crc,
+    counter_crcs,
+    place_tables,
+    shifted,
+    zero_shift,
+)
+from ariane_record.checksums.record_sums import block_crc
+from ariane_record.layout import CRC_PROPERTY_BYTES, HEADER_BYTES
+from ariane_storage.errors import BlockRejected
+from ariane_storage.layout import DISK_SECTOR_BYTES
+from ariane_storage.log.fields import FIELD_STARTS, Int64s
+
+_QUEUE_OFFSET: Final = FIELD_STARTS["queue_offset"]
+_COMMIT_LOG_OFFSET: Final = FIELD_STARTS["commit_log_offset"]
+_NUMBER_BYTES: Final = 8
+_FRONT_BYTES: Final = 3
+_DIFFERS: Final = "its checksum is not the one that came along"
+
+
+def check_record_crcs(
+    block: RecordBlock, starts: Int64s, ends: Int64s, stride: int, folder: CrcFolder
+) -> None:
+    """Compare the sums of the records with that of the block, which is known to be right.
+
+    Raises:
+        BlockRejected: They do not add up. Names the record if one alone is wrong.
+    """
+    crcs = block.record_crcs
+    if crcs is None:
+        raise AssertionError("only for blocks with sums")
+    if block_crc(crcs, ends, folder, stride) != block.crc32:
+        check_crcs_of(block, starts, ends, np.arange(block.count))
+        raise BlockRejected("the checksums of its records do not add up to its own")
+
+
+def check_crcs_of(block: RecordBlock, starts: Int64s, ends: Int64s, chosen: Int64s) -> None:
+    """Compare sums of single records, one call for each.
+
+    Raises:
+        BlockRejected: One differs.
+    """
+    crcs = block.record_crcs
+    if crcs is None:
+        raise AssertionError("only for blocks with sums")
+    covered_ends = ends[chosen] - CRC_PROPERTY_BYTES
+    sums = range_crcs(memoryview(block.records), starts[chosen], covered_ends)
+    wrong = np.flatnonzero(sums != crcs[chosen])
+    if len(wrong):
+        raise BlockRejected(_DIFFERS, int(chosen[wrong[0]]))
+
+
+def like_holes(view: memoryview, position: int, size: int, starts: Int64s) -> Int64s:
+    """Records that could be taken for pages that never reached the disk, were their sums wrong.
+
+    Recovery takes a damaged range in the unflushed end of the log for such a hole if the end of a
+    disk sector in it is zeros, and cuts the log in front of it. So records with such a place, or
+    that begin just before the end of a sector, must not be believed their sums.
+
+    Args:
+        view: A segment, which begins with a sector.
+        position: Where in it the block starts.
+        size: Bytes of the block.
+        starts: Where each record starts in the block.
+    """
+    places_in_sector = (starts + position) & (DISK_SECTOR_BYTES - 1)
+    found = np.flatnonzero(places_in_sector >= DISK_SECTOR_BYTES - _FRONT_BYTES)
+    first = -position % DISK_SECTOR_BYTES
+    if first < _NUMBER_BYTES:
+        first += DISK_SECTOR_BYTES
+    count = (size - first) // DISK_SECTOR_BYTES + 1 if size >= first else 0
+    words: NDArray[np.uint64] = np.ndarray(
+        (count,),
+        "<u8",
+        view,
+        position + first - _NUMBER_BYTES if count else 0,
+        (DISK_SECTOR_BYTES,),
+    )
+    zeros = np.flatnonzero(words == 0)
+    if len(zeros):
+        last_bytes = zeros * DISK_SECTOR_BYTES + (first - 1)
+        found = np.concatenate((found, np.searchsorted(starts, last_bytes, "right") - 1))
+    return found
+
+
+def final_crcs(
+    crcs: NDArray[np.uint32],
+    *,
+    covered: int | Int64s,
+    covered_of_first: int,
+    constant: bytes,
+    queue_offsets: Int64s,
+    commit_log_offsets: Int64s,
+) -> NDArray[np.uint32]:
+    """The CRCs of records once the owned fields are filled in.
+
+    Args:
+        crcs: CRC of each with zeros in them.
+        covered: Bytes of each record that its CRC covers: one number if it is the same for all, but
+            perhaps for the first.
+        covered_of_first: Bytes of the first one that its CRC covers.
+        constant: A header with the owned fields that all have in common, zeros elsewhere.
+        queue_offsets: Queue offset of each, ascending.
+        commit_log_offsets: Commit-log offset of each, ascending.
+    """
+    owned = counter_crcs(queue_offsets, _tables(_QUEUE_OFFSET))
+    owned ^= counter_crcs(commit_log_offsets, _tables(_COMMIT_LOG_OFFSET))
+    owned ^= np.uint32(bare_crc(constant))
+    lifted = zero_shift(owned, covered - HEADER_BYTES)
+    lifted[0] = shifted(int(owned[0]), covered_of_first - HEADER_BYTES)
+    return crcs ^ lifted
+
+
+def _tables(place: int) -> NDArray[np.uint32]:
+    return place_tables(place, place + _NUMBER_BYTES, HEADER_BYTES)

@@ -1,0 +1,101 @@
+"""Batches of idempotent producers, as the log says them.
+
+Which batches are stored is state, and state is rebuilt from the log. Only the first record of such
+a batch has the property; it is the first of its properties, so that one column of bytes tells where
+they are.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from ariane_record import ProducerSequence
+from ariane_record.layout import PropertyName
+from ariane_record.names import DELAY_TOPIC, TIMER_TOPIC
+from ariane_record.single.producer_sequence import SEQUENCE_BYTES, SEQUENCE_PREFIX, decode_sequence
+from ariane_storage.log.fields import FieldColumn
+from ariane_storage.log.scan import Stretch
+
+_PARKED: Final = frozenset({DELAY_TOPIC.encode(), TIMER_TOPIC.encode()})
+_GOING: Final = re.compile(
+    rf"{PropertyName.REAL_TOPIC}\x01([^\x02]+)\x02"
+    rf"{PropertyName.REAL_QUEUE_ID}\x01([0-9]{{1,9}})\x02".encode()
+)
+_PREFIX: Final = np.frombuffer(SEQUENCE_PREFIX, f"V{len(SEQUENCE_PREFIX)}")
+
+
+class SequencedBatch(NamedTuple):
+    """A batch in the log.
+
+    Attributes:
+        topic: The topic that it was sent to.
+        queue_id: The queue that it was sent to.
+        sequence: Where it stands in the stream of its producer.
+        record_count: Its records.
+        first_queue_offset: Queue offset of its first record, where it is stored.
+        commit_log_offset: Where it starts.
+        next_commit_log_offset: Where it ends.
+        store_timestamp_ms: When it was stored.
+    """
+
+    topic: str
+    queue_id: int
+    sequence: ProducerSequence
+    record_count: int
+    first_queue_offset: int
+    commit_log_offset: int
+    next_commit_log_offset: int
+    store_timestamp_ms: int
+
+
+def sequenced_batches(stretch: Stretch) -> list[SequencedBatch]:
+    """The batches that begin in a stretch, in the order of the log."""
+    places = stretch.places
+    roomy = np.flatnonzero(places.ends - places.properties_starts >= SEQUENCE_BYTES)
+    if not len(roomy):
+        return []
+    prefixes = FieldColumn(
+        places.buffer, _PREFIX.dtype, places.properties_starts[roomy], stride=0
+    ).get()
+    rows = roomy[prefixes == _PREFIX]
+    if not len(rows):
+        return []
+    starts = places.properties_starts[rows]
+    values = places.texts(starts, starts + SEQUENCE_BYTES)
+    topics = places.texts(places.topic_starts[rows], places.topic_ends[rows])
+    properties = places.texts(starts + SEQUENCE_BYTES, places.ends[rows])
+    queue_ids = places.front("queue_id")[rows].tolist()
+    columns = zip(
+        map(decode_sequence, values),
+        map(_queue_of, topics, queue_ids, properties),
+        places.front("queue_offset")[rows].tolist(),
+        stretch.commit_log_offsets[rows].tolist(),
+        places.store_timestamps()[rows].tolist(),
+        strict=True,
+    )
+    return [
+        SequencedBatch(
+            topic=topic,
+            queue_id=queue_id,
+            sequence=stored.sequence,
+            record_count=stored.record_count,
+            first_queue_offset=queue_offset,
+            commit_log_offset=begin,
+            next_commit_log_offset=begin + stored.size_bytes,
+            store_timestamp_ms=timestamp_ms,
+        )
+        for stored, (topic, queue_id), queue_offset, begin, timestamp_ms in columns
+        if stored is not None
+    ]
+
+
+def _queue_of(topic: bytes, queue_id: int, properties: bytes) -> tuple[str, int]:
+    """The queue to which the producer sent a batch: a parked one says so in what comes first."""
+    if topic in _PARKED:
+        going = _GOING.match(properties)
+        if going is not None:
+            return going[1].decode(errors="replace"), int(going[2])
+    return topic.decode(errors="replace"), queue_id

@@ -1,0 +1,316 @@
+"""Blocks that are appended at once leave what they leave one by one, or nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ariane_record import BlockEncoder, ProducerSequence
+from ariane_record.checksums.checksum import crc32
+from ariane_record.decoding.columns import decode_columns
+from ariane_record.layout import CRC_PROPERTY_BYTES
+from ariane_record.single.producer_sequence import SEQUENCE_BYTES
+from ariane_storage import BlockRejected, IllegalQueue, Store, StoreFull
+from ariane_storage.testing import FaultyDisk, FixedClock, block_of, small_config
+from ariane_storage.writing.block_check import BlockLimits, check_block
+from ariane_storage.writing.block_table import BlockTable, PackedColumns
+from ariane_storage.writing.draft_memory import DraftMemory
+from ariane_storage.writing.joined_blocks import JoinedBlocks
+
+HOST = ("10.1.2.3", 4711)
+LIMITS = {"record_bytes_max": 1 << 12, "block_bytes_max": 1 << 22, "checksum": True}
+CONFIG = small_config(segment_bytes=1 << 15)
+
+
+def encoded(topic, queue_id, rows, sequence=None):
+    """What a block is, and what it looks like in a table."""
+    encoder = BlockEncoder(topic, size_bytes_max=1 << 20, sequenced=sequence is not None)
+    for body, tag, keys in rows:
+        encoder.add(body, tag=tag, keys=keys, unique_id="id", born_timestamp_ms=5)
+    return encoder.finish(sequence), queue_id, sequence
+
+
+messages = st.tuples(
+    st.binary(max_size=40),
+    st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), max_size=4),
+    st.lists(st.sampled_from(["k", "m"]), max_size=2, unique=True),
+)
+blocks = st.builds(
+    encoded,
+    st.sampled_from(["a", "flights", "x" * 127]),
+    st.integers(0, 2),
+    st.lists(messages, min_size=1, max_size=5),
+    st.sampled_from([None, None, ProducerSequence(7, 1, 42), ProducerSequence(1, 0, 0)]),
+)
+
+
+def packed(block, queue_id=0, sequence=None):
+    return (
+        block.topic,
+        queue_id,
+        bytes(block.records),
+        block.sizes.tobytes(),
+        block.tag_codes.tobytes(),
+        block.key_counts.tobytes(),
+        block.key_hashes.tobytes(),
+        block.crc32,
+        sequence,
+    )
+
+
+def table_of(*rows):
+    return packed_table([packed(*row) for row in rows])
+
+
+def packed_table(rows):
+    return BlockTable.of(PackedColumns(*zip(*rows, strict=True)))
+
+
+def joined_of(table):
+    return JoinedBlocks.of(table, BlockLimits(**LIMITS), DraftMemory())
+
+
+def store_with_log():
+    """A store that has a segment already."""
+    store = Store.open(Path("/store"), CONFIG, disk=FaultyDisk(), clock=FixedClock())
+    store.append_block(block_of("first", [b"x"]), 0)
+    return store
+
+
+def left_by(store):
+    """Everything that appends leave."""
+    log = store._parts.log
+    return (
+        log.read(0, log.write_offset),
+        {
+            (topic, queue_id): store.queue_entries(topic, queue_id, 0, max_count=999).tobytes()
+            for topic, queue_id in store.queues()
+        },
+        [
+            [message.commit_log_offset for message in store.query_by_key(topic, key)]
+            for topic, _ in store.queues()
+            for key in ("k", "m", "id")
+        ],
+        [queue.last_record_end for queue in store._parts.queues],
+    )
+
+
+def said(appended):
+    return [(*astuple(one)[:-1], one.commit_log_offsets.tolist()) for one in appended]
+
+
+def each_of(appended):
+    return [appended.block(row) for row in range(len(appended))]
+
+
+def astuple(one):
+    return tuple(getattr(one, name) for name in one.__slots__)
+
+
+@given(st.lists(blocks, min_size=1, max_size=12))
+@settings(max_examples=20, deadline=None)
+def test_at_once_and_one_by_one_are_the_same(rows):
+    with store_with_log() as at_once, store_with_log() as one_by_one:
+        appended = at_once.append_table(table_of(*rows), born_host=HOST)
+        assert appended is not None
+        expected = [one_by_one.append_block(row[0], row[1], born_host=HOST) for row in rows]
+        assert said(each_of(appended)) == said(expected)
+        assert left_by(at_once) == left_by(one_by_one)
+
+
+@given(st.lists(blocks, min_size=1, max_size=6), st.data())
+@settings(max_examples=100, deadline=None)
+def test_what_is_accepted_at_once_is_accepted_one_by_one(rows, data):
+    victim = data.draw(st.integers(0, len(rows) - 1))
+    block, queue_id, sequence = rows[victim]
+    records = bytearray(block.records)
+    for _ in range(data.draw(st.integers(1, 2))):
+        place = data.draw(st.integers(0, len(records) - 1))
+        records[place] = data.draw(st.integers(0, 255))
+    sizes = block.sizes.copy()
+    sizes[0] += data.draw(st.sampled_from([0, 0, 0, 0, 1, -5000, 1 << 30]))
+    block = replace(block, records=bytes(records), sizes=sizes, crc32=crc32(bytes(records)))
+    rows[victim] = block, queue_id, sequence
+    if joined_of(table_of(*rows)) is not None:
+        for changed, _, _ in rows:
+            check_block(changed, **LIMITS)
+
+
+def is_accepted(block):
+    try:
+        check_block(block, **LIMITS)
+    except BlockRejected:
+        return False
+    return True
+
+
+def with_bytes(block, begin, put):
+    """A block with other bytes at a place, and its checksum."""
+    records = bytes(block.records)
+    records = records[:begin] + put + records[begin + len(put) :]
+    return replace(block, records=records, crc32=crc32(records))
+
+
+HOSTILE = [
+    b"\xc3",
+    b"\xa9",
+    "é".encode(),
+    b"\xff",
+    b"\x80",
+    b"\x02",
+    b"P",
+    b"\x02__PSEQ#\x01",
+    b"\x00",
+]
+
+
+@given(st.lists(blocks, min_size=1, max_size=5), st.data())
+@settings(max_examples=100, deadline=None)
+def test_texts_behind_bodies_are_judged_as_one_by_one(rows, data):
+    victim = data.draw(st.integers(0, len(rows) - 1))
+    block, queue_id, sequence = rows[victim]
+    columns = decode_columns(block.records, block.sizes)
+    record = data.draw(st.integers(0, len(columns) - 1))
+    # Of the topic, or anywhere in the properties but where they say a sequence.
+    is_first = sequence is not None and record == 0
+    start = int(columns.properties_start[record]) + (SEQUENCE_BYTES if is_first else 0)
+    end = int(columns.starts[record] + columns.sizes[record]) - CRC_PROPERTY_BYTES
+    put = data.draw(st.sampled_from(HOSTILE).filter(lambda text: len(text) <= end - start))
+    topic = int(columns.topic_start[record])
+    place = data.draw(st.sampled_from([topic - 1, topic]) | st.integers(start, end - len(put)))
+    block = with_bytes(block, place, put)
+    rows[victim] = block, queue_id, sequence
+    joined = joined_of(table_of(*rows))
+    assert (joined is not None) == is_accepted(block)
+
+
+@pytest.mark.parametrize("topics", [("a", "a"), ("a", "bb", "c" * 127), ("c" * 127, "bb", "a")])
+def test_every_letter_of_every_topic_is_looked_at(topics):
+    rows = [(block_of(topic, [b"x", b"yy"]), 0) for topic in topics]
+    assert joined_of(table_of(*rows)) is not None
+    for victim, (block, _) in enumerate(rows):
+        columns = decode_columns(block.records, block.sizes)
+        for start in columns.topic_start.tolist():
+            for place in range(start - 1, start + len(block.topic)):
+                spoilt = list(rows)
+                spoilt[victim] = with_bytes(block, place, b"z"), 0
+                assert joined_of(table_of(*spoilt)) is None
+
+
+def test_a_sequence_that_another_block_does_not_say_is_not_taken_for_its_own():
+    first, _, sequence = SEQUENCED
+    silent = GOOD[0]
+    assert joined_of(table_of((first, 0, sequence), (silent, 0))) is not None
+    assert joined_of(table_of((first, 0), (silent, 0, sequence))) is None
+
+
+GOOD = encoded("a", 0, [(b"x", "", ()), (b"y", "t", ("k",))])
+SEQUENCED = encoded("a", 1, [(b"x", "", ()), (b"y", "t", ("k",))], ProducerSequence(7, 0, 2))
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        (replace(GOOD[0], crc32=1), 0),
+        (replace(GOOD[0], topic="b"), 0),
+        (replace(GOOD[0], sizes=GOOD[0].sizes[::-1].copy()), 0),
+        (replace(GOOD[0], key_counts=GOOD[0].key_counts + np.uint8(1)), 0),
+        (replace(GOOD[0], key_hashes=-GOOD[0].key_hashes), 0),
+        (*SEQUENCED[:2], None),
+        (*SEQUENCED[:2], ProducerSequence(7, 0, 3)),
+        (*GOOD[:2], ProducerSequence(7, 0, 2)),
+        (block_of("SCHEDULE_TOPIC_XXXX", [b"x"]), 0),
+        (block_of("rmq_sys_wheel_timer", [b"x"]), 0),
+        (block_of("t" * 128, [b"x"]), 0),
+        (block_of("a", [b"x" * 4096]), 0),
+        (block_of("a", [b"x"], system_flag=0x4), 0),
+    ],
+)
+def test_nothing_is_stored_with_one_that_is_unusual(bad):
+    with store_with_log() as store:
+        before = left_by(store)
+        assert store.append_table(table_of(GOOD, bad, SEQUENCED)) is None
+        assert left_by(store) == before
+        assert store.append_table(table_of(GOOD, SEQUENCED)) is not None
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {3: b""},
+        {3: b"1234567"},
+        {4: b"1234"},
+        {5: b"\x01"},
+        {6: b"12345"},
+        {3: b"", 4: b"", 5: b""},
+    ],
+)
+def test_columns_that_do_not_go_together_make_no_table(bad):
+    good = packed(*GOOD)
+    spoilt = tuple(bad.get(place, column) for place, column in enumerate(good))
+    assert packed_table([good, spoilt, good]) is None
+    assert len(packed_table([good, good])) == 2
+
+
+def test_a_sequence_in_a_later_record_is_not_taken():
+    first, _, _ = SEQUENCED
+    later = first.records + first.records
+    twice = replace(
+        first,
+        records=later,
+        crc32=crc32(later),
+        **{
+            name: np.concatenate([getattr(first, name)] * 2)
+            for name in ("sizes", "tag_codes", "key_counts", "key_hashes")
+        },
+    )
+    with store_with_log() as store:
+        assert store.append_table(table_of((twice, 0, SEQUENCED[2]))) is None
+        with pytest.raises(BlockRejected):
+            store.append_block(twice, 0)
+
+
+def test_blocks_stay_in_their_segment():
+    block = block_of("a", [b"x" * 3000])
+    with store_with_log() as store:
+        assert store.append_table(table_of(*[(block, 0)] * 20)) is None
+        assert store.append_table(table_of(*[(block, 0)] * 9)) is not None
+        assert store.append_table(table_of(*[(block, 0)] * 2)) is None
+        assert store.queue_bounds("a", 0) == (0, 9)
+
+
+def test_hosts_that_need_wider_records_go_one_by_one():
+    with store_with_log() as store:
+        assert store.append_table(table_of(GOOD), born_host=("::1", 1)) is None
+
+
+def test_a_queue_that_has_no_name_stores_nothing():
+    with store_with_log() as store:
+        before = left_by(store)
+        with pytest.raises(IllegalQueue):
+            store.append_table(table_of(GOOD, (block_of("a/b", [b"x"]), 0)))
+        assert left_by(store)[:3] == before[:3]
+
+
+def test_a_full_store_takes_none():
+    with store_with_log() as store:
+        store._parts.full_reason = "full"
+        with pytest.raises(StoreFull):
+            store.append_table(table_of(GOOD))
+
+
+def test_what_was_appended_at_once_is_there_after_a_crash(bench):
+    bench.config = CONFIG
+    store = bench.open()
+    store.append_block(block_of("first", [b"x"]), 0)
+    store.append_table(table_of(GOOD, SEQUENCED, GOOD))
+    before = left_by(store)
+    store = bench.reopen_after_kill()
+    assert left_by(store) == before
+    assert store.damage == ()
+    store.close()

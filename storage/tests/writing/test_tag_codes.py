@@ -1,0 +1,107 @@
+"""The column of tag codes and the tags of the records: they agree, or nothing is stored."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from ariane_record import tag_code
+from ariane_storage import BlockRejected
+from ariane_storage.log.tag_check import tag_code_of, tag_codes_of
+from ariane_storage.testing import block_of
+from ariane_storage.writing.block_table import BlockTable, PackedColumns
+
+NAMES = st.sampled_from(["TAGS", "KEYS", "XTAGS", "TAGSX", "G", "TAG"])
+VALUES = st.sampled_from(["", "a", "arrived", "delayed", "TAGS", "größer", "x" * 300])
+PROPERTIES = st.lists(st.tuples(NAMES, VALUES), max_size=4).map(
+    lambda pairs: "".join(f"{name}\1{value}\2" for name, value in pairs).encode()
+)
+
+
+def expected(properties):
+    """The code of the first tag, by the plainest reading."""
+    found = re.search(rb"(?:^|\x02)TAGS\x01([^\x02]*)", properties)
+    return tag_code(found[1].decode()) if found else 0
+
+
+@given(st.lists(PROPERTIES, min_size=1, max_size=6), st.sampled_from([1, 5]))
+@example([b"KEYS\1a\2", b"TAGS\1a\2TAGS\1b\2"], 1)
+@example([b"TAGS\1\2"], 5)
+@example([b"", b"TAGS\1a\2", b""], 1)
+@example([b"TAGS\1unended"], 1)
+def test_codes_by_column_are_those_of_each_record(properties, times):
+    properties = properties * times
+    wanted = list(map(expected, properties))
+    assert list(map(tag_code_of, properties)) == wanted
+    lengths = np.array(list(map(len, properties)), np.int64)
+    encoded = b"".join(properties)
+    assert tag_codes_of(encoded, lengths, len(lengths)).tolist() == wanted
+    if len(set(lengths.tolist())) == 1:
+        assert tag_codes_of(encoded, int(lengths[0]), len(lengths)).tolist() == wanted
+
+
+def test_tags_of_more_than_one_chunk_have_codes_too():
+    tags = [f"t{place}" * 100 for place in range(300)]
+    properties = [f"TAGS\1{tag}\2".encode() for tag in tags]
+    lengths = np.array(list(map(len, properties)), np.int64)
+    found = tag_codes_of(b"".join(properties), lengths, len(lengths))
+    assert found.tolist() == list(map(tag_code, tags))
+
+
+def lied(block, place, code):
+    codes = block.tag_codes.copy()
+    codes[place] = code
+    return replace(block, tag_codes=codes)
+
+
+@pytest.mark.parametrize("count", [1, 3, 300])
+@pytest.mark.parametrize("tags", ["", "a", "a bb ccc"], ids=["none", "even", "uneven"])
+@pytest.mark.parametrize("lie", ["another", "none", "first"])
+def test_a_block_that_lies_about_a_tag_is_refused(bench, count, tags, lie):
+    bench.config = replace(bench.config, segment_bytes=1 << 20, scan_entries_max=1000)
+    store = bench.open()
+    words = (tags.split() or [""]) * count
+    block = block_of("flights", [b"x"] * count, tags=words[:count])
+    place = 0 if lie == "first" else count - 1
+    code = 0 if lie == "none" else 12345
+    if block.tag_codes[place] == code:
+        code = 7
+    with pytest.raises(BlockRejected, match="its tag code is not that of its tag") as refusal:
+        store.append_block(lied(block, place, code), 0)
+    assert refusal.value.position == place
+    assert store.max_offset == 0
+    store.append_block(block, 0)
+    assert store.queue_entries("flights", 0, 0, max_count=count)["tags_code"].tolist() == (
+        list(map(tag_code, words[:count]))
+    )
+    store.close()
+
+
+@pytest.mark.parametrize("liar", [None, 0, 1])
+def test_a_table_of_blocks_that_lies_about_a_tag_is_not_taken_as_a_whole(store, liar):
+    blocks = [block_of("flights", [b"x"] * 3, tags=["a", "bb", ""]) for _ in range(2)]
+    if liar is not None:
+        blocks[liar] = lied(blocks[liar], 2, tag_code("a"))
+    table = BlockTable.of(
+        PackedColumns(
+            topics=[block.topic for block in blocks],
+            queue_ids=[0, 1],
+            records=[bytes(block.records) for block in blocks],
+            sizes=[block.sizes.astype("<i4").tobytes() for block in blocks],
+            tag_codes=[block.tag_codes.astype("<i4").tobytes() for block in blocks],
+            key_counts=[block.key_counts.tobytes() for block in blocks],
+            key_hashes=[block.key_hashes.astype("<i4").tobytes() for block in blocks],
+            crcs=[block.crc32 for block in blocks],
+            sequences=[None, None],
+        )
+    )
+    assert table is not None
+    end = store.append_block(block_of("flights", [b"first"]), 0).next_commit_log_offset
+    appended = store.append_table(table)
+    assert (appended is None) == (liar is not None)
+    assert (store.max_offset == end) == (liar is not None)
