@@ -1,6 +1,7 @@
-"""The files of two queues are exchanged beside a running broker: what its callers see."""
+"""Files of queues are exchanged or damaged beside a running broker: what its callers see."""
 
 import asyncio
+import time
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from structlog.testing import capture_logs
 
 from ariane.broker.v1 import pull_service_pb2 as pull_pb
 from ariane_record.decoding.columns import decode_columns
+from ariane_record.names import DELAY_TOPIC, TIMER_TOPIC
 from ariane_storage.queues.consume_queue_entry import ENTRY_BYTES
 
 COUNT = 60
@@ -79,3 +81,31 @@ async def test_what_cannot_wait_is_told_to_come_again_and_bounds_are_told(exchan
     bounds = pull_pb.ListQueueBoundsRequest(topic="other")
     (queue, *_) = (await exchanged.pulls.ListQueueBounds(bounds)).queues
     assert (queue.min_queue_offset, queue.max_queue_offset) == (0, COUNT)
+
+
+@pytest.mark.parametrize("parked_by", ["level", "time"])
+@pytest.mark.parametrize("damage", ["zeros", "entries of another queue"])
+async def test_delayed_messages_come_once_though_their_queue_was_damaged(
+    running, clock, tmp_path, parked_by, damage
+):
+    # Level 8 waits four minutes; so far ahead, nothing of the timer is in memory.
+    bodies = [b"%d" % number for number in range(COUNT)]
+    due = np.full(1, round(time.time() * 1000) + 240_000, "<i8").tobytes()
+    delay = {"delay_level": 8} if parked_by == "level" else {"delivery_times_ms": due}
+    async with running() as broker:
+        await broker.create_topic("orders")
+        for body in bodies:
+            await broker.store("other", [body])
+            await broker.store("orders", [body], **delay)
+        queues = tmp_path / "store" / "consumequeue"
+        parked = {"level": f"{DELAY_TOPIC}/7", "time": f"{TIMER_TOPIC}/0"}[parked_by]
+        paths = [queues / parked / f"{0:020d}", queues / "other" / "0" / f"{0:020d}"]
+        await written_out(paths)
+        content = bytes(COUNT * ENTRY_BYTES) if damage == "zeros" else paths[1].read_bytes()
+        with paths[0].open("r+b") as file:
+            file.write(content)
+        clock.advance(240)
+        async with asyncio.timeout(20):
+            while len(found := await broker.bodies("orders")) < COUNT:  # noqa: ASYNC110 - polls
+                await asyncio.sleep(0.02)
+    assert sorted(found) == sorted(bodies)

@@ -240,3 +240,20 @@ def test_a_queue_that_ends_sooner_has_nothing_delivered_behind_its_end():
     progress.lower_begin(2)
     assert progress.begin == 2
     assert progress.pending(np.arange(2, 7)).all()
+
+
+def test_entries_that_lost_their_times_since_the_start_are_followed():
+    now_ms = [1_000_000_000_000]
+    log = ListedEntries()
+    timer = TimerQueue(log, TimerHandover(FaultyDisk(), Path("/store")), now_ms=lambda: now_ms[0])
+    timer.keep_topics(lambda topic: True)
+    timer.parked(log.add([now_ms[0] + 10_000, *[now_ms[0] + 200_000] * 3]))
+    while timer.refill():
+        pass
+    # As zeros in the file say: no time, and less than what is in memory already.
+    log.times_ms[1:] = [0] * 3
+    now_ms[0] += 200_000
+    while timer.refill():
+        pass
+    rows = timer.take_due(9)
+    assert rows.queue_offsets.tolist() == [1, 2, 3, 0]

@@ -207,7 +207,13 @@ class TimerQueue:
         """Read a part of the queue; what was parked since the reading began is there already."""
         self._earliest_ms.pop(part, None)
         rows = self._rows_of_part(part)
-        rows = rows.take(rows.due_ms > self._read_from_ms)
+        is_new = rows.due_ms > self._read_from_ms
+        # What says no time is in memory already, or its entry was damaged since: that is followed,
+        # and mended.
+        untimed = ~is_new & (rows.due_ms < TIME_MS_MIN)
+        if untimed.any():
+            is_new |= untimed & ~self._window.holds(rows.queue_offsets)
+        rows = rows.take(is_new)
         near = rows.due_ms <= self._horizon_ms
         self._window.add(rows.take(near & (rows.queue_offsets < self._read_end)))
         self._remember(rows.take(~near))

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ariane_broker.delay.parked_queue import ParkedRows
+from ariane_storage.log.fields import Int64s
 
 
 class TimerWindow:
@@ -27,6 +29,10 @@ class TimerWindow:
     def next_due_ms(self) -> int | None:
         """When the first record is due; None when there is none."""
         return min((int(run.due_ms[0]) for run in self._runs), default=None)
+
+    def holds(self, queue_offsets: Int64s) -> NDArray[np.bool_]:
+        """Which of some records it has."""
+        return np.isin(queue_offsets, joined(self._runs).queue_offsets)
 
     def add(self, rows: ParkedRows) -> None:
         """Take records in."""
