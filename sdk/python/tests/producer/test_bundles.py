@@ -99,7 +99,8 @@ async def wait_until(condition):
 async def test_each_is_stored_where_its_result_says(many, travelled, idempotent, tables):
     broker = many.brokers["broker-a"]
     broker.tables = tables
-    settings = ProducerSettings(idempotent=idempotent)
+    # A busy machine makes calls slow; repeated without numbers, they would be stored twice.
+    settings = ProducerSettings(idempotent=idempotent, call_timeout_s=30.0, send_timeout_s=60.0)
     async with Producer(many.name_servers, settings=settings) as producer:
         senders = Senders(producer, 6000)
         await senders.run()
