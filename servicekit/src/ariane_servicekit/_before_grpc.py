@@ -1,4 +1,8 @@
-"""What must be said to gRPC before it is imported: let the thread that waits also read.
+"""What must be said to gRPC before its import: let the thread that waits read, and be silent.
+
+gRPC writes lines of its own to standard error, between those of a service's log, for instance
+when a peer says GOAWAY. What matters of it comes as the status of a call, and is logged as such.
+Errors of gRPC itself are still written: they are the last words of a process.
 
 By default one thread of gRPC waits for sockets, others read them, and one more tells the event loop
 of it. Two experiments, on by default, make it so; without them the last of these threads does it
@@ -28,3 +32,4 @@ def choose_engine() -> None:
 
 
 choose_engine()
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")

@@ -92,3 +92,31 @@ async def test_a_senseless_setting_is_one_line(start):
     assert status == 2
     (line,) = errors.splitlines()
     assert "--flush-mode" in line
+
+
+async def test_all_lines_of_the_log_are_json_whatever_grpc_has_to_say(start):
+    """A name server that says GOAWAY with an error has gRPC write a line of its own."""
+    settings = bytes.fromhex("000000 04 00 00000000")
+    goaway = bytes.fromhex("000008 07 00 00000000 00000000 00000002")
+    again, visits = asyncio.Event(), 0
+
+    async def leave(reader, writer):
+        nonlocal visits
+        visits += 1
+        if visits > 1:  # The broker comes again: it has read what was said the first time.
+            again.set()
+        await reader.read(1)
+        writer.write(settings + goaway)
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(leave, "127.0.0.1", 0) as name_server:
+        port = name_server.sockets[0].getsockname()[1]
+        child = await start("--listen", "127.0.0.1:0", "--name-servers", f"127.0.0.1:{port}")
+        await ready(child)
+        async with asyncio.timeout(30):
+            await again.wait()
+        child.terminate()
+        status, errors = await ended(child)
+    assert [json.loads(line)["service"] for line in errors.splitlines()]
+    assert status == 0
