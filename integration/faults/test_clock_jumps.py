@@ -72,7 +72,7 @@ class Machine:
         return [row for row in rows if row["event"] == event]
 
     async def has_said(self, event: str, count: int = 1) -> list[dict]:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while len(found := self.said(event)) < count:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.05)
         return found
@@ -131,7 +131,7 @@ async def bodies(name_servers, topic):
 
 
 async def arrived(name_servers, topic, count):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(found := await bodies(name_servers, topic)) < count:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.05)
     return found
@@ -179,7 +179,7 @@ async def test_a_blip_deletes_nothing_and_holds_up_nothing(machine, doctor):
             settings=BRISK,
         ):
             await producer.send(Message("failing", b"once"))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while tries != [0, 1]:  # noqa: ASYNC110 - nobody tells
                     await asyncio.sleep(0.05)
 

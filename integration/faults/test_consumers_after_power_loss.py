@@ -98,7 +98,7 @@ async def lose_power(disk, broker):
 
 async def receive(consumer, bodies):
     """Poll until all of these have come."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while missing := bodies - {message.body for message in await consumer.poll()}:
             bodies = missing
 

@@ -114,6 +114,6 @@ async def test_a_segment_is_shortened_under_a_running_broker(tmp_path: Path) -> 
 
 
 async def until_told(log: Path, event: str) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not told(log, event):  # noqa: ASYNC110 - another process writes it.
             await asyncio.sleep(0.05)

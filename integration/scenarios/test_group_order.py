@@ -50,7 +50,7 @@ def group_cluster(tmp_path):
 
 async def until(ask):
     """Wait until a question is answered with something true."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not await ask():  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.05)
 
@@ -156,7 +156,7 @@ def at_work(members):
 async def frozen_in_work(members, cluster):
     """Stop the owner while a delivery is in its hands: it, and where the numbers sent end."""
     end = 0
-    async with asyncio.timeout(30), Producer(cluster.name_servers) as producer:
+    async with asyncio.timeout(60), Producer(cluster.name_servers) as producer:
         while True:
             await producer.send(Message(TOPIC, str(end).encode(), message_group="all"))
             end += 1

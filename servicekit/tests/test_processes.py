@@ -26,7 +26,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def wait_until(condition, seconds=20.0):
+def wait_until(condition, seconds=60.0):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"

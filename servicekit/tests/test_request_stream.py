@@ -75,7 +75,7 @@ def serve(streams, context, worker):
 
 
 async def until(is_so):
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not is_so():  # noqa: ASYNC110 - what is waited for tells nobody.
             await asyncio.sleep(0)
 

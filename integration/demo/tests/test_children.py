@@ -85,6 +85,6 @@ async def test_a_stubborn_child_goes_with_all_that_it_started(program, tmp_path,
     async with child("mule", program(STUBBORN), [], folder=tmp_path) as mule:
         grandchild = (await mule.hear())["grandchild"]
         assert alive(grandchild)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while alive(grandchild):  # noqa: ASYNC110 - a process that dies tells nobody here
             await asyncio.sleep(0.02)

@@ -57,7 +57,7 @@ def consumer_of(cluster, topic, **options):
 
 async def bodies_of(consumer, count):
     found = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async for batch in consumer.columns():
             found += batch["body"].to_pylist()
             if len(found) >= count:
@@ -68,7 +68,7 @@ async def bodies_of(consumer, count):
 async def dead_letters(cluster, topic):
     """The queue offsets of the dead letters of a group, once there are any."""
     letters = dead_letter_topic(f"group-of-{topic}")
-    async with asyncio.timeout(20), QueueReader(cluster.name_servers) as reader:
+    async with asyncio.timeout(60), QueueReader(cluster.name_servers) as reader:
         while True:
             try:
                 bounds = await reader.bounds(letters)

@@ -137,6 +137,6 @@ async def test_a_killed_member_leaves_its_queues_to_the_others(fragile_cluster):
                 task.cancel()
         await doomed._life.session.connections.close()
         await asyncio.gather(*(producer.send(message(number)) for number in range(100)))
-        await asyncio.wait_for(second.wait(100), 30)
+        await asyncio.wait_for(second.wait(100), 60)
         assert len(survivor.assignment) == 4
     await doomed.stop()

@@ -80,7 +80,7 @@ def make_consumer(cluster, topic, floor):
 
 
 async def wait_until(condition):
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - there is nothing to be told by.
             await asyncio.sleep(0.02)
 

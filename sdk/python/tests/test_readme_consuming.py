@@ -42,7 +42,7 @@ async def test_a_snippet_runs(cluster, snippet, monkeypatch, tmp_path):
     text = snippet.replace("127.0.0.1:9876", cluster.name_servers)
     code = compile(text, str(README), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     assert isinstance(code, CodeType)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await FunctionType(code, names)()
 
     assert handled or "broadcasting" in snippet or "assign(" in snippet

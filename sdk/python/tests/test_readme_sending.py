@@ -35,7 +35,7 @@ async def test_a_snippet_runs(cluster, snippet, capsys, tmp_path, monkeypatch):
     text = snippet.replace("127.0.0.1:9876", cluster.name_servers)
     names = {}
     code = compile(text, str(README), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         running = FunctionType(code, names)()
         if running is not None:
             await running

@@ -211,7 +211,7 @@ async def test_consumers_see_bodies_as_they_were(cluster):
         listener=listen,
         start="earliest",
     ):
-        await asyncio.wait_for(done.wait(), 10)
+        await asyncio.wait_for(done.wait(), 60)
 
     assert got == bodies
 

@@ -52,7 +52,7 @@ async def test_a_refusal_holds_up_no_other_topic_while_name_servers_hang(
     broker = world.brokers["broker-a"]
     refused = make_status(grpc.StatusCode.NOT_FOUND, "TOPIC_NOT_FOUND")
     broker.script.append([refused])
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         bill = producer.send_nowait(Message("bills", b"bill"))
         await broker.wait_called(1)
         await producer.send(Message("orders", b"order"))
@@ -67,7 +67,7 @@ async def test_refusals_under_a_route_that_is_asked_for_are_not_the_last(
     broker = world.brokers["broker-a"]
     refused = make_status(grpc.StatusCode.NOT_FOUND, "TOPIC_NOT_FOUND")
     broker.script.extend([[refused]] * 5)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await producer.send(Message("bills", b"bill"))
 
     assert len(broker.calls) == 6

@@ -24,7 +24,7 @@ async def sent_until(producer, over):
             sends.append(producer.send_nowait(Message(next(topics), b"<%d>" % len(sends))))
             await asyncio.wait(sends[-1:])
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await asyncio.gather(*(send_on() for _ in range(SENDERS)))
     return await asyncio.gather(*sends, return_exceptions=True)
 

@@ -27,7 +27,7 @@ def test_send_and_consume_on_uvloop(cluster):
             listener=listen,
             start="earliest",
         ):
-            return await asyncio.wait_for(got, 15)
+            return await asyncio.wait_for(got, 60)
 
     # gRPC's threads are bound to the first loop of a thread: a fresh one for this one.
     outcome = []

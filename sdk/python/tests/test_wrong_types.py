@@ -43,7 +43,7 @@ def _messages():
 @pytest.mark.parametrize(("name", "message"), list(_messages()))
 async def test_a_message_of_wrong_types_is_refused_by_name(world, name, message):
     good = Message("orders", b"good")
-    async with Producer(world.name_servers) as producer, asyncio.timeout(20):
+    async with Producer(world.name_servers) as producer, asyncio.timeout(60):
         await producer.send(good)
         with pytest.raises(errors.IllegalArgument, match=name):
             await producer.send(message)
@@ -62,7 +62,7 @@ async def test_a_message_of_wrong_types_is_refused_by_name(world, name, message)
     "fields", [{"message_group": "\ud800"}, {"properties": {"KEYS": "a"}}, {"tag": "a||b"}]
 )
 async def test_a_batch_of_nothing_but_illegal_messages_ends(world, fields):
-    async with Producer(world.name_servers) as producer, asyncio.timeout(20):
+    async with Producer(world.name_servers) as producer, asyncio.timeout(60):
         await producer.send(Message("orders", b"good"))
         with pytest.raises(errors.BatchSendError) as caught:
             await producer.send_batch([Message("orders", b"x", **fields)])
@@ -132,7 +132,7 @@ async def test_a_selector_that_fails_before_the_route_is_known_fails_its_message
     def fail(_queues, _message):
         raise ZeroDivisionError
 
-    async with Producer(world.name_servers) as producer, asyncio.timeout(20):
+    async with Producer(world.name_servers) as producer, asyncio.timeout(60):
         wrong = producer.send_nowait(Message("orders", b"wrong"), selector=fail)
         await producer.send_one_way(Message("orders", b"unheard"), selector=fail)
         right = producer.send_nowait(Message("orders", b"right"))
@@ -232,7 +232,7 @@ async def _drain(chunks):
     ],
 )
 async def test_what_is_no_range_is_refused(world, name, arguments):
-    async with QueueReader(world.name_servers) as reader, asyncio.timeout(20):
+    async with QueueReader(world.name_servers) as reader, asyncio.timeout(60):
         for read in (reader.read_range, reader.pull_columns):
             with pytest.raises(errors.IllegalArgument, match=name):
                 await _drain(read(*arguments))
@@ -245,7 +245,7 @@ async def test_what_is_no_table_of_offsets_is_refused(world, wrong):
     async with (
         Producer(world.name_servers) as producer,
         ClusterClient(world.name_servers) as cluster,
-        asyncio.timeout(20),
+        asyncio.timeout(60),
     ):
         await producer.send(Message("orders", b"x"))
         with pytest.raises(errors.IllegalArgument, match="queue"):

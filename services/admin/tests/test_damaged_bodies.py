@@ -99,7 +99,7 @@ def test_a_group_has_a_damaged_body_come_again_and_become_a_dead_letter(
 
 
 async def wait_for_dead_letter(name_servers, group):
-    async with asyncio.timeout(30), QueueReader(name_servers) as reader:
+    async with asyncio.timeout(60), QueueReader(name_servers) as reader:
         while True:
             try:
                 bounds = await reader.bounds(dead_letter_topic(group))

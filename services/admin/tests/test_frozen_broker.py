@@ -67,7 +67,7 @@ async def give_up(cluster, topic, group_name):
         raise MessagesFailed(messages, "no such account", rejected=True)
 
     async with (
-        asyncio.timeout(30),
+        asyncio.timeout(60),
         PushConsumer(
             cluster.name_servers,
             group=group_name,

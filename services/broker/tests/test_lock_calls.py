@@ -94,7 +94,7 @@ async def test_what_a_dead_owner_does_is_refused(brisk, reason_of):
     [entry] = await store(brisk, "b", 3, None)
     assert reason_of(entry.error) == "QUEUE_LOCKED"
     second = {}
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not second:
             second = await lock(brisk, "b", 0)
     [entry] = await store(brisk, "a", 3, first)
@@ -114,7 +114,7 @@ async def test_a_held_pull_gives_nothing_to_who_lost_the_lock_meanwhile(brisk, r
     calls = [await attach(brisk, name, membership(ordered=True)) for name in "ab"]
     first = (await lock(brisk, "a", 0))[0]
     held = asyncio.ensure_future(pull_call(brisk, "a", first, hold_s=20))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not await lock(brisk, "b", 0):
             pass
     await brisk.store("orders", [b"a"])
@@ -190,7 +190,7 @@ async def test_members_that_a_group_lets_in_are_shown_while_they_live(broker):
     assert len((await pull_call(broker, "b", text="y")).queues) == 1
     assert len((await pull_call(broker, "b", text="x")).queues) == 1
     second.cancel()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while await conflicts(broker):
             pass
     first.cancel()

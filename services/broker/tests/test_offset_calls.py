@@ -89,7 +89,7 @@ async def test_offsets_are_saved_every_few_seconds(running, tmp_path):
         await broker.create_topic("orders")
         await broker.store_offset("group", "orders", 0, 0)
         path = tmp_path / "store" / "config" / "consumerOffset.json"
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while "orders@group" not in path.read_text():  # noqa: ASYNC110 - the disk tells nobody.
                 await asyncio.sleep(0.005)
 

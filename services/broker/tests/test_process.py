@@ -32,13 +32,13 @@ async def start(tmp_path):
 
 
 async def ready(child):
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         line = await child.stdout.readline()
     return json.loads(line)
 
 
 async def ended(child):
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         _, errors = await child.communicate()
     return child.returncode, errors.decode()
 
@@ -114,7 +114,7 @@ async def test_all_lines_of_the_log_are_json_whatever_grpc_has_to_say(start):
         port = name_server.sockets[0].getsockname()[1]
         child = await start("--listen", "127.0.0.1:0", "--name-servers", f"127.0.0.1:{port}")
         await ready(child)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await again.wait()
         child.terminate()
         status, errors = await ended(child)

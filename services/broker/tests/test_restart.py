@@ -232,7 +232,7 @@ async def test_a_failed_flush_ends_the_broker_and_acknowledges_nothing(running, 
         await broker.store("orders", [b"good"])
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(OsOpenFile, "flush", fail)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while True:
                     try:
                         (result,) = await broker.append(broker.batch("orders", [b"lost"]))
@@ -256,7 +256,7 @@ async def test_a_failed_flush_is_told_once_as_an_error_when_nobody_waits_for_it(
             await broker.store("orders", [b"good"])
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(OsOpenFile, "flush", fail)
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     while not [line for line in lines if line["event"] == "flush_failed"]:
                         with suppress(aio.AioRpcError):
                             await broker.append(broker.batch("orders", [b"lost"]))
@@ -278,7 +278,7 @@ async def test_what_recovery_has_found_is_logged(running, tmp_path):
 async def test_a_store_that_refuses_for_lack_of_room_is_not_writable(running):
     ratios = dict.fromkeys(("disk_clean_ratio", "disk_force_ratio", "disk_refuse_ratio"), 1e-9)
     with capture_logs() as lines:
-        async with running(**ratios) as broker, asyncio.timeout(20):
+        async with running(**ratios) as broker, asyncio.timeout(60):
             while True:
                 state = await broker.broker.GetBrokerState(broker_pb.GetBrokerStateRequest())
                 if state.store.refusal:

@@ -69,7 +69,7 @@ async def take_back(broker, messages, **fields):
 @pytest.fixture
 def until():
     async def until(ask):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not (answer := await ask()):  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.01)
         return answer

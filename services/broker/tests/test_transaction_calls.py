@@ -75,7 +75,7 @@ async def attach_producer(broker, client_id, group="pay"):
 
 
 async def question(call):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         notice = await call.read()
     assert notice.WhichOneof("content") == "transaction_check"
     return notice.transaction_check

@@ -89,7 +89,7 @@ class Checker:
         return (await self.transactions.GetCheckedTransaction(request)).transaction
 
     async def wait_state(self, transaction_id, state):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 try:
                     found = await self.get(transaction_id)

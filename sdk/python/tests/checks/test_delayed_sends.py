@@ -40,7 +40,7 @@ async def arrived(cluster, topic):
     """The messages of the topic, once there are so many, in the order of their storing."""
 
     async def wait(count, topic=topic):
-        async with QueueReader(cluster.name_servers) as reader, asyncio.timeout(15):
+        async with QueueReader(cluster.name_servers) as reader, asyncio.timeout(60):
             while True:
                 found = []
                 for queue, (begin, end) in (await reader.bounds(topic)).items():

@@ -25,7 +25,7 @@ class Stream:
                 self.heard.notify_all()
 
     async def wait_said(self, count):
-        async with asyncio.timeout(10), self.heard:
+        async with asyncio.timeout(60), self.heard:
             await self.heard.wait_for(lambda: len(self.said) >= count)
 
     async def __aiter__(self):
@@ -60,7 +60,7 @@ async def test_what_changes_between_hello_and_its_answer_is_said_after_it():
         on_fatal=lambda _error: None,
         facts=dict,
     )
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not streams:  # noqa: ASYNC110 - there is nothing to be told by.
             await asyncio.sleep(0)
     (stream,) = streams

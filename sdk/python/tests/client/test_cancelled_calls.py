@@ -128,7 +128,7 @@ async def test_who_is_cancelled_here_asks_no_other(world, silent_name_server, ma
     assert session.name_servers._in_turn()[0] == address
 
     question = asyncio.create_task(session.name_servers.get_route("orders"))
-    await asyncio.wait_for(heard.wait(), 10)
+    await asyncio.wait_for(heard.wait(), 60)
     question.cancel()
     with pytest.raises(asyncio.CancelledError):
         await question

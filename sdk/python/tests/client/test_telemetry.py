@@ -177,7 +177,7 @@ async def test_from_the_sender_to_the_listener(cluster, seen, plain):
         start="earliest",
         settings=seen.consumer,
     ):
-        await asyncio.wait_for(done.wait(), 10)
+        await asyncio.wait_for(done.wait(), 60)
     spans = seen.spans()
     sent = next(span for span in spans if span.name == f"send {topic}")
     failed, processed = [span for span in spans if span.name == f"process {topic}"]

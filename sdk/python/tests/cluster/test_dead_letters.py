@@ -50,9 +50,9 @@ async def died(cluster):
         start="earliest",
         settings=BRISK,
     ) as consumer:
-        await asyncio.wait_for(done.wait(), 20)
+        await asyncio.wait_for(done.wait(), 60)
         async with DeadLetters(cluster.name_servers) as letters:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while True:
                     if len([letter async for letter in letters.read(name)]) == 60:
                         break

@@ -79,7 +79,7 @@ def make_member(cluster, topic):
 
 
 async def wait_until(condition):
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - there is nothing to be told by.
             await asyncio.sleep(0.02)
 
@@ -89,7 +89,7 @@ async def lag_of(client, group):
 
 
 async def wait_done(client, group):
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while await lag_of(client, group):  # noqa: ASYNC110 - the other side of a wire
             await asyncio.sleep(0.05)
 

@@ -180,7 +180,7 @@ async def test_a_queue_that_comes_back_is_pulled_under_its_new_lock(cluster, pro
             for number in range(3, 6):
                 before = consumer._life.owned.find(queue)
                 await client.reset_offsets(f"group-{topic}", topic, "latest")
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     while consumer._life.owned.find(queue) in {None, before}:  # noqa: ASYNC110 - nobody tells.
                         await asyncio.sleep(0.01)
                 await send_and_wait(producer, topic, arrivals, [number], queue)

@@ -52,7 +52,7 @@ class Scene:
             self.changed.notify_all()
 
     async def wait(self, condition):
-        async with asyncio.timeout(10), self.changed:
+        async with asyncio.timeout(60), self.changed:
             await self.changed.wait_for(condition)
 
     def given(self):
@@ -228,7 +228,7 @@ async def test_one_that_waits_to_be_alone_and_is_cancelled_holds_up_nobody():
     await asyncio.sleep(0)
     assert not other.done()
     waiting.cancel()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await other
 
 

@@ -70,7 +70,7 @@ class Scene:
         work.window.put([Stub(place) for place in range(count)], count)
         work.start()
         work.wake()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while work.done_offset < count:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.001)
         assert await work.release(1) == count

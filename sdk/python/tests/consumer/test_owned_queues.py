@@ -160,7 +160,7 @@ async def make_owned():
 
 
 async def wait_until(condition):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - there is nothing to be told by.
             await asyncio.sleep(0.005)
 
@@ -305,7 +305,7 @@ async def test_the_lock_of_a_queue_whose_broker_leaves_the_routes_is_given_back_
     place.owned.change_to({Q0}, handover_s=0)
     await wait_until(lambda: place.owned.queues == {Q0})
     await locks.renew()
-    await asyncio.wait_for(locks.return_by_and_by(), 10)
+    await asyncio.wait_for(locks.return_by_and_by(), 60)
     assert calls.locked == {Q0}
 
 
@@ -335,7 +335,7 @@ async def test_what_the_broker_does_not_tell_is_asked_for_again(make_owned):
 
     place.keeping.load = fail_twice
     place.owned.change_to({Q0, Q1}, handover_s=0)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await place.owned.wait_acquired()
 
     assert place.owned.queues == {Q0, Q1}

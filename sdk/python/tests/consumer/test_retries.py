@@ -66,7 +66,7 @@ class Clerk:
         return False
 
     async def wait(self, condition):
-        async with asyncio.timeout(30), self.changed:
+        async with asyncio.timeout(60), self.changed:
             await self.changed.wait_for(condition)
 
 
@@ -108,7 +108,7 @@ async def dead_letters_of(cluster):
     async with QueueReader(cluster.name_servers) as reader:
 
         async def wait(group, count):
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while True:
                     letters = [letter async for letter in read(reader, dead_letter_topic(group))]
                     if len(letters) >= count:

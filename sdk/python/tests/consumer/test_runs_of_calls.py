@@ -42,7 +42,7 @@ class Listener:
 
 
 async def until(condition):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - of the listener's own making.
             await asyncio.sleep(0.001)
 
@@ -67,7 +67,7 @@ def work_of(listener, *, batch_size=1, care=None, count=100, **settings):
 async def test_a_call_gets_no_more_than_its_batch_and_all_come_in_order(batch_size):
     listener = Listener(holds_at=99)
     work = work_of(listener, batch_size=batch_size)
-    await asyncio.wait_for(listener.holds.wait(), 10)
+    await asyncio.wait_for(listener.holds.wait(), 60)
     assert max(map(len, listener.calls)) == batch_size
     assert [place for call in listener.calls for place in call] == list(range(100))
     listener.goes_on.set()
@@ -78,7 +78,7 @@ async def test_a_call_gets_no_more_than_its_batch_and_all_come_in_order(batch_si
 async def test_who_gives_a_queue_up_within_a_run_says_what_is_done(holds_at):
     listener = Listener(holds_at=holds_at)
     work = work_of(listener)
-    await asyncio.wait_for(listener.holds.wait(), 10)
+    await asyncio.wait_for(listener.holds.wait(), 60)
     assert work.done_offset == holds_at
     releasing = asyncio.create_task(work.release(10))
     await asyncio.sleep(0)
@@ -91,7 +91,7 @@ async def test_who_gives_a_queue_up_within_a_run_says_what_is_done(holds_at):
 async def test_a_call_that_is_cancelled_within_a_run_is_not_done():
     listener = Listener(holds_at=7)
     work = work_of(listener)
-    await asyncio.wait_for(listener.holds.wait(), 10)
+    await asyncio.wait_for(listener.holds.wait(), 60)
     assert await work.release(0.01) == 7
 
 
@@ -113,7 +113,7 @@ async def test_what_fails_within_a_run_is_tried_again_and_the_rest_waits():
 async def test_several_at_once_take_no_runs():
     listener = Listener(holds_at=0)
     work = work_of(listener, queue_concurrency=2, count=10)
-    await asyncio.wait_for(listener.holds.wait(), 10)
+    await asyncio.wait_for(listener.holds.wait(), 60)
     # The other one delivers all that is behind the call that holds.
     await until(lambda: len(listener.calls) == 10)
     assert work.done_offset == 0
@@ -130,7 +130,7 @@ async def test_what_must_be_told_before_is_taken_call_by_call():
     care = DeliveryCare(DeliveryGate(), Caution(watched_end=3), tell)
     listener = Listener(holds_at=9)
     work = work_of(listener, care=care, count=10)
-    await asyncio.wait_for(listener.holds.wait(), 10)
+    await asyncio.wait_for(listener.holds.wait(), 60)
     listener.goes_on.set()
     assert await work.release(10) == 10
     assert told[:3] == [(0, 1), (1, 2), (2, 3)]

@@ -122,7 +122,7 @@ def listener_threads():
 
 
 async def until(condition):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - threads set no event.
             await asyncio.sleep(0.01)
 
@@ -177,7 +177,7 @@ async def test_a_client_that_is_ended_while_it_starts_does_not_run(cluster, tmp_
             break
         # Not a cancellation: nobody has cancelled the task. Nor a broker's silence.
         with pytest.raises(ClientNotRunning, match="while it started"):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await starting
         await end(client)
         assert not own_tasks()

@@ -359,13 +359,13 @@ async def test_who_waits_to_move_stays_when_the_queues_come_back(world, broker, 
         lower(1)
         await follow(world, broker, producer, 1)
         waits = producer.send_nowait(sent(other, 1))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not producer._intake._sending._held:  # noqa: ASYNC110 - tells nobody.
                 await asyncio.sleep(0)
         assert not waits.done()
         broker.queue_count = 8
         await follow(world, broker, producer, 8)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert (await waits).message_queue.queue_id != 0
         answer.set()
         await first

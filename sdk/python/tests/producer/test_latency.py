@@ -191,7 +191,7 @@ async def test_a_broker_that_hangs_is_left_alone(tmp_path, leaping_clock):
             stuck = [producer.send_nowait(Message("patient", b"x")) for _ in range(2)]
             await asyncio.sleep(0)
             stuck += [producer.send_nowait(Message("patient", b"x")) for _ in range(2)]
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while producer._sending._latencies.is_available(hanging.name):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
             began = asyncio.get_running_loop().time()
@@ -206,6 +206,6 @@ async def test_a_broker_that_hangs_is_left_alone(tmp_path, leaping_clock):
         assert took_s < 20 * settings.call_timeout_s
         assert len(results) == 4
         leaping_clock.ahead_s += 600.0
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while hanging.name not in await send_one_by_one(producer, "patient", 2):
                 pass

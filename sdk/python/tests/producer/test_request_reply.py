@@ -151,7 +151,7 @@ async def test_only_requests_are_answered(cluster, topic, producer):
         listener=listen,
         start="earliest",
     ):
-        message = await asyncio.wait_for(got, 10)
+        message = await asyncio.wait_for(got, 60)
 
     assert message.unique_id == result.unique_id
     with pytest.raises(errors.IllegalArgument, match="no request") as caught:

@@ -58,7 +58,7 @@ def relay_of(world, outbox, sessions, **settings):
 
 
 async def until_empty(sessions, outbox, count=0):
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         while lag(sessions, outbox).waiting_count != count:  # noqa: ASYNC110 - of a database.
             await asyncio.sleep(0.02)
 
@@ -353,7 +353,7 @@ def parked(sessions, outbox):
 
 
 async def until_parked(sessions, outbox, count):
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         while len(parked(sessions, outbox)) != count:  # noqa: ASYNC110 - of a database.
             await asyncio.sleep(0.02)
 
@@ -444,7 +444,7 @@ async def test_name_servers_that_are_away_park_nothing(world, sessions):
     write(sessions, outbox, b"1")
     world.name_server.refusal = grpc.StatusCode.UNAVAILABLE
     async with relay_of(world, outbox, sessions, attempts_max=1):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(world.name_server.asked) < 3:  # noqa: ASYNC110 - tries of a relay
                 await asyncio.sleep(0.005)
         assert parked(sessions, outbox) == []

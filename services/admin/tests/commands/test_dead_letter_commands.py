@@ -28,7 +28,7 @@ def died(cluster, ariane):
             )
         settings = ConsumerSettings(handover_s=0.1, rebalance_gap_s_min=0.05)
         async with (
-            asyncio.timeout(30),
+            asyncio.timeout(60),
             PushConsumer(
                 cluster.name_servers,
                 group=group,

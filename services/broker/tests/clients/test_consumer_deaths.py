@@ -68,7 +68,7 @@ async def until_gone(broker, client_id):
 
 
 async def until(ask):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not (answer := await ask()):  # noqa: ASYNC110 - the other side of a wire
             await asyncio.sleep(0.005)
     return answer

@@ -221,7 +221,7 @@ async def test_large_slices_come_complete_and_in_order(clock, broker):
         numbers = range(start, start + 500)
         await park(broker, [b"%d" % number for number in numbers], start // 500 % 2)
     clock.advance(1)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         for queue_id in (0, 1):
             bodies = []
             while len(bodies) < 1500:

@@ -22,7 +22,7 @@ async def delayed(broker):
 
 
 async def once_delivered(broker, count):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while (state := await delayed(broker)).delivered_count < count:  # noqa: ASYNC110 - remote
             await asyncio.sleep(0.02)
     return state
@@ -72,7 +72,7 @@ async def test_what_cannot_be_delivered_is_counted(broker):
     await broker.create_topic("orders")
     await broker.store("orders", [b"a"], delivery_times_ms=times(300))
     await broker.topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic="orders"))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while (await delayed(broker)).dropped_count < 1:  # noqa: ASYNC110 - remote
             await asyncio.sleep(0.02)
     assert pending(await delayed(broker)) == (0, [])

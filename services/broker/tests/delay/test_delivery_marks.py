@@ -43,7 +43,7 @@ def crashed(running, copy_store):
 
 async def come(broker, wanted, topic="later"):
     """Wait for all bodies; give them when there has been time for more."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not set(wanted) <= set(await broker.bodies(topic, hold_s=0.02)):
             pass
     await asyncio.sleep(0.2)

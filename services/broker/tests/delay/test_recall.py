@@ -28,7 +28,7 @@ def recall_call(broker, handle, topic="orders"):
 
 
 async def arrived(broker, count):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             bodies = await broker.bodies("orders")
             if len(bodies) >= count:

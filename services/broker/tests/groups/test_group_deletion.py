@@ -57,7 +57,7 @@ async def live(broker):
     failed, dead = await messages_of(broker, TOPIC)
     assert not (await take_back(broker, failed)).duplicate
     assert not (await take_back(broker, dead, dead_letter=True)).duplicate
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not await messages_of(broker, RETRY):  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.01)
     assert [letter.body for letter in await messages_of(broker, DEAD)] == [b"dead"]

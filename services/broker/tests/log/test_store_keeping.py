@@ -114,7 +114,7 @@ async def keeping(store):
 
 async def turns(store, count):
     wanted = store.turns["flush"] + count
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while store.turns["flush"] < wanted:  # noqa: ASYNC110 - another thread
             await asyncio.sleep(0.001)
 
@@ -204,7 +204,7 @@ async def test_keys_that_wait_are_filed_beside_the_loop(store, keeping):
     store.waiting_keys = FILING_STEP_KEYS
     keeping.appended(2)
     assert keeping._filing._woken.is_set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while store.waiting_keys:  # noqa: ASYNC110 - another thread
             await asyncio.sleep(0.001)
     assert store.turns["file"] >= 1
@@ -246,7 +246,7 @@ async def test_queues_that_are_mended_are_told_and_woken(store, keeping):
     store.repairs = [QueueRepair("orders", 3, 10, 20, restored=9, lost=1)]
     with capture_logs() as lines:
         keeping.start()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not store.repaired:  # noqa: ASYNC110 - another thread
                 await asyncio.sleep(0.001)
     assert store.repaired == [("orders", 3)]
@@ -260,7 +260,7 @@ async def test_a_repair_holds_up_neither_the_other_loops_nor_the_stop(store, kee
     store.repairs = ["endless"]
     keeping.start()
     await turns(store, 3)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while store.repairs:  # noqa: ASYNC110 - another thread
             await asyncio.sleep(0.001)
         await keeping.stop()

@@ -148,11 +148,11 @@ async def test_one_that_is_away_delays_nobody_and_is_found_again(
     away, there = ScriptedNameServer(), ScriptedNameServer()
     away.fail_with = grpc.StatusCode.UNAVAILABLE
     registration = make_registration(away, there, wait_seconds=1000)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await registration.start()
     assert there.kinds() == ["register"]
     announcement.version = 2
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await registration.announce()
     assert there.known.topics_version == 2
     await clock.elapse(60)
@@ -169,7 +169,7 @@ async def test_one_that_hangs_is_waited_for_only_a_moment(make_registration):
             await asyncio.Event().wait()
 
     registration = make_registration(Hanging(), wait_seconds=0.02)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await registration.start()
         await registration.announce()
 

@@ -51,7 +51,7 @@ class Conversation:
         return queues
 
     async def next(self):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             response = await self.call.read()
         assert response is not aio.EOF
         return list(response.pulled.queues), response.more_follow
@@ -67,7 +67,7 @@ async def conversation(broker):
 
 
 async def wait_held(broker, count):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             state = await broker.broker.GetBrokerState(broker_pb.GetBrokerStateRequest())
             if state.statistics.held_pull_count == count:
@@ -138,7 +138,7 @@ async def test_the_clients_end_ends_a_hold_and_the_stream(broker):
         await wait_held(broker, 1)
         await talk.call.done_writing()
         assert await talk.answer()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await talk.call.read() is aio.EOF
             assert await talk.call.code() is StatusCode.OK
 

@@ -52,7 +52,7 @@ class Stream:
             request_number=self._number,
         )
         await self.call.write(request)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             answer = await self.call.read()
         assert answer.request_number == self._number
         return answer

@@ -239,7 +239,7 @@ async def test_a_publication_that_was_cut_short_is_finished(
         two = await stage(broker, [b"%d" % number for number in range(10, 15)], partition=1)
         monkeypatch.setattr(BatchPublication, "_publish", cut_short)
         call = asyncio.ensure_future(commit_call(broker, one, two))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while sum(map(len, await visible(broker))) < (0, 5, 12)[min(appends, 2)]:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         call.cancel()
@@ -297,7 +297,7 @@ def now_ms():
 
 async def come(broker, count):
     """The messages of both queues, once there are so many and time for more has passed."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while sum(map(len, await visible(broker))) < count:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.02)
     await asyncio.sleep(0.2)

@@ -78,7 +78,7 @@ class Bench:
         )
 
     async def wait_for(self, waiting_count):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while self.flush.waiting_count < waiting_count:  # noqa: ASYNC110 - nobody tells.
                 await asyncio.sleep(0)
 

@@ -26,11 +26,12 @@ from ariane_sdk.net.status import error_from_rpc
 from ariane_sdk.routing.routes import find_broker
 from ariane_sdk.runtime.clock import Clock
 
-READ_TRIES_MAX: Final = 5
-"""How often a range is asked for without getting any further."""
+READ_PATIENCE_S: Final = 30.0
+"""How long a range is asked for without getting any further: a broker is restarted in less."""
 
 READ_RETRY_S_MIN: Final = 0.1
-"""Delay before it is asked for again; doubles each time."""
+READ_RETRY_S_MAX: Final = 2.0
+"""Delay before it is asked for again; doubles from the first to the second."""
 
 
 class RangeChunks:
@@ -78,7 +79,8 @@ class RangeChunks:
         next_offset = checked_offset(begin)
         checked_offset(end)
         checked_count("chunk_bytes", chunk_bytes)
-        failure_count = 0
+        retry_s = READ_RETRY_S_MIN
+        progress_s = self._clock.monotonic_s()
         while next_offset < end:
             request = PullRangeRequest(
                 topic=queue.topic,
@@ -95,7 +97,8 @@ class RangeChunks:
             try:
                 while (chunk := await stream.next()) is not None:
                     next_offset = chunk.next_queue_offset
-                    failure_count = 0
+                    retry_s = READ_RETRY_S_MIN
+                    progress_s = self._clock.monotonic_s()
                     if chunk.record_sizes:
                         yield chunk
             except CallError as silence:
@@ -104,10 +107,13 @@ class RangeChunks:
             except AioRpcError as rpc_error:
                 error = error_from_rpc(rpc_error, peer=peer_name(broker))
                 error.outcome_unknown = False  # Reading changes nothing.
-                failure_count += 1
-                if not error.retriable or failure_count >= READ_TRIES_MAX:
+                if error.reason == "QUEUE_UNDER_REPAIR":
+                    progress_s = self._clock.monotonic_s()  # The broker works on it.
+                patience_ends = self._clock.monotonic_s() - progress_s > READ_PATIENCE_S
+                if not error.retriable or patience_ends:
                     raise error from rpc_error
-                await self._clock.sleep(READ_RETRY_S_MIN * 2 ** (failure_count - 1))
+                await self._clock.sleep(retry_s)
+                retry_s = min(2 * retry_s, READ_RETRY_S_MAX)
                 await self._running().routes.refresh(queue.topic)
             else:
                 return
