@@ -80,7 +80,7 @@ class Chaos:
         if self.chance.random() < 0.5:
             member.disconnect(dead=True)
         else:
-            await member.life.stop()
+            await member.life.close()
         await asyncio.sleep(self.chance.uniform(0.0, 4.0))
         await world.add_member()
 

@@ -251,7 +251,7 @@ class ArianeDriver:
         assert self._listener is not None
         assert self._heard is not None
         await self._heard.wait()
-        await self._listener.stop()
+        await self._listener.close()
         return self._heard.answer()
 
     async def send_scheduled(self, load: Mapping[str, Any]) -> dict[str, Any]:

@@ -52,7 +52,7 @@ async def consume(
     try:
         await stop.wait()
     finally:
-        await consumer.stop()
+        await consumer.close()
     ledger.close()
 
 

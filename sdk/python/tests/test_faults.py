@@ -139,4 +139,4 @@ async def test_a_killed_member_leaves_its_queues_to_the_others(fragile_cluster):
         await asyncio.gather(*(producer.send(message(number)) for number in range(100)))
         await asyncio.wait_for(second.wait(100), 60)
         assert len(survivor.assignment) == 4
-    await doomed.stop()
+    await doomed.close()

@@ -173,14 +173,14 @@ async def test_sticky_members_keep_what_they_have(topic, producer, make_consumer
     three = await settled(3)
     for before, after in zip(two, three, strict=False):
         assert after <= before
-    await members.pop(0).stop()
+    await members.pop(0).close()
     after_leaving = await settled(2)
     for before, after in zip(three[1:], after_leaving, strict=True):
         assert before <= after
     await producer.send_batch(numbered(topic, 100))
     await wait_until(lambda: len(book.bodies) >= 100)
     for member in members:
-        await member.stop()
+        await member.close()
 
 
 async def test_several_of_one_queue_are_in_work_and_the_smallest_unfinished_is_stored(
@@ -265,12 +265,12 @@ async def test_one_to_eight_to_one_under_load_leaves_no_gap_and_repeats_little(
         await member.start()
     await wait_until(lambda: all(len(m.assignment) == 1 for m in [first, *others]))
     for member in others:
-        await member.stop()
+        await member.close()
     await wait_until(lambda: len(first.assignment) == 8)
     sending = False
     await sender
     await wait_until(lambda: len(seen) == sent_count)
-    await first.stop()
+    await first.close()
 
     assert set(seen) == set(range(sent_count))
     # A queue that changes hands while its listener is busy repeats one delivery at most; this

@@ -79,10 +79,10 @@ class InProcessCluster:
             self._thread.call(self._start_name_server())
             self.start_broker()
         except BaseException:
-            self.stop()
+            self.close()
             raise
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Stop both in order. Repeating is harmless."""
         if self._thread is not None:
             self._thread.call(self._end_broker(dies=False))
@@ -100,7 +100,7 @@ class InProcessCluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.stop()
+        self.close()
 
     def create_topic(self, topic: str, *, queue_count: int = 4, fifo: bool = False) -> None:
         """Create a topic, which stands in the routes when this returns."""

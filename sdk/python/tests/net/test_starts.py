@@ -108,7 +108,7 @@ CLIENTS = {
 
 
 async def end(client):
-    await (client.stop() if isinstance(client, PushConsumer) else client.close())
+    await client.close()
 
 
 def own_tasks():

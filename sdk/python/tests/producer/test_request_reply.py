@@ -54,7 +54,7 @@ class Answering:
         return self
 
     async def __aexit__(self, *_):
-        await self._consumer.stop()
+        await self._consumer.close()
         await self._producer.close()
 
 

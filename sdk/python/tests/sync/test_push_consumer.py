@@ -435,7 +435,7 @@ async def test_stop_waits_for_the_listener_and_stores_what_it_did(
     consumer = make_consumer(listen, group="tidy")
     await consumer.start()
     await started.wait()
-    stopping = asyncio.create_task(consumer.stop())
+    stopping = asyncio.create_task(consumer.close())
     done, _ = await asyncio.wait((stopping,), timeout=0.1)
     assert not done
     finish.set()
@@ -458,7 +458,7 @@ async def test_stop_delivers_nothing_new(topic, producer, make_consumer):
     await consumer.start()
     await started.wait()
     await wait_until(lambda: max(lags_of(consumer)) == 50)
-    stopping = asyncio.create_task(consumer.stop())
+    stopping = asyncio.create_task(consumer.close())
     await asyncio.sleep(0)
     finish.set()
     await stopping
@@ -480,10 +480,10 @@ async def test_a_stop_that_is_cancelled_goes_on_and_may_be_waited_for_again(
     await consumer.start()
     await started.wait()
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(consumer.stop(), 0.1)
+        await asyncio.wait_for(consumer.close(), 0.1)
     finish.set()
     async with asyncio.timeout(60):
-        await consumer.stop()
+        await consumer.close()
 
     async with QueueReader(cluster.name_servers) as reader:
         assert (await reader.stored_offsets("impatient", topic))[sent.message_queue] == 1

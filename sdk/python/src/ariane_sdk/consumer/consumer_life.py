@@ -39,7 +39,7 @@ from ariane_sdk.runtime.tasks import loop_for_ever, start_task
 
 
 class ConsumerLife:
-    """A consumer between start and stop.
+    """A consumer between start and close.
 
     Attributes:
         plan: What it is to be.
@@ -70,8 +70,8 @@ class ConsumerLife:
         self.on_end: Callable[[], None] = _nothing
         self._fork_guard = ForkGuard()
         self._started = False
-        self._stopping = False
-        self._stop_task: asyncio.Task[None] | None = None
+        self._closing = False
+        self._close_task: asyncio.Task[None] | None = None
         self._offset_file: OffsetFile | None = None
         self._by_hand = False
         self._assigned_by_hand: frozenset[MessageQueue] = frozenset()
@@ -97,7 +97,7 @@ class ConsumerLife:
         self._fork_guard.check()
         if self.failure is not None:
             raise self.failure
-        if not self._started or self._stopping:
+        if not self._started or self._closing:
             raise ClientNotRunning("the consumer is not running: start it, or use `async with`")
 
     async def start(self, make_owned: MakeOwned, *, by_hand: bool = False) -> None:
@@ -240,19 +240,19 @@ class ConsumerLife:
             missing = ", ".join(str(queue) for queue in queues if queue not in known)
             raise QueueNotFound(f"no broker that lives has {missing} to read", retriable=True)
 
-    async def stop(self) -> None:
+    async def close(self) -> None:
         """Finish what is in work, store offsets, leave the group, and disconnect.
 
         Cancelling ends the wait only: a member that stopped half way would keep its queues.
         """
         if not self._started:
             return
-        if self._stop_task is None:
-            self._stopping = True
-            self._stop_task = start_task(self._stop(), "stop-consumer")
-        await asyncio.shield(self._stop_task)
+        if self._close_task is None:
+            self._closing = True
+            self._close_task = start_task(self._close(), "close-consumer")
+        await asyncio.shield(self._close_task)
 
-    async def _stop(self) -> None:
+    async def _close(self) -> None:
         self.on_end()
         self.owned.deliver_nothing_new()
         for task in self._tasks:
@@ -266,7 +266,7 @@ class ConsumerLife:
         self.stopped.set()
 
     async def wait_stopped(self) -> None:
-        """Wait until somebody calls ``stop``.
+        """Wait until somebody calls ``close``.
 
         Raises:
             CallError: The group does not let this member in any longer.
@@ -300,22 +300,22 @@ class ConsumerLife:
         try:
             await self._join()
         except BaseException as error:
-            stopped = self._stopping
-            await self.stop()
+            stopped = self._closing
+            await self.close()
             task = asyncio.current_task()
             if stopped and not (task and task.cancelling()):
                 # What it waited for was taken away: that tells nobody anything.
                 raise _stopped_meanwhile() from error
             raise
-        if self._stopping:
-            await self.stop()
+        if self._closing:
+            await self.close()
             raise _stopped_meanwhile()
 
     async def _join(self) -> None:
         returning = retry_topic(self.plan.group)
         wanted = [topic for topic in self.plan.filters if topic != returning]
         await asyncio.gather(*map(self._learn_route, wanted))
-        if self._stopping:
+        if self._closing:
             return  # Nobody would end what is attached now.
         routes = self._known_routes()
         self._attachments.follow(routes)

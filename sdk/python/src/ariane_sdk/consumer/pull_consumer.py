@@ -399,7 +399,7 @@ class PullConsumer:
         else:
             self._line.forget_in_hand()
         await asyncio.gather(*self._commits, return_exceptions=True)
-        await self._life.stop()
+        await self._life.close()
 
     def _make_owned(
         self, queue: MessageQueue, begin_offset: int, on_room: Callable[[], None]

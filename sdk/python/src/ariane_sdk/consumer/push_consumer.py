@@ -47,7 +47,7 @@ class PushConsumer:
     that kills the process is found by its deaths, and becomes a dead letter after a few.
 
     Every message is delivered at least once. Some come twice when members come or go, when a
-    process ends without ``stop``, or a broker loses its last seconds.
+    process ends without ``close``, or a broker loses its last seconds.
 
     Example::
 
@@ -217,9 +217,9 @@ class PushConsumer:
     def _broker_of(self, queue: MessageQueue) -> BrokerRoute:
         return self._life.owned.broker_of(queue)
 
-    async def stop(self) -> None:
+    async def close(self) -> None:
         """Finish what the listener has, store offsets, leave the group, and disconnect."""
-        await self._life.stop()
+        await self._life.close()
         if self._listener_calls is not None:
             self._listener_calls.close()
 
@@ -233,10 +233,10 @@ class PushConsumer:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self.stop()
+        await self.close()
 
     async def run_until_stopped(self) -> None:
-        """Wait until somebody calls ``stop``.
+        """Wait until somebody calls ``close``.
 
         Raises:
             CallError: The group does not let this member in any longer.

@@ -44,6 +44,9 @@ class AsyncClient(Protocol):
     async def start(self) -> None:
         """Begin."""
 
+    async def close(self) -> None:
+        """End; harmless when it was never started, or has ended."""
+
 
 Wrapped = TypeVar("Wrapped", bound=AsyncClient)
 
@@ -163,6 +166,18 @@ class BlockingClient(Generic[Wrapped]):
         self.start()
         return self
 
+    def close(self) -> None:
+        """Close the client and its loop; harmless when it was never started, or is closed."""
+        self._run_last(self._client.close)
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
     def _run_last(self, end: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """End the client, and its loop; harmless when it was never started, or has ended."""
         if self._loop_thread is None:
@@ -195,22 +210,6 @@ class BlockingClient(Generic[Wrapped]):
             coroutine.close()
             raise ClientNotRunning("the client is not running: start it, or use `with`")
         return self._loop_thread
-
-
-class ClosingClient(BlockingClient[Wrapped]):
-    """A blocking client that ends by ``close``."""
-
-    def close(self) -> None:
-        """Close the client and its loop; harmless when it was never started, or is closed."""
-        self._run_last(cast("Any", self._client).close)
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def blocking(

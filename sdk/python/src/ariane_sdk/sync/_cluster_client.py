@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 from ariane_sdk.client.stateless_client import CALL_TIMEOUT_S
 from ariane_sdk.cluster import cluster_client as _cluster_client
-from ariane_sdk.runtime.blocking import ClosingClient, blocking
+from ariane_sdk.runtime.blocking import BlockingClient, blocking
 
 
-class ClusterClient(ClosingClient[_cluster_client.ClusterClient]):
+class ClusterClient(BlockingClient[_cluster_client.ClusterClient]):
     """Asks and changes what a cluster has."""
 
     def __init__(self, name_servers: str, *, call_timeout_s: float = CALL_TIMEOUT_S) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ariane_sdk.client.stateless_client import CALL_TIMEOUT_S
 from ariane_sdk.cluster import dead_letters as _dead_letters
-from ariane_sdk.runtime.blocking import ClosingClient, blocking, blocking_iterator
+from ariane_sdk.runtime.blocking import BlockingClient, blocking, blocking_iterator
 
 
-class DeadLetters(ClosingClient[_dead_letters.DeadLetters]):
+class DeadLetters(BlockingClient[_dead_letters.DeadLetters]):
     """Reads the dead letters of groups, and sends them back."""
 
     def __init__(self, name_servers: str, *, call_timeout_s: float = CALL_TIMEOUT_S) -> None:

@@ -10,12 +10,12 @@ from ariane_sdk.message import Message, MessageQueue, SendResult
 from ariane_sdk.producer import producer as _producer
 from ariane_sdk.producer.batches.topic_lane import QueueSelector
 from ariane_sdk.producer.transactions.transaction import TransactionChecker
-from ariane_sdk.runtime.blocking import ClosingClient, blocking
+from ariane_sdk.runtime.blocking import BlockingClient, blocking
 from ariane_sdk.settings import ProducerSettings
 from ariane_sdk.sync._transaction import Transaction
 
 
-class Producer(ClosingClient[_producer.Producer]):
+class Producer(BlockingClient[_producer.Producer]):
     """Sends messages to any topics; see ``ariane_sdk.Producer``.
 
     Threads that send at the same time share calls to brokers.

@@ -12,14 +12,14 @@ from ariane_sdk.consumer.group.consumer_plan import Model
 from ariane_sdk.consumer.offsets.start_position import StartPosition
 from ariane_sdk.errors import ClientNotRunning
 from ariane_sdk.message import MessageQueue, ReceivedMessage
-from ariane_sdk.runtime.blocking import ClosingClient, blocking
+from ariane_sdk.runtime.blocking import BlockingClient, blocking
 from ariane_sdk.settings import ConsumerSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class PullConsumer(ClosingClient[_pull_consumer.PullConsumer]):
+class PullConsumer(BlockingClient[_pull_consumer.PullConsumer]):
     """Fetches messages when the application wants them; see ``ariane_sdk.PullConsumer``."""
 
     def __init__(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
 
 from ariane_sdk.client.listener import Listener
 from ariane_sdk.consumer import push_consumer as _push_consumer
@@ -69,15 +68,3 @@ class PushConsumer(BlockingClient[_push_consumer.PushConsumer]):
     def assignment(self) -> frozenset[MessageQueue]:
         """The queues that this member has now."""
         return self._on_loop(lambda: self._client.assignment)
-
-    def stop(self) -> None:
-        """Finish what the listener has, store offsets, leave the group, and disconnect."""
-        self._run_last(self._client.stop)
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.stop()

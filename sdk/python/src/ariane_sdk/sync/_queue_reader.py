@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ariane_sdk.client.stateless_client import CALL_TIMEOUT_S
 from ariane_sdk.reading import queue_reader as _queue_reader
-from ariane_sdk.runtime.blocking import ClosingClient, blocking, blocking_iterator
+from ariane_sdk.runtime.blocking import BlockingClient, blocking, blocking_iterator
 
 
-class QueueReader(ClosingClient[_queue_reader.QueueReader]):
+class QueueReader(BlockingClient[_queue_reader.QueueReader]):
     """Reads ranges of queues, their bounds, and the offsets of groups."""
 
     def __init__(self, name_servers: str, *, call_timeout_s: float = CALL_TIMEOUT_S) -> None:

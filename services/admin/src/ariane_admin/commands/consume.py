@@ -225,7 +225,7 @@ async def _as_member(consumer: PushConsumer, lines: _Lines) -> None:
         finally:
             stopped.cancel()
             enough.cancel()
-            stop = asyncio.create_task(consumer.stop())
+            stop = asyncio.create_task(consumer.close())
             await asyncio.sleep(0)
             lines.stopping.set()
             await stop
