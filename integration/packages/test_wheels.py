@@ -12,6 +12,8 @@ import shlex
 import shutil
 import signal
 import subprocess
+import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -99,6 +101,20 @@ def test_a_new_user_installs_starts_and_runs_the_first_program(version, wheels, 
     (tmp_path / "test_mine.py").write_text(example)
     tests = ("-m", "pytest", "-q", "test_mine.py")
     assert "2 passed" in run(bin_folder / "python", *tests, folder=tmp_path)
+
+
+def test_each_archive_holds_its_own_member_and_no_other(wheels):
+    """Members that lie inside the folder of another one are published by themselves."""
+    for member in members():
+        name = member.project["name"].replace("-", "_")
+        [wheel] = wheels.glob(f"{name}-*.whl")
+        with zipfile.ZipFile(wheel) as file:
+            tops = {path.partition("/")[0] for path in file.namelist() if ".dist-info/" not in path}
+        assert tops == set(member.packages)
+        [source] = wheels.glob(f"{name}-*.tar.gz")
+        with tarfile.open(source) as file:
+            projects = [path for path in file.getnames() if path.endswith("/pyproject.toml")]
+        assert len(projects) == 1, projects
 
 
 def test_members_depend_on_each_other_by_the_version_that_they_have():

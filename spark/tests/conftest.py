@@ -1,17 +1,12 @@
-"""A cluster in memory for the readers' unit tests, and a real one for Spark."""
+"""A cluster in memory, for the unit tests of the readers."""
 
 from __future__ import annotations
 
-import itertools
-import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-import grpc
 import numpy as np
 import pytest
-from hypothesis import settings
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -25,24 +20,15 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ariane.broker.v1.topic_service_pb2 import UpdateTopicRequest
-from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceStub
 from ariane_record import RecordFields, encode_record, tag_code
 from ariane_record.decoding.columns import decode_columns
 from ariane_sdk import MessageQueue
 from ariane_sdk.errors import CallError, QueueOffsetOutOfRange, RouteNotFound
-from ariane_sdk.sync import ClusterClient, Producer
-from ariane_servicekit.processes import LocalCluster
-from ariane_spark import session
 from ariane_spark.cluster import Fetch, RangeChunk
 from ariane_spark.columns import Detail
 from ariane_spark.offsets import Bounds
 from ariane_spark.options import ReadOptions
 from ariane_spark.ranges import QueueRange
-
-# How long one example takes says how busy the machine is.
-settings.register_profile("ariane", deadline=None)
-settings.load_profile("ariane")
 
 
 @dataclass
@@ -192,134 +178,3 @@ def cluster() -> MemoryCluster:
 @pytest.fixture
 def connect(cluster: MemoryCluster) -> Callable[[ReadOptions], MemoryCluster]:
     return lambda options: cluster
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory):
-    """One JVM for the whole run: two tasks at a time, each tried up to four times."""
-    folder = tmp_path_factory.mktemp("spark")
-    (folder / "tmp").mkdir()
-    spark = session(
-        "tests",
-        master="local[2,4]",
-        settings={
-            "spark.local.dir": str(folder / "local"),
-            "spark.sql.warehouse.dir": str(folder / "warehouse"),
-            "spark.sql.shuffle.partitions": "2",
-            # Tests are over before optimised code would pay.
-            "spark.driver.extraJavaOptions": (
-                "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-                f" -Djava.io.tmpdir={folder / 'tmp'}"  # Spark leaves folders there.
-            ),
-            # Not UTC, so that a time zone that slips in anywhere is seen.
-            "spark.sql.session.timeZone": "America/New_York",
-        },
-    )
-    yield spark
-    spark.stop()
-
-
-@pytest.fixture(scope="session")
-def small_store() -> tuple[str, ...]:
-    """Flags of a broker that takes megabytes of disk, and minds no one else filling it."""
-    flags = {
-        "segment-bytes": 64 << 20,
-        "index-slots": 10_000,
-        "index-items": 40_000,
-        "disk-clean-ratio": 0.97,
-        "disk-force-ratio": 0.98,
-        "disk-refuse-ratio": 0.99,
-    }
-    return tuple(part for name, value in flags.items() for part in (f"--{name}", str(value)))
-
-
-@pytest.fixture(scope="session")
-def local_cluster(tmp_path_factory, small_store):
-    """A name server and two brokers, as processes."""
-    folder = tmp_path_factory.mktemp("cluster")
-    with ExitStack() as stack:
-        # Its brokers are known as soon as they are there; nobody needs to wait for others. Only
-        # while it starts: other tests of this run start name servers too.
-        with pytest.MonkeyPatch.context() as environment:
-            environment.setenv("ARIANE_NAMESRV_WARM_UP_S", "0")
-            cluster = stack.enter_context(
-                LocalCluster(folder, brokers=2, extra_broker_args=small_store)
-            )
-        yield cluster
-
-
-@pytest.fixture(scope="session")
-def client(local_cluster):
-    with ClusterClient(local_cluster.name_servers) as client:
-        yield client
-
-
-@pytest.fixture(scope="session")
-def producer(local_cluster):
-    with Producer(local_cluster.name_servers, group="spark-tests") as producer:
-        yield producer
-
-
-_topic_numbers = itertools.count()
-
-
-@pytest.fixture
-def new_topic(client):
-    """Makes topics, two queues on each of two brokers unless told otherwise."""
-
-    def make(queue_count: int = 2) -> str:
-        topic = f"topic-{os.getpid()}-{next(_topic_numbers)}"
-        client.create_topic(topic, queue_count=queue_count)
-        return topic
-
-    return make
-
-
-@pytest.fixture
-def widen(local_cluster):
-    """Gives a topic more queues on each broker."""
-
-    def widen(topic: str, queue_count: int) -> None:
-        wider = UpdateTopicRequest(
-            topic=topic, read_queue_count=queue_count, write_queue_count=queue_count
-        )
-        for broker in local_cluster.brokers:
-            with grpc.insecure_channel(broker.address) as channel:
-                TopicServiceStub(channel).UpdateTopic(wider, timeout=10)
-
-    return widen
-
-
-@pytest.fixture
-def topic(new_topic):
-    return new_topic()
-
-
-@pytest.fixture
-def reading(spark, local_cluster):
-    """A batch reader with the options that every read needs."""
-
-    def read(topic: str, /, **options: str):
-        return (
-            spark.read.format("ariane")
-            .option("endpoints", local_cluster.name_servers)
-            .option("topic", topic)
-            .options(**options)
-        )
-
-    return read
-
-
-@pytest.fixture
-def streaming(spark, local_cluster):
-    """The streaming twin of `reading`."""
-
-    def read(topic: str, /, **options: str):
-        return (
-            spark.readStream.format("ariane")
-            .option("endpoints", local_cluster.name_servers)
-            .option("topic", topic)
-            .options(**options)
-        )
-
-    return read

@@ -24,6 +24,7 @@ PURE_STORE = "The store knows no RPC"
 ONLY_SPARK = "Only Spark imports pyspark"
 ONE_STORE = "Only the broker opens a store"
 NO_SDK = "Services never import the SDK"
+CONNECTOR = "The connector is data source and sink"
 SDK_ROOMS = "Rooms of the SDK"
 LOG = "The commit log knows nothing"
 DERIVED = "Queues and index do not know"
@@ -48,6 +49,10 @@ BAD_IMPORTS = [
     (ONE_STORE, "ariane_spark", "ariane_storage"),
     (NO_SDK, "ariane_broker", "ariane_sdk"),
     (NO_SDK, "ariane_txn_checker", "ariane_sdk"),
+    (ARROWS, "ariane_spark", "ariane_pipelines"),
+    (ONE_STORE, "ariane_pipelines", "ariane_storage"),
+    (CONNECTOR, "ariane_spark", "click"),
+    (CONNECTOR, "pyspark_ariane", "ariane_pipelines"),
     (SDK_ROOMS, "ariane_sdk.producer", "ariane_sdk.consumer"),
     (SDK_ROOMS, "ariane_sdk.net", "ariane_sdk.client"),
     (LOG, "ariane_storage.log", "ariane_storage.queues"),

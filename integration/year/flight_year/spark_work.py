@@ -1,6 +1,6 @@
 """Spark's part: archive, joins, sessions, statistics written back, a day replayed.
 
-All of it is what an application would write: the pipelines of ``ariane_spark`` where there is one,
+All of it is what an application would write: functions of ``ariane_pipelines`` where there is one,
 and ``format("ariane")`` for the rest.
 """
 
@@ -19,8 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from ariane_spark import session
-from ariane_spark.pipelines import (
+from ariane_pipelines import (
     ArchivePlan,
     ReplayPlan,
     SessionsPlan,
@@ -30,7 +29,8 @@ from ariane_spark.pipelines import (
     start_archive,
     start_sessions,
 )
-from ariane_spark.pipelines.sessions import SessionCounts
+from ariane_pipelines.sessions import SessionCounts
+from ariane_spark import session
 from flight_year.closed_form import GAP_SECONDS, WATERMARK_MINUTES, Figures
 from flight_year.sources import UNKNOWN, Plane, WeatherHour
 

@@ -46,7 +46,7 @@ def test_events_statistics_and_rotations_are_those_of_the_flights(year, monkeypa
     from flight_year import spark_work  # noqa: PLC0415
     from flight_year.sources import iter_planes, iter_weather  # noqa: PLC0415
 
-    from ariane_spark.pipelines.sessions import sessions_of  # noqa: PLC0415
+    from ariane_pipelines.sessions import sessions_of  # noqa: PLC0415
 
     expected, work, messages = year
     totals, count = expected.totals, expected.totals.events

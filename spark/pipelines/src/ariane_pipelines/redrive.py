@@ -14,18 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.functions import arrow_udf
 
-from ariane_spark.connection import connect_once, connect_transactions_once
-from ariane_spark.errors import OptionIllegal
-from ariane_spark.option_table import Use
-from ariane_spark.options import read_options, write_options
-from ariane_spark.pipelines.dead_letters import (
+from ariane_pipelines.dead_letters import (
     ALL_LETTERS,
     LetterFilter,
     check_group,
     dead_letters,
 )
-from ariane_spark.pipelines.redrive_ledger import RedriveLedger, Run
-from ariane_spark.pipelines.repairs import (
+from ariane_pipelines.redrive_ledger import RedriveLedger, Run
+from ariane_pipelines.repairs import (
     DECISION_SCHEMA,
     DROPPED,
     FAILED,
@@ -35,6 +31,10 @@ from ariane_spark.pipelines.repairs import (
     RepairTable,
     unchanged,
 )
+from ariane_spark.connection import connect_once, connect_transactions_once
+from ariane_spark.errors import OptionIllegal
+from ariane_spark.option_table import Use
+from ariane_spark.options import read_options, write_options
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -9,13 +9,13 @@ import pytest
 from click.testing import CliRunner
 from pyspark.errors import StreamingQueryException
 
+from ariane_pipelines import SessionsPlan, session_counts, start_sessions
+from ariane_pipelines.commands import spark as spark_commands
+from ariane_pipelines.sessions import check_plan
+from ariane_pipelines.sessions import sessions_of as closed_sessions
 from ariane_sdk import Message
 from ariane_spark.columns import message_schema
-from ariane_spark.commands import spark as spark_commands
 from ariane_spark.errors import OptionIllegal
-from ariane_spark.pipelines import SessionsPlan, session_counts, start_sessions
-from ariane_spark.pipelines.sessions import check_plan
-from ariane_spark.pipelines.sessions import sessions_of as closed_sessions
 
 BEGIN = datetime(2013, 1, 1, tzinfo=UTC)
 GAP_MINUTES = 30

@@ -13,10 +13,10 @@ from click.testing import CliRunner
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from ariane_pipelines.commands import spark as spark_commands
+from ariane_pipelines.commands.shared import Moment, one_line_errors, told_by
+from ariane_pipelines.commands.user_functions import shipped_function
 from ariane_sdk import Message
-from ariane_spark.commands import spark as spark_commands
-from ariane_spark.commands.shared import Moment, one_line_errors, told_by
-from ariane_spark.commands.user_functions import shipped_function
 from ariane_spark.errors import OptionIllegal
 
 
@@ -35,12 +35,12 @@ def in_this_session(monkeypatch, spark):
 def test_ariane_finds_the_commands():
     (point,) = entry_points(group="ariane.commands", name="spark")
 
-    assert point.value == "ariane_spark.commands:spark"
+    assert point.value == "ariane_pipelines.commands:spark"
 
 
 def test_help_starts_no_spark():
     program = (
-        "import sys; from click.testing import CliRunner; import ariane_spark.commands as c;"
+        "import sys; from click.testing import CliRunner; import ariane_pipelines.commands as c;"
         "print(CliRunner().invoke(c.spark, ['archive', '-h']).output);"
         "sys.exit('py4j' in sys.modules)"
     )

@@ -1,5 +1,5 @@
 """``ariane spark``: pipelines on topics, as commands."""
 
-from ariane_spark.commands.group import spark
+from ariane_pipelines.commands.group import spark
 
 __all__ = ["spark"]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Final
 
-from ariane_spark.pipelines.report_facts import ReportFacts
+from ariane_pipelines.report_facts import ReportFacts
 
 _CHART_WIDTH: Final = 600
 _CHART_HEIGHT: Final = 60

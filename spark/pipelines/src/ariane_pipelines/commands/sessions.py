@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 import click
 
-from ariane_spark.commands.shared import (
+from ariane_pipelines.commands.shared import (
     batch_option,
     group_option,
     master_option,
@@ -106,7 +106,7 @@ def sessions(
     start; sessions that are open then wait for the next run. SQL is Spark's, over the columns of a
     message and text, its body as text.
     """
-    from ariane_spark.pipelines.sessions import (  # noqa: PLC0415 - needs Spark.
+    from ariane_pipelines.sessions import (  # noqa: PLC0415 - needs Spark.
         SessionsPlan,
         check_plan,
         session_counts,

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Final
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as f
 
-from ariane_spark.columns import COLUMNS
-from ariane_spark.errors import OptionIllegal
-from ariane_spark.pipelines.message_stream import (
+from ariane_pipelines.message_stream import (
     MICRO_BATCH_RECORDS,
     message_stream,
     start_query,
 )
+from ariane_spark.columns import COLUMNS
+from ariane_spark.errors import OptionIllegal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ariane_spark.commands.shared import (
+from ariane_pipelines.commands.shared import (
     Moment,
     master_option,
     name_servers_option,
@@ -19,7 +19,7 @@ from ariane_spark.commands.shared import (
 )
 
 if TYPE_CHECKING:
-    from ariane_spark.pipelines.report_facts import ReportFacts
+    from ariane_pipelines.report_facts import ReportFacts
 
 _EXAMPLES = """
 \b
@@ -61,7 +61,7 @@ def report(
         raise click.UsageError("--until is not behind --since")
     if not path.parent.is_dir():
         raise click.UsageError(f"there is no folder {path.parent}")
-    from ariane_spark.pipelines import write_report  # noqa: PLC0415 - needs Spark.
+    from ariane_pipelines import write_report  # noqa: PLC0415 - needs Spark.
 
     with running_spark("report", master) as spark:
         facts = write_report(spark, name_servers, path, since=since, until=until, pattern=pattern)

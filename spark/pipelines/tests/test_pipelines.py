@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from ariane_sdk import Message
-from ariane_spark.errors import OptionIllegal
-from ariane_spark.pipelines import (
+from ariane_pipelines import (
     ArchivePlan,
     ReplayPlan,
     read_archive,
     replay,
     start_archive,
 )
-from ariane_spark.pipelines.replay import check_plan, replayed_tags
+from ariane_pipelines.replay import check_plan, replayed_tags
+from ariane_sdk import Message
+from ariane_spark.errors import OptionIllegal
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

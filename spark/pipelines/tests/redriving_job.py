@@ -6,8 +6,8 @@ Run as ``python redriving_job.py NAME_SERVERS GROUP FOLDER``.
 import sys
 from dataclasses import replace
 
+from ariane_pipelines import RedrivePlan, redrive
 from ariane_spark import session
-from ariane_spark.pipelines import RedrivePlan, redrive
 
 
 def main(name_servers, group, folder):

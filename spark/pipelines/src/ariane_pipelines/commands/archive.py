@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from ariane_spark.commands.shared import (
+from ariane_pipelines.commands.shared import (
     batch_option,
     group_option,
     master_option,
@@ -64,7 +64,7 @@ def archive(
     """
     if bool(topics) == bool(pattern):
         raise click.UsageError("name topics, or give --pattern")
-    from ariane_spark.pipelines import ArchivePlan, start_archive  # noqa: PLC0415 - needs Spark.
+    from ariane_pipelines import ArchivePlan, start_archive  # noqa: PLC0415 - needs Spark.
     from ariane_spark.progress_listener import watched  # noqa: PLC0415 - the same.
 
     plan = ArchivePlan(

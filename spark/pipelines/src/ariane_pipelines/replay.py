@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Observation
 from pyspark.sql import functions as f
 
+from ariane_pipelines.archive import read_archive
 from ariane_spark.errors import OptionIllegal
 from ariane_spark.options import tags_of
-from ariane_spark.pipelines.archive import read_archive
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.errors import AnalysisException, IllegalArgumentException, ParseException
 from pyspark.sql import functions as f
 
-from ariane_spark.errors import OptionIllegal
-from ariane_spark.pipelines.message_stream import (
+from ariane_pipelines.message_stream import (
     MICRO_BATCH_RECORDS,
     message_stream,
     start_query,
 )
+from ariane_spark.errors import OptionIllegal
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

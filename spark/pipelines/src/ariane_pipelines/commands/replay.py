@@ -7,7 +7,7 @@ from datetime import datetime
 
 import click
 
-from ariane_spark.commands.shared import (
+from ariane_pipelines.commands.shared import (
     Moment,
     master_option,
     name_servers_option,
@@ -57,9 +57,9 @@ def replay(
     They keep body, tag, keys, message group and properties; the property replayedFrom tells which
     message each of them was. A replay that failed has sent some: they bear the same there.
     """
-    from ariane_spark.pipelines import ReplayPlan  # noqa: PLC0415 - needs Spark.
-    from ariane_spark.pipelines.replay import check_plan  # noqa: PLC0415 - the same.
-    from ariane_spark.pipelines.replay import replay as send_again  # noqa: PLC0415 - the same.
+    from ariane_pipelines import ReplayPlan  # noqa: PLC0415 - needs Spark.
+    from ariane_pipelines.replay import check_plan  # noqa: PLC0415 - the same.
+    from ariane_pipelines.replay import replay as send_again  # noqa: PLC0415 - the same.
 
     plan = ReplayPlan(
         endpoints=name_servers,

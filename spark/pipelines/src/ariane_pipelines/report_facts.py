@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from ariane_sdk import MessageQueue
-from ariane_sdk.sync import ClusterClient
-from ariane_spark.connection import connect_once
-from ariane_spark.option_table import Use
-from ariane_spark.options import read_options
-from ariane_spark.pipelines.report_traces import (
+from ariane_pipelines.report_traces import (
     Positions,
     TraceSummary,
     collect_traces,
     is_of_group,
 )
+from ariane_sdk import MessageQueue
+from ariane_sdk.sync import ClusterClient
+from ariane_spark.connection import connect_once
+from ariane_spark.option_table import Use
+from ariane_spark.options import read_options
 from ariane_spark.queue_selection import TopicPattern
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from typing import Final
 
 import click
 
-from ariane_spark.commands.archive import archive
-from ariane_spark.commands.redrive import redrive
-from ariane_spark.commands.replay import replay
-from ariane_spark.commands.report import report
-from ariane_spark.commands.sessions import sessions
+from ariane_pipelines.commands.archive import archive
+from ariane_pipelines.commands.redrive import redrive
+from ariane_pipelines.commands.replay import replay
+from ariane_pipelines.commands.report import report
+from ariane_pipelines.commands.sessions import sessions
 
 _HELP: Final = """Archive topics, replay them, mend dead letters, make sessions, report; with Spark.
 

@@ -24,8 +24,8 @@ from uuid import uuid4
 
 from pyspark.sql import functions as f
 
+from ariane_pipelines.repairs import SENT
 from ariane_spark.errors import OptionIllegal
-from ariane_spark.pipelines.repairs import SENT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from ariane_record.control_characters import shown_json
-from ariane_spark.commands.shared import (
+from ariane_pipelines.commands.shared import (
     EXIT_FAILED,
     Moment,
     master_option,
@@ -21,10 +20,11 @@ from ariane_spark.commands.shared import (
     running_spark,
     text_table,
 )
-from ariane_spark.commands.user_functions import shipped_function
+from ariane_pipelines.commands.user_functions import shipped_function
+from ariane_record.control_characters import shown_json
 
 if TYPE_CHECKING:
-    from ariane_spark.pipelines.redrive import RedrivePlan, RedriveReport
+    from ariane_pipelines.redrive import RedrivePlan, RedriveReport
 
 _ROWS_SHOWN: Final = 20
 
@@ -38,7 +38,7 @@ Examples:
 \b
 where fixes.py, in the folder where the command is started, has
   from dataclasses import replace
-  def add_currency(letter):  # an ariane_spark.pipelines.Letter
+  def add_currency(letter):  # an ariane_pipelines.Letter
       if letter.last_error != "no currency":
           return None  # left where it is
       return replace(letter, body=letter.body.replace(b"}", b', "currency": "EUR"}'))
@@ -98,9 +98,9 @@ def redrive(
 
     What ariane dead-letter redrive has sent back is not known here, nor the other way round.
     """
-    from ariane_spark.pipelines import LetterFilter, RedrivePlan  # noqa: PLC0415 - needs Spark.
-    from ariane_spark.pipelines.redrive import check_plan  # noqa: PLC0415 - the same.
-    from ariane_spark.pipelines.redrive import redrive as send_back  # noqa: PLC0415 - the same.
+    from ariane_pipelines import LetterFilter, RedrivePlan  # noqa: PLC0415 - needs Spark.
+    from ariane_pipelines.redrive import check_plan  # noqa: PLC0415 - the same.
+    from ariane_pipelines.redrive import redrive as send_back  # noqa: PLC0415 - the same.
 
     plan = RedrivePlan(
         endpoints=name_servers,

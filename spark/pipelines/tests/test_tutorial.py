@@ -9,7 +9,7 @@ import pytest
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-PAGE = (Path(__file__).parents[2] / "docs" / "spark-tutorial.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "spark-tutorial.md").read_text()
 CELL = re.compile(r"^```python\n(.*?)^```\n(?:```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
 
 

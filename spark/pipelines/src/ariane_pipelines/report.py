@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ariane_spark.pipelines.report_facts import ReportFacts, collect_facts
-from ariane_spark.pipelines.report_page import page_of
+from ariane_pipelines.report_facts import ReportFacts, collect_facts
+from ariane_pipelines.report_page import page_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,12 +6,12 @@ from html.parser import HTMLParser
 
 import pytest
 
+from ariane_pipelines import write_report
+from ariane_pipelines.report_facts import GroupFacts, ReportFacts, TagFacts, TopicFacts
+from ariane_pipelines.report_page import page_of
+from ariane_pipelines.report_traces import TraceFacts, TraceStep, TraceSummary
 from ariane_sdk import Message
 from ariane_sdk.sync import QueueReader
-from ariane_spark.pipelines import write_report
-from ariane_spark.pipelines.report_facts import GroupFacts, ReportFacts, TagFacts, TopicFacts
-from ariane_spark.pipelines.report_page import page_of
-from ariane_spark.pipelines.report_traces import TraceFacts, TraceStep, TraceSummary
 
 NOON = datetime(2013, 2, 8, 12, tzinfo=UTC)
 

@@ -17,15 +17,15 @@ import pyarrow.compute as pc
 import pytest
 from click.testing import CliRunner
 
+from ariane_pipelines import LetterFilter, RedrivePlan, dead_letters, redrive
+from ariane_pipelines.commands import spark as spark_commands
+from ariane_pipelines.redrive import check_plan
+from ariane_pipelines.redrive_ledger import RedriveLedger
+from ariane_pipelines.repairs import DROPPED, FAILED, SENT, Letter, Repairing, unchanged
 from ariane_sdk import ConsumerSettings, Message
 from ariane_sdk.errors import MessagesFailed
 from ariane_sdk.sync import PushConsumer
-from ariane_spark.commands import spark as spark_commands
 from ariane_spark.errors import OptionIllegal
-from ariane_spark.pipelines import LetterFilter, RedrivePlan, dead_letters, redrive
-from ariane_spark.pipelines.redrive import check_plan
-from ariane_spark.pipelines.redrive_ledger import RedriveLedger
-from ariane_spark.pipelines.repairs import DROPPED, FAILED, SENT, Letter, Repairing, unchanged
 
 NOON = datetime(2013, 2, 8, 12, tzinfo=UTC)
 BRISK = ConsumerSettings(rebalance_gap_s_min=0.05, handover_s=0.05, call_timeout_s=10.0)
