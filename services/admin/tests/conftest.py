@@ -19,10 +19,19 @@ SMALL_STORE = (
 )
 
 
+# Groups of `config/subscriptionGroup.json` of a Java broker, and one that only Java's rules allow.
+GROUPS_OF_JAVA = ("CID_ONSAPI_OWNER", "SELF_TEST_C_GROUP", "TOOLS_CONSUMER", "team|billing%old")
+
+
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory):
-    """Two name servers and two brokers."""
+    """Two name servers and two brokers, the first with groups that a Java broker has left."""
     folder = tmp_path_factory.mktemp("cluster")
+    config = folder / "broker-a" / "config"
+    config.mkdir(parents=True)
+    table = {name: {"groupName": name, "consumeEnable": True} for name in GROUPS_OF_JAVA}
+    text = json.dumps({"dataVersion": {"counter": 4}, "subscriptionGroupTable": table})
+    (config / "subscriptionGroup.json").write_text(text)
     with LocalCluster(folder, brokers=2, name_servers=2, extra_broker_args=SMALL_STORE) as running:
         yield running
 

@@ -89,3 +89,11 @@ def test_system_groups():
     assert check_group_name("CID_RMQ_SYS_TRANS", system=True) == "CID_RMQ_SYS_TRANS"
     with pytest.raises(IllegalName, match="belongs to the system"):
         check_group_name("CID_RMQ_SYS_TRANS")
+
+
+def test_groups_of_java_brokers_can_be_asked_about():
+    assert check_group_name("team|billing%old", system=True) == "team|billing%old"
+    assert check_group_name("g" * 255, system=True) == "g" * 255
+    for name in ("", "g" * 256, "a b", "a\n"):
+        with pytest.raises(IllegalName):
+            check_group_name(name, system=True)

@@ -1,9 +1,11 @@
 """``ariane group`` against a real cluster."""
 
 import asyncio
+import json
 
 import pytest
 
+from ariane_admin.cli import main
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk import PushConsumer
 from ariane_sdk.errors import GroupRefused
@@ -36,6 +38,25 @@ def test_a_group_and_its_backlog(ariane, ariane_json, consumed):
     text = ariane("group", "show", "g-billing")
     assert "Queues:" in text
     assert "Conflicts:" not in text
+
+
+def test_groups_of_a_store_from_java(ariane, ariane_json):
+    named = {row["group"]: row for row in ariane_json("group", "list", "--system")}
+    assert named.keys() > {"CID_ONSAPI_OWNER", "SELF_TEST_C_GROUP", "TOOLS_CONSUMER"}
+    assert (named["TOOLS_CONSUMER"]["members"], named["TOOLS_CONSUMER"]["lag"]) == (0, 0)
+    assert ariane_json("group", "show", "TOOLS_CONSUMER")["member_list"] == []
+    own = {row["group"] for row in ariane_json("group", "list")}
+    assert "TOOLS_CONSUMER" not in own
+    assert "team|billing%old" in own
+    assert ariane_json("group", "show", "team|billing%old")["lag"] == 0
+
+
+def test_a_long_list_of_groups_is_cut_and_says_so(ariane, cluster, capfd, monkeypatch):
+    monkeypatch.setenv("ARIANE_NAME_SERVERS", cluster.name_servers)
+    assert main(["group", "list", "--system", "--count", "2", "-o", "json"]) == ExitStatus.DONE
+    out, err = capfd.readouterr()
+    assert [row["group"] for row in json.loads(out)] == ["CID_ONSAPI_OWNER", "SELF_TEST_C_GROUP"]
+    assert "there are more than these 2: ask for more by --count" in err
 
 
 def test_a_group_that_is_not_there(ariane):

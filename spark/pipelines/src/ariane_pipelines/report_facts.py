@@ -201,17 +201,16 @@ def _groups(
     facts = []
     positions: dict[MessageQueue, dict[str, int]] = {}
     with ClusterClient(endpoints) as client:
-        for group in client.list_groups():
-            lags: dict[str, list[tuple[int, datetime | None]]] = {}
-            for lag in client.consumer_lag(group):
-                positions.setdefault(lag.message_queue, {})[group] = lag.consumer_offset
-                if selection.admits(lag.message_queue.topic):
-                    entry = (lag.message_count, lag.oldest_store_time)
-                    lags.setdefault(lag.message_queue.topic, []).append(entry)
-            for topic, entries in lags.items():
-                times = [oldest for _, oldest in entries if oldest is not None]
-                total = sum(count for count, _ in entries)
-                facts.append(GroupFacts(group, topic, total, min(times, default=None)))
+        lags: dict[tuple[str, str], list[tuple[int, datetime | None]]] = {}
+        for lag in client.consumer_lag():
+            positions.setdefault(lag.message_queue, {})[lag.group] = lag.consumer_offset
+            if selection.admits(lag.message_queue.topic):
+                entry = (lag.message_count, lag.oldest_store_time)
+                lags.setdefault((lag.group, lag.message_queue.topic), []).append(entry)
+        for (group, topic), entries in lags.items():
+            times = [oldest for _, oldest in entries if oldest is not None]
+            total = sum(count for count, _ in entries)
+            facts.append(GroupFacts(group, topic, total, min(times, default=None)))
         of_groups = [name for name in client.list_topics(include_system=True) if is_of_group(name)]
     facts.sort(key=lambda fact: (-fact.lag, fact.group, fact.topic))
     return facts, positions, of_groups

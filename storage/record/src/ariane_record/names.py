@@ -15,6 +15,7 @@ from ariane_record.errors import IllegalName
 TOPIC_NAME_LENGTH_MAX: Final = 127
 GROUP_NAME_LENGTH_MAX: Final = 120
 SYSTEM_TOPIC_NAME_LENGTH_MAX: Final = 255
+SYSTEM_GROUP_NAME_LENGTH_MAX: Final = 255
 
 RETRY_PREFIX: Final = "%RETRY%"
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
@@ -99,14 +100,22 @@ def check_group_name(name: str, *, system: bool = False) -> str:
 
     Args:
         name: The group.
-        system: Whether groups of the system are legal too.
+        system: Whether groups that users do not make here are legal too: those of the system, and
+            those that Java brokers have let in, whose rules allow "%" and "|".
 
     Raises:
         IllegalName: Says which rule it breaks.
     """
-    if is_system_group(name) and not system:
-        raise IllegalName(f"group {name!r} belongs to the system")
-    return _checked_user_name("group", name, GROUP_NAME_LENGTH_MAX)
+    if not system:
+        if is_system_group(name):
+            raise IllegalName(f"group {name!r} belongs to the system")
+        return _checked_user_name("group", name, GROUP_NAME_LENGTH_MAX)
+    if len(name) > SYSTEM_GROUP_NAME_LENGTH_MAX or _SYSTEM_NAME.fullmatch(name) is None:
+        raise IllegalName(
+            f"group {name!r}: 1 to {SYSTEM_GROUP_NAME_LENGTH_MAX} letters, digits, '_', '-', '%',"
+            " '|'"
+        )
+    return name
 
 
 def _checked_user_name(kind: str, name: str, length_max: int) -> str:

@@ -94,8 +94,13 @@ def checked_topic(name: str) -> str:
         raise NameIllegal(str(error), metadata={"topic": name}) from None
 
 
-def checked_group(name: str) -> str:
+def checked_group(name: str, *, system: bool = False) -> str:
     """Return the name of a group that a user may bear.
+
+    Args:
+        name: The group.
+        system: Whether a group that others have made will do, too: one of the system, or of a Java
+            broker. They can be looked at.
 
     Raises:
         NameIllegal: Says which rule it breaks.
@@ -103,7 +108,7 @@ def checked_group(name: str) -> str:
     if not isinstance(name, str):
         raise NameIllegal(f"group {name!r:.100}: a text is expected", reason="GROUP_NAME_ILLEGAL")
     try:
-        return check_group_name(name)
+        return check_group_name(name, system=system)
     except IllegalName as error:
         raise NameIllegal(
             str(error), reason="GROUP_NAME_ILLEGAL", metadata={"consumer_group": name}

@@ -10,7 +10,10 @@ from typing import Final, NamedTuple, TypeVar
 from grpc.aio import AioRpcError
 
 from ariane.broker.v1 import client_service_pb2, offset_service_pb2, pull_service_pb2
-from ariane.broker.v1.client_service_pb2 import ListGroupMembersRequest
+from ariane.broker.v1.client_service_pb2 import (
+    ListClientsRequest,
+    ListGroupMembersRequest,
+)
 from ariane.broker.v1.group_service_pb2 import ListConsumerGroupsRequest
 from ariane.broker.v1.offset_service_pb2 import (
     GetConsumerOffsetsRequest,
@@ -267,6 +270,25 @@ class BrokerCalls:
                 clients.ListGroupMembers(request, timeout=self._timeout_s), peer_name(broker)
             )
             return page.members, page.next_page_token
+
+        return await collect_pages(fetch)
+
+    async def attached_clients(
+        self, broker: BrokerRoute
+    ) -> list[client_service_pb2.AttachedClient]:
+        """The clients that are attached to a broker, with the groups that they are members of.
+
+        Raises:
+            CallError: The broker did not tell.
+        """
+        clients = self._connections.clients(read_address(broker))
+
+        async def fetch(token: str) -> tuple[Sequence[client_service_pb2.AttachedClient], str]:
+            request = ListClientsRequest(page_size=PAGE_SIZE_MAX, page_token=token)
+            page = await answer_of(
+                clients.ListClients(request, timeout=self._timeout_s), peer_name(broker)
+            )
+            return page.clients, page.next_page_token
 
         return await collect_pages(fetch)
 

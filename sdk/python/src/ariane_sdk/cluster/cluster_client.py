@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Final
@@ -10,6 +11,7 @@ from typing import Final
 from ariane.broker.v1.topic_service_pb2 import CreateTopicRequest, DeleteTopicRequest, Topic
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_FIFO, MESSAGE_TYPE_UNSPECIFIED
 from ariane_record import is_system_topic
+from ariane_record.names import is_system_group
 from ariane_sdk.checks.limits import checked_group, checked_topic
 from ariane_sdk.client.broker_calls import answer_of
 from ariane_sdk.client.conflicts import SubscriptionConflict, conflicts_at
@@ -229,10 +231,14 @@ class ClusterClient(StatelessClient):
         """
         return await self._session.name_servers.get_route(topic)
 
-    async def list_groups(self, *, broker_names: Collection[str] = ()) -> list[str]:
+    async def list_groups(
+        self, *, include_system: bool = False, broker_names: Collection[str] = ()
+    ) -> list[str]:
         """All consumer groups by name.
 
         Args:
+            include_system: Whether to list those that the system has for itself too, such as the
+                ones that every store of a Java broker names.
             broker_names: Only what these brokers tell; all if empty.
 
         Raises:
@@ -246,7 +252,7 @@ class ClusterClient(StatelessClient):
             groups.update(await calls.consumer_groups(route_to(broker)))
 
         await self._at_every_primary(ask, broker_names)
-        return sorted(groups)
+        return sorted(name for name in groups if include_system or not is_system_group(name))
 
     async def list_members(
         self, group: str, *, broker_names: Collection[str] = ()
@@ -261,7 +267,7 @@ class ClusterClient(StatelessClient):
             NameServersUnreachable: None answered.
             CallError: A broker did not tell.
         """
-        checked_group(group)
+        checked_group(group, system=True)
         members: dict[str, GroupMember] = {}
         calls = self._session.calls
 
@@ -272,13 +278,34 @@ class ClusterClient(StatelessClient):
         await self._at_every_primary(ask, broker_names)
         return [members[client_id] for client_id in sorted(members)]
 
-    async def consumer_lag(
-        self, group: str, topic: str = "", *, broker_names: Collection[str] = ()
-    ) -> list[QueueLag]:
-        """How far a group is behind, by topic, broker and queue.
+    async def members_of_groups(self, *, broker_names: Collection[str] = ()) -> dict[str, set[str]]:
+        """The client ids of the live members of every consumer group that has some, by group.
 
         Args:
-            group: The group.
+            broker_names: Only what these brokers tell; all if empty.
+
+        Raises:
+            NameServersUnreachable: None answered.
+            CallError: A broker did not tell.
+        """
+        members: dict[str, set[str]] = defaultdict(set)
+        calls = self._session.calls
+
+        async def ask(broker: LiveBroker) -> None:
+            for client in await calls.attached_clients(route_to(broker)):
+                for membership in client.hello.memberships:
+                    members[membership.consumer_group].add(client.hello.client_id)
+
+        await self._at_every_primary(ask, broker_names)
+        return dict(members)
+
+    async def consumer_lag(
+        self, group: str = "", topic: str = "", *, broker_names: Collection[str] = ()
+    ) -> list[QueueLag]:
+        """How far a group is behind, or each, by group, topic, broker and queue.
+
+        Args:
+            group: The group; all if empty.
             topic: Only this topic; all if empty.
             broker_names: Only what these brokers tell; all if empty.
 
@@ -286,7 +313,8 @@ class ClusterClient(StatelessClient):
             NameServersUnreachable: None answered.
             CallError: A broker did not tell.
         """
-        checked_group(group)
+        if group:
+            checked_group(group, system=True)
         lags: list[QueueLag] = []
         calls = self._session.calls
 
@@ -295,7 +323,7 @@ class ClusterClient(StatelessClient):
             lags.extend(queue_lag_of(lag, broker.broker_name) for lag in found)
 
         await self._at_every_primary(ask, broker_names)
-        return sorted(lags, key=lambda lag: lag.message_queue)
+        return sorted(lags, key=lambda lag: (lag.group, lag.message_queue))
 
     async def reset_offsets(
         self, group: str, topic: str, to: ResetTarget, *, validate_only: bool = False

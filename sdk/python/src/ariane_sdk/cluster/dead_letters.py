@@ -153,7 +153,7 @@ class DeadLetters(QueueReader):
             IllegalArgument: A time without a time zone.
             CallError: A broker did not answer.
         """
-        topic = dead_letter_topic(checked_group(group))
+        topic = dead_letter_topic(checked_group(group, system=True))
         names = (wanted.broker_name,) if wanted.broker_name else ()
         try:
             ranges = await self.bounds(topic, broker_names=names)

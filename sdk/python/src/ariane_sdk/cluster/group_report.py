@@ -32,6 +32,7 @@ class QueueLag:
     """How far a group is behind in one queue.
 
     Attributes:
+        group: The group.
         message_queue: The queue.
         consumer_offset: The next queue offset that the group will consume.
         max_queue_offset: Readable end, exclusive.
@@ -43,6 +44,7 @@ class QueueLag:
         unread: Whether the queue is not among those that are read: nobody gets its messages.
     """
 
+    group: str
     message_queue: MessageQueue
     consumer_offset: int
     max_queue_offset: int
@@ -62,6 +64,7 @@ def queue_lag_of(lag: offset_service_pb2.ConsumerLag, broker_name: str) -> Queue
     """The backlog of a queue as its broker says it."""
     has_oldest = lag.HasField("oldest_store_time")
     return QueueLag(
+        lag.consumer_group,
         MessageQueue(lag.topic, broker_name, lag.queue_id),
         lag.consumer_offset,
         lag.max_queue_offset,

@@ -128,7 +128,7 @@ class QueueReader(StatelessClient):
             RouteNotFound: No live broker carries the topic.
             CallError: A broker did not tell.
         """
-        checked_group(group)
+        checked_group(group, system=True)
         route = await self._route(topic)
         calls = self._session.calls
         queues = _by_broker(route.read_queues)

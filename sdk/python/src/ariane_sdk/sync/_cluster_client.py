@@ -40,6 +40,7 @@ class ClusterClient(BlockingClient[_cluster_client.ClusterClient]):
     route = blocking(_cluster_client.ClusterClient.route)
     list_groups = blocking(_cluster_client.ClusterClient.list_groups)
     list_members = blocking(_cluster_client.ClusterClient.list_members)
+    members_of_groups = blocking(_cluster_client.ClusterClient.members_of_groups)
     consumer_lag = blocking(_cluster_client.ClusterClient.consumer_lag)
     reset_offsets = blocking(_cluster_client.ClusterClient.reset_offsets)
     clone_offsets = blocking(_cluster_client.ClusterClient.clone_offsets)

@@ -115,7 +115,7 @@ async def known_groups(
     """
 
     async def at(broker: LiveBroker) -> list[str]:
-        return await client.list_groups(broker_names=[broker.broker_name])
+        return await client.list_groups(include_system=True, broker_names=[broker.broker_name])
 
     return sorted({name for names in await roll.ask(at, nobody_ok=nobody_ok) for name in names})
 

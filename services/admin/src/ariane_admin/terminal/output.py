@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.standard_streams import can_write_everything
 from ariane_record.control_characters import shown, shown_json, shown_lines
 
@@ -35,6 +36,7 @@ Part = tuple[Sequence[str], Sequence[Row]]
 """A list that belongs to a thing: the columns of its table, and its rows."""
 
 NO_PARTS: Mapping[str, Part] = MappingProxyType({})
+_Entry = TypeVar("_Entry")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -114,6 +116,13 @@ class Output:
         # Escapes of JSON where standard output does not know all characters.
         escaped = not can_write_everything(sys.stdout.encoding)
         click.echo(shown_json(json.dumps(value, ensure_ascii=escaped, default=str)))
+
+
+def first_of(entries: Sequence[_Entry], count_max: int) -> Sequence[_Entry]:
+    """The first entries of a list; that there are more is told."""
+    if len(entries) > count_max:
+        say_warning(f"there are more than these {count_max:,}: ask for more by --count")
+    return entries[:count_max]
 
 
 def output_option(command: _Command) -> _Command:

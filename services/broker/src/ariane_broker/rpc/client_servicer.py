@@ -28,7 +28,6 @@ from ariane_broker.clients.outbox import (
 )
 from ariane_broker.clients.subscription_conflicts import SeenConflict, SubscriptionConflicts
 from ariane_broker.groups.consumer_offsets import QueueKey
-from ariane_broker.groups.group_changes import check_user_group
 from ariane_broker.groups.queue_locking import QueueLocking
 from ariane_broker.rpc.peer_address import peer_text
 from ariane_broker.rpc.wire.subscription_wire import hello_of, membership_message, memberships_of
@@ -117,7 +116,6 @@ class ClientServicer(ClientServiceServicer):
     ) -> client_pb.ListGroupMembersResponse:
         """List the live members of a group."""
         group = request.consumer_group
-        check_user_group(group)
         page = take_page(
             self._table.members(group),
             lambda client: (client.client_id,),

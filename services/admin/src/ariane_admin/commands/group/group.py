@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
@@ -41,8 +42,9 @@ from ariane_admin.errors import CommandFailed
 from ariane_admin.messages.start_position import StartPosition, StartPositionType
 from ariane_admin.terminal.confirmation import confirm, yes_option
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_admin.terminal.output import Output, Row, output_option
+from ariane_admin.terminal.output import Output, Row, first_of, output_option
 from ariane_admin.terminal.times import moment_text, timestamp_of
+from ariane_record.names import is_system_group
 from ariane_sdk import ClusterClient, GroupMember, LiveBroker, QueueLag
 from ariane_sdk.errors import FeatureNotAvailable, GroupNotFound
 
@@ -66,16 +68,21 @@ group.add_command(delete)
 
 
 @group.command("list")
+@click.option("--system", is_flag=True, help="Those too that the system has for itself.")
+@click.option(
+    "--count", type=click.IntRange(1), default=1000, show_default=True, help="At most so many."
+)
 @name_servers_option
 @output_option
-def list_groups(*, name_servers: str, output: Output) -> int:
-    """List consumer groups with their members and backlog.
+def list_groups(*, system: bool, count: int, name_servers: str, output: Output) -> int:
+    """List consumer groups with their members and backlog, by name.
 
     Brokers that do not answer are named, and the totals are those of the others; exit status 3.
 
     \b
-    Example:
+    Examples:
       ariane group list
+      ariane group list --count 10000 -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
     async def ask() -> tuple[RollCall, list[Row]]:
@@ -83,7 +90,8 @@ def list_groups(*, name_servers: str, output: Output) -> int:
             roll = RollCall(await doors.primaries())
             await warn_of_absent(doors, roll.brokers)
             names = await known_groups(doors.client, roll)
-            return roll, [_summary(name, *await _facts(doors.client, roll, name)) for name in names]
+            shown = [name for name in names if system or not is_system_group(name)]
+            return roll, await _summaries(doors.client, roll, first_of(shown, count))
 
     roll, rows = run_async(ask())
     columns = ("group", "members", "topics", "lag", "oldest")
@@ -116,7 +124,7 @@ def show(*, name: str, name_servers: str, output: Output) -> int:
             members, lags = await _facts(doors.client, roll, name)
             return (
                 roll,
-                _summary(name, members, lags),
+                _summary(name, len(members), lags),
                 [_lag_row(lag) for lag in lags],
                 [
                     {
@@ -279,6 +287,27 @@ async def _subscription_conflicts(
     return [found[key] for key in sorted(found)]
 
 
+async def _summaries(client: ClusterClient, roll: RollCall, names: Sequence[str]) -> list[Row]:
+    """Rows of groups: each broker lists its members and lags of all groups, a page a call."""
+
+    async def at(broker: LiveBroker) -> tuple[Mapping[str, set[str]], list[QueueLag]]:
+        only = [broker.broker_name]
+        return (
+            await client.members_of_groups(broker_names=only),
+            await client.consumer_lag(broker_names=only),
+        )
+
+    members: dict[str, set[str]] = defaultdict(set)
+    lags: dict[str, list[QueueLag]] = defaultdict(list)
+    for told, found in await roll.ask(at):
+        for name, client_ids in told.items():
+            # A member is attached to each broker of its topics.
+            members[name] |= client_ids
+        for lag in found:
+            lags[lag.group].append(lag)
+    return [_summary(name, len(members[name]), lags[name]) for name in names]
+
+
 async def _facts(
     client: ClusterClient, roll: RollCall, name: str
 ) -> tuple[list[GroupMember], list[QueueLag]]:
@@ -298,13 +327,13 @@ async def _facts(
     return [members[client_id] for client_id in sorted(members)], lags
 
 
-def _summary(name: str, members: Sequence[GroupMember], lags: Sequence[QueueLag]) -> Row:
+def _summary(name: str, member_count: int, lags: Sequence[QueueLag]) -> Row:
     oldest = min(
         (lag.oldest_store_time for lag in lags if lag.oldest_store_time is not None), default=None
     )
     return {
         "group": name,
-        "members": len(members),
+        "members": member_count,
         "topics": sorted({lag.message_queue.topic for lag in lags}),
         "lag": sum(lag.message_count for lag in lags),
         "oldest": _iso(oldest),
