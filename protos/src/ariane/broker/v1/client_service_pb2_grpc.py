@@ -91,8 +91,9 @@ class ClientServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListGroupMembers(self, request, context):
-        """Lists the live members of a consumer group, by client id. Input of the rebalance.
-        Errors: GROUP_NAME_ILLEGAL, PAGE_TOKEN_INVALID.
+        """Lists the live members of a consumer group, by client id. Input of the rebalance. A group that
+        is not known has none.
+        Errors: PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

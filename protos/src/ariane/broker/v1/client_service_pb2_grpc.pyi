@@ -44,8 +44,9 @@ class ClientServiceStub:
     GROUP_NAME_ILLEGAL, SERVICE_DRAINING.
     """
     ListGroupMembers: _grpc.UnaryUnaryMultiCallable[_client_service_pb2.ListGroupMembersRequest, _client_service_pb2.ListGroupMembersResponse]
-    """Lists the live members of a consumer group, by client id. Input of the rebalance.
-    Errors: GROUP_NAME_ILLEGAL, PAGE_TOKEN_INVALID.
+    """Lists the live members of a consumer group, by client id. Input of the rebalance. A group that
+    is not known has none.
+    Errors: PAGE_TOKEN_INVALID.
     """
     ListClients: _grpc.UnaryUnaryMultiCallable[_client_service_pb2.ListClientsRequest, _client_service_pb2.ListClientsResponse]
     """Lists attached clients, by client id.
@@ -84,8 +85,9 @@ class ClientServiceAsyncStub(ClientServiceStub):
     GROUP_NAME_ILLEGAL, SERVICE_DRAINING.
     """
     ListGroupMembers: _aio.UnaryUnaryMultiCallable[_client_service_pb2.ListGroupMembersRequest, _client_service_pb2.ListGroupMembersResponse]  # type: ignore[assignment]
-    """Lists the live members of a consumer group, by client id. Input of the rebalance.
-    Errors: GROUP_NAME_ILLEGAL, PAGE_TOKEN_INVALID.
+    """Lists the live members of a consumer group, by client id. Input of the rebalance. A group that
+    is not known has none.
+    Errors: PAGE_TOKEN_INVALID.
     """
     ListClients: _aio.UnaryUnaryMultiCallable[_client_service_pb2.ListClientsRequest, _client_service_pb2.ListClientsResponse]  # type: ignore[assignment]
     """Lists attached clients, by client id.
@@ -133,8 +135,9 @@ class ClientServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _client_service_pb2.ListGroupMembersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_client_service_pb2.ListGroupMembersResponse, _abc.Awaitable[_client_service_pb2.ListGroupMembersResponse]]:
-        """Lists the live members of a consumer group, by client id. Input of the rebalance.
-        Errors: GROUP_NAME_ILLEGAL, PAGE_TOKEN_INVALID.
+        """Lists the live members of a consumer group, by client id. Input of the rebalance. A group that
+        is not known has none.
+        Errors: PAGE_TOKEN_INVALID.
         """
 
     @_abc_1.abstractmethod
