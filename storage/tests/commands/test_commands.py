@@ -15,6 +15,7 @@ import zstandard
 from click.testing import CliRunner
 
 from ariane_record import BlockEncoder, SystemFlag
+from ariane_record.checksums.java_hash import java_string_hash
 from ariane_storage import Store
 from ariane_storage.commands import store as store_group
 from ariane_storage.queues.consume_queue_entry import ENTRY, ENTRY_BYTES, holes
@@ -350,6 +351,36 @@ def test_tag_codes_of_delayed_messages_are_times_of_delivery(tmp_path):
     with Store.open(tmp_path / "s", small_config()) as store:
         store.append_block(encoder.finish(), 2)
     assert json.loads(run("verify", tmp_path / "s", "-o", "json").stdout)["findings"] == 0
+
+
+def test_entries_of_the_timer_topic_may_have_hashes_of_tags_as_java_brokers_write_them(tmp_path):
+    root = tmp_path / "s"
+    due = {"TIMER_OUT_MS": "1796109600000"}
+    encoder = BlockEncoder("rmq_sys_wheel_timer", size_bytes_max=1 << 16)
+    for tag in ("arrived", "", "late"):
+        encoder.add(b"x", tag=tag, properties=due, born_timestamp_ms=1)
+    with Store.open(root, small_config()) as store:
+        store.append_block(encoder.finish(), 0)
+    hashes = [java_string_hash("arrived"), 0, java_string_hash("late")]
+    change_queue(
+        root, "rmq_sys_wheel_timer", 0, lambda e: e["tags_code"].__setitem__(slice(3), hashes)
+    )
+    assert objects(run("fsck", root, "-o", "jsonl")) == []
+    assert json.loads(run("verify", root, "-o", "json").stdout)["findings"] == 0
+    change_queue(root, "rmq_sys_wheel_timer", 0, lambda e: e["tags_code"].__setitem__(1, 7))
+    [finding] = objects(run("fsck", root, "-o", "jsonl"))
+    assert (finding["reason"], finding["begin"]) == ("tag code differs from the record", 1)
+
+
+def test_an_index_that_is_gone_is_said_where_a_key_is_looked_for(root):
+    whole = run("dump", root, "--key", "flights:key-3", "-o", "jsonl")
+    assert (whole.exit_code, whole.stderr) == (0, "")
+    for path in (root / "index").iterdir():
+        path.unlink()
+    gone = run("dump", root, "--key", "flights:key-3", "-o", "jsonl")
+    assert gone.exit_code == 1
+    assert "the index is not whole: it has no files" in gone.stderr
+    assert "ariane store rebuild" in gone.stderr
 
 
 def test_a_queue_that_the_log_knows_nothing_of_is_a_finding(root):

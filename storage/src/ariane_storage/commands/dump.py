@@ -25,6 +25,7 @@ from ariane_storage.disk.os_disk import OsDisk
 from ariane_storage.log.damage import Damage
 from ariane_storage.log.scan import Ending, scan
 from ariane_storage.offline.closed_store import ClosedStore
+from ariane_storage.offline.index_inspection import why_keys_may_be_missing
 from ariane_storage.recovery.recovery import Progress, ProgressCallback
 
 _TABLE_COLUMNS: Final = (
@@ -89,7 +90,8 @@ def dump(
     """Print every record of the closed store in DIR, in the order of the log.
 
     Lengths and checksums of bodies are those of the body as the producer gave it, after
-    decompression. Damaged ranges are passed over and named on stderr; then the exit status is 1.
+    decompression. Damaged ranges are passed over and named on stderr, and so is an index that may
+    not lead to every record with the key of --key; then the exit status is 1.
     """
     if queue is not None and key is not None:
         raise click.UsageError("--queue and --key exclude one another")
@@ -156,8 +158,10 @@ def _of_queue(
 
 
 def _of_key(store: ClosedStore, topic: str, key: str, damage: list[str]) -> Iterator[memoryview]:
+    missing = why_keys_may_be_missing(store)
+    if missing:
+        damage.append(missing)
     if store.index_fault:
-        damage.append(f"the index cannot be read: {store.index_fault}")
         return
     for record in store.key_records(topic, key):
         message = decode_record(record, verify=False)

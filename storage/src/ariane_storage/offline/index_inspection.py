@@ -32,18 +32,35 @@ def check_index(store: ClosedStore, record_starts: Int64s) -> Iterator[Finding]:
             yield from _check_file(store, file, record_starts)
         except BytesUnreadable as error:
             store.unreadable.note(error)
-    checkpoint = store.checkpoint
-    if checkpoint is None or store.crashed:
-        return
-    count = store.index.item_count
-    if count != checkpoint.index_item_count:
-        known = checkpoint.index_item_count
-        reason = (
-            "some of it could not be read; it is built again at the next start"
-            if known == ITEMS_UNKNOWN
-            else f"{count} items, but the checkpoint knows of {known}"
-        )
+    reason = _shortfall(store)
+    if reason and not store.crashed:
         yield Finding("index", reason, path="index")
+
+
+def why_keys_may_be_missing(store: ClosedStore) -> str:
+    """Why the index may not lead to all records that have a key; nothing where it does."""
+    if store.index_fault:
+        return f"the index cannot be read: {store.index_fault}"
+    if not store.index.files and store.log.segments:
+        reason = "it has no files"
+    elif store.crashed:
+        return "the last run ended without a stop, and the index may be behind the log"
+    else:
+        reason = _shortfall(store)
+    if not reason:
+        return ""
+    return f"the index is not whole: {reason}; ariane store rebuild builds it again"
+
+
+def _shortfall(store: ClosedStore) -> str:
+    """What the checkpoint says that the index does not have; nothing where they agree."""
+    count = store.index.item_count
+    if store.checkpoint is None or count == store.checkpoint.index_item_count:
+        return ""
+    known = store.checkpoint.index_item_count
+    if known == ITEMS_UNKNOWN:
+        return "some of it could not be read; it is built again at the next start"
+    return f"{count} items, but the checkpoint knows of {known}"
 
 
 def _check_file(store: ClosedStore, file: IndexFile, record_starts: Int64s) -> Iterator[Finding]:

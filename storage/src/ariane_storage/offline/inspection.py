@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 
+from ariane_record.names import TIMER_TOPIC
 from ariane_storage.errors import BytesUnreadable
 from ariane_storage.log.damage import Damage, DamageReason
 from ariane_storage.log.fields import Int64s
@@ -199,3 +200,5 @@ def _collect(
         if len(chosen):
             queue.queue_offsets.append(rows.queue_offsets[chosen])
             queue.entries.append(rows.entries(chosen, store.config.delay_levels_ms))
+            if topic == TIMER_TOPIC:
+                queue.tag_hashes.append(rows.tag_hashes(chosen))

@@ -38,10 +38,12 @@ class ExpectedQueue:
     Attributes:
         queue_offsets: Of records that have an entry.
         entries: The entry of each.
+        tag_hashes: Of the timer topic, the hash of each record's tag.
     """
 
     queue_offsets: list[Int64s] = field(default_factory=list)
     entries: list[Entries] = field(default_factory=list)
+    tag_hashes: list[Int64s] = field(default_factory=list)
 
     @property
     def span(self) -> tuple[int, int]:
@@ -67,7 +69,9 @@ def check_queues(
         if wanted.queue_offsets:
             comparison = _Comparison(store, topic, queue_id, lost)
             yield from comparison.compare(
-                np.concatenate(wanted.queue_offsets), np.concatenate(wanted.entries)
+                np.concatenate(wanted.queue_offsets),
+                np.concatenate(wanted.entries),
+                np.concatenate(wanted.tag_hashes) if wanted.tag_hashes else None,
             )
     for queue in store.queues:
         wanted = expected.get((queue.topic, queue.queue_id), _NOTHING)
@@ -123,7 +127,9 @@ class _Comparison:
     queue_id: int
     lost: Sequence[tuple[int, int]]
 
-    def compare(self, queue_offsets: Int64s, entries: Entries) -> Iterator[Finding]:
+    def compare(
+        self, queue_offsets: Int64s, entries: Entries, tag_hashes: Int64s | None
+    ) -> Iterator[Finding]:
         steps = np.diff(queue_offsets)
         for place in np.flatnonzero(steps != 1).tolist():
             jump = int(queue_offsets[place]), int(queue_offsets[place + 1])
@@ -148,7 +154,8 @@ class _Comparison:
         if written > end:
             yield from self.beyond_the_log(queue, end, written, "entries beyond the log")
         kept = (queue_offsets >= queue.min_offset) & (queue_offsets < written)
-        yield from self._compare_entries(queue, queue_offsets[kept], entries[kept])
+        kept_hashes = None if tag_hashes is None else tag_hashes[kept]
+        yield from self._compare_entries(queue, queue_offsets[kept], entries[kept], kept_hashes)
 
     def beyond_the_log(
         self, queue: ConsumeQueue, begin: int, end: int, reason: str
@@ -169,7 +176,11 @@ class _Comparison:
                 yield self._of_entries(reason, *run)
 
     def _compare_entries(
-        self, queue: ConsumeQueue, queue_offsets: Int64s, entries: Entries
+        self,
+        queue: ConsumeQueue,
+        queue_offsets: Int64s,
+        entries: Entries,
+        tag_hashes: Int64s | None,
     ) -> Iterator[Finding]:
         """Compare entries that are there with those that should be, many at once."""
         for first in range(0, len(queue_offsets), _ENTRIES_AT_ONCE):
@@ -187,7 +198,8 @@ class _Comparison:
                 end = int(places[-1]) + 1
                 yield self._of_entries("cannot be read", begin, end)
                 continue
-            for reason, wrong in _differences(self.topic, found, wanted):
+            hashes = None if tag_hashes is None else tag_hashes[part]
+            for reason, wrong in _differences(self.topic, found, wanted, hashes):
                 for run in _runs(places[wrong]):
                     yield self._of_entries(reason, *run)
 
@@ -215,7 +227,7 @@ class _Comparison:
 
 
 def _differences(
-    topic: str, found: Entries, wanted: Entries
+    topic: str, found: Entries, wanted: Entries, tag_hashes: Int64s | None
 ) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     """Which entries differ, by reason; each has one reason at most."""
     elsewhere = found["commit_log_offset"] != wanted["commit_log_offset"]
@@ -226,6 +238,9 @@ def _differences(
     if topic == DELAY_TOPIC:
         # While store timestamps are ahead of the clock, what they say is due too late.
         tag &= (found["tags_code"] > wanted["tags_code"]) | (found["tags_code"] < _TIME_MS_MIN)
+    if tag_hashes is not None:
+        # The timer topic: we keep times of delivery there, Java brokers hashes as everywhere.
+        tag &= found["tags_code"] != tag_hashes
     yield "hole in the place of a record", hole
     yield "no entry", nothing
     yield "leads to another place", elsewhere & ~hole & ~nothing

@@ -242,8 +242,12 @@ class Rows:
         elif self.topics[rows[0]] == TIMER_TOPIC.encode():
             entries["tags_code"] = [_timer_time(self.properties[row]) for row in rows]
         else:
-            entries["tags_code"] = [tag_code_of(self.properties[row]) for row in rows]
+            entries["tags_code"] = self.tag_hashes(chosen)
         return entries
+
+    def tag_hashes(self, chosen: Int64s) -> Int64s:
+        """Hashes of the tags of some records; 0 where there is none."""
+        return np.array([tag_code_of(self.properties[row]) for row in chosen.tolist()], np.int64)
 
     def _delivery_time(self, row: int, delay_levels_ms: tuple[int, ...]) -> int:
         """What the delay topic keeps in the place of a tag."""
