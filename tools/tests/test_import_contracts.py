@@ -26,6 +26,7 @@ ONE_STORE = "Only the broker opens a store"
 NO_SDK = "Services never import the SDK"
 CONNECTOR = "The connector is data source and sink"
 SDK_ROOMS = "Rooms of the SDK"
+SDK_FACE = "Whoever builds on the SDK"
 LOG = "The commit log knows nothing"
 DERIVED = "Queues and index do not know"
 OPEN_STORE = "An open store does not know"
@@ -55,6 +56,8 @@ BAD_IMPORTS = [
     (CONNECTOR, "pyspark_ariane", "ariane_pipelines"),
     (SDK_ROOMS, "ariane_sdk.producer", "ariane_sdk.consumer"),
     (SDK_ROOMS, "ariane_sdk.net", "ariane_sdk.client"),
+    (SDK_FACE, "ariane_spark", "ariane_sdk.net"),
+    (SDK_FACE, "ariane_admin", "ariane_sdk.checks.limits"),
     (LOG, "ariane_storage.log", "ariane_storage.queues"),
     (DERIVED, "ariane_storage.index", "ariane_storage.writing"),
     (OPEN_STORE, "ariane_storage.recovery", "ariane_storage.offline"),

@@ -9,7 +9,7 @@ from grpc.aio import AioRpcError, Metadata, insecure_channel
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane.namesrv.v1.route_service_pb2 import GetRouteRequest
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
-from ariane_sdk import ClusterClient, error_from_rpc, errors
+from ariane_sdk import ClusterClient, errors
 from ariane_sdk.net.error_copy import error_copy
 from ariane_sdk.net.status import (
     ERROR_DOMAIN,
@@ -17,6 +17,7 @@ from ariane_sdk.net.status import (
     error_from_status,
     reason_name,
 )
+from ariane_sdk.wire import error_from_rpc
 from ariane_servicekit.error_table import ERROR_TABLE
 
 

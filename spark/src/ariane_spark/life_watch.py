@@ -23,7 +23,6 @@ from typing import Any, Final
 import grpc
 
 from ariane_sdk.errors import ArianeError, CallError, DeadlinePassed
-from ariane_sdk.net.living_stream import is_silence
 
 THREAD_NAME: Final = "ariane-life-watch"
 
@@ -134,7 +133,7 @@ class LifeWatch:
         try:
             stream.ask()
         except ArianeError as error:
-            if not isinstance(error, CallError) or not is_silence(error):
+            if not isinstance(error, CallError) or not error.unanswered:
                 return None
             error.outcome_unknown = False  # Reading changes nothing.
             if not isinstance(error, DeadlinePassed):

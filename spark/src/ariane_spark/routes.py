@@ -26,6 +26,7 @@ from ariane_sdk.errors import (
     NameServersUnreachable,
     RouteNotFound,
 )
+from ariane_sdk.wire import route_from_wire
 from ariane_spark.call_errors import call_error
 
 ROUTE_AGE_S_MAX: Final = 30.0
@@ -227,7 +228,7 @@ class Routes:
                     # The primary has the lowest id; without one, a replica serves as well.
                     addresses[broker.broker_name] = broker.addresses[min(broker.addresses)]
         age_s_max = ROUTE_AGE_S_MAX if complete else WARM_UP_ROUTE_AGE_S_MAX
-        queues = [Route.from_wire(answer.route, complete=complete) for answer in answers]
+        queues = [route_from_wire(answer.route, complete=complete) for answer in answers]
         merged = reduce(Route.with_missing_of, queues)
         if not complete and before is not None:
             merged = merged.with_missing_of(before.queues)

@@ -3,11 +3,16 @@
 import ariane_sdk.runtime.before_grpc  # noqa: F401 - it must come before whatever imports gRPC.
 
 # isort: split
+from ariane_record.decoding.columns import RecordColumns
+from ariane_record.layout import Host
 from ariane_record.single.compression import Compression
+from ariane_sdk.checks.limits import RESERVED_PROPERTIES
 from ariane_sdk.client.conflicts import ConflictSide, SubscriptionConflict
+from ariane_sdk.client.listener import Listener
 from ariane_sdk.cluster.cluster_client import ClusterClient
 from ariane_sdk.cluster.dead_letters import DeadLetter, DeadLetterFilter, DeadLetters, Redrive
 from ariane_sdk.cluster.group_report import GroupMember, QueueLag
+from ariane_sdk.cluster.offset_resets import ResetTarget
 from ariane_sdk.consumer.group.allocation import (
     AllocationStrategy,
     Averaging,
@@ -16,8 +21,10 @@ from ariane_sdk.consumer.group.allocation import (
     GroupFacts,
 )
 from ariane_sdk.consumer.group.consistent_hash import ConsistentHash
+from ariane_sdk.consumer.group.consumer_plan import MessageModel
 from ariane_sdk.consumer.group.machine_room import MachineRoom, MachineRoomNearby
 from ariane_sdk.consumer.group.sticky import Sticky
+from ariane_sdk.consumer.offsets.start_position import StartPosition
 from ariane_sdk.consumer.pull_consumer import PullConsumer
 from ariane_sdk.consumer.push_consumer import PushConsumer
 from ariane_sdk.message import (
@@ -27,7 +34,7 @@ from ariane_sdk.message import (
     ReceivedMessage,
     SendResult,
 )
-from ariane_sdk.net.status import error_from_rpc
+from ariane_sdk.producer.batches.topic_lane import QueueSelector
 from ariane_sdk.producer.producer import Producer
 from ariane_sdk.producer.transactions.transaction import (
     HalfMessage,
@@ -38,15 +45,19 @@ from ariane_sdk.producer.transactions.transaction import (
 from ariane_sdk.producer.transactions.transaction_block import Transaction
 from ariane_sdk.reading.queue_reader import QueueReader, TimeBoundary
 from ariane_sdk.routing.live_broker import LiveBroker
+from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.routing.route import BrokerRoute, Route
+from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.settings import ConsumerSettings, ProducerSettings
 
 __all__ = [
+    "RESERVED_PROPERTIES",
     "AcknowledgedLevel",
     "AllocationStrategy",
     "Averaging",
     "BrokerRoute",
     "CircularAveraging",
+    "Clock",
     "ClusterClient",
     "Compression",
     "Configured",
@@ -59,21 +70,29 @@ __all__ = [
     "GroupFacts",
     "GroupMember",
     "HalfMessage",
+    "Host",
+    "Listener",
     "LiveBroker",
     "MachineRoom",
     "MachineRoomNearby",
     "Message",
+    "MessageModel",
     "MessageQueue",
+    "NameServerAddresses",
     "Producer",
     "ProducerSettings",
     "PullConsumer",
     "PushConsumer",
     "QueueLag",
     "QueueReader",
+    "QueueSelector",
     "ReceivedMessage",
+    "RecordColumns",
     "Redrive",
+    "ResetTarget",
     "Route",
     "SendResult",
+    "StartPosition",
     "Sticky",
     "SubscriptionConflict",
     "TimeBoundary",
@@ -81,5 +100,4 @@ __all__ = [
     "TransactionCheck",
     "TransactionChecker",
     "TransactionOutcome",
-    "error_from_rpc",
 ]

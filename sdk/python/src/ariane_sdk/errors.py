@@ -301,11 +301,21 @@ class CallError(ArianeError):
     Subclasses name what applications tell apart; everything else comes as this, with its reason.
     """
 
+    @property
+    def unanswered(self) -> bool:
+        """Whether nobody answered. A service that refuses a call has answered it."""
+        return False
+
 
 class NameServersUnreachable(CallError):
     """No name server answered."""
 
     reason = "NAME_SERVERS_UNREACHABLE"
+
+    @property
+    def unanswered(self) -> bool:
+        """See ``CallError``: none of them did."""
+        return True
 
 
 class ServiceUnavailable(CallError):
@@ -313,11 +323,21 @@ class ServiceUnavailable(CallError):
 
     reason = "UNREACHABLE"
 
+    @property
+    def unanswered(self) -> bool:
+        """See ``CallError``; one that says that it is starting or full has another reason."""
+        return self.reason == ServiceUnavailable.reason
+
 
 class DeadlinePassed(CallError):
     """No answer in time."""
 
     reason = "DEADLINE_PASSED"
+
+    @property
+    def unanswered(self) -> bool:
+        """See ``CallError``."""
+        return True
 
 
 class RouteNotFound(CallError):

@@ -30,7 +30,7 @@ from pyspark.sql import functions as f
 from ariane_record import IllegalName
 from ariane_record.layout import PropertyName
 from ariane_record.names import check_group_name, dead_letter_topic
-from ariane_sdk.checks.limits import RESERVED_PROPERTIES
+from ariane_sdk import RESERVED_PROPERTIES
 from ariane_sdk.errors import RouteNotFound
 from ariane_spark.connection import connect_once
 from ariane_spark.errors import OptionIllegal

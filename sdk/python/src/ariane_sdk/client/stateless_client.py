@@ -8,7 +8,7 @@ from typing import Self
 
 from ariane_sdk.client.session import Session
 from ariane_sdk.errors import ClientNotRunning
-from ariane_sdk.routing.name_servers import parse_addresses
+from ariane_sdk.routing.name_servers import NameServerAddresses, parse_addresses
 from ariane_sdk.runtime.clock import Clock, SystemClock, new_random
 from ariane_sdk.runtime.fork import ForkGuard
 
@@ -20,7 +20,7 @@ class StatelessClient:
 
     def __init__(
         self,
-        name_servers: str,
+        name_servers: NameServerAddresses,
         *,
         call_timeout_s: float = CALL_TIMEOUT_S,
         clock: Clock | None = None,
@@ -29,7 +29,7 @@ class StatelessClient:
         """Set up; nothing is connected before ``start``.
 
         Args:
-            name_servers: "host:port" of each name server, separated by commas.
+            name_servers: "host:port" of each name server, as a list or separated by commas.
             call_timeout_s: How long one call may take, in seconds; of a range that is read, how
                 long its broker may send nothing before it is asked whether it lives.
             clock: For tests.

@@ -115,15 +115,6 @@ class Redrive:
     duplicate_count: int = 0
     failures: dict[tuple[MessageQueue, int], str] | None = None
 
-    def add(self, queue: MessageQueue, answer: RedriveDeadLettersResponse) -> None:
-        """Count what a broker did."""
-        self.redriven_count += answer.redriven_count
-        self.duplicate_count += answer.duplicate_count
-        if answer.failures:
-            self.failures = (self.failures or {}) | {
-                (queue, failure.queue_offset): failure.cause for failure in answer.failures
-            }
-
 
 class DeadLetters(QueueReader):
     """Reads the dead letters of groups, and sends them back.
@@ -205,7 +196,7 @@ class DeadLetters(QueueReader):
 
         async def send() -> None:
             if batch and batch_queue is not None:
-                progress.add(batch_queue, await self._send(group, batch_queue, batch, to_group))
+                _count(progress, batch_queue, await self._send(group, batch_queue, batch, to_group))
                 batch.clear()
                 if on_progress is not None:
                     on_progress(progress)
@@ -239,6 +230,15 @@ class DeadLetters(QueueReader):
                     raise
             await self._clock.sleep(0.5 * tries)
         raise AssertionError
+
+
+def _count(progress: Redrive, queue: MessageQueue, answer: RedriveDeadLettersResponse) -> None:
+    progress.redriven_count += answer.redriven_count
+    progress.duplicate_count += answer.duplicate_count
+    if answer.failures:
+        progress.failures = (progress.failures or {}) | {
+            (queue, failure.queue_offset): failure.cause for failure in answer.failures
+        }
 
 
 def _dead_letter(message: ReceivedMessage) -> DeadLetter:

@@ -32,7 +32,7 @@ from ariane_sdk.consumer.delivery.polled_queue import PolledQueue
 from ariane_sdk.consumer.group.allocation import AllocationStrategy
 from ariane_sdk.consumer.group.consumer_plan import (
     ConsumerPlan,
-    Model,
+    MessageModel,
     checked_model,
     checked_strategy,
     filters_of,
@@ -41,7 +41,7 @@ from ariane_sdk.consumer.offsets.start_position import StartPosition, checked_st
 from ariane_sdk.errors import ArianeError, ClientNotRunning, IllegalArgument
 from ariane_sdk.message import MessageQueue, ReceivedMessage
 from ariane_sdk.reading.columns_out import columns_wanted
-from ariane_sdk.routing.name_servers import parse_addresses
+from ariane_sdk.routing.name_servers import NameServerAddresses, parse_addresses
 from ariane_sdk.runtime.clock import Clock, SystemClock, new_random
 from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import start_task
@@ -75,13 +75,13 @@ class PullConsumer:
 
     def __init__(
         self,
-        name_servers: str,
+        name_servers: NameServerAddresses,
         *,
         group: str,
         subscriptions: Mapping[str, str] | None = None,
         start: StartPosition = "latest",
         auto_commit: bool = True,
-        model: Model = "clustering",
+        model: MessageModel = "clustering",
         strategy: AllocationStrategy | None = None,
         column_names: Sequence[str] | None = None,
         settings: ConsumerSettings | None = None,
@@ -91,7 +91,7 @@ class PullConsumer:
         """Set up; nothing is connected before ``start``.
 
         Args:
-            name_servers: "host:port" of each name server, separated by commas.
+            name_servers: "host:port" of each name server, as a list or separated by commas.
             group: The consumer group, whose offsets are used also for assigned queues.
             subscriptions: By topic, "*" for all messages or tags joined by "||". Nothing: queues
                 are assigned by ``assign``, and the consumer is no member of the group.

@@ -21,7 +21,7 @@ from ariane_sdk.consumer.delivery.queue_work import QueueWork
 from ariane_sdk.consumer.group.allocation import AllocationStrategy
 from ariane_sdk.consumer.group.consumer_plan import (
     ConsumerPlan,
-    Model,
+    MessageModel,
     checked_model,
     checked_strategy,
     filters_of,
@@ -29,7 +29,7 @@ from ariane_sdk.consumer.group.consumer_plan import (
 from ariane_sdk.consumer.offsets.start_position import StartPosition, checked_start
 from ariane_sdk.errors import IllegalArgument
 from ariane_sdk.message import MessageQueue
-from ariane_sdk.routing.name_servers import parse_addresses
+from ariane_sdk.routing.name_servers import NameServerAddresses, parse_addresses
 from ariane_sdk.routing.route import BrokerRoute
 from ariane_sdk.runtime.clock import Clock, SystemClock, new_random
 from ariane_sdk.settings import ConsumerSettings
@@ -64,14 +64,14 @@ class PushConsumer:
 
     def __init__(
         self,
-        name_servers: str,
+        name_servers: NameServerAddresses,
         *,
         group: str,
         subscriptions: Mapping[str, str],
         listener: Listener,
         start: StartPosition = "latest",
         batch_size: int = 32,
-        model: Model = "clustering",
+        model: MessageModel = "clustering",
         ordered: bool = False,
         strategy: AllocationStrategy | None = None,
         settings: ConsumerSettings | None = None,
@@ -81,7 +81,7 @@ class PushConsumer:
         """Set up; nothing is connected before ``start``.
 
         Args:
-            name_servers: "host:port" of each name server, separated by commas.
+            name_servers: "host:port" of each name server, as a list or separated by commas.
             group: The consumer group. All members must have the same subscriptions.
             subscriptions: By topic, "*" for all messages or tags joined by "||".
             listener: Gets the messages. A coroutine function runs on the loop, a plain function in

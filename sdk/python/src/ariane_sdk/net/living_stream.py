@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from grpc.aio import UnaryStreamCall
 
-from ariane_sdk.errors import ArianeError, CallError, DeadlinePassed, ServiceUnavailable
+from ariane_sdk.errors import ArianeError, CallError
 from ariane_sdk.runtime.tasks import start_task
 
 Answer = TypeVar("Answer")
@@ -80,15 +80,8 @@ class LivingStream(Generic[Answer]):
             try:
                 await self._ask()
             except ArianeError as error:
-                if isinstance(error, CallError) and is_silence(error):
+                if isinstance(error, CallError) and error.unanswered:
                     self._silence = error
                     self._call.cancel()
                     return
             await asyncio.sleep(self._silence_s)
-
-
-def is_silence(error: CallError) -> bool:
-    """Whether a call ended so because nobody answered. A service that refuses it has answered."""
-    if isinstance(error, ServiceUnavailable):
-        return error.reason == ServiceUnavailable.reason
-    return isinstance(error, DeadlinePassed)

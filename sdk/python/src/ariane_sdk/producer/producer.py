@@ -32,7 +32,7 @@ from ariane_sdk.producer.sending.send_buffer import SendBuffer
 from ariane_sdk.producer.sending.sending import Sending
 from ariane_sdk.producer.transactions.transaction import TransactionChecker
 from ariane_sdk.producer.transactions.transactional_sends import TransactionalSends, wish_of
-from ariane_sdk.routing.name_servers import parse_addresses
+from ariane_sdk.routing.name_servers import NameServerAddresses, parse_addresses
 from ariane_sdk.routing.route import Route
 from ariane_sdk.runtime.clock import Clock, SystemClock, new_random
 from ariane_sdk.runtime.fork import ForkGuard
@@ -63,7 +63,7 @@ class Producer(TransactionalSends):
 
     def __init__(
         self,
-        name_servers: str,
+        name_servers: NameServerAddresses,
         *,
         group: str = "",
         transaction_checker: TransactionChecker | None = None,
@@ -74,7 +74,7 @@ class Producer(TransactionalSends):
         """Set up; nothing is connected before ``start``.
 
         Args:
-            name_servers: "host:port" of each name server, separated by commas.
+            name_servers: "host:port" of each name server, as a list or separated by commas.
             group: Name of the producer group; needed for transactions only.
             transaction_checker: Tells how transactions of the group ended, whichever process began
                 them. With it the producer is attached to all brokers, and can be asked.

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import reduce
 from random import Random
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 from grpc.aio import AioRpcError
 
@@ -29,12 +29,16 @@ from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.pages import PAGE_SIZE_MAX, collect_pages
 from ariane_sdk.net.status import error_from_rpc
 from ariane_sdk.routing.route import Route
+from ariane_sdk.routing.route_wire import route_from_wire
 
 if TYPE_CHECKING:
     from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceAsyncStub
 
 
 PORT_MAX: Final = 0xFFFF
+
+NameServerAddresses: TypeAlias = str | Sequence[str]
+"""The name servers of a cluster: "host:port,host:port", or a list of "host:port"."""
 
 
 class _Answer(Protocol):
@@ -45,15 +49,19 @@ class _Answer(Protocol):
 Answer = TypeVar("Answer", bound=_Answer)
 
 
-def parse_addresses(text: str) -> tuple[str, ...]:
-    """The addresses in "host:port,host:port"; a semicolon separates as well.
+def parse_addresses(name_servers: NameServerAddresses) -> tuple[str, ...]:
+    """The addresses in "host:port,host:port", or in a list; a semicolon separates as well.
 
     Raises:
         IllegalArgument: There is none, or one has no port.
     """
-    if not isinstance(text, str):
-        raise IllegalArgument(f'name servers {text!r:.100}: "host:port,host:port" is expected')
-    addresses = tuple(part.strip() for part in text.replace(";", ",").split(",") if part.strip())
+    given: Any = [name_servers] if isinstance(name_servers, str) else name_servers
+    if not isinstance(given, Sequence) or not all(isinstance(text, str) for text in given):
+        raise IllegalArgument(
+            f'name servers {name_servers!r:.100}: "host:port,host:port" or a list is expected'
+        )
+    parts = [part.strip() for text in given for part in text.replace(";", ",").split(",")]
+    addresses = tuple(part for part in parts if part)
     for address in addresses:
         host, _, port = address.rpartition(":")
         if not host or not port.isdecimal() or int(port) > PORT_MAX:
@@ -104,7 +112,7 @@ class NameServers:
             lambda stub: stub.GetRoute(request, timeout=self._timeout_s), is_enough=_tells_all
         )
         routes = [
-            Route.from_wire(answer.route, complete=not answer.warming_up) for answer in answers
+            route_from_wire(answer.route, complete=not answer.warming_up) for answer in answers
         ]
         for route in routes:
             if route.complete:

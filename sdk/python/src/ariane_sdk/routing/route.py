@@ -6,11 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
-from ariane.namesrv.v1 import route_pb2
 from ariane_sdk.message import MessageQueue
-
-_READABLE = (route_pb2.TOPIC_PERMISSION_READ, route_pb2.TOPIC_PERMISSION_READ_WRITE)
-_WRITABLE = (route_pb2.TOPIC_PERMISSION_WRITE, route_pb2.TOPIC_PERMISSION_READ_WRITE)
 
 PRIMARY_ID = 0
 """The broker id of a primary; replicas have others."""
@@ -148,29 +144,6 @@ class Route:
         )
         order = self.queue_order or other.queue_order
         return replace(self, brokers=tuple(brokers), queue_order=order)
-
-    @classmethod
-    def from_wire(cls, route: route_pb2.Route, *, complete: bool = True) -> Self:
-        """Take a route from an answer of a name server."""
-        return cls(
-            route.topic,
-            tuple(
-                BrokerRoute(
-                    cluster_name=broker.cluster_name,
-                    broker_name=broker.broker_name,
-                    addresses=dict(broker.addresses),
-                    read_queue_count=broker.read_queue_count,
-                    write_queue_count=broker.write_queue_count,
-                    readable=broker.permission in _READABLE,
-                    writable=broker.permission in _WRITABLE,
-                    zone=broker.zone,
-                    ordered=broker.ordered,
-                )
-                for broker in route.brokers
-            ),
-            complete,
-            route.queue_order,
-        )
 
 
 def _queues_in_order(topic: str, queue_order: str) -> Iterator[MessageQueue]:

@@ -8,11 +8,16 @@ from ariane_sdk.sql._outbox_pulse import Standstill
 from ariane_sdk.sql._outbox_relay import OutboxRelay
 from ariane_sdk.sql._seen_keys import LatestKeys, SeenKeys
 from ariane_sdk.sql._tables import METADATA, create_tables
-from ariane_sdk.sql._transaction_outcomes import AsyncTransactionOutcomes, TransactionOutcomes
+from ariane_sdk.sql._transaction_outcomes import (
+    AsyncTransactionOutcomes,
+    IdentifiedTransaction,
+    TransactionOutcomes,
+)
 
 __all__ = [
     "METADATA",
     "AsyncTransactionOutcomes",
+    "IdentifiedTransaction",
     "Inbox",
     "LatestKeys",
     "OffsetInbox",

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from ariane_sdk.client import session as _session
 from ariane_sdk.errors import ClientNotRunning, IllegalArgument
-from ariane_sdk.routing.name_servers import parse_addresses
+from ariane_sdk.routing.name_servers import NameServerAddresses, parse_addresses
 from ariane_sdk.runtime.clock import Clock, SystemClock, new_random, utc_now
 from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import start_task
@@ -57,7 +57,7 @@ class OutboxRelay:
         self,
         outbox: Outbox,
         sessions: sessionmaker[Session] | async_sessionmaker[AsyncSession],
-        name_servers: str,
+        name_servers: NameServerAddresses,
         *,
         lease_s: float = 15.0,
         poll_s: float = 0.5,
@@ -75,7 +75,7 @@ class OutboxRelay:
         Args:
             outbox: What it sends from.
             sessions: Makes its sessions; plain ones are used in threads.
-            name_servers: "host:port" of each name server, separated by commas.
+            name_servers: "host:port" of each name server, as a list or separated by commas.
             lease_s: After how long others take over from a relay that died. The clocks of relays
                 may differ by a part of it: more costs repeats, and nothing else.
             poll_s: How often it looks when nothing waits.

@@ -35,7 +35,7 @@ LOCK_TIMEOUT_MS: Final = 2000
 """How long a check waits for a local transaction in flight (PostgreSQL)."""
 
 
-class Identified(Protocol):
+class IdentifiedTransaction(Protocol):
     """What is asked of a transaction: its id."""
 
     @property
@@ -49,7 +49,7 @@ class _OutcomeRows:
     def __init__(self, now: Callable[[], datetime] | None) -> None:
         self._now = now or utc_now
 
-    def record(self, session: Session, transaction: Identified) -> None:
+    def record(self, session: Session, transaction: IdentifiedTransaction) -> None:
         """Have the transaction be committed if, and only if, this session's transaction is.
 
         Call it first of all in the local transaction: then it fails early if it has to.
@@ -197,7 +197,7 @@ class AsyncTransactionOutcomes(_OutcomeRows):
         super().__init__(now)
         self._sessions = sessions
 
-    async def record_async(self, session: AsyncSession, transaction: Identified) -> None:
+    async def record_async(self, session: AsyncSession, transaction: IdentifiedTransaction) -> None:
         """``record`` for an asynchronous session."""
         await session.run_sync(self.record, transaction)
 

@@ -11,10 +11,15 @@ Each client has an event loop in a thread of its own and may be used from any th
 survive a fork: a child that touches one of its parent's is told so, and makes its own.
 """
 
+from ariane_record.decoding.columns import RecordColumns
+from ariane_record.layout import Host
 from ariane_record.single.compression import Compression
+from ariane_sdk.checks.limits import RESERVED_PROPERTIES
 from ariane_sdk.client.conflicts import ConflictSide, SubscriptionConflict
+from ariane_sdk.client.listener import Listener
 from ariane_sdk.cluster.dead_letters import DeadLetter, DeadLetterFilter, Redrive
 from ariane_sdk.cluster.group_report import GroupMember, QueueLag
+from ariane_sdk.cluster.offset_resets import ResetTarget
 from ariane_sdk.consumer.group.allocation import (
     AllocationStrategy,
     Averaging,
@@ -23,8 +28,10 @@ from ariane_sdk.consumer.group.allocation import (
     GroupFacts,
 )
 from ariane_sdk.consumer.group.consistent_hash import ConsistentHash
+from ariane_sdk.consumer.group.consumer_plan import MessageModel
 from ariane_sdk.consumer.group.machine_room import MachineRoom, MachineRoomNearby
 from ariane_sdk.consumer.group.sticky import Sticky
+from ariane_sdk.consumer.offsets.start_position import StartPosition
 from ariane_sdk.message import (
     AcknowledgedLevel,
     Message,
@@ -32,7 +39,7 @@ from ariane_sdk.message import (
     ReceivedMessage,
     SendResult,
 )
-from ariane_sdk.net.status import error_from_rpc
+from ariane_sdk.producer.batches.topic_lane import QueueSelector
 from ariane_sdk.producer.transactions.transaction import (
     HalfMessage,
     TransactionCheck,
@@ -41,7 +48,9 @@ from ariane_sdk.producer.transactions.transaction import (
 )
 from ariane_sdk.reading.queue_reader import TimeBoundary
 from ariane_sdk.routing.live_broker import LiveBroker
+from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.routing.route import BrokerRoute, Route
+from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.settings import ConsumerSettings, ProducerSettings
 from ariane_sdk.sync._cluster_client import ClusterClient
 from ariane_sdk.sync._dead_letters import DeadLetters
@@ -52,11 +61,13 @@ from ariane_sdk.sync._queue_reader import QueueReader
 from ariane_sdk.sync._transaction import Transaction
 
 __all__ = [
+    "RESERVED_PROPERTIES",
     "AcknowledgedLevel",
     "AllocationStrategy",
     "Averaging",
     "BrokerRoute",
     "CircularAveraging",
+    "Clock",
     "ClusterClient",
     "Compression",
     "Configured",
@@ -69,21 +80,29 @@ __all__ = [
     "GroupFacts",
     "GroupMember",
     "HalfMessage",
+    "Host",
+    "Listener",
     "LiveBroker",
     "MachineRoom",
     "MachineRoomNearby",
     "Message",
+    "MessageModel",
     "MessageQueue",
+    "NameServerAddresses",
     "Producer",
     "ProducerSettings",
     "PullConsumer",
     "PushConsumer",
     "QueueLag",
     "QueueReader",
+    "QueueSelector",
     "ReceivedMessage",
+    "RecordColumns",
     "Redrive",
+    "ResetTarget",
     "Route",
     "SendResult",
+    "StartPosition",
     "Sticky",
     "SubscriptionConflict",
     "TimeBoundary",
@@ -91,5 +110,4 @@ __all__ = [
     "TransactionCheck",
     "TransactionChecker",
     "TransactionOutcome",
-    "error_from_rpc",
 ]

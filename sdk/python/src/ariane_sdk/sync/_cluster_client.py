@@ -7,13 +7,16 @@ from contextlib import contextmanager
 
 from ariane_sdk.client.stateless_client import CALL_TIMEOUT_S
 from ariane_sdk.cluster import cluster_client as _cluster_client
+from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.runtime.blocking import BlockingClient, blocking
 
 
 class ClusterClient(BlockingClient[_cluster_client.ClusterClient]):
     """Asks and changes what a cluster has."""
 
-    def __init__(self, name_servers: str, *, call_timeout_s: float = CALL_TIMEOUT_S) -> None:
+    def __init__(
+        self, name_servers: NameServerAddresses, *, call_timeout_s: float = CALL_TIMEOUT_S
+    ) -> None:
         """Set up; see ``ariane_sdk.ClusterClient``."""
         super().__init__(_cluster_client.ClusterClient(name_servers, call_timeout_s=call_timeout_s))
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from ariane_sdk.client.stateless_client import CALL_TIMEOUT_S
 from ariane_sdk.cluster import dead_letters as _dead_letters
+from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.runtime.blocking import BlockingClient, blocking, blocking_iterator
 
 
 class DeadLetters(BlockingClient[_dead_letters.DeadLetters]):
     """Reads the dead letters of groups, and sends them back."""
 
-    def __init__(self, name_servers: str, *, call_timeout_s: float = CALL_TIMEOUT_S) -> None:
+    def __init__(
+        self, name_servers: NameServerAddresses, *, call_timeout_s: float = CALL_TIMEOUT_S
+    ) -> None:
         """Set up; see ``ariane_sdk.DeadLetters``."""
         super().__init__(_dead_letters.DeadLetters(name_servers, call_timeout_s=call_timeout_s))
 

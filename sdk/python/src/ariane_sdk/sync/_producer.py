@@ -10,6 +10,7 @@ from ariane_sdk.message import Message, MessageQueue, SendResult
 from ariane_sdk.producer import producer as _producer
 from ariane_sdk.producer.batches.topic_lane import QueueSelector
 from ariane_sdk.producer.transactions.transaction import TransactionChecker
+from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.runtime.blocking import BlockingClient, blocking
 from ariane_sdk.settings import ProducerSettings
 from ariane_sdk.sync._transaction import Transaction
@@ -23,7 +24,7 @@ class Producer(BlockingClient[_producer.Producer]):
 
     def __init__(
         self,
-        name_servers: str,
+        name_servers: NameServerAddresses,
         *,
         group: str = "",
         transaction_checker: TransactionChecker | None = None,

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from ariane_sdk.consumer import pull_consumer as _pull_consumer
 from ariane_sdk.consumer.group.allocation import AllocationStrategy
-from ariane_sdk.consumer.group.consumer_plan import Model
+from ariane_sdk.consumer.group.consumer_plan import MessageModel
 from ariane_sdk.consumer.offsets.start_position import StartPosition
 from ariane_sdk.errors import ClientNotRunning
 from ariane_sdk.message import MessageQueue, ReceivedMessage
+from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.runtime.blocking import BlockingClient, blocking
 from ariane_sdk.settings import ConsumerSettings
 
@@ -24,13 +25,13 @@ class PullConsumer(BlockingClient[_pull_consumer.PullConsumer]):
 
     def __init__(
         self,
-        name_servers: str,
+        name_servers: NameServerAddresses,
         *,
         group: str,
         subscriptions: Mapping[str, str] | None = None,
         start: StartPosition = "latest",
         auto_commit: bool = True,
-        model: Model = "clustering",
+        model: MessageModel = "clustering",
         strategy: AllocationStrategy | None = None,
         column_names: Sequence[str] | None = None,
         settings: ConsumerSettings | None = None,

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from ariane_sdk.client.listener import Listener
 from ariane_sdk.consumer import push_consumer as _push_consumer
 from ariane_sdk.consumer.group.allocation import AllocationStrategy
-from ariane_sdk.consumer.group.consumer_plan import Model
+from ariane_sdk.consumer.group.consumer_plan import MessageModel
 from ariane_sdk.consumer.offsets.start_position import StartPosition
 from ariane_sdk.message import MessageQueue
+from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.runtime.blocking import BlockingClient, blocking
 from ariane_sdk.settings import ConsumerSettings
 
@@ -22,14 +23,14 @@ class PushConsumer(BlockingClient[_push_consumer.PushConsumer]):
 
     def __init__(
         self,
-        name_servers: str,
+        name_servers: NameServerAddresses,
         *,
         group: str,
         subscriptions: Mapping[str, str],
         listener: Listener,
         start: StartPosition = "latest",
         batch_size: int = 32,
-        model: Model = "clustering",
+        model: MessageModel = "clustering",
         ordered: bool = False,
         strategy: AllocationStrategy | None = None,
         settings: ConsumerSettings | None = None,

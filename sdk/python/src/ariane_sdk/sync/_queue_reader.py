@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from ariane_sdk.client.stateless_client import CALL_TIMEOUT_S
 from ariane_sdk.reading import queue_reader as _queue_reader
+from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.runtime.blocking import BlockingClient, blocking, blocking_iterator
 
 
 class QueueReader(BlockingClient[_queue_reader.QueueReader]):
     """Reads ranges of queues, their bounds, and the offsets of groups."""
 
-    def __init__(self, name_servers: str, *, call_timeout_s: float = CALL_TIMEOUT_S) -> None:
+    def __init__(
+        self, name_servers: NameServerAddresses, *, call_timeout_s: float = CALL_TIMEOUT_S
+    ) -> None:
         """Set up; see ``ariane_sdk.QueueReader``."""
         super().__init__(_queue_reader.QueueReader(name_servers, call_timeout_s=call_timeout_s))
 

@@ -23,8 +23,9 @@ from ariane.namesrv.v1.maintenance_service_pb2_grpc import MaintenanceServiceStu
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_sdk import ClusterClient, LiveBroker, error_from_rpc
+from ariane_sdk import ClusterClient, LiveBroker
 from ariane_sdk.errors import CallError
+from ariane_sdk.wire import error_from_rpc
 
 if TYPE_CHECKING:
     from ariane.broker.v1.broker_service_pb2_grpc import BrokerServiceAsyncStub

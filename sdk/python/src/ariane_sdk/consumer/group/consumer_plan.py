@@ -15,11 +15,11 @@ from ariane_sdk.errors import IllegalArgument
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.settings import ConsumerSettings
 
-Model: TypeAlias = Literal["clustering", "broadcasting"]
+MessageModel: TypeAlias = Literal["clustering", "broadcasting"]
 """Each message to one member of the group, or to every member."""
 
 
-def checked_model(model: Model) -> Model:
+def checked_model(model: MessageModel) -> MessageModel:
     """Return a model if it is one.
 
     Raises:
@@ -84,7 +84,7 @@ class ConsumerPlan:
     group: str
     filters: dict[str, TagFilter]
     start: StartPosition
-    model: Model
+    model: MessageModel
     strategy: AllocationStrategy
     settings: ConsumerSettings
     clock: Clock

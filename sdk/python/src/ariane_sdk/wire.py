@@ -1,0 +1,10 @@
+"""For programs that call the services by themselves: what the contract says, as types of the SDK.
+
+The command line and the Spark connector speak to brokers and name servers by stubs of their own.
+With these functions their users get the same routes and the same errors.
+"""
+
+from ariane_sdk.net.status import error_from_rpc
+from ariane_sdk.routing.route_wire import route_from_wire
+
+__all__ = ["error_from_rpc", "route_from_wire"]
