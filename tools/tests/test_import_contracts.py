@@ -20,7 +20,7 @@ from tools.workspace import ROOT, members
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
 
 ARROWS = "Arrows point one way"
-PURE_STORE = "The store knows no RPC"
+PURE_STORE = "Store, records and conditions know no RPC"
 ONLY_SPARK = "Only Spark imports pyspark"
 ONE_STORE = "Only the broker opens a store"
 NO_SDK = "Services never import the SDK"
@@ -38,10 +38,13 @@ BAD_IMPORTS = [
     (ARROWS, "ariane_sdk", "ariane_servicekit"),
     (ARROWS, "ariane_storage", "ariane_servicekit"),
     (ARROWS, "ariane_record", "ariane_storage"),
+    (ARROWS, "ariane_record", "ariane_sql92"),
+    (ARROWS, "ariane_sql92", "ariane_storage"),
     (ARROWS, "ariane_broker", "pytest_ariane"),
     (PURE_STORE, "ariane_storage", "grpc"),
     (PURE_STORE, "ariane_storage", "asyncio"),
     (PURE_STORE, "ariane_record", "google.protobuf"),
+    (PURE_STORE, "ariane_sql92", "asyncio"),
     (PURE_STORE, "ariane_record", "ariane.common.v1.message_pb2"),
     (ONLY_SPARK, "ariane_sdk", "pyspark"),
     (ONLY_SPARK, "ariane_broker", "pyspark.sql"),

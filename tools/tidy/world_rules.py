@@ -15,6 +15,7 @@ from tools.tidy.sources import Finding, Sources
 
 CORES: Final = (
     "storage/record/src/*",
+    "storage/sql92/src/*",
     "storage/src/*",
     "services/*/src/*",
     "sdk/python/src/*",

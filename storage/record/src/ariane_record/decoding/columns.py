@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ariane_record.decoding.property_columns import PropertyColumns, decode_property_columns
 from ariane_record.errors import BodyDamaged, RecordCorrupted
 from ariane_record.layout import (
     HEADER,
@@ -138,6 +139,11 @@ class RecordColumns:
     def half_offset(self) -> NDArray[np.int64]:
         """Commit-log offset of each half message, or 0."""
         return self.headers["half_offset"].astype(np.int64)
+
+    @cached_property
+    def properties(self) -> PropertyColumns:
+        """Every property of every record."""
+        return decode_property_columns(self.records, self.properties_start, self.properties_length)
 
     def message(self, position: int) -> RecordFields:
         """Everything that one record says.

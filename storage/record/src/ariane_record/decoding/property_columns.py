@@ -90,16 +90,22 @@ class PropertyColumns:
         places = np.flatnonzero(self._name_words == _word_of(name[:_WORD_BYTES]))
         if len(places):
             # Few names begin alike, so the rest of them is looked at only where they do.
-            starts = self.name_start[places]
-            same = self.name_end[places] - starts == len(name)
-            for start in range(_WORD_BYTES, len(name), _WORD_BYTES):
-                part = name[start : start + _WORD_BYTES]
-                # Behind the end of a name that is too short there is text, or what pads it.
-                spots = np.minimum(starts + start, len(self.text))
-                same &= (self._words[spots] & _WORD_MASKS[len(part)]) == _word_of(part)
+            same = self._same(self.name_start[places], self.name_end[places], name, _WORD_BYTES)
             if not same.all():
                 places = places[same]
         return places
+
+    def _same(
+        self, starts: NDArray[np.int64], ends: NDArray[np.int64], octets: bytes, first: int = 0
+    ) -> NDArray[np.bool_]:
+        """Whether spans of the text are these bytes, looked at from the ``first`` of them on."""
+        same: NDArray[np.bool_] = ends - starts == len(octets)
+        for start in range(first, len(octets), _WORD_BYTES):
+            part = octets[start : start + _WORD_BYTES]
+            # Behind the end of a span that is too short there is text, or what pads it.
+            spots = np.minimum(starts + start, len(self.text))
+            same &= (self._words[spots] & _WORD_MASKS[len(part)]) == _word_of(part)
+        return same
 
     def named(self, name: str) -> NDArray[np.bool_]:
         """Whether each pair has this name."""
@@ -145,6 +151,10 @@ class PropertyColumns:
         prints *= _MIXER
         prints ^= (self.row[pairs] << _ROW_SHIFT | lengths).view(np.uint64)
         return prints
+
+    def values_equal(self, pairs: NDArray[np.int64], value: str) -> NDArray[np.bool_]:
+        """Whether the value of each of some pairs is this text: bool[len(pairs)]."""
+        return self._same(self.value_start[pairs], self.value_end[pairs], value.encode())
 
     def texts(self, pairs: NDArray[np.int64]) -> list[str]:
         """The values of some pairs."""

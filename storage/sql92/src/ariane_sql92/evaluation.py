@@ -1,0 +1,225 @@
+"""Turns the tree of a condition into functions over batches; each judges all messages at once.
+
+Which kinds of value meet is known from the tree: properties are texts, and everything else is
+written down. So the choice of what to compare, and how, is made here and never again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_sql92.batch import SEARCHES, Batch, says_true
+from ariane_sql92.numbers import Keys, key_of, number_keys
+from ariane_sql92.syntax import (
+    Condition,
+    Equal,
+    Every,
+    HasTruth,
+    Not,
+    Nothing,
+    Number,
+    NumberKind,
+    OneOf,
+    Operand,
+    Order,
+    Ordered,
+    Property,
+    Some,
+    Text,
+    TextMatch,
+    Truth,
+)
+from ariane_sql92.truth import FALSE, TRUE, UNKNOWN, UNTOLD, Truths, both, either, opposite
+
+Judge: TypeAlias = Callable[[Batch], Truths]
+Mask: TypeAlias = NDArray[np.bool_]
+
+_ORDERS: Final[dict[Order, Callable[[Keys, Keys], Mask]]] = {
+    Order.GREATER: np.greater,
+    Order.GREATER_OR_EQUAL: np.greater_equal,
+    Order.LESS: np.less,
+    Order.LESS_OR_EQUAL: np.less_equal,
+}
+
+
+def judge_of(condition: Condition) -> Judge:  # noqa: PLR0911 - one for each kind of condition
+    """The function that judges a batch by a condition."""
+    match condition:
+        case Truth(value):
+            truth = UNKNOWN if value is None else np.uint8(value)
+            return lambda batch: _everywhere(batch, truth)
+        case HasTruth(name):
+            return lambda batch: np.where(batch.present(name), FALSE, UNKNOWN)
+        case Not(inner):
+            judge = judge_of(inner)
+            return lambda batch: opposite(judge(batch))
+        case Every(parts):
+            return _folded(both, tuple(map(judge_of, parts)))
+        case Some(parts):
+            return _folded(either, tuple(map(judge_of, parts)))
+        case Equal(left, right):
+            return _equal(left, right)
+        case Ordered(left, order, right):
+            return _ordered(left, order, right)
+        case OneOf(name, texts, negated):
+            return lambda batch: np.where(
+                batch.present(name), (batch.among(name, texts) ^ negated).view(np.uint8), UNKNOWN
+            )
+        case TextMatch():
+            return _text_match(condition)
+
+
+def _everywhere(batch: Batch, truth: np.uint8) -> Truths:
+    return np.full(batch.message_count, truth, np.uint8)
+
+
+def _folded(join: Callable[[Truths, Truths], Truths], judges: tuple[Judge, ...]) -> Judge:
+    def judge(batch: Batch) -> Truths:
+        truths = judges[0](batch)
+        for other in judges[1:]:
+            truths = join(truths, other(batch))
+        return truths
+
+    return judge
+
+
+def _text_match(condition: TextMatch) -> Judge:
+    text, match, negated = condition.text, condition.match, condition.negated
+    if not text:
+        return lambda batch: _everywhere(batch, FALSE)
+    match condition.searched:
+        case Property(name):
+            return lambda batch: (
+                batch.present(name) & (batch.matched(name, match, text) ^ negated)
+            ).view(np.uint8)
+        case Text(searched):
+            truth = np.uint8(SEARCHES[match](searched, text) ^ negated)
+            return lambda batch: _everywhere(batch, truth)
+        case Number():
+            return lambda batch: _everywhere(batch, FALSE)
+        case other:
+            # What is no text has nothing to find; only what cannot be told stays so.
+            judge = _nulls_and_untold(other)
+            return lambda batch: np.where(judge(batch) == UNTOLD, UNTOLD, FALSE)
+
+
+def _nulls_and_untold(operand: Operand) -> Judge:
+    """Where an operand is null (UNKNOWN) or cannot be told (UNTOLD); the rest says nothing."""
+    match operand:
+        case Property(name):
+            return lambda batch: np.where(batch.present(name), FALSE, UNKNOWN)
+        case Text() | Number():
+            return lambda batch: _everywhere(batch, FALSE)
+        case Nothing(condition):
+            judge = judge_of(Truth(None) if condition is None else condition)
+            return lambda batch: np.where(judge(batch) == UNTOLD, UNTOLD, UNKNOWN)
+        case condition:
+            return judge_of(condition)
+
+
+def _equal(left: Operand, right: Operand) -> Judge:
+    left_state, right_state = _nulls_and_untold(left), _nulls_and_untold(right)
+    compare = _sameness(left, right)
+
+    def judge(batch: Batch) -> Truths:
+        lefts, rights = left_state(batch), right_state(batch)
+        left_null, right_null = lefts == UNKNOWN, rights == UNKNOWN
+        # Two nulls are the same, and IS NULL is said so. A null at the left alone is unknown, one
+        # at the right alone is just another value: RocketMQ's rule.
+        truths = np.where(left_null, np.where(right_null, TRUE, UNKNOWN), compare(batch))
+        truths[right_null & ~left_null] = FALSE
+        truths[(lefts == UNTOLD) | (rights == UNTOLD)] = UNTOLD
+        return truths
+
+    return judge
+
+
+def _sameness(left: Operand, right: Operand) -> Judge:  # noqa: PLR0911 - one for each pair
+    """Whether two values are the same, where both are there."""
+    match left, right:
+        case (Property(name), Property(other)):
+            return lambda batch: batch.same(name, other).view(np.uint8)
+        case (Property(name), Text(text)) | (Text(text), Property(name)):
+            return lambda batch: batch.equal(name, text).view(np.uint8)
+        case (Text(text), Text(other)):
+            truth = np.uint8(text == other)
+            return lambda batch: _everywhere(batch, truth)
+        case (Property() | Text() | Number(), Number()) | (Number(), Property() | Text()):
+            return _compared(left, np.equal, right)
+        case (Nothing(), _) | (_, Nothing()) | (Number(), _) | (_, Number()):
+            return lambda batch: _everywhere(batch, FALSE)
+        case (_, Property() | Text()):
+            # Java reads the truth as if it were a text, which fails.
+            return lambda batch: _everywhere(batch, UNTOLD)
+    return _same_truth(left, right)
+
+
+def _same_truth(left: Operand, right: Operand) -> Judge:
+    """Whether a text says what a condition is, or two conditions are the same."""
+    right_truths = _nulls_and_untold(right)
+    match left:
+        case Property(name):
+            return lambda batch: (batch.truths(name) == (right_truths(batch) == TRUE)).view(
+                np.uint8
+            )
+        case Text(text):
+            truth = TRUE if says_true(text) else FALSE
+            return lambda batch: (right_truths(batch) == truth).view(np.uint8)
+        case _:
+            left_truths = _nulls_and_untold(left)
+            return lambda batch: (left_truths(batch) == right_truths(batch)).view(np.uint8)
+
+
+def _ordered(
+    left: Property | Number | Nothing, order: Order, right: Property | Number | Nothing
+) -> Judge:
+    left_state, right_state = _nulls_and_untold(left), _nulls_and_untold(right)
+    compare = _compared(left, _ORDERS[order], right)
+
+    def judge(batch: Batch) -> Truths:
+        truths = compare(batch)
+        # The left is asked first, and a null there is the end of it.
+        for state in (right_state(batch), left_state(batch)):
+            truths = np.where(state >= UNKNOWN, state, truths)
+        return truths
+
+    return judge
+
+
+def _compared(left: Operand, compare: Callable[[Keys, Keys], Mask], right: Operand) -> Judge:
+    """How two numbers compare; untold where a text is none."""
+    kinds = {operand.kind for operand in (left, right) if isinstance(operand, Number)}
+    # Two texts meet as doubles; a text becomes what the other is; of two numbers the wider counts.
+    kind = NumberKind.DOUBLE
+    if kinds and NumberKind.DOUBLE not in kinds:
+        kind = NumberKind.LONG if NumberKind.LONG in kinds else NumberKind.INTEGER
+    left_keys, right_keys = _keys(left, kind), _keys(right, kind)
+
+    def judge(batch: Batch) -> Truths:
+        lefts, left_told = left_keys(batch)
+        rights, right_told = right_keys(batch)
+        truths = compare(lefts, rights).astype(np.uint8)
+        return np.where(left_told & right_told, truths, UNTOLD)
+
+    return judge
+
+
+def _keys(operand: Operand, kind: NumberKind) -> Callable[[Batch], tuple[Keys, Mask]]:
+    """The keys of an operand as numbers of a kind, and which of its values are such."""
+    match operand:
+        case Property(name):
+            return lambda batch: batch.numbers(name, kind)
+        case Number():
+            keys, told = np.array([key_of(operand, kind)]), np.ones(1, np.bool_)
+        case Text(text):
+            keys, told = number_keys([text], kind)
+        case _:
+            keys, told = np.zeros(1, np.int64), np.ones(1, np.bool_)  # A null; nobody looks at it.
+    return lambda batch: (
+        np.broadcast_to(keys, batch.message_count),
+        np.broadcast_to(told, batch.message_count),
+    )
