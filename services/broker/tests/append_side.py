@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ariane.broker.v1 import send_service_pb2 as send_pb
-from ariane_broker.append.append import AppendRecords, AppendWatch
+from ariane_broker.append.append import AppendRecords
 from ariane_broker.append.producer_sequences import ProducerSequences
 from ariane_broker.append.statistics import BrokerStatistics
 from ariane_broker.append.topics_for_send import TopicsForSend
@@ -23,6 +23,7 @@ from ariane_record import BlockEncoder, ProducerSequence
 from ariane_servicekit import ErrorTranslator
 from ariane_storage import Store
 from ariane_storage.testing import FaultyDisk, FixedClock, small_config
+from services.broker.tests.log_side import Grown, broker_log, flushed_promise
 
 HOST = ("10.1.2.3", 4711)
 
@@ -101,18 +102,22 @@ class Side:
         self.disk = FaultyDisk()
         self.store = opened(self.disk)
         self.held, self.statistics = KeptWakes(), BrokerStatistics()
-        self.grown = []
+        self.grown, self.flush = Grown(), make_flush(self.store)
         now_ms = FixedClock().now_ms
         self.sequences = ProducerSequences(now_ms=now_ms, expiry_ms=1000, stream_count_max=100)
-        self.append_records = AppendRecords(
+        log = broker_log(
             self.store,
+            None if self.flush is None else flushed_promise(self.flush.when_flushed),
+            sequences=self.sequences,
+            arrivals=Arrivals(self.store, self.held),
+            keeping=self.grown,
+            statistics=self.statistics,
+        )
+        self.append_records = AppendRecords(
+            log,
             TopicsForSend(Topics(), check_block=lambda block: None),
             self.sequences,
-            AppendWatch(
-                Arrivals(self.store, self.held), self.statistics, self.grown.append, lambda: 0.0
-            ),
-            delayed=None,
-            flush_wait=make_flush(self.store),
+            None,
             body_bytes_max=3000,
             service_error=ErrorTranslator(STORAGE_RULES).service_error,
         )
@@ -130,7 +135,7 @@ class Side:
             self.sequences.document(end),
             self.statistics,
             self.held.woken,
-            self.grown,
+            self.grown.ends[-1:],
         )
 
 

@@ -6,18 +6,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ariane_broker.append.append import AppendRecords, AppendWatch
+from ariane_broker.append.append import AppendRecords
 from ariane_broker.append.batch_check import Batch
-from ariane_broker.append.batch_outcome import AcknowledgedLevel
 from ariane_broker.append.producer_sequences import ProducerSequences
 from ariane_broker.append.statistics import BrokerStatistics
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.errors import STORAGE_RULES, flush_unconfirmed
+from ariane_broker.log.promise import AcknowledgedLevel
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_record import BlockEncoder
 from ariane_servicekit import ErrorTranslator, ServiceError
 from ariane_storage.errors import StoreFull, StorePoisoned
 from ariane_storage.writing.append import Appended
+from services.broker.tests.log_side import Grown, broker_log, flushed_promise
 
 HOST = ("127.0.0.1", 1)
 
@@ -74,20 +75,26 @@ def parts():
         flush = ScriptedFlush()
         arrivals = ScriptedArrivals()
         statistics = BrokerStatistics()
-        grown = []  # noqa: RUF012 - one instance a test.
+        keeping = Grown()
 
     return Parts
 
 
 @pytest.fixture
 def append_records(parts):
+    sequences = ProducerSequences(now_ms=lambda: 10, expiry_ms=1000, stream_count_max=10)
     return AppendRecords(
-        parts.log,
+        broker_log(
+            parts.log,
+            flushed_promise(parts.flush.when_flushed),
+            sequences=sequences,
+            arrivals=parts.arrivals,
+            keeping=parts.keeping,
+            statistics=parts.statistics,
+        ),
         TopicsForSend(ScriptedTopics(), check_block=lambda block: None),
-        ProducerSequences(now_ms=lambda: 10, expiry_ms=1000, stream_count_max=10),
-        AppendWatch(parts.arrivals, parts.statistics, parts.grown.append, lambda: 0.0),
-        delayed=None,
-        flush_wait=parts.flush,
+        sequences,
+        None,
         body_bytes_max=100,
         service_error=ErrorTranslator(STORAGE_RULES).service_error,
     )
@@ -104,7 +111,7 @@ async def test_a_call_waits_once_for_all_its_batches(append_records, parts):
     outcomes = await append_records.append([batch(), batch(), batch()], HOST)
     assert parts.flush.waited == [outcomes[-1].appended.next_commit_log_offset]
     assert {outcome.level for outcome in outcomes} == {AcknowledgedLevel.FLUSHED}
-    assert parts.grown == parts.flush.waited
+    assert parts.keeping.ends[-1:] == parts.flush.waited
     assert len(parts.arrivals.keys) == parts.statistics.stored_batch_count == 3
 
 
@@ -122,7 +129,7 @@ async def test_an_unconfirmed_flush_is_told_for_what_is_stored(append_records, p
 async def test_nothing_stored_waits_for_nothing(append_records, parts):
     parts.log.errors = [StoreFull(Path("s"), "the disk is full")]
     await append_records.append([batch()], HOST)
-    assert parts.flush.waited == parts.grown == parts.arrivals.keys == []
+    assert parts.flush.waited == parts.keeping.ends == parts.arrivals.keys == []
 
 
 async def test_a_poisoned_store_refuses_the_call(append_records, parts):

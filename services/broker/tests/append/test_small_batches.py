@@ -203,7 +203,6 @@ async def test_a_poisoned_store_refuses_the_request(side):
 @pytest.fixture
 async def flushed_side():
     made = Side(make_flush=GatedFlush)
-    made.flush = made.append_records._flush_wait
     made.flush.gate.set()
     await made.answer(parsed([GOOD[0]], joined=False))
     made.flush.gate.clear()

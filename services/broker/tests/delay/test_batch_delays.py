@@ -11,9 +11,6 @@ import numpy as np
 import pytest
 
 from ariane.broker.v1.transaction_service_pb2 import StageBatchRecordsRequest
-from ariane_broker.append.append import AppendWatch
-from ariane_broker.append.statistics import BrokerStatistics
-from ariane_broker.delay.delayed_append import DelayedAppend
 from ariane_broker.delay.delivery import Delivery
 from ariane_broker.delay.parked_queue import ParkedRows
 from ariane_broker.delay.parking import Parking
@@ -25,12 +22,12 @@ from ariane_broker.spark_batches.batch_publication import BatchPublication
 from ariane_broker.spark_batches.batch_records import BatchKey, NamedAttempt, checksum_of
 from ariane_broker.spark_batches.batch_table import BatchTable
 from ariane_broker.topics.topic_table import TopicConfig
-from ariane_broker.transactions.writing import TransactionLog
 from ariane_record import decode_record
 from ariane_record.names import TIMER_TOPIC
 from ariane_storage import FlushMode, Store
 from ariane_storage.config import DELAY_LEVELS_MS
 from ariane_storage.testing import FaultyDisk, FixedClock, PowerLost, block_of, small_config
+from services.broker.tests.log_side import FlushedAtOnce, broker_log
 
 ROOT = Path("/store")
 HOST = ("10.1.2.3", 4000)
@@ -55,14 +52,6 @@ class Topics:
 class Arrivals:
     def appended(self, queue, next_commit_log_offset):
         pass
-
-
-class FlushAtOnce:
-    def __init__(self, store):
-        self.store = store
-
-    async def wait(self, commit_log_offset):
-        self.store.flush()
 
 
 class DyingLog:
@@ -115,40 +104,37 @@ class Broker:
             for stretch in store.stretches(begin):
                 state.replay(stretch.between(begin, store.max_offset))
             state.keep_topics(lambda topic: True)
-        watch = AppendWatch(Arrivals(), BrokerStatistics(), lambda end: None, lambda: 0.0)
         self.log = DyingLog(store)
-        log = TransactionLog(self.log, watch, flush_wait=FlushAtOnce(store))
+        log = broker_log(self.log, FlushedAtOnce(store))
+        log.listen(TIMER_QUEUE.topic, self.parked)
         parking = Parking(
-            level_count=18,
+            levels_ms=DELAY_LEVELS_MS,
             delay_ms_max=days_max * DAY_MS,
             now_ms=now_ms,
             check_block=lambda block: None,
         )
-        delayed = DelayedAppend(parking, self.log, levels_ms=DELAY_LEVELS_MS, on_parked=self.parked)
-        publication = PublicationWithoutLoop(log, self.table, Topics().find, delayed, self.clock)
+        publication = PublicationWithoutLoop(log, self.table, Topics().find, parking, self.clock)
         self.publication = publication
         self.commits = BatchCommits(
             log,
             self.table,
             Topics(),
             publication,
-            delayed,
+            parking,
             now_ms=now_ms,
             body_bytes_max=4000,
             is_draining=lambda: False,
         )
-        self.delivery = Delivery(
-            store, self.log, find_topic=Topics().find, on_appended=lambda *_: None
-        )
+        self.delivery = Delivery(log, store, Topics().find)
 
-    def parked(self, parked, appended):
+    def parked(self, block, queue_id, appended):
         first = int(appended.first_queue_offset)
         self.timer.parked(
             ParkedRows(
                 np.arange(first, first + appended.count),
                 appended.commit_log_offsets,
-                parked.block.sizes.astype(np.int64),
-                parked.block.delivery_times_ms,
+                block.sizes.astype(np.int64),
+                block.delivery_times_ms,
             )
         )
 

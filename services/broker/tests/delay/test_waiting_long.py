@@ -8,7 +8,6 @@ import pytest
 
 from ariane_broker.delay.aged_records import AgedRecords
 from ariane_broker.delay.delay import DelayLevel, DeliveryTimes
-from ariane_broker.delay.delayed_append import DelayedAppend
 from ariane_broker.delay.delivered_origins import delivered_origins
 from ariane_broker.delay.delivery import Delivery
 from ariane_broker.delay.delivery_loop import DeliveryLoop
@@ -26,6 +25,7 @@ from ariane_storage import Store
 from ariane_storage.config import DELAY_LEVELS_MS
 from ariane_storage.errors import StoreFull
 from ariane_storage.testing import FaultyDisk, FixedClock, block_of, small_config
+from services.broker.tests.log_side import broker_log
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -57,12 +57,12 @@ class Delays:
         )
         self.on_appended = lambda: None
         self.log = LogThatFills(store)
-        delivery = Delivery(
-            store, self.log, find_topic=self.topic, on_appended=lambda *_: self.on_appended()
-        )
-        reparking = Reparking(store, store, now_ms=clock.now_ms, on_parked=self.parked)
+        log = broker_log(self.log, arrivals=self)
+        log.listen(TIMER_QUEUE.topic, self.parked)
+        delivery = Delivery(log, store, self.topic)
+        reparking = Reparking(log, store, clock.now_ms)
         self.delivery = DeliveryLoop(
-            self.levels, self.timer, delivery, reparking, clock, on_delivered=lambda: None
+            self.levels, self.timer, delivery, reparking, log=log, clock=clock
         )
         self.is_pressed = False
         self.aged = AgedRecords(
@@ -74,14 +74,11 @@ class Delays:
             age_ms=DAY_MS,
             is_pressed=lambda: self.is_pressed,
         )
-        parking = Parking(
-            level_count=18,
+        self.parking = Parking(
+            levels_ms=DELAY_LEVELS_MS,
             delay_ms_max=40 * DAY_MS,
             now_ms=clock.now_ms,
             check_block=lambda block: None,
-        )
-        self.append = DelayedAppend(
-            parking, store, levels_ms=DELAY_LEVELS_MS, on_parked=self.parked
         )
         self.restore()
 
@@ -95,28 +92,34 @@ class Delays:
     def topic(self, name):
         return TopicConfig(topic=name, read_queue_count=2, write_queue_count=2)
 
-    def parked(self, parked, appended):
-        if parked.block.delivery_times_ms is None:
-            return
+    def appended(self, queue, next_commit_log_offset):
+        if queue.topic == "orders":
+            self.on_appended()
+
+    def parked(self, block, queue_id, appended):
         first = int(appended.first_queue_offset)
         self.timer.parked(
             ParkedRows(
                 np.arange(first, first + appended.count),
                 appended.commit_log_offsets,
-                parked.block.sizes.astype(np.int64),
-                parked.block.delivery_times_ms,
+                block.sizes.astype(np.int64),
+                block.delivery_times_ms,
             )
         )
 
     def park(self, bodies, times_ms):
         block = block_of("orders", bodies, unique_ids=[body.decode() for body in bodies])
         times = DeliveryTimes(np.array(times_ms, np.int64))
-        self.append.append(self.append.park(block, QueueKey("orders", 1), times), born_host=HOST)
+        self.append(self.parking.park(block, QueueKey("orders", 1), times))
 
     def park_for_level(self, body, level):
         block = block_of("orders", [body])
-        parked = self.append.park(block, QueueKey("orders", 1), DelayLevel(level))
-        self.append.append(parked, born_host=HOST)
+        self.append(self.parking.park(block, QueueKey("orders", 1), DelayLevel(level)))
+
+    def append(self, parked):
+        appended = self.store.append_block(parked.block, parked.queue.queue_id, born_host=HOST)
+        if parked.queue == TIMER_QUEUE:
+            self.parked(parked.block, parked.queue.queue_id, appended)
 
     def fill(self, count=30):
         for _ in range(count):
@@ -229,7 +232,7 @@ async def test_entries_of_rocketmq_do_not_say_the_time(delays, store, clock):
     due = clock.now_ms() + DAY_MS
     block = block_of("orders", [b"a"])
     times = DeliveryTimes(np.array([due], np.int64))
-    parked = delays.append.park(block, QueueKey("orders", 1), times)
+    parked = delays.parking.park(block, QueueKey("orders", 1), times)
     wrong = replace(parked.block, delivery_times_ms=np.array([2598919], np.int64))
     store.append_block(wrong, TIMER_QUEUE.queue_id)
     delays.restore()

@@ -9,6 +9,7 @@ from ariane_broker.log.arrivals import Arrivals
 from ariane_broker.log.group_flush import GroupFlush
 from ariane_servicekit import ServiceError
 from ariane_storage.errors import StorePoisoned
+from services.broker.tests.log_side import flushed_promise
 
 
 class GatedLog:
@@ -54,6 +55,7 @@ def make_flush(log):
             on_failed=failures.append,
         )
         flush.failures = failures
+        flush.kept = flushed_promise(flush.when_flushed).kept
         return flush
 
     yield make
@@ -70,10 +72,10 @@ async def wait_flushes(log, count):
 async def test_one_flush_serves_all_that_came_while_another_was_under_way(log, make_flush):
     flush = make_flush()
     log.written = 10
-    first = asyncio.create_task(flush.wait(10))
+    first = asyncio.create_task(flush.kept(10))
     await wait_flushes(log, 1)
     log.written = 1000
-    others = [asyncio.create_task(flush.wait(10 + step)) for step in range(1, 100)]
+    others = [asyncio.create_task(flush.kept(10 + step)) for step in range(1, 100)]
     await asyncio.sleep(0)
     log.gate.release()
     await first
@@ -85,7 +87,7 @@ async def test_one_flush_serves_all_that_came_while_another_was_under_way(log, m
 
 async def test_what_is_flushed_already_waits_for_nothing(log, make_flush):
     log.flushed_offset = 10
-    await make_flush().wait(10)
+    await make_flush().kept(10)
     assert log.flushes == 0
 
 
@@ -93,7 +95,7 @@ async def test_a_slow_flush_is_unconfirmed_and_goes_on(log, make_flush):
     flush = make_flush(timeout_seconds=0.01)
     log.written = 10
     with pytest.raises(ServiceError) as raised:
-        await flush.wait(10)
+        await flush.kept(10)
     assert raised.value.row.name == "FLUSH_UNCONFIRMED"
     log.gate.release()
     await flush.finish()
@@ -105,7 +107,7 @@ async def test_a_failed_flush_tells_all_and_is_not_repeated(log, make_flush, err
     flush = make_flush()
     log.error = error
     log.written = 10
-    tasks = [asyncio.create_task(flush.wait(10)) for _ in range(3)]
+    tasks = [asyncio.create_task(flush.kept(10)) for _ in range(3)]
     await wait_flushes(log, 1)
     log.gate.release()
     results = await asyncio.gather(*tasks, return_exceptions=True)
@@ -144,26 +146,15 @@ async def test_the_next_flush_begins_before_anybody_is_told_of_the_last(log):
 async def test_who_is_served_by_the_flush_under_way_asks_for_no_other(log, make_flush):
     flush = make_flush()
     log.written = 30
-    first = asyncio.ensure_future(flush.wait(10))
+    first = asyncio.ensure_future(flush.kept(10))
     await wait_flushes(log, 1)
     # Appended before the flush had looked where the log ends.
-    second = asyncio.ensure_future(flush.wait(30))
+    second = asyncio.ensure_future(flush.kept(30))
     await asyncio.sleep(0)
     log.gate.release(5)
     await asyncio.gather(first, second)
     await flush.finish()
     assert log.flushes == 1
-
-
-async def test_one_who_only_asks_gets_a_flush_of_his_own(log, make_flush):
-    flush = make_flush()
-    flush.request()
-    await wait_flushes(log, 1)
-    flush.request()
-    flush.request()
-    log.gate.release(5)
-    await flush.finish()
-    assert log.flushes == 2
 
 
 async def test_each_waits_for_its_own_time_and_is_told_once(log, make_flush):
@@ -196,7 +187,7 @@ async def test_a_flusher_that_was_shut_down_leaves_nobody_waiting(log):
     log.written = 10
     async with asyncio.timeout(60):
         with pytest.raises(ServiceError) as raised:
-            await flush.wait(10)
+            await flushed_promise(flush.when_flushed).kept(10)
         await flush.finish()
     assert raised.value.row.name == "FLUSH_UNCONFIRMED"
     assert [type(failure) for failure in failures] == [RuntimeError]
@@ -205,10 +196,10 @@ async def test_a_flusher_that_was_shut_down_leaves_nobody_waiting(log):
 async def test_who_has_gone_is_not_told(log, make_flush):
     flush = make_flush()
     log.written = 10
-    gone = asyncio.ensure_future(flush.wait(10))
+    gone = asyncio.ensure_future(flush.kept(10))
     await wait_flushes(log, 1)
     gone.cancel()
-    stays = asyncio.ensure_future(flush.wait(10))
+    stays = asyncio.ensure_future(flush.kept(10))
     await asyncio.sleep(0)
     log.gate.release(5)
     await stays
@@ -228,7 +219,7 @@ async def test_queues_are_woken_when_they_are_confirmed_and_not_before(log, make
     for place, end in enumerate((10, 20, 40)):
         arrivals.appended(QueueKey("t", place), end)
     assert woken == []
-    task = asyncio.create_task(flush.wait(30))
+    task = asyncio.create_task(flush.kept(30))
     await wait_flushes(log, 1)
     log.gate.release()
     await task

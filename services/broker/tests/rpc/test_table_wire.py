@@ -164,7 +164,7 @@ async def test_the_first_batches_of_a_log_are_told_one_by_one():
 
 async def test_a_table_waits_for_the_disk_and_each_batch_is_told_if_nobody_knows_of_it():
     side = Side(make_flush=GatedFlush)
-    flush = side.append_records._flush_wait
+    flush = side.flush
     flush.gate.set()
     await side.answer(parsed([GOOD[0]], joined=False))
     flush.error = flush_unconfirmed()

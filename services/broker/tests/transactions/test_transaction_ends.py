@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from ariane_broker.append.append import AppendWatch
-from ariane_broker.append.statistics import BrokerStatistics
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_broker.transactions.ending import EndWish, TransactionEnds
 from ariane_broker.transactions.transaction_records import (
@@ -15,19 +13,14 @@ from ariane_broker.transactions.transaction_records import (
     half_properties,
 )
 from ariane_broker.transactions.transaction_table import TransactionTable
-from ariane_broker.transactions.writing import TransactionLog
 from ariane_record import BlockEncoder, decode_record
 from ariane_record.names import HALF_TOPIC
 from ariane_servicekit.errors import ServiceError
 from ariane_storage import FlushMode, Store
 from ariane_storage.testing import FaultyDisk, FixedClock, small_config
+from services.broker.tests.log_side import broker_log, flushed_promise
 
 ORDERS = TopicConfig(topic="orders", read_queue_count=1, write_queue_count=1)
-
-
-class Arrivals:
-    def appended(self, queue, next_commit_log_offset):
-        pass
 
 
 class HeldFlush:
@@ -37,11 +30,16 @@ class HeldFlush:
         self._store = store
         self.is_let_go = asyncio.Event()
         self.waiting_count = 0
+        self._under_way = set()
 
-    async def wait(self, commit_log_offset):
+    def when_flushed(self, commit_log_offset, told):
         self.waiting_count += 1
+        self._under_way.add(asyncio.ensure_future(self._flush(told)))
+
+    async def _flush(self, told):
         await self.is_let_go.wait()
         self._store.flush()
+        told(None)
 
 
 class Bench:
@@ -55,8 +53,7 @@ class Bench:
             clock=FixedClock(),
         )
         self.flush = HeldFlush(self.store)
-        watch = AppendWatch(Arrivals(), BrokerStatistics(), lambda end: None, lambda: 0.0)
-        log = TransactionLog(self.store, watch, flush_wait=self.flush)
+        log = broker_log(self.store, flushed_promise(self.flush.when_flushed))
         table = TransactionTable(decision_count_max=3)
         self.ends = TransactionEnds(log, table, lambda topic: ORDERS, now_ms=lambda: 0)
         encoder = BlockEncoder(HALF_TOPIC, size_bytes_max=1000)

@@ -19,8 +19,6 @@ from hypothesis.stateful import (
 )
 
 from ariane.common.v1 import message_pb2 as message_pb
-from ariane_broker.append.append import AppendWatch
-from ariane_broker.append.statistics import BrokerStatistics
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_broker.transactions.ending import EndWish, TransactionEnds
 from ariane_broker.transactions.ends_together import EndsTogether
@@ -29,13 +27,13 @@ from ariane_broker.transactions.half_send import HalfLimits, HalfSend
 from ariane_broker.transactions.halves_together import HalfWish, HalvesTogether
 from ariane_broker.transactions.transaction_records import Outcome
 from ariane_broker.transactions.transaction_table import TransactionTable
-from ariane_broker.transactions.writing import TransactionLog
 from ariane_record import decode_record
 from ariane_record.names import OP_TOPIC
 from ariane_servicekit.errors import ServiceError
 from ariane_storage import FlushMode, Store
 from ariane_storage.errors import StoreFull
 from ariane_storage.testing import FaultyDisk, FixedClock, PowerLost, block_of, small_config
+from services.broker.tests.log_side import FlushedAtOnce, broker_log
 
 ROOT = Path("/store")
 ORDERS = TopicConfig(topic="orders", read_queue_count=2, write_queue_count=2)
@@ -73,19 +71,6 @@ class Topics:
 
     async def find_or_create(self, topic, queue_id, block):
         return ORDERS
-
-
-class Arrivals:
-    def appended(self, queue, next_commit_log_offset):
-        pass
-
-
-class FlushAtOnce:
-    def __init__(self, store):
-        self.store = store
-
-    async def wait(self, commit_log_offset):
-        self.store.flush()
 
 
 class DyingLog:
@@ -135,10 +120,7 @@ class TransactionMachine(RuleBasedStateMachine):
         self.ends.settle()
 
     def compose(self, dies_before, error=PowerLost):
-        watch = AppendWatch(Arrivals(), BrokerStatistics(), lambda end: None, lambda: 0.0)
-        log = TransactionLog(
-            DyingLog(self.store, dies_before, error), watch, flush_wait=FlushAtOnce(self.store)
-        )
+        log = broker_log(DyingLog(self.store, dies_before, error), FlushedAtOnce(self.store))
         self.ends = TransactionEnds(log, self.table, Topics().find, now_ms=self.clock.now_ms)
         self.halves = HalfSend(
             log,

@@ -396,7 +396,9 @@ class BrokerStatistics(_message.Message):
     COUNTED_DEATH_COUNT_FIELD_NUMBER: _builtins.int
     SET_BACK_OFFSET_COUNT_FIELD_NUMBER: _builtins.int
     stored_message_count: _builtins.int
-    """Messages stored."""
+    """Records stored: messages, and all that is stored beside them (parked, delivered, sent again,
+    half messages and the notes of transactions).
+    """
     stored_bytes: _builtins.int
     """Bytes stored."""
     pulled_message_count: _builtins.int

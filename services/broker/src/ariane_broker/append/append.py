@@ -1,4 +1,4 @@
-"""The one way into the commit log: packed blocks and plain messages end here.
+"""Appends of producers: packed blocks and plain messages end here.
 
 All batches of a call are appended in one turn of the loop, each whole or not at all; then the call
 waits once for what the broker promises. A batch of an idempotent producer that is stored already is
@@ -10,30 +10,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_broker.append.batch_check import BATCHES_MAX, Batch, block_of, check_place, check_sizes
-from ariane_broker.append.batch_outcome import AcknowledgedLevel, BatchOutcome, SmallOutcomes
+from ariane_broker.append.batch_outcome import BatchOutcome, SmallOutcomes
 from ariane_broker.append.message_types import check_message_types
 from ariane_broker.append.producer_sequences import ProducerSequences
-from ariane_broker.append.promised_outcomes import Acknowledged, FlushWait, PromisedOutcomes
-from ariane_broker.append.repeated_batch import StoredRecords, first_result, is_stored_as
-from ariane_broker.append.small_append import SmallAppend, TableLog, stored_batch
+from ariane_broker.append.promised_outcomes import Acknowledged, PromisedOutcomes
+from ariane_broker.append.repeated_batch import first_result, is_stored_as
+from ariane_broker.append.small_append import SmallAppend
 from ariane_broker.append.small_batches import SmallBatches
-from ariane_broker.append.statistics import BrokerStatistics
 from ariane_broker.append.topics_for_send import TopicsForSend
-from ariane_broker.delay.delayed_append import DelayedAppend
+from ariane_broker.delay.parking import Parking
 from ariane_broker.errors import broker_draining, store_poisoned
 from ariane_broker.groups.consumer_offsets import QueueKey
-from ariane_broker.log.arrivals import Arrivals
-from ariane_record import RecordBlock
+from ariane_broker.log.broker_log import BrokerLog, Sequenced
+from ariane_broker.log.promise import AcknowledgedLevel
 from ariane_record.layout import Host
 from ariane_servicekit.errors import ServiceError, field_invalid
 from ariane_storage.errors import BlockRejected, StorageError, StorePoisoned
-from ariane_storage.writing.append import Appended, AppendedTable
 
 _NEW_AT_ONCE: Final = 64
 """Batches of new topics that are appended in one turn of the loop: each makes files."""
@@ -43,80 +40,23 @@ _SEQUENCE_MAX: Final = 1 << 62
 _as_queue: Final[Callable[[tuple[str, int]], QueueKey]] = partial(tuple.__new__, QueueKey)
 
 
-class AppendLog(TableLog, StoredRecords, Protocol):
-    """What is asked of the store."""
-
-    def append_block(self, block: RecordBlock, queue_id: int, *, born_host: Host = ...) -> Appended:
-        """Append a block to a queue."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class AppendWatch:
-    """Who is told of what is appended.
-
-    Attributes:
-        arrivals: Those who wait for messages.
-        statistics: Counts it.
-        on_growth: Is told where the log ends after each call.
-        monotonic: Seconds that never go back.
-    """
-
-    arrivals: Arrivals
-    statistics: BrokerStatistics
-    on_growth: Callable[[int], None]
-    monotonic: Callable[[], float]
-
-    def appended(self, queue: QueueKey, appended: Appended, size_bytes: int, begin: float) -> None:
-        """A batch was appended; it took since ``begin``."""
-        self.statistics.count_append(appended.count, size_bytes, self.monotonic() - begin)
-        self.arrivals.appended(queue, appended.next_commit_log_offset)
-
-    def appended_at_once(
-        self, queues: Sequence[QueueKey], appended: AppendedTable, begin: float
-    ) -> None:
-        """Batches were appended side by side; all of it took since ``begin``."""
-        first, *ends = appended.commit_log_edges.tolist()
-        seconds = self.monotonic() - begin
-        self.statistics.count_append(
-            len(appended.commit_log_offsets), ends[-1] - first, seconds, batch_count=len(appended)
-        )
-        self.arrivals.appended_at_once(queues, ends)
-
-
 class AppendRecords:
     """Appends batches and waits for what the broker promises."""
 
     def __init__(
         self,
-        log: AppendLog,
+        log: BrokerLog,
         topics: TopicsForSend,
         sequences: ProducerSequences,
-        watch: AppendWatch,
+        parking: Parking,
         *,
-        delayed: DelayedAppend,
-        flush_wait: FlushWait | None,
         body_bytes_max: int,
         service_error: Callable[[Exception], ServiceError],
     ) -> None:
-        """Take the parts.
-
-        Args:
-            log: The store.
-            topics: The topics of this broker.
-            sequences: What idempotent producers have stored.
-            watch: Is told what was appended.
-            delayed: Appends what is to be delivered later.
-            flush_wait: What an acknowledgement waits for; None when it waits for nothing.
-            body_bytes_max: Largest body of a message.
-            service_error: Makes errors of the store public.
-        """
         self._log = log
         self._topics = topics
         self._sequences = sequences
-        self._watch = watch
-        self._delayed = delayed
-        self._flush_wait = flush_wait
+        self._parking = parking
         self._body_bytes_max = body_bytes_max
         self._service_error = service_error
         self._small = SmallAppend(log, topics, sequences, body_bytes_max=body_bytes_max)
@@ -209,22 +149,20 @@ class AppendRecords:
     ) -> Sequence[BatchOutcome] | Awaitable[Sequence[BatchOutcome]] | None:
         """Append all batches at once; None when nothing was done."""
         table = batches.table
-        begin = self._watch.monotonic()
         queues = list(map(_as_queue, zip(table.topics, table.queue_ids, strict=True)))
         appended = self._small.append(table, queues, born_host)
         if appended is None:
             return None
-        self._watch.appended_at_once(queues, appended, begin)
         return self._promised(partial(SmallOutcomes, appended), int(appended.commit_log_edges[-1]))
 
     def _promised(
         self, acknowledged: Acknowledged, end: int
     ) -> Sequence[BatchOutcome] | Awaitable[Sequence[BatchOutcome]]:
         """The outcomes with what the broker promises for all that lies before an offset."""
-        self._watch.on_growth(end)
-        if self._flush_wait is None:
-            return acknowledged(AcknowledgedLevel.MEMORY)
-        return PromisedOutcomes(acknowledged, self._flush_wait, end)
+        promise = self._log.promise
+        if not promise.waits:
+            return acknowledged(promise.level, None)
+        return PromisedOutcomes(acknowledged, promise, end)
 
     async def _create_topics(self, batches: Sequence[Batch]) -> Sequence[Batch]:
         """Make the topics that are missing, all in one turn; the batches as they go on."""
@@ -251,21 +189,20 @@ class AppendRecords:
         return batch
 
     def _append_one(self, batch: Batch, born_host: Host) -> BatchOutcome:
-        block = block_of(batch)
+        block = original = block_of(batch)
         queue = home = QueueKey(batch.topic, batch.queue_id)
-        sequence = batch.sequence
-        original, parked = block, None
         if batch.delay is not None:
-            parked = self._delayed.park(block, queue, batch.delay, sequence)
-            block, home = parked
+            block, home = self._parking.park(block, queue, batch.delay, batch.sequence)
         config = self._topics.find(batch.topic)
-        if sequence is not None:
+        sequenced = None
+        if batch.sequence is not None:
+            sequenced = Sequenced(queue, batch.sequence)
             # Before anything else: what was stored once is so whatever its topic has become.
             try:
                 is_same = partial(
-                    is_stored_as, self._log, block, home.queue_id, is_plain=batch.is_plain
+                    is_stored_as, self._log.store, block, home.queue_id, is_plain=batch.is_plain
                 )
-                stored = self._sequences.duplicate_of(queue, sequence, block.count, is_same)
+                stored = self._sequences.duplicate_of(*sequenced, block.count, is_same)
             except ServiceError:
                 if config is None:
                     # Its streams went with the topic: that is what is wrong, and no number.
@@ -277,21 +214,13 @@ class AppendRecords:
         check_sizes(original, self._body_bytes_max)
         if config is not None:
             check_message_types(original, config)
-        begin = self._watch.monotonic()
-        if parked is None:
-            appended = self._log.append_block(block, batch.queue_id, born_host=born_host)
-        else:
-            appended = self._delayed.append(parked, born_host=born_host)
-        if sequence is not None:
-            self._sequences.remember(queue, sequence, stored_batch(sequence, appended))
-        self._watch.appended(home, appended, block.size_bytes, begin)
-        return BatchOutcome(appended=appended)
+        return BatchOutcome(self._log.append(block, home.queue_id, born_host, sequenced))
 
 
 def _acknowledged(
     outcomes: list[BatchOutcome],
     level: AcknowledgedLevel,
-    failure: ServiceError | None = None,
+    failure: ServiceError | None,
 ) -> list[BatchOutcome]:
     """The outcomes once it is known how safe what was stored is."""
     return [

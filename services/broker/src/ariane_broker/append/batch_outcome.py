@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import NamedTuple, overload
 
+from ariane_broker.log.promise import AcknowledgedLevel
 from ariane_servicekit.errors import ServiceError
 from ariane_storage.writing.append import Appended, AppendedTable
-
-
-class AcknowledgedLevel(StrEnum):
-    """How safe a message is when its send is acknowledged."""
-
-    MEMORY = "memory"
-    FLUSHED = "flushed"
 
 
 class BatchOutcome(NamedTuple):

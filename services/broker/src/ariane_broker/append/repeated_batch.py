@@ -14,13 +14,14 @@ each time anew (unique ids, times of birth): there it is the checksums of bodies
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ariane_broker.append.producer_sequences import StoredBatch
-from ariane_record import RecordBlock, RecordFields
+from ariane_broker.log.owned_store import OwnedStore
+from ariane_record import RecordBlock
 from ariane_record.layout import (
     CRC_PROPERTY_BYTES,
     CRC_PROPERTY_PREFIX,
@@ -43,26 +44,8 @@ _SENDERS_OWN: Final = np.r_[_BODY_AND_FLAG, 40:48]
 """The same with the time of birth."""
 
 
-class StoredRecords(Protocol):
-    """What is asked of the store."""
-
-    def records_of(
-        self,
-        queue: tuple[str, int],
-        queue_offsets: Int64s,
-        commit_log_offsets: Int64s,
-        sizes: Int64s,
-    ) -> tuple[bytes, Int64s, Int64s]:
-        """Records by where they lie; those that are damaged are missing."""
-        ...
-
-    def message_at(self, commit_log_offset: int) -> RecordFields:
-        """The message at a commit-log offset."""
-        ...
-
-
 def is_stored_as(
-    log: StoredRecords,
+    log: OwnedStore,
     block: RecordBlock,
     queue_id: int,
     stored: StoredBatch,
@@ -131,7 +114,7 @@ def _places(block: RecordBlock, stored: StoredBatch, extra: int) -> Int64s:
     return np.cumsum(sizes) - sizes + stored.commit_log_offset
 
 
-def _is_kept(log: StoredRecords, commit_log_offset: int) -> bool:
+def _is_kept(log: OwnedStore, commit_log_offset: int) -> bool:
     """Whether the log has the first record: then the others are not where they were looked for."""
     try:
         log.message_at(commit_log_offset)

@@ -7,28 +7,19 @@ is refused, or was stored before, takes no other with it, and is told what it wo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 
 from ariane_broker.append.message_types import are_of_type
-from ariane_broker.append.producer_sequences import ProducerSequences, StoredBatch
+from ariane_broker.append.producer_sequences import ProducerSequences
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.topics.topic_table import TopicMessageType
-from ariane_record import ProducerSequence
 from ariane_record.layout import PRODUCER_PROPERTIES_BYTES_MAX, Host
 from ariane_storage.errors import StorageError
-from ariane_storage.writing.append import Appended, AppendedTable
+from ariane_storage.writing.append import AppendedTable
 from ariane_storage.writing.block_table import BlockTable
-
-
-class TableLog(Protocol):
-    """What is asked of the store."""
-
-    def append_table(self, table: BlockTable, *, born_host: Host = ...) -> AppendedTable | None:
-        """Append blocks to their queues, all or none."""
-        ...
 
 
 class SmallAppend:
@@ -36,20 +27,12 @@ class SmallAppend:
 
     def __init__(
         self,
-        log: TableLog,
+        log: BrokerLog,
         topics: TopicsForSend,
         sequences: ProducerSequences,
         *,
         body_bytes_max: int,
     ) -> None:
-        """Take the parts.
-
-        Args:
-            log: The store.
-            topics: The topics of this broker.
-            sequences: What idempotent producers have stored.
-            body_bytes_max: Largest body of a message.
-        """
         self._log = log
         self._topics = topics
         self._sequences = sequences
@@ -80,12 +63,9 @@ class SmallAppend:
         if not all(_are_of_type(table, *each) for each in typed.items()):
             return None
         try:
-            appended = self._log.append_table(table, born_host=born_host)
+            return self._log.append_table(table, queues, next_batches, born_host)
         except StorageError:
             return None  # The first one by one is told the same.
-        if appended is not None:
-            self._sequences.remember_all(next_batches, _columns_of(appended))
-        return appended
 
     def _typed(self, queues: Sequence[QueueKey]) -> dict[TopicMessageType, list[int]] | None:
         """Which batches are to be of a type; None when something is to be said against a place."""
@@ -100,14 +80,6 @@ class SmallAppend:
         return typed
 
 
-def _columns_of(appended: AppendedTable) -> Sequence[Sequence[int]]:
-    """The numbers of a ``StoredBatch`` behind the first one, each for all batches."""
-    edges = appended.commit_log_edges.tolist()
-    counts = appended.counts.tolist()
-    stamps = [appended.store_timestamp_ms] * len(counts)
-    return counts, appended.first_queue_offsets.tolist(), edges[:-1], edges[1:], stamps
-
-
 def _are_of_type(table: BlockTable, message_type: TopicMessageType, positions: list[int]) -> bool:
     """Whether a glance tells that some batches are of a type."""
     if int(table.sizes.min()) < 0 or not table.are_pieces_whole:
@@ -116,15 +88,3 @@ def _are_of_type(table: BlockTable, message_type: TopicMessageType, positions: l
     chosen[positions] = True
     sizes = table.sizes[np.repeat(chosen, table.counts)]
     return are_of_type(table.records_of(positions), sizes, message_type)
-
-
-def stored_batch(sequence: ProducerSequence, appended: Appended) -> StoredBatch:
-    """A batch as its stream remembers it."""
-    return StoredBatch(
-        sequence.first_sequence,
-        appended.count,
-        appended.first_queue_offset,
-        appended.first_commit_log_offset,
-        appended.next_commit_log_offset,
-        appended.store_timestamp_ms,
-    )

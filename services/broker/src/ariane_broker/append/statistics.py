@@ -10,7 +10,7 @@ class BrokerStatistics:
     """Counters of one broker process; they only grow.
 
     Attributes:
-        stored_message_count: Messages stored.
+        stored_message_count: Records stored, of messages and of all that is stored beside them.
         stored_bytes: Bytes of their records.
         stored_batch_count: Batches stored.
         pulled_message_count: Messages handed out.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import groupby
-from typing import Protocol
 
 import numpy as np
 
@@ -12,23 +11,15 @@ from ariane_broker.delay.lateness import Lateness
 from ariane_broker.delay.parked_queue import ParkedLog, ParkedRows
 from ariane_broker.delay.parked_records import ParkedRecords, read_parked
 from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.topics.topic_table import TopicConfig
-from ariane_record import RecordBlock, RecordTooLarge
-from ariane_record.layout import Host, PropertyName
+from ariane_record import RecordTooLarge
+from ariane_record.layout import PropertyName
 from ariane_servicekit import get_logger
 from ariane_storage.errors import BlockRejected
 from ariane_storage.log.fields import Int64s
-from ariane_storage.writing.append import Appended
 
 _log = get_logger(__name__)
-
-
-class AppendLog(Protocol):
-    """What is asked of the store."""
-
-    def append_block(self, block: RecordBlock, queue_id: int, *, born_host: Host = ...) -> Appended:
-        """Append a block to a queue."""
-        ...
 
 
 class Delivery:
@@ -41,25 +32,11 @@ class Delivery:
     """
 
     def __init__(
-        self,
-        parked: ParkedLog,
-        log: AppendLog,
-        *,
-        find_topic: Callable[[str], TopicConfig | None],
-        on_appended: Callable[[QueueKey, Appended], None],
+        self, log: BrokerLog, parked: ParkedLog, find_topic: Callable[[str], TopicConfig | None]
     ) -> None:
-        """Take the parts.
-
-        Args:
-            parked: Where the parked records are.
-            log: Where the delivered ones go.
-            find_topic: The topic of a name, or None.
-            on_appended: Is told what was delivered to which queue.
-        """
-        self._parked = parked
         self._log = log
+        self._parked = parked
         self._find_topic = find_topic
-        self._on_appended = on_appended
         self.delivered_count = 0
         self.dropped_count = 0
         self.lateness = Lateness()
@@ -129,7 +106,7 @@ class Delivery:
                 queue.topic, places, heads=nothing, half_offsets=parked.ends[places]
             )
             born_host = parked.moved.columns.message(int(places[0])).born_host
-            appended = self._log.append_block(block, queue.queue_id, born_host=born_host)
+            appended = self._log.append(block, queue.queue_id, born_host)
         except (BlockRejected, RecordTooLarge) as error:
             self._drop(queue_offsets, str(error), mark)
             return
@@ -137,7 +114,6 @@ class Delivery:
         self.delivered_count += len(places)
         parked_ms = parked.moved.columns.headers["store_timestamp"][places].astype(np.int64)
         self.lateness.delivered(parked.due_ms[places], parked_ms, appended.store_timestamp_ms)
-        self._on_appended(queue, appended)
 
     def _target(self, topic: str, queue_id: str) -> QueueKey | None:
         """Where messages go; a queue that is there no more is replaced by one that is."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -13,6 +12,7 @@ from ariane_broker.delay.level_queues import LevelQueues, queue_of
 from ariane_broker.delay.parked_queue import ParkedRows
 from ariane_broker.delay.reparking import Reparking
 from ariane_broker.delay.timer_queue import SLICE_BYTES, SLICE_COUNT, TIMER_QUEUE, TimerQueue
+from ariane_broker.log.broker_log import BrokerLog
 from ariane_servicekit import Clock, Loop, get_logger
 from ariane_storage.errors import QueueUnderRepair, StoreFull, StorePoisoned
 
@@ -34,26 +34,16 @@ class DeliveryLoop:
         timer_queue: TimerQueue,
         delivery: Delivery,
         reparking: Reparking,
-        clock: Clock,
         *,
-        on_delivered: Callable[[], None],
+        log: BrokerLog,
+        clock: Clock,
     ) -> None:
-        """Take the parts.
-
-        Args:
-            levels: The delay levels.
-            timer_queue: What is due at any time.
-            delivery: Appends what is due.
-            reparking: Parks again what is not due after all.
-            clock: Says what time it is.
-            on_delivered: Called after a round that delivered something.
-        """
         self._levels = levels
         self._timer_queue = timer_queue
         self._delivery = delivery
         self._reparking = reparking
         self._clock = clock
-        self._on_delivered = on_delivered
+        self._log = log
         self._wakes_ms: int | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_full = False
@@ -98,7 +88,7 @@ class DeliveryLoop:
             more.append(await self._deliver_timer())
         finally:
             if self._delivery.delivered_count != before:
-                self._on_delivered()
+                self._log.hasten()
         return any(more)
 
     async def _deliver_level(self, level: int) -> bool:

@@ -48,12 +48,16 @@ class Parked(NamedTuple):
 
 
 class Parking:
-    """Makes parked records of ordinary ones."""
+    """Makes parked records of ordinary ones.
+
+    Attributes:
+        levels_ms: How long each delay level waits, level 1 first.
+    """
 
     def __init__(
         self,
         *,
-        level_count: int,
+        levels_ms: tuple[int, ...],
         delay_ms_max: int,
         now_ms: Callable[[], int],
         check_block: Callable[[RecordBlock], object],
@@ -61,12 +65,12 @@ class Parking:
         """Take the rules.
 
         Args:
-            level_count: How many levels there are.
+            levels_ms: See the class.
             delay_ms_max: How far ahead a time of delivery may be.
             now_ms: Milliseconds since the epoch.
             check_block: Raises when a block could not be appended; writes nothing.
         """
-        self._level_count = level_count
+        self.levels_ms = levels_ms
         self._delay_ms_max = delay_ms_max
         self._now_ms = now_ms
         self._check_block = check_block
@@ -141,7 +145,7 @@ class Parking:
     ) -> Parked:
         if level < 1:
             raise field_invalid("delay_level", "must be 1 or more", level)
-        home = queue_of(min(level, self._level_count))
+        home = queue_of(min(level, len(self.levels_ms)))
         head = _head(queue) + f"{PropertyName.DELAY_LEVEL}\x01{home.queue_id + 1}\x02".encode()
         return _parked(moved, home, [head] * len(moved.columns), sequence)
 

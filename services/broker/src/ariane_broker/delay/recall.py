@@ -6,16 +6,16 @@ first in the log holds. The note has RocketMQ's shape, so that a broker of their
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
-from ariane_broker.delay.delayed_append import AppendLog
 from ariane_broker.delay.parked_queue import ParkedLog, rows_from
 from ariane_broker.delay.timer_queue import TIMER_QUEUE, TimerQueue
 from ariane_broker.errors import broker_draining, message_delivered, message_not_found
+from ariane_broker.log.broker_log import BrokerLog
 from ariane_record import PropertyName, RecordFields, encode_block
 from ariane_record.errors import RecallHandleIllegal
 from ariane_record.layout import Host
@@ -29,48 +29,23 @@ _NOTE_BODY: Final = b"recalled"
 """RocketMQ's client refuses messages without a body."""
 
 
-class FoundRecords(Protocol):
-    """What is asked of the store."""
-
-    def query_by_key(
-        self, topic: str, key: str, *, begin_ms: int, end_ms: int, max_count: int
-    ) -> list[RecordFields]:
-        """Messages by key or unique id, newest first."""
-        ...
-
-
 class Recall:
     """Takes delayed messages back."""
 
     def __init__(
         self,
-        found: FoundRecords,
+        log: BrokerLog,
         parked: ParkedLog,
-        log: AppendLog,
         timer: TimerQueue,
         *,
         broker_name: str,
         is_draining: Callable[[], bool],
-        wait_flushed: Callable[[int], Awaitable[None]] | None,
     ) -> None:
-        """Take the parts.
-
-        Args:
-            found: Finds parked records.
-            parked: Says where they end.
-            log: Where notes go.
-            timer: Knows which records wait.
-            broker_name: As it stands in handles.
-            is_draining: Whether the broker takes nothing more.
-            wait_flushed: Waits for a commit-log offset to be on the disk; None when nobody does.
-        """
-        self._found = found
-        self._parked = parked
         self._log = log
+        self._parked = parked
         self._timer = timer
         self._broker_name = broker_name
         self._is_draining = is_draining
-        self._wait_flushed = wait_flushed
 
     async def recall(self, topic: str, handle: str, born_host: Host) -> str:
         """Take a message back; doing so again changes nothing.
@@ -95,8 +70,8 @@ class Recall:
         messages = [record for record in records if not _is_note(record)]
         waiting = [record for record in messages if self._timer.is_pending(record.queue_offset)]
         ends = [self._take_out(record, named, born_host) for record in waiting]
-        if ends and self._wait_flushed is not None:
-            await self._wait_flushed(max(ends))
+        if ends:
+            await self._log.promised(max(ends))
         if waiting or len(messages) < len(records):
             return named.unique_id
         if messages:
@@ -117,7 +92,7 @@ class Recall:
 
     def _records(self, named: RecallHandle) -> list[RecordFields]:
         """All that the timer topic has of a message: itself, its copies, notes."""
-        records = self._found.query_by_key(
+        records = self._log.store.query_by_key(
             TIMER_QUEUE.topic, named.unique_id, begin_ms=0, end_ms=1 << 62, max_count=_COPIES_MAX
         )
         said = {
@@ -147,7 +122,7 @@ class Recall:
         )
         times_ms = np.array([named.delivery_time_ms], np.int64)
         block = replace(encode_block(TIMER_QUEUE.topic, [note]), delivery_times_ms=times_ms)
-        appended = self._log.append_block(block, TIMER_QUEUE.queue_id, born_host=born_host)
+        appended = self._log.append(block, TIMER_QUEUE.queue_id, born_host)
         self._timer.mark(np.array([record.queue_offset, int(appended.first_queue_offset)]))
         return appended.next_commit_log_offset
 

@@ -12,39 +12,21 @@ from itertools import groupby
 
 import numpy as np
 
-from ariane_broker.delay.delayed_append import AppendLog
 from ariane_broker.delay.parked_queue import ParkedLog, ParkedRows
 from ariane_broker.delay.parked_records import ParkedRecords, read_parked, timer_heads
-from ariane_broker.delay.parking import Parked
 from ariane_broker.delay.timer_queue import TIMER_QUEUE
+from ariane_broker.log.broker_log import BrokerLog
 from ariane_record.layout import PropertyName
 from ariane_storage.log.fields import Int64s
-from ariane_storage.writing.append import Appended
 
 
 class Reparking:
     """Parks records of the timer topic again."""
 
-    def __init__(
-        self,
-        parked: ParkedLog,
-        log: AppendLog,
-        *,
-        now_ms: Callable[[], int],
-        on_parked: Callable[[Parked, Appended], None],
-    ) -> None:
-        """Take the parts.
-
-        Args:
-            parked: Where the parked records are.
-            log: Where their copies go.
-            now_ms: Milliseconds since the epoch.
-            on_parked: Is told of the copies.
-        """
-        self._parked = parked
+    def __init__(self, log: BrokerLog, parked: ParkedLog, now_ms: Callable[[], int]) -> None:
         self._log = log
+        self._parked = parked
         self._now_ms = now_ms
-        self._on_parked = on_parked
 
     def repark_early(self, rows: ParkedRows, mark: Callable[[Int64s], None]) -> None:
         """Park those of some records again that are not due yet, as they say themselves."""
@@ -102,6 +84,5 @@ class Reparking:
             delivery_times_ms=times_ms,
         )
         born_host = moved.columns.message(chosen[0]).born_host
-        appended = self._log.append_block(block, TIMER_QUEUE.queue_id, born_host=born_host)
+        self._log.append(block, TIMER_QUEUE.queue_id, born_host)
         mark(records.queue_offsets[places])
-        self._on_parked(Parked(block, TIMER_QUEUE), appended)

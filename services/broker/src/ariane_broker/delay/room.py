@@ -12,22 +12,21 @@ import numpy as np
 from ariane_broker.delay import level_queues
 from ariane_broker.delay import timer_queue as timer
 from ariane_broker.delay.aged_records import AgedRecords
-from ariane_broker.delay.delayed_append import DelayedAppend
 from ariane_broker.delay.delayed_counts import DelayedCounts
 from ariane_broker.delay.delivery import Delivery
 from ariane_broker.delay.delivery_loop import DeliveryLoop
 from ariane_broker.delay.level_queues import LevelQueues
 from ariane_broker.delay.parked_queue import ParkedRows
-from ariane_broker.delay.parking import Parked, Parking
+from ariane_broker.delay.parking import Parking
 from ariane_broker.delay.reparking import Reparking
 from ariane_broker.delay.timer_handover import TimerHandover
-from ariane_broker.delay.timer_queue import TimerQueue
-from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.delay.timer_queue import TIMER_QUEUE, TimerQueue
 from ariane_broker.log.room import StoringRoom
 from ariane_broker.outside import Outside
 from ariane_broker.settings import BrokerSettings
 from ariane_broker.state.room import StateRoom
 from ariane_record import RecordBlock
+from ariane_record.names import DELAY_TOPIC
 from ariane_storage.state_file import StateFile
 from ariane_storage.store_files import StoreFiles
 from ariane_storage.writing.append import Appended
@@ -41,7 +40,7 @@ DAY_MS: Final = 86_400_000
 class DelayingRoom:
     """Messages that are delivered later."""
 
-    delayed_append: DelayedAppend
+    parking: Parking
     delivery: Delivery
     delivery_loop: DeliveryLoop
     timer_queue: TimerQueue
@@ -51,7 +50,7 @@ class DelayingRoom:
 
 def delaying_room(outside: Outside, state: StateRoom, storing: StoringRoom) -> DelayingRoom:
     """Messages that are delivered later."""
-    settings, clock, store = outside.settings, outside.clock, storing.store
+    settings, clock, store, log = outside.settings, outside.clock, storing.store, storing.log
     levels_ms = settings.delay_levels_ms
     levels = LevelQueues(store, levels_ms=levels_ms, now_ms=clock.now_ms)
     root = StoreFiles(settings.store_path).root
@@ -62,37 +61,28 @@ def delaying_room(outside: Outside, state: StateRoom, storing: StoringRoom) -> D
     for state_machine, name in ((levels, level_queues.FILE_NAME), (timer_queue, timer.FILE_NAME)):
         storing.log_states.keep(state_machine, StateFile(root / name, outside.disk), name)
 
-    def delivered(queue: QueueKey, appended: Appended) -> None:
-        storing.arrivals.appended(queue, appended.next_commit_log_offset)
-        storing.keeping.appended(appended.next_commit_log_offset)
-
-    def flush() -> None:
-        if settings.flush_mode == "sync":
-            storing.group_flush.request()
-
-    def parked(parked: Parked, appended: Appended) -> None:
-        times_ms = parked.block.delivery_times_ms
+    def parked(block: RecordBlock, queue_id: int, appended: Appended) -> None:
+        times_ms = block.delivery_times_ms
         if times_ms is None:
             # Not from the store timestamp on: it may be ahead of the clock.
-            wait_ms = levels_ms[parked.queue.queue_id]
-            delivery_loop.parked(clock.now_ms() + wait_ms)
+            delivery_loop.parked(clock.now_ms() + levels_ms[queue_id])
             return
         first = int(appended.first_queue_offset)
         timer_queue.parked(
             ParkedRows(
                 np.arange(first, first + appended.count),
                 appended.commit_log_offsets,
-                parked.block.sizes.astype(np.int64),
+                block.sizes.astype(np.int64),
                 times_ms.astype(np.int64),
             )
         )
         delivery_loop.parked(int(times_ms.min()))
 
-    delivery = Delivery(store, store, find_topic=state.topics.find, on_appended=delivered)
-    reparking = Reparking(store, store, now_ms=clock.now_ms, on_parked=parked)
-    delivery_loop = DeliveryLoop(
-        levels, timer_queue, delivery, reparking, clock, on_delivered=flush
-    )
+    for topic in (TIMER_QUEUE.topic, DELAY_TOPIC):
+        log.listen(topic, parked)
+    delivery = Delivery(log, store, state.topics.find)
+    reparking = Reparking(log, store, clock.now_ms)
+    delivery_loop = DeliveryLoop(levels, timer_queue, delivery, reparking, log=log, clock=clock)
     aged_records = AgedRecords(
         store,
         timer_queue,
@@ -103,13 +93,13 @@ def delaying_room(outside: Outside, state: StateRoom, storing: StoringRoom) -> D
         is_pressed=lambda: storing.keeping.disk_used_ratio >= settings.disk_force_ratio,
     )
     parking = Parking(
-        level_count=len(levels_ms),
+        levels_ms=levels_ms,
         delay_ms_max=round(settings.delay_days_max * DAY_MS),
         now_ms=clock.now_ms,
         check_block=block_check(settings),
     )
     return DelayingRoom(
-        delayed_append=DelayedAppend(parking, store, levels_ms=levels_ms, on_parked=parked),
+        parking=parking,
         delivery=delivery,
         delivery_loop=delivery_loop,
         timer_queue=timer_queue,

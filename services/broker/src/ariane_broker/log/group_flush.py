@@ -84,7 +84,6 @@ class GroupFlush:
         # In the order in which their time is up.
         self._waiting: list[_Waiting] = []
         self._under_way: asyncio.Future[None] | None = None
-        self._asked = False
         self._alarm: asyncio.TimerHandle | None = None
 
     def when_flushed(
@@ -108,41 +107,12 @@ class GroupFlush:
         if self._under_way is None:
             self._begin(loop)
 
-    async def wait(self, commit_log_offset: int) -> None:
-        """Return once everything before this commit-log offset is on the disk.
-
-        Raises:
-            ServiceError: FLUSH_UNCONFIRMED when the flush failed or took too long.
-        """
-        if commit_log_offset <= self._log.flushed_offset:
-            return
-        flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def told(error: ServiceError | None) -> None:
-            if flushed.done():  # Who waited has gone.
-                return
-            if error is None:
-                flushed.set_result(None)
-            else:
-                flushed.set_exception(error)
-
-        self.when_flushed(commit_log_offset, told)
-        await flushed
-
-    def request(self) -> None:
-        """Ask for a flush of all that is appended by now; returns at once."""
-        if self._under_way is None:
-            self._begin(asyncio.get_running_loop())
-        else:
-            self._asked = True
-
     async def finish(self) -> None:
-        """Wait for the flush that is under way, and for those asked for meanwhile."""
+        """Wait for the flush that is under way, and for those that begin meanwhile."""
         while self._under_way is not None:
             await asyncio.wait((self._under_way,))
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._asked = False
         self._under_way = loop.create_future()
         try:
             self._flusher.submit(self._flush, loop)
@@ -166,7 +136,7 @@ class GroupFlush:
             (served if each.commit_log_offset <= flushed_offset else later).append(each)
         self._waiting = later
         self._over()
-        if later or self._asked:
+        if later:
             self._begin(asyncio.get_running_loop())
         for each in served:
             each.told(None)

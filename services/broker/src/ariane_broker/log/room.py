@@ -8,11 +8,13 @@ from functools import partial
 from ariane_broker.append.producer_sequences import ProducerSequences
 from ariane_broker.append.statistics import BrokerStatistics
 from ariane_broker.log.arrivals import Arrivals
+from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.log.clock_watch import ClockWatch
 from ariane_broker.log.group_flush import GroupFlush
 from ariane_broker.log.held_requests import HeldRequests
 from ariane_broker.log.log_states import LogStates
 from ariane_broker.log.owned_store import OwnedStore
+from ariane_broker.log.promise import promise_of
 from ariane_broker.log.recovery_progress import RecoveryProgress
 from ariane_broker.log.store_keeping import FLUSH_TICK_SECONDS, INDEX_BACKLOG_KEYS, StoreKeeping
 from ariane_broker.outside import Outside
@@ -33,6 +35,7 @@ class StoringRoom:
     """The store, who waits on its disk or for messages, what is rebuilt from the log."""
 
     store: OwnedStore
+    log: BrokerLog
     held: HeldRequests
     arrivals: Arrivals
     group_flush: GroupFlush
@@ -81,18 +84,29 @@ def storing_room(outside: Outside) -> StoringRoom:
         expiry_ms=round(settings.producer_expiry_s * 1000),
         stream_count_max=settings.producer_streams_max,
     )
+    statistics = BrokerStatistics()
+    log = BrokerLog(
+        store,
+        promise_of(settings.flush_mode, group_flush),
+        sequences,
+        arrivals,
+        keeping,
+        statistics=statistics,
+        monotonic=outside.clock.monotonic,
+    )
     log_states = LogStates(store, threads.state)
     store.keep_needed(lambda: log_states.needed_from)
     snapshot = StoreFiles(settings.store_path).config / "producerSequences.json"
     log_states.keep(sequences, StateFile(snapshot, outside.disk), "config/producerSequences.json")
     return StoringRoom(
         store=store,
+        log=log,
         held=held,
         arrivals=arrivals,
         group_flush=group_flush,
         keeping=keeping,
         clock_watch=ClockWatch(store, outside.store_clock, outside.clock),
-        statistics=BrokerStatistics(),
+        statistics=statistics,
         sequences=sequences,
         log_states=log_states,
     )

@@ -8,7 +8,7 @@ import secrets
 from dataclasses import dataclass
 from typing import Final
 
-from ariane_broker.append.append import AppendRecords, AppendWatch
+from ariane_broker.append.append import AppendRecords
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.clients.room import ChangingRoom
 from ariane_broker.delay.recall import Recall
@@ -64,17 +64,10 @@ def messaging_room(
     service_error = ErrorTranslator(STORAGE_RULES).service_error
     topics_for_send = TopicsForSend(changing.topic_changes, check_block=block_check(settings))
     append_records = AppendRecords(
-        store,
+        storing.log,
         topics_for_send,
         storing.sequences,
-        AppendWatch(
-            arrivals=storing.arrivals,
-            statistics=storing.statistics,
-            on_growth=storing.keeping.appended,
-            monotonic=clock.monotonic,
-        ),
-        delayed=delaying.delayed_append,
-        flush_wait=storing.group_flush if settings.flush_mode == "sync" else None,
+        delaying.parking,
         body_bytes_max=settings.message_bytes_max,
         service_error=service_error,
     )
@@ -121,13 +114,10 @@ def messaging_room(
 def _recall(
     outside: Outside, storing: StoringRoom, delaying: DelayingRoom, append_records: AppendRecords
 ) -> Recall:
-    settings, store = outside.settings, storing.store
     return Recall(
-        store,
-        store,
-        store,
+        storing.log,
+        storing.store,
         delaying.timer_queue,
-        broker_name=settings.broker_name,
+        broker_name=outside.settings.broker_name,
         is_draining=lambda: append_records.draining,
-        wait_flushed=storing.group_flush.wait if settings.flush_mode == "sync" else None,
     )

@@ -8,15 +8,15 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from ariane_broker.delay.delay import DeliveryTimes
-from ariane_broker.delay.delayed_append import DelayedAppend
+from ariane_broker.delay.parking import Parking
 from ariane_broker.groups.consumer_groups import GroupConfig
 from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.retry.failed_columns import FailedColumns
 from ariane_broker.retry.failed_records import DeadLetterReason
 from ariane_broker.retry.failures import Failure, ReturnLimits
 from ariane_broker.retry.return_table import Returned
 from ariane_broker.retry.waits import delay_of_try, wait_ms
-from ariane_broker.transactions.writing import TransactionLog
 from ariane_record import RecordBlock, RecordTooLarge
 from ariane_record.layout import Host
 from ariane_storage.log.fields import Int64s
@@ -42,22 +42,14 @@ class CopyAppend:
 
     def __init__(
         self,
-        log: TransactionLog,
-        delayed: DelayedAppend,
+        log: BrokerLog,
+        parking: Parking,
         *,
         limits: ReturnLimits,
         now_ms: Callable[[], int],
     ) -> None:
-        """Take the parts.
-
-        Args:
-            log: Where copies and dead letters go.
-            delayed: Parks copies.
-            limits: What bounds a return.
-            now_ms: Milliseconds since the epoch.
-        """
         self._log = log
-        self._delayed = delayed
+        self._parking = parking
         self._limits = limits
         self._now_ms = now_ms
 
@@ -143,12 +135,12 @@ class CopyAppend:
             tried,
             now_ms=self._now_ms(),
             delay_ms_max=self._limits.delay_ms_max,
-            level_count=len(self._delayed.levels_ms),
+            level_count=len(self._parking.levels_ms),
         )
         if isinstance(delay, DeliveryTimes):
             delay = DeliveryTimes(np.repeat(delay.times_ms, block.count))
-        parked = self._delayed.park(block, queue, delay)
-        appended = self._log.park(self._delayed, parked, born_host)
+        parked = self._parking.park(block, queue, delay)
+        appended = self._log.append(parked.block, parked.queue.queue_id, born_host)
         if isinstance(delay, DeliveryTimes):
             return appended, int(delay.times_ms[0])
-        return appended, self._now_ms() + self._delayed.levels_ms[delay.level - 1]
+        return appended, self._now_ms() + self._parking.levels_ms[delay.level - 1]

@@ -17,12 +17,12 @@ import numpy as np
 from ariane_broker.errors import broker_draining
 from ariane_broker.groups.consumer_groups import ConsumerGroups
 from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.read.readable_topics import readable_queue
 from ariane_broker.retry.failed_records import redriven_record
 from ariane_broker.retry.queue_log import SLICE_BYTES, SLICE_COUNT, QueueLog
 from ariane_broker.retry.redriven_table import RedrivenTable, with_mark
 from ariane_broker.topics.topic_table import TopicConfig, TopicTable
-from ariane_broker.transactions.writing import TransactionLog
 from ariane_record import PropertyName, RecordFields
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.encoding.block import encode_block
@@ -71,7 +71,7 @@ class DeadLetterRedrive:
     def __init__(
         self,
         queues: QueueLog,
-        log: TransactionLog,
+        log: BrokerLog,
         table: RedrivenTable,
         *,
         topics: TopicTable,
@@ -132,7 +132,7 @@ class DeadLetterRedrive:
                 raise broker_draining()
             kept = self._redrive_slice(queue, kept, outcome, to_group=to_group)
             await asyncio.sleep(0)
-        await self._log.promised(self._log.log.max_offset)
+        await self._log.promised()
         return outcome
 
     def _redrive_slice(

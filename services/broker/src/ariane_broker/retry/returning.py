@@ -14,6 +14,7 @@ import numpy as np
 from ariane_broker.errors import broker_draining, message_illegal, message_not_found
 from ariane_broker.groups.consumer_groups import ConsumerGroups, GroupConfig
 from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.read.readable_topics import readable_topic
 from ariane_broker.retry.copy_append import CopyAppend, Way
 from ariane_broker.retry.failed_columns import FailedColumns
@@ -22,7 +23,6 @@ from ariane_broker.retry.failures import FailedPlace, Failure, ReturnLimits, Tak
 from ariane_broker.retry.queue_log import SLICE_BYTES, SLICE_COUNT, QueueLog
 from ariane_broker.retry.return_table import ReturnTable
 from ariane_broker.topics.topic_table import TopicConfig, TopicTable
-from ariane_broker.transactions.writing import TransactionLog
 from ariane_record import RecordTooLarge
 from ariane_record.decoding.columns import RecordColumns, decode_columns
 from ariane_record.names import dead_letter_topic, retry_topic
@@ -78,7 +78,7 @@ class MessageReturns:
     def __init__(
         self,
         queues: QueueLog,
-        log: TransactionLog,
+        log: BrokerLog,
         copies: CopyAppend,
         table: ReturnTable,
         *,
@@ -288,4 +288,4 @@ class MessageReturns:
             if not isinstance(outcome, ServiceError)
         ]
         if offsets:
-            await self._log.promised(min(self._log.log.max_offset, max(offsets) + 1))
+            await self._log.promised(min(self._log.store.max_offset, max(offsets) + 1))

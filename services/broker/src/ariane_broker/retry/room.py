@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ariane_broker.append.append import AppendWatch
 from ariane_broker.clients.deaths.verdicts import DeathVerdicts
 from ariane_broker.clients.room import ChangingRoom
 from ariane_broker.delay.room import DAY_MS, DelayingRoom
@@ -20,7 +19,6 @@ from ariane_broker.retry.redriving import DeadLetterRedrive
 from ariane_broker.retry.return_table import ReturnTable
 from ariane_broker.retry.returning import MessageReturns
 from ariane_broker.state.room import StateRoom
-from ariane_broker.transactions.writing import TransactionLog
 from ariane_servicekit import Loop
 from ariane_storage.state_file import StateFile
 from ariane_storage.store_files import StoreFiles
@@ -55,14 +53,7 @@ def retrying_room(
         (redriven, redriven_table.FILE_NAME),
     ):
         storing.log_states.keep(state_machine, StateFile(root / name, outside.disk), name)
-    watch = AppendWatch(
-        arrivals=storing.arrivals,
-        statistics=storing.statistics,
-        on_growth=storing.keeping.appended,
-        monotonic=clock.monotonic,
-    )
-    flush_wait = storing.group_flush if settings.flush_mode == "sync" else None
-    log = TransactionLog(storing.store, watch, flush_wait=flush_wait)
+    log = storing.log
     limits = ReturnLimits(
         delay_ms_max=round(settings.delay_days_max * DAY_MS),
         deaths_max=settings.consumer_deaths_max,
@@ -70,7 +61,7 @@ def retrying_room(
     returns = MessageReturns(
         storing.store,
         log,
-        CopyAppend(log, delaying.delayed_append, limits=limits, now_ms=clock.now_ms),
+        CopyAppend(log, delaying.parking, limits=limits, now_ms=clock.now_ms),
         table,
         topics=state.topics,
         groups=state.groups,

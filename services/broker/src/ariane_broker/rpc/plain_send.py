@@ -8,9 +8,10 @@ from typing import Final, Protocol
 
 from ariane.common.v1.message_pb2 import Message
 from ariane_broker.append.batch_check import Batch
-from ariane_broker.append.batch_outcome import AcknowledgedLevel, BatchOutcome
+from ariane_broker.append.batch_outcome import BatchOutcome
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.errors import message_type_mismatch
+from ariane_broker.log.promise import AcknowledgedLevel
 from ariane_broker.rpc.wire.delay_wire import delay_of
 from ariane_broker.rpc.wire.stored_message import EncodingDefaults, encode_message, type_of
 from ariane_broker.topics.topic_changes import check_user_topic

@@ -14,8 +14,9 @@ from google.rpc.status_pb2 import Status
 from grpc import aio
 
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
-from ariane_broker.append.batch_outcome import AcknowledgedLevel
 from ariane_broker.errors import broker_draining
+from ariane_broker.log.broker_log import BrokerLog
+from ariane_broker.log.promise import AcknowledgedLevel
 from ariane_broker.rpc.peer_address import peer_host
 from ariane_broker.rpc.wire.transaction_wire import (
     end_response,
@@ -28,7 +29,6 @@ from ariane_broker.transactions.ends_together import EndedNow, EndsTogether
 from ariane_broker.transactions.half_send import HALF_MESSAGES_MAX, HalfSend
 from ariane_broker.transactions.halves_together import HalfWish, HalvesTogether
 from ariane_broker.transactions.transaction_records import HalfMessage
-from ariane_broker.transactions.writing import TransactionLog
 from ariane_record.errors import RecordError
 from ariane_record.layout import Host
 from ariane_servicekit.error_status import status_of
@@ -58,7 +58,7 @@ class StreamParts(NamedTuple):
         service_error: Makes errors of the store public.
     """
 
-    log: TransactionLog
+    log: BrokerLog
     halves: HalvesTogether
     half_send: HalfSend
     ends_together: EndsTogether
@@ -118,9 +118,9 @@ class _TransactionWorker:
         if not parts.is_draining():
             stored = parts.halves.store(wishes, self._born_host, now_ms)
         ended = parts.ends_together.end(list(map(end_wish, request.ends)), now_ms)
-        if parts.log.waits or None in stored or None in ended:
+        if parts.log.promise.waits or None in stored or None in ended:
             return self._rest(request, wishes, stored, ended)
-        level = AcknowledgedLevel.MEMORY
+        level = parts.log.promise.level
         return transaction_pb.StreamTransactionsResponse(
             request_number=request.request_number,
             half_messages=[half_result(half.transaction_id, level) for half in stored if half],
@@ -144,7 +144,7 @@ class _TransactionWorker:
     ) -> transaction_pb.StreamTransactionsResponse:
         """Do the rest, one by one, and wait for what the broker promises."""
         log = self._parts.log
-        end = log.log.max_offset
+        end = log.store.max_offset
         later_halves = [
             self._send(wish) for wish, half in zip(wishes, stored, strict=True) if half is None
         ]

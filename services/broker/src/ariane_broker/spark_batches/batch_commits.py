@@ -15,7 +15,7 @@ from ariane.broker.v1.transaction_service_pb2 import StageBatchRecordsRequest
 from ariane_broker.append.batch_check import check_sizes, check_takes_delayed
 from ariane_broker.append.message_types import check_message_types
 from ariane_broker.append.topics_for_send import TopicsForSend
-from ariane_broker.delay.delayed_append import DelayedAppend
+from ariane_broker.delay.parking import Parking
 from ariane_broker.errors import (
     block_corrupted,
     broker_draining,
@@ -26,6 +26,7 @@ from ariane_broker.errors import (
     transaction_decided,
     transaction_not_found,
 )
+from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.spark_batches.batch_publication import BatchPublication
 from ariane_broker.spark_batches.batch_records import (
     BATCH_TOPIC,
@@ -45,7 +46,6 @@ from ariane_broker.spark_batches.batch_records import (
 from ariane_broker.spark_batches.batch_table import BatchTable, Progress
 from ariane_broker.topics.topic_changes import check_user_topic
 from ariane_broker.topics.topic_table import TopicConfig, TopicMessageType
-from ariane_broker.transactions.writing import TransactionLog
 from ariane_record.control_characters import holds_control_character
 from ariane_record.encoding.block import encode_block
 from ariane_record.layout import Host
@@ -74,11 +74,11 @@ class BatchCommits:
 
     def __init__(
         self,
-        log: TransactionLog,
+        log: BrokerLog,
         table: BatchTable,
         topics: TopicsForSend,
         publication: BatchPublication,
-        delayed: DelayedAppend,
+        parking: Parking,
         *,
         now_ms: Callable[[], int],
         body_bytes_max: int,
@@ -91,7 +91,7 @@ class BatchCommits:
             table: The batches of this broker.
             topics: The topics of this broker.
             publication: Makes committed batches visible.
-            delayed: Says what may be delivered later.
+            parking: Says what may be delivered later.
             now_ms: Milliseconds since the epoch.
             body_bytes_max: Largest body of a message, and of what one call stages.
             is_draining: Whether the broker takes no messages.
@@ -100,7 +100,7 @@ class BatchCommits:
         self._table = table
         self._topics = topics
         self._publication = publication
-        self._delayed = delayed
+        self._parking = parking
         self._now_ms = now_ms
         self._body_bytes_max = body_bytes_max
         self._is_draining = is_draining
@@ -176,7 +176,7 @@ class BatchCommits:
         # The decision stands from here on: it is safe before anybody sees what follows from it.
         await self._log.promised(appended.next_commit_log_offset)
         await self._publication.finish(batch.query_id)
-        await self._log.promised(self._log.log.max_offset)
+        await self._log.promised()
         return BatchCommitted(duplicate=False, record_count=count)
 
     async def abort(self, batch: BatchKey) -> bool:
@@ -190,7 +190,7 @@ class BatchCommits:
             return True
         if batch in self._table.staged:
             self.drop(batch)
-            await self._log.promised(self._log.log.max_offset)
+            await self._log.promised()
         return False
 
     def drop(self, batch: BatchKey) -> None:
@@ -214,7 +214,7 @@ class BatchCommits:
             return BatchCommitted(duplicate=True, record_count=0)
         if attempts and fingerprint_of(attempts) != progress.fingerprint:
             raise transaction_decided(_name_of(batch), "COMMIT")
-        await self._log.promised(self._log.log.max_offset)
+        await self._log.promised()
         return BatchCommitted(duplicate=True, record_count=progress.record_count)
 
     def _named_stages(self, batch: BatchKey, attempts: Sequence[NamedAttempt]) -> list[Stage]:
@@ -279,7 +279,7 @@ class BatchCommits:
             raise message_type_mismatch(config.topic, config.message_type.value, "NORMAL")
         if staged.times_ms.any():
             check_takes_delayed(config)
-            self._delayed.check_staged(staged.block, staged.times_ms)
+            self._parking.check_staged(staged.block, staged.times_ms)
 
 
 def _keys_of(request: StageBatchRecordsRequest) -> tuple[BatchKey, AttemptKey]:

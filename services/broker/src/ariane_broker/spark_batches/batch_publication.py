@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane.broker.v1.transaction_service_pb2 import StageBatchRecordsRequest
-from ariane_broker.delay.delayed_append import DelayedAppend
+from ariane_broker.delay.parking import Parking
+from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.spark_batches.batch_records import (
     BATCH_TOPIC,
     BatchEvent,
@@ -28,7 +29,6 @@ from ariane_broker.spark_batches.batch_records import (
 )
 from ariane_broker.spark_batches.batch_table import WAITING, BatchTable, Publication
 from ariane_broker.topics.topic_table import TopicConfig
-from ariane_broker.transactions.writing import TransactionLog
 from ariane_record.layout import (
     PRODUCER_PROPERTIES_BYTES_MAX,
     PROPERTIES_BYTES_MAX,
@@ -59,10 +59,10 @@ class BatchPublication:
 
     def __init__(
         self,
-        log: TransactionLog,
+        log: BrokerLog,
         table: BatchTable,
         find_topic: Callable[[str], TopicConfig | None],
-        delayed: DelayedAppend,
+        parking: Parking,
         clock: Clock,
     ) -> None:
         """Publish nothing yet.
@@ -71,13 +71,13 @@ class BatchPublication:
             log: Where stages are, and messages go.
             table: The batches of this broker.
             find_topic: The topic of a name, or None.
-            delayed: Takes what is to be delivered later.
+            parking: Makes records that are delivered later.
             clock: Paces turns that nobody waits for.
         """
         self._log = log
         self._table = table
         self._find_topic = find_topic
-        self._delayed = delayed
+        self._parking = parking
         self._clock = clock
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
         self.loop = Loop("publish-batches", self.turn, interval_s=RETRY_SECONDS, clock=clock)
@@ -158,13 +158,13 @@ class BatchPublication:
 
     def _park(self, staged: StagedBlock, rows: Int64s, stage: int, born_host: Host) -> None:
         """Have records delivered when their times come."""
-        parked = self._delayed.park_staged(
+        parked = self._parking.park_staged(
             named_rows(staged.block, rows, stage),
             staged.queue_ids[rows].astype(np.int64),
             staged.times_ms[rows],
             half_offset=name_of_stage(stage),
         )
-        self._log.park(self._delayed, parked, born_host)
+        self._log.append(parked.block, parked.queue.queue_id, born_host)
 
 
 def _parts(rows: Int64s, sizes: NDArray[np.int32]) -> Iterator[Int64s]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.spark_batches.batch_commits import BatchCommits
 from ariane_broker.spark_batches.batch_records import (
     BATCH_TOPIC,
@@ -14,7 +15,6 @@ from ariane_broker.spark_batches.batch_records import (
 )
 from ariane_broker.spark_batches.batch_table import BatchTable, Progress
 from ariane_broker.transactions.upkeep import AgeingLog
-from ariane_broker.transactions.writing import TransactionLog
 from ariane_servicekit import get_logger
 from ariane_storage.errors import StoreFull
 
@@ -30,7 +30,7 @@ class BatchUpkeep:
     def __init__(
         self,
         ageing: AgeingLog,
-        log: TransactionLog,
+        log: BrokerLog,
         table: BatchTable,
         commits: BatchCommits,
         *,

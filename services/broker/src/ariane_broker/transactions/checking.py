@@ -15,8 +15,8 @@ from ariane_broker.clients.attached_client import AttachedClient
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.outbox import TransactionAsked
 from ariane_broker.errors import client_silent, producer_not_attached
+from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.transactions.ending import CHECK_COUNT_MAX, TransactionEnds
-from ariane_broker.transactions.writing import TransactionLog
 from ariane_record.control_characters import shown
 from ariane_record.single.message import encode_record
 from ariane_servicekit.errors import field_invalid
@@ -54,7 +54,7 @@ class Checked:
 class TransactionChecks:
     """Questions to producers that wait for an answer."""
 
-    def __init__(self, log: TransactionLog, ends: TransactionEnds, clients: ClientTable) -> None:
+    def __init__(self, log: BrokerLog, ends: TransactionEnds, clients: ClientTable) -> None:
         """Ask nothing yet.
 
         Args:

@@ -11,13 +11,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from ariane_broker.append.batch_outcome import AcknowledgedLevel
 from ariane_broker.errors import (
     topic_not_found,
     transaction_decided,
     transaction_foreign,
     transaction_not_found,
 )
+from ariane_broker.log.broker_log import BrokerLog
+from ariane_broker.log.promise import AcknowledgedLevel
 from ariane_broker.rpc.wire.stored_message import StoredPlace
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_broker.transactions.transaction_records import (
@@ -33,7 +34,6 @@ from ariane_broker.transactions.transaction_records import (
     superseded_record,
 )
 from ariane_broker.transactions.transaction_table import TransactionTable
-from ariane_broker.transactions.writing import TransactionLog
 from ariane_record import RecordFields
 from ariane_record.names import CHECKS_EXHAUSTED_TOPIC, HALF_TOPIC, OP_TOPIC
 from ariane_record.single.record_copy import RecordCopy, copied_block
@@ -94,7 +94,7 @@ class TransactionEnds:
 
     def __init__(
         self,
-        log: TransactionLog,
+        log: BrokerLog,
         table: TransactionTable,
         find_topic: Callable[[str], TopicConfig | None],
         *,
@@ -164,7 +164,7 @@ class TransactionEnds:
                 copy = parked_copy(fields, check_count)
                 self._log.append_records(CHECKS_EXHAUSTED_TOPIC, [copy])
                 self._table.parked(transaction_id)
-        await self._log.promised(self._log.log.max_offset)
+        await self._log.promised()
         return duplicate
 
     def waiting(self, transaction_id: str) -> HalfMessage:
@@ -206,7 +206,7 @@ class TransactionEnds:
             if half.commit_log_offset >= commit_log_offset:
                 continue
             try:
-                fields = self._log.log.message_at(half.commit_log_offset)
+                fields = self._log.store.message_at(half.commit_log_offset)
                 record = carried_forward(fields, half)
                 appended = self._log.append_records(HALF_TOPIC, [record])
             except StoreFull:
@@ -285,11 +285,11 @@ class TransactionEnds:
 
     async def _ended(self, decision: Decision, *, duplicate: bool) -> Ended:
         place = decision.commit_log_offset
-        level = await self._log.promised(min(self._log.log.max_offset, place + 1))
+        level = await self._log.promised(min(self._log.store.max_offset, place + 1))
         message = None
         if decision.outcome is Outcome.COMMIT:
             with suppress(RecordNotFound, RecordCorrupted):
-                message = self._log.log.message_at(place)
+                message = self._log.store.message_at(place)
         return Ended(decision.outcome, message, level, duplicate)
 
     def _find_decision(self, transaction_id: str) -> Decision | None:
@@ -297,7 +297,7 @@ class TransactionEnds:
         decision = self._table.decision(transaction_id)
         if decision is not None or not transaction_id:
             return decision
-        found = self._log.log.query_by_key(
+        found = self._log.store.query_by_key(
             OP_TOPIC, transaction_id, begin_ms=0, end_ms=_EVER_MS, max_count=1
         )
         return decision_of_op(found[0]) if found else None

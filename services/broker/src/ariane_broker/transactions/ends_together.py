@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
+from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.rpc.wire.stored_message import StoredPlace
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_broker.transactions.ending import EndWish, queue_for
@@ -25,7 +26,6 @@ from ariane_broker.transactions.transaction_records import (
     op_block,
 )
 from ariane_broker.transactions.transaction_table import TransactionTable
-from ariane_broker.transactions.writing import TransactionLog
 from ariane_record.errors import RecordError
 from ariane_record.layout import Host
 from ariane_record.single.record_copy import RecordCopy, copied_block
@@ -61,7 +61,7 @@ class EndsTogether:
 
     def __init__(
         self,
-        log: TransactionLog,
+        log: BrokerLog,
         table: TransactionTable,
         find_topic: Callable[[str], TopicConfig | None],
         *,
@@ -141,10 +141,10 @@ class EndsTogether:
 
     def _read(self, half: HalfMessage) -> RecordCopy | None:
         """A half message, if it may be handed out and can be read."""
-        if half.commit_log_offset >= self._log.log.confirmed_offset:
+        if half.commit_log_offset >= self._log.store.confirmed_offset:
             return None
         try:
-            return self._log.log.copy_at(half.commit_log_offset)
+            return self._log.store.copy_at(half.commit_log_offset)
         except StorageError:
             return None
 

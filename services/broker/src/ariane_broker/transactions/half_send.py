@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_TRANSACTION, Message
-from ariane_broker.append.batch_outcome import AcknowledgedLevel
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.errors import (
     broker_draining,
@@ -20,6 +19,8 @@ from ariane_broker.errors import (
     transaction_foreign,
 )
 from ariane_broker.groups.group_changes import check_user_group
+from ariane_broker.log.broker_log import BrokerLog
+from ariane_broker.log.promise import AcknowledgedLevel
 from ariane_broker.rpc.wire.stored_message import EncodingDefaults, encode_message
 from ariane_broker.topics.topic_changes import check_user_topic
 from ariane_broker.topics.topic_table import TopicConfig, TopicMessageType
@@ -29,7 +30,6 @@ from ariane_broker.transactions.transaction_records import (
     half_properties,
 )
 from ariane_broker.transactions.transaction_table import TransactionTable
-from ariane_broker.transactions.writing import TransactionLog
 from ariane_record import BlockEncoder, RecordBlock, decode_record, java_string_hash
 from ariane_record.layout import Host
 from ariane_record.names import HALF_TOPIC
@@ -88,7 +88,7 @@ class HalfSend:
 
     def __init__(
         self,
-        log: TransactionLog,
+        log: BrokerLog,
         table: TransactionTable,
         topics: TopicsForSend,
         limits: HalfLimits,

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_TRANSACTION, Message
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.groups.group_changes import check_user_group
+from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.rpc.wire.stored_message import EncodingDefaults, encode_message
 from ariane_broker.topics.topic_changes import check_user_topic
 from ariane_broker.topics.topic_table import TopicConfig
@@ -26,7 +27,6 @@ from ariane_broker.transactions.transaction_records import (
     half_properties,
 )
 from ariane_broker.transactions.transaction_table import TransactionTable
-from ariane_broker.transactions.writing import TransactionLog
 from ariane_record import BlockEncoder
 from ariane_record.errors import RecordError
 from ariane_record.layout import Host
@@ -65,7 +65,7 @@ class HalvesTogether:
 
     def __init__(
         self,
-        log: TransactionLog,
+        log: BrokerLog,
         table: TransactionTable,
         topics: TopicsForSend,
         limits: HalfLimits,

@@ -7,11 +7,11 @@ import secrets
 from dataclasses import dataclass
 from typing import Final
 
-from ariane_broker.append.append import AppendWatch
 from ariane_broker.clients.room import ChangingRoom
-from ariane_broker.delay.delayed_append import DelayedAppend
+from ariane_broker.delay.parking import Parking
 from ariane_broker.delay.room import DelayingRoom
 from ariane_broker.errors import STORAGE_RULES
+from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.log.room import StoringRoom
 from ariane_broker.outside import Outside
 from ariane_broker.read.room import PLAIN_CALL_BYTES_MAX, MessagingRoom
@@ -30,7 +30,6 @@ from ariane_broker.transactions.half_send import HalfLimits, HalfSend
 from ariane_broker.transactions.halves_together import HalvesTogether
 from ariane_broker.transactions.transaction_table import TransactionTable
 from ariane_broker.transactions.upkeep import TransactionUpkeep
-from ariane_broker.transactions.writing import TransactionLog
 from ariane_record.layout import BLANK_SIZE_MIN_BYTES
 from ariane_record.single.message_id import UniqueIdGenerator
 from ariane_servicekit import ErrorTranslator, Loop
@@ -68,16 +67,7 @@ def transacting_room(
     table = TransactionTable(decision_count_max=settings.transaction_outcomes_max)
     snapshot = StoreFiles(settings.store_path).config / "transactions.json"
     storing.log_states.keep(table, StateFile(snapshot, outside.disk), "config/transactions.json")
-    log = TransactionLog(
-        store,
-        AppendWatch(
-            arrivals=storing.arrivals,
-            statistics=storing.statistics,
-            on_growth=storing.keeping.appended,
-            monotonic=clock.monotonic,
-        ),
-        flush_wait=storing.group_flush if settings.flush_mode == "sync" else None,
-    )
+    log = storing.log
     unique_ids = UniqueIdGenerator(
         clock.now_ms, ip="127.0.0.1", pid=os.getpid(), origin=secrets.randbits(32)
     )
@@ -104,9 +94,7 @@ def transacting_room(
         is_pressed=lambda: storing.keeping.disk_used_ratio >= settings.disk_force_ratio,
         segment_bytes=settings.segment_bytes,
     )
-    commits, loops = _batches(
-        outside, state, storing, messaging, log=log, delayed=delaying.delayed_append
-    )
+    commits, loops = _batches(outside, state, storing, messaging, log=log, parking=delaying.parking)
     return TransactingRoom(
         half_send=half_send,
         ends=ends,
@@ -125,7 +113,7 @@ def _streams(
     storing: StoringRoom,
     messaging: MessagingRoom,
     *,
-    log: TransactionLog,
+    log: BrokerLog,
     table: TransactionTable,
     singly: tuple[HalfSend, TransactionEnds],
 ) -> TransactionStreams:
@@ -169,8 +157,8 @@ def _batches(
     storing: StoringRoom,
     messaging: MessagingRoom,
     *,
-    log: TransactionLog,
-    delayed: DelayedAppend,
+    log: BrokerLog,
+    parking: Parking,
 ) -> tuple[BatchCommits, tuple[Loop, Loop]]:
     """Batch transactions."""
     settings, clock, store = outside.settings, outside.clock, storing.store
@@ -179,13 +167,13 @@ def _batches(
     file = StateFile(snapshot, outside.disk)
     storing.log_states.keep(table, file, "config/batchTransactions.json")
     store.keep_needed(lambda: table.needed_from)
-    publication = BatchPublication(log, table, state.topics.find, delayed, clock)
+    publication = BatchPublication(log, table, state.topics.find, parking, clock)
     commits = BatchCommits(
         log,
         table,
         messaging.topics_for_send,
         publication,
-        delayed,
+        parking,
         now_ms=clock.now_ms,
         body_bytes_max=settings.message_bytes_max,
         is_draining=lambda: messaging.append_records.draining,

@@ -31,10 +31,11 @@ from ariane.common.v1.message_pb2 import (
     ACKNOWLEDGED_LEVEL_UNSPECIFIED,
 )
 from ariane_broker.append.batch_check import BATCHES_MAX, Batch
-from ariane_broker.append.batch_outcome import AcknowledgedLevel, BatchOutcome, SmallOutcomes
+from ariane_broker.append.batch_outcome import BatchOutcome, SmallOutcomes
 from ariane_broker.append.small_batches import SmallBatches
 from ariane_broker.delay.delay import Delay, DelayLevel, DeliveryTimes
 from ariane_broker.errors import block_corrupted
+from ariane_broker.log.promise import AcknowledgedLevel
 from ariane_broker.rpc.wire.table_wire import table_batches, table_result
 from ariane_broker.rpc.wire.wire_time import set_time, time_of
 from ariane_record import ProducerSequence, RecordBlock

@@ -6,7 +6,7 @@ from typing import Final
 
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
-from ariane_broker.append.batch_outcome import AcknowledgedLevel
+from ariane_broker.log.promise import AcknowledgedLevel
 from ariane_broker.rpc.wire.append_wire import LEVELS
 from ariane_broker.rpc.wire.stored_message import position_of
 from ariane_broker.rpc.wire.wire_time import span_of, time_of

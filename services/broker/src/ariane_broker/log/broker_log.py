@@ -1,0 +1,228 @@
+"""The one door into the log: it appends, tells all whom it concerns, and promises.
+
+Everything that a broker stores passes here: batches of producers, what is parked and what is
+delivered of it, failed messages and dead letters, transactions, batches of Spark. All happens in
+one turn of the loop, so that memory and log say the same::
+
+    append ----> store                  the record is written
+                 producer sequences     a repeat is known from now on
+                 statistics
+                 listeners of the topic (the delay queues)
+                 arrivals               held pulls wake, once it may be read
+                 upkeep                 room ahead of the writer, keys to be filed
+
+and whoever asked waits for the promise of all before ``next_commit_log_offset``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from ariane_broker.append.producer_sequences import NextBatches, ProducerSequences, StoredBatch
+from ariane_broker.append.statistics import BrokerStatistics
+from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.log.arrivals import Arrivals
+from ariane_broker.log.owned_store import OwnedStore
+from ariane_broker.log.promise import AcknowledgedLevel, Promise
+from ariane_broker.log.store_keeping import StoreKeeping
+from ariane_record import ProducerSequence, RecordBlock, RecordFields
+from ariane_record.encoding.block import encode_block
+from ariane_record.layout import Host
+from ariane_record.single.message import EMPTY_HOST
+from ariane_record.single.record_copy import RecordCopy
+from ariane_storage.writing.append import Appended, AppendedTable
+from ariane_storage.writing.block_table import BlockTable
+
+SYSTEM_QUEUE_ID: Final = 0
+"""The one queue that most topics of the system have here."""
+
+Listener: TypeAlias = Callable[[RecordBlock, int, Appended], None]
+"""Is told of a block, its queue id, and where it lies now."""
+
+
+class Sequenced(NamedTuple):
+    """Where a batch stands in the stream of an idempotent producer.
+
+    Attributes:
+        queue: The queue of the stream; a delayed batch lies in another.
+        sequence: Its place.
+    """
+
+    queue: QueueKey
+    sequence: ProducerSequence
+
+
+class BrokerLog:
+    """Appends, and says what is promised.
+
+    Attributes:
+        store: For reading.
+        promise: What an acknowledgement waits for.
+    """
+
+    def __init__(
+        self,
+        store: OwnedStore,
+        promise: Promise,
+        sequences: ProducerSequences,
+        arrivals: Arrivals,
+        keeping: StoreKeeping,
+        *,
+        statistics: BrokerStatistics,
+        monotonic: Callable[[], float],
+    ) -> None:
+        self.store = store
+        self.promise = promise
+        self._sequences = sequences
+        self._arrivals = arrivals
+        self._keeping = keeping
+        self._statistics = statistics
+        self._monotonic = monotonic
+        self._listeners: dict[str, Listener] = {}
+
+    def listen(self, topic: str, listener: Listener) -> None:
+        """Have somebody told of all that is appended to a topic of the system, in the same turn."""
+        self._listeners[topic] = listener
+
+    def append(
+        self,
+        block: RecordBlock,
+        queue_id: int = SYSTEM_QUEUE_ID,
+        born_host: Host = EMPTY_HOST,
+        sequenced: Sequenced | None = None,
+    ) -> Appended:
+        """Append a block to a queue.
+
+        Args:
+            block: The records.
+            queue_id: The queue of their topic.
+            born_host: Where the producer was seen.
+            sequenced: Where they stand in the stream of their producer.
+
+        Raises:
+            StorageError: Nothing is stored.
+        """
+        begin = self._monotonic()
+        appended = self.store.append_block(block, queue_id, born_host=born_host)
+        if sequenced is not None:
+            self._sequences.remember(*sequenced, _stored_batch(sequenced.sequence, appended))
+        self._statistics.count_append(appended.count, block.size_bytes, self._monotonic() - begin)
+        listener = self._listeners.get(block.topic)
+        if listener is not None:
+            listener(block, queue_id, appended)
+        self._arrivals.appended(QueueKey(block.topic, queue_id), appended.next_commit_log_offset)
+        self._keeping.appended(appended.next_commit_log_offset)
+        return appended
+
+    def append_records(self, topic: str, records: Sequence[RecordFields]) -> Appended:
+        """Append records to the one queue of a topic of the system.
+
+        Raises:
+            StorageError: Nothing is stored.
+        """
+        return self.append(encode_block(topic, records), born_host=records[0].born_host)
+
+    def append_table(
+        self,
+        table: BlockTable,
+        queues: Sequence[QueueKey],
+        next_batches: NextBatches,
+        born_host: Host,
+    ) -> AppendedTable | None:
+        """Append many small blocks at once, all or none; none of a topic of the system.
+
+        Args:
+            table: The blocks.
+            queues: The queue of each.
+            next_batches: Where they stand in the streams of their producers.
+            born_host: Where the producer was seen.
+
+        Returns:
+            Where each lies; None when they are to be appended one by one.
+
+        Raises:
+            StorageError: Nothing is stored.
+        """
+        begin = self._monotonic()
+        appended = self.store.append_table(table, born_host=born_host)
+        if appended is None:
+            return None
+        edges = appended.commit_log_edges.tolist()
+        self._sequences.remember_all(next_batches, _columns_of(appended, edges))
+        self._statistics.count_append(
+            len(appended.commit_log_offsets),
+            edges[-1] - edges[0],
+            self._monotonic() - begin,
+            batch_count=len(appended),
+        )
+        self._arrivals.appended_at_once(queues, edges[1:])
+        self._keeping.appended(edges[-1])
+        return appended
+
+    async def promised(self, end: int | None = None) -> AcknowledgedLevel:
+        """Wait until everything before a commit-log offset is as safe as the broker promises.
+
+        Args:
+            end: The offset; None for all that is appended by now.
+
+        Raises:
+            ServiceError: FLUSH_UNCONFIRMED.
+        """
+        if not self.promise.waits:
+            return self.promise.level
+        return await self.promise.kept(self.store.max_offset if end is None else end)
+
+    def hasten(self) -> None:
+        """Have all that is appended by now be as safe as promised, though nobody waits for it.
+
+        Until it is so, nobody can read it.
+        """
+        if self.promise.waits:
+            self.promise.when_kept(self.store.max_offset, _nobody_waits)
+
+    async def message_at(self, commit_log_offset: int) -> RecordFields:
+        """A message of this log, once it may be handed out.
+
+        Raises:
+            ServiceError: FLUSH_UNCONFIRMED.
+            StorageError: It is not there, or damaged.
+        """
+        await self._confirmed(commit_log_offset)
+        return self.store.message_at(commit_log_offset)
+
+    async def copy_at(self, commit_log_offset: int) -> RecordCopy:
+        """What goes along of a record of this log, once it may be handed out.
+
+        Raises:
+            ServiceError: FLUSH_UNCONFIRMED.
+            StorageError: It is not there, or damaged.
+        """
+        await self._confirmed(commit_log_offset)
+        return self.store.copy_at(commit_log_offset)
+
+    async def _confirmed(self, commit_log_offset: int) -> None:
+        if commit_log_offset >= self.store.confirmed_offset:
+            await self.promised(commit_log_offset + 1)
+
+
+def _stored_batch(sequence: ProducerSequence, appended: Appended) -> StoredBatch:
+    return StoredBatch(
+        sequence.first_sequence,
+        appended.count,
+        appended.first_queue_offset,
+        appended.first_commit_log_offset,
+        appended.next_commit_log_offset,
+        appended.store_timestamp_ms,
+    )
+
+
+def _columns_of(appended: AppendedTable, edges: Sequence[int]) -> Sequence[Sequence[int]]:
+    """The numbers of a ``StoredBatch`` behind the first one, each for all batches."""
+    counts = appended.counts.tolist()
+    stamps = [appended.store_timestamp_ms] * len(counts)
+    return counts, appended.first_queue_offsets.tolist(), edges[:-1], edges[1:], stamps
+
+
+def _nobody_waits(error: object) -> None:
+    """A flush that fails is told to the broker itself, which ends."""

@@ -1,0 +1,70 @@
+"""Whoever appends, the same are told."""
+
+from pathlib import Path
+
+import pytest
+
+from ariane_broker.append.producer_sequences import ProducerSequences
+from ariane_broker.append.statistics import BrokerStatistics
+from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.log.broker_log import Sequenced
+from ariane_record import ProducerSequence
+from ariane_record.names import HALF_TOPIC
+from ariane_storage import Store
+from ariane_storage.errors import StoreFull
+from ariane_storage.testing import FaultyDisk, FixedClock, block_of, small_config
+from services.broker.tests.log_side import Grown, broker_log
+
+
+class Arrived:
+    def __init__(self):
+        self.told = []
+
+    def appended(self, queue, next_commit_log_offset):
+        self.told.append((queue, next_commit_log_offset))
+
+
+@pytest.fixture
+def store():
+    with Store.open(Path("/s"), small_config(), disk=FaultyDisk(), clock=FixedClock()) as store:
+        yield store
+
+
+@pytest.fixture
+def told():
+    class Told:
+        arrivals, keeping, statistics = Arrived(), Grown(), BrokerStatistics()
+        sequences = ProducerSequences(now_ms=lambda: 0, expiry_ms=1000, stream_count_max=10)
+
+    return Told
+
+
+def test_all_whom_an_append_concerns_are_told_in_its_turn(store, told):
+    log = broker_log(store, **{name: getattr(told, name) for name in vars(told) if name[0] != "_"})
+    heard = []
+    log.listen(HALF_TOPIC, lambda *said: heard.append(said))
+    stream = Sequenced(QueueKey("orders", 1), ProducerSequence(7, 0, 0))
+    first = log.append(block_of("orders", [b"a", b"b"]), 1, ("10.0.0.1", 4), stream)
+    half = block_of(HALF_TOPIC, [b"c"])
+    second = log.append(half)
+    ends = [first.next_commit_log_offset, second.next_commit_log_offset]
+    assert told.arrivals.told == list(
+        zip([QueueKey("orders", 1), QueueKey(HALF_TOPIC, 0)], ends, strict=True)
+    )
+    assert told.keeping.ends == ends
+    assert (told.statistics.stored_batch_count, told.statistics.stored_message_count) == (2, 3)
+    assert told.sequences.duplicate_of(*stream, 2, lambda batch: True) is not None
+    assert heard == [(half, 0, second)]
+
+
+def test_of_what_is_not_stored_nobody_is_told(told):
+    class Full:
+        def append_block(self, *block, **fields):
+            raise StoreFull(Path("s"), "no room")
+
+    log = broker_log(Full(), **{name: getattr(told, name) for name in vars(told) if name[0] != "_"})
+    stream = Sequenced(QueueKey("orders", 1), ProducerSequence(7, 0, 0))
+    with pytest.raises(StoreFull):
+        log.append(block_of("orders", [b"a"]), 1, ("10.0.0.1", 4), stream)
+    assert told.arrivals.told == told.keeping.ends == []
+    assert (told.statistics.stored_batch_count, len(told.sequences)) == (0, 0)

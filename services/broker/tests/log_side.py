@@ -1,0 +1,63 @@
+"""The door into the log on any store, and with any disk to wait for."""
+
+from __future__ import annotations
+
+from ariane_broker.append.producer_sequences import ProducerSequences
+from ariane_broker.append.statistics import BrokerStatistics
+from ariane_broker.log.broker_log import BrokerLog
+from ariane_broker.log.promise import AcknowledgedLevel, Condition, Promise
+
+
+class Deaf:
+    """Is told, and does nothing."""
+
+    def appended(self, *told):
+        pass
+
+    appended_at_once = appended
+
+
+class Grown:
+    """Keeps where the log ended after each append."""
+
+    def __init__(self):
+        self.ends = []
+
+    def appended(self, end):
+        self.ends.append(end)
+
+
+def flushed_promise(when_flushed):
+    return Promise((Condition(AcknowledgedLevel.FLUSHED, when_flushed),))
+
+
+class FlushedAtOnce(Promise):
+    """The disk is never busy; needs no loop."""
+
+    def __init__(self, store):
+        super().__init__((Condition(AcknowledgedLevel.FLUSHED, self._flush),))
+        self._store = store
+
+    def _flush(self, commit_log_offset, told):
+        assert self._store.flush() >= commit_log_offset
+        told(None)
+
+    async def kept(self, end):
+        self._flush(end, lambda error: None)
+        return self.level
+
+
+def broker_log(
+    store, promise=None, *, sequences=None, arrivals=None, keeping=None, statistics=None
+):
+    if sequences is None:
+        sequences = ProducerSequences(now_ms=lambda: 0, expiry_ms=1000, stream_count_max=100)
+    return BrokerLog(
+        store,
+        Promise() if promise is None else promise,
+        sequences,
+        Deaf() if arrivals is None else arrivals,
+        Deaf() if keeping is None else keeping,
+        statistics=BrokerStatistics() if statistics is None else statistics,
+        monotonic=lambda: 0.0,
+    )
