@@ -60,7 +60,7 @@ def ariane(capfd):
 def until():
     """Wait until a question is answered with something true, and return that."""
 
-    async def until(ask, *, seconds=20.0):
+    async def until(ask, *, seconds=120.0):
         async with asyncio.timeout(seconds):
             while not (answer := await ask()):  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.05)

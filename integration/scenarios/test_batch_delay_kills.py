@@ -123,7 +123,7 @@ async def test_each_comes_once_though_the_broker_dies_while_it_publishes(
                 bounds = (await reader.bounds(TOPIC)).values()
                 return sum(end - begin for begin, end in bounds) >= count
 
-        await until(all_there, seconds=60)
+        await until(all_there, seconds=120)
         # Whatever came twice would do so now.
         await asyncio.sleep(1)
         found = await delivered(cluster.name_servers)

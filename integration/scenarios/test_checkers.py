@@ -185,7 +185,7 @@ async def test_every_half_message_is_decided_or_parked_whoever_dies(  # noqa: C9
             ended = {State.DECIDED, State.PARKED}
             return len(found) == len(groups) and all(row.state in ended for row in found) and found
 
-        found = await until(all_ended, seconds=60)
+        found = await until(all_ended, seconds=120)
         for row in found:
             check_row(row, groups[row.transaction_id])
         checks = Counter(row.transaction_id for row in rows(database_url, CHECK))

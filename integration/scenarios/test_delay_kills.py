@@ -84,7 +84,7 @@ async def test_each_comes_once_however_often_the_broker_dies(local_cluster, unti
             bodies = {message.body for message in await delivered(names)}
             return bodies >= sent.bodies - sent.recalled - sent.unknown
 
-        await until(all_there, seconds=60)
+        await until(all_there, seconds=120)
         await asyncio.sleep(1)
         found = await delivered(names)
     counts = Counter(message.body for message in found)

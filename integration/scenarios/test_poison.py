@@ -95,7 +95,7 @@ async def test_what_kills_its_consumers_becomes_a_dead_letter_and_nothing_else_d
             async def rest_done():
                 return regiment.done.keys() >= numbers - {POISON}
 
-            await until(rest_done, seconds=30)
+            await until(rest_done, seconds=120)
             # Who is alive now stays so.
             assert regiment.death_count == DEATHS
             assert [int(letter.message.body) for letter in letters] == [POISON]
@@ -128,11 +128,11 @@ async def test_several_are_found_over_a_killed_broker(local_cluster, ariane, unt
             async def rest_done():
                 return regiment.done.keys() >= numbers - poisons
 
-            await until(some_died, seconds=60)
+            await until(some_died, seconds=120)
             cluster.brokers[0].kill()
             await cluster.brokers[0].restart()
             letters = await until(all_dead, seconds=120)
-            await until(rest_done, seconds=30)
+            await until(rest_done, seconds=120)
             assert {int(letter.message.body) for letter in letters} == poisons
             assert {letter.reason for letter in letters} == {"CONSUMER_DIED"}
             assert {letter.message.attempts for letter in letters} == {DEATHS_MAX}

@@ -62,7 +62,7 @@ async def test_what_fails_comes_again_over_a_killed_broker_and_the_hopeless_die(
             await until(repeated)
             cluster.brokers[0].kill()
             await cluster.brokers[0].restart()
-            letters = await until(all_dead, seconds=60)
+            letters = await until(all_dead, seconds=120)
         assert {int(letter.message.body) for letter in letters} == HOPELESS
         # No return was taken twice, although answers were lost.
         assert len(letters) == len(HOPELESS)

@@ -11,7 +11,7 @@ pytest_plugins = ["pytester"]
 def until():
     """Wait until a question is answered with yes."""
 
-    async def until(ask, *, seconds=20.0):
+    async def until(ask, *, seconds=120.0):
         async with asyncio.timeout(seconds):
             while not ask():  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.02)

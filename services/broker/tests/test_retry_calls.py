@@ -60,7 +60,7 @@ async def messages_of(broker, topic, queue_id=0, group="billing"):
     return list(map(columns.message, range(len(columns))))
 
 
-async def arrived(broker, count, topic="%RETRY%billing", within_s=10):
+async def arrived(broker, count, topic="%RETRY%billing", within_s=60):
     async with asyncio.timeout(within_s):
         while True:
             found = await messages_of(broker, topic)
