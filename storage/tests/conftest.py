@@ -54,6 +54,11 @@ def read_repaired() -> Callable[..., QueueRead]:
     return _read_repaired
 
 
+@pytest.fixture(scope="session")
+def bench_class() -> type[Bench]:
+    return Bench
+
+
 @pytest.fixture
 def bench() -> Bench:
     return Bench()

@@ -30,6 +30,7 @@ from ariane_storage.testing import (
     FixedClock,
     ModelMessage,
     ModelStore,
+    Tagged,
     block_of,
     small_config,
 )
@@ -149,7 +150,7 @@ class StoreMachine(RuleBasedStateMachine):
         arguments = {
             "max_count": max_count,
             "max_bytes": max_bytes,
-            "tag_codes": None if tag is None else [tag_code(tag)],
+            "wanted": None if tag is None else Tagged(tag_code(tag)),
             "readable_end": limit,
         }
         if queue_offset > high:

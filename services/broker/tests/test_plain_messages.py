@@ -80,6 +80,16 @@ async def test_the_broker_chooses_a_queue(broker):
     assert len(grouped) == 1
 
 
+async def test_a_tag_that_only_has_the_hash_of_a_wanted_one_never_comes(broker):
+    # "Aa" and "BB" have the same hash, as have all strings made of them.
+    tags = ["BB", "Aa", "BB", "BB", "Aa"]
+    await send(broker, *({"body": b"%d" % n, "tag": tag} for n, tag in enumerate(tags)), queue_id=0)
+    expression = subscription_pb.FilterExpression(kind=subscription_pb.FILTER_KIND_TAG, text="Aa")
+    pulled = await pull(broker, filter=expression)
+    assert [message.body for message in pulled.messages] == [b"1", b"4"]
+    assert pulled.next_queue_offset == 5
+
+
 async def test_a_filter_works_on_plain_messages(broker):
     await send(broker, {"body": b"a", "tag": "x"}, {"body": b"b", "tag": "y"}, queue_id=0)
     expression = subscription_pb.FilterExpression(kind=subscription_pb.FILTER_KIND_TAG, text="y")

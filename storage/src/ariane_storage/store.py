@@ -31,10 +31,12 @@ from ariane_storage.log.scan import Stretch
 from ariane_storage.parts import StoreParts
 from ariane_storage.queues.consume_queue_entry import Entries
 from ariane_storage.queues.time_lookup import TimeBoundary
+from ariane_storage.reading.filter import Filter
 from ariane_storage.reading.log_walk import offset_before, stretches_of_log
 from ariane_storage.reading.queue_reader import QueueName, QueueReader
-from ariane_storage.reading.read import QueueRead, Selection
+from ariane_storage.reading.read import QueueRead
 from ariane_storage.reading.record_finder import RecordFinder
+from ariane_storage.reading.selection import Selection
 from ariane_storage.recovery.opening import open_parts
 from ariane_storage.recovery.queue_repairs import QueueRepairs
 from ariane_storage.recovery.recovery import ProgressCallback, RecoveryReport
@@ -177,7 +179,7 @@ class Store:
         *,
         max_count: int,
         max_bytes: int,
-        tag_codes: Collection[int] | None = None,
+        wanted: Filter | None = None,
         readable_end: int | None = None,
     ) -> QueueRead:
         """Read messages of a queue, in order.
@@ -188,10 +190,8 @@ class Store:
             queue_offset: Where to start.
             max_count: Messages at most.
             max_bytes: Bytes at most, but always one message if there is any.
-            tag_codes: Hashes of the wanted tags; None for all. Hashes collide: whoever consumes
-                compares the tags themselves.
-            readable_end: Commit-log offset that nothing beyond is handed out; None for all that
-                is confirmed.
+            wanted: Says which messages are; None for all.
+            readable_end: Hand out nothing beyond this commit-log offset; None: what is confirmed.
 
         Raises:
             QueueOffsetOutOfRange: Below the oldest kept, or beyond the next to be written.
@@ -204,7 +204,7 @@ class Store:
             queue_offset,
             max_count=max_count,
             max_bytes=max_bytes,
-            tag_codes=tag_codes,
+            wanted=wanted,
             limit=readable_end,
         )
 

@@ -14,7 +14,7 @@ from ariane_storage.offline.closed_store import ClosedStore
 from ariane_storage.queues.consume_queue_entry import ENTRY, ENTRY_BYTES
 from ariane_storage.queues.time_lookup import TimeBoundary
 from ariane_storage.recovery import queue_repair
-from ariane_storage.testing import block_of
+from ariane_storage.testing import Tagged, block_of
 
 QUEUES = [("flights", 0), ("flights", 1), ("delays", 0)]
 
@@ -135,7 +135,7 @@ def test_a_file_that_was_exchanged_is_mended_though_nobody_wants_its_tags(bench)
         assert {repair.topic for repair in store.repairs.run()} == {"flights", "delays"}
         (code,) = np.unique(store.queue_entries("flights", 0, 0, max_count=99)["tags_code"])
         read = store.read_queue(
-            "flights", 0, 0, max_count=99, max_bytes=9999, tag_codes={int(code)}
+            "flights", 0, 0, max_count=99, max_bytes=9999, wanted=Tagged(int(code))
         )
         assert read.count == 16 + 4
 

@@ -12,7 +12,7 @@ from ariane_storage.queues.consume_queue_entry import ENTRY_BYTES
 from ariane_storage.queues.entry_files import Unsynced
 from ariane_storage.queues.queue_table import QueueTable
 from ariane_storage.reading import queue_reader
-from ariane_storage.testing import block_of, small_config
+from ariane_storage.testing import Tagged, block_of, small_config
 
 
 def test_many_queues_take_few_descriptors(tmp_path):
@@ -243,9 +243,9 @@ def test_an_entry_that_leads_beyond_all_offsets_is_mended(bench, read_all, place
 
 
 @pytest.mark.parametrize("sizes", [[2000, *[1] * 2999], [1] * 3000, [*[1] * 2000, *[300] * 1000]])
-@pytest.mark.parametrize("tag_codes", [None, {7}])
+@pytest.mark.parametrize("wanted", [None, Tagged(7)])
 def test_bytes_end_a_read_as_they_do_where_all_entries_are_looked_at(
-    bench, monkeypatch, sizes, tag_codes
+    bench, monkeypatch, sizes, wanted
 ):
     bench.config = replace(bench.config, segment_bytes=1 << 20)
     store = bench.open()
@@ -254,7 +254,7 @@ def test_bytes_end_a_read_as_they_do_where_all_entries_are_looked_at(
 
     def reads():
         return [
-            store.read_queue("flights", 0, 0, max_count=9000, max_bytes=size, tag_codes=tag_codes)
+            store.read_queue("flights", 0, 0, max_count=9000, max_bytes=size, wanted=wanted)
             for size in bytes_wanted
         ]
 

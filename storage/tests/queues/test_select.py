@@ -3,7 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane_storage.queues.consume_queue_entry import ENTRY, HOLE_SIZE
-from ariane_storage.reading.read import select
+from ariane_storage.reading.selection import select
+from ariane_storage.testing import Tagged
 
 TAG = 7
 
@@ -34,8 +35,8 @@ def test_entries_are_chosen_alike_with_and_without_a_filter_that_all_pass(
     entries = entries_of(sizes)
 
     plain, filtered = (
-        select(entries, queue_offset, max_count=max_count, max_bytes=max_bytes, tag_codes=tag_codes)
-        for tag_codes in (None, {TAG})
+        select(entries, queue_offset, max_count=max_count, max_bytes=max_bytes, wanted=wanted)
+        for wanted in (None, Tagged(TAG))
     )
 
     assert plain.next_queue_offset == filtered.next_queue_offset
@@ -47,6 +48,6 @@ def test_one_message_is_chosen_however_large_and_no_more_than_fit():
     entries = entries_of([300, 100, 100])
 
     for max_bytes, count in ((1, 1), (300, 1), (399, 1), (400, 2), (500, 3)):
-        chosen = select(entries, 5, max_count=9, max_bytes=max_bytes, tag_codes=None)
+        chosen = select(entries, 5, max_count=9, max_bytes=max_bytes, wanted=None)
         assert chosen.queue_offsets.tolist() == list(range(5, 5 + count))
         assert chosen.next_queue_offset == 5 + count

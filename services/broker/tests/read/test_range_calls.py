@@ -151,6 +151,22 @@ async def test_a_filter_stops_at_the_end_of_the_range(broker):
     assert chunks[-1].next_queue_offset == 1500
 
 
+@pytest.mark.parametrize(
+    "projection",
+    [
+        pull_pb.RANGE_PROJECTION_RECORDS,
+        pull_pb.RANGE_PROJECTION_HEADERS,
+        pull_pb.RANGE_PROJECTION_POSITIONS,
+    ],
+)
+async def test_a_tag_with_the_hash_of_the_wanted_one_is_left_out(broker, projection):
+    await broker.store("orders", [b"%d" % number for number in range(6)], tags=("BB", "Aa") * 3)
+    expression = subscription_pb.FilterExpression(kind=subscription_pb.FILTER_KIND_TAG, text="Aa")
+    (chunk,) = await read_range(broker, 0, 6, filter=expression, projection=projection)
+    assert len(chunk.record_sizes) == 3 * 4
+    assert chunk.next_queue_offset == 6
+
+
 async def test_a_filter_without_match_still_tells_the_end(broker):
     await broker.store("orders", [b"a"] * 2000, tags=("x",) * 2000)
     expression = subscription_pb.FilterExpression(kind=subscription_pb.FILTER_KIND_TAG, text="y")

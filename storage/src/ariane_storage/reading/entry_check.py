@@ -14,7 +14,8 @@ from ariane_storage.log.queue_identity import QueueIdentity
 from ariane_storage.parts import StoreParts
 from ariane_storage.queues.consume_queue import ConsumeQueue
 from ariane_storage.queues.consume_queue_entry import HOLE_SIZE, Entries
-from ariane_storage.reading.read import Selection, sound_records, whole_record
+from ariane_storage.reading.read import sound_records, whole_record
+from ariane_storage.reading.selection import Selection
 
 _LAST_ENTRIES: Final = 16
 

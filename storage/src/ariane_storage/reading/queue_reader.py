@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from functools import partial
 from typing import Final, TypeAlias
 
 import numpy as np
 
+from ariane_record.decoding.columns import decode_columns
 from ariane_record.layout import RECORD_BYTES_MIN, QueueOffset
 from ariane_storage.errors import QueueOffsetOutOfRange, QueueUnderRepair
 from ariane_storage.log.fields import Int64s
 from ariane_storage.log.queue_identity import identity_of
 from ariane_storage.parts import StoreParts
 from ariane_storage.queues.consume_queue import ConsumeQueue
-from ariane_storage.queues.consume_queue_entry import ENTRY, HOLE_SIZE, Entries
+from ariane_storage.queues.consume_queue_entry import ENTRY, ENTRY_BYTES, HOLE_SIZE, Entries
 from ariane_storage.queues.time_lookup import TimeBoundary, find_by_time
 from ariane_storage.reading.entry_check import is_lost
+from ariane_storage.reading.filter import Filter
+from ariane_storage.reading.matching import matching
 from ariane_storage.reading.read import (
     Gathered,
     QueueRead,
     QueueReadStatus,
-    Selection,
     gather,
-    select,
     whole_record,
 )
 from ariane_storage.reading.record_finder import store_timestamp
+from ariane_storage.reading.selection import Selection, select
 
 QueueName: TypeAlias = tuple[str, int]
 """Topic and queue id."""
+
+LOOKED_AT_BYTES: Final = 1 << 20
+"""Bytes of records that one read looks at for a filter, however few are wanted; some 300 us."""
 
 ENTRIES_AT_ONCE_MIN: Final = 1024
 """Fewer entries than that are looked at in one step."""
@@ -58,7 +62,7 @@ class QueueReader:
         *,
         max_count: int,
         max_bytes: int,
-        tag_codes: Collection[int] | None,
+        wanted: Filter | None,
         limit: int | None,
     ) -> QueueRead:
         """Read from a queue; see ``Store.read_queue``."""
@@ -71,20 +75,51 @@ class QueueReader:
         if queue is None or queue_offset == high or max_count <= 0:
             return _nothing(QueueReadStatus.EMPTY, queue_offset, low, high)
         window = max_count
-        if tag_codes is not None:
+        if wanted is not None:
             window = max(window, parts.config.scan_entries_max)
         count = min(window, high - queue_offset)
         if count == 1:
-            only = self._read_one(queue, queue_offset, tag_codes, (low, high))
+            only = self._read_one(queue, queue_offset, wanted, (low, high))
             if only is not None:
                 return only
+        found, following, looked_at_bytes = self._found(
+            queue, queue_offset, count, max_count=max_count, max_bytes=max_bytes, wanted=wanted
+        )
+        has_some = bool(len(found.sizes))
+        return QueueRead(
+            status=QueueReadStatus.FOUND if has_some else QueueReadStatus.FILTERED,
+            next_queue_offset=QueueOffset(following),
+            min_queue_offset=QueueOffset(low),
+            max_queue_offset=QueueOffset(high),
+            chunks=found.chunks,
+            sizes=found.sizes.astype("i4"),
+            looked_at_bytes=looked_at_bytes,
+        )
+
+    def _found(
+        self,
+        queue: ConsumeQueue,
+        queue_offset: int,
+        count: int,
+        *,
+        max_count: int,
+        max_bytes: int,
+        wanted: Filter | None,
+    ) -> tuple[Gathered, int, int]:
+        """The wanted records among some entries, where to go on, and the bytes looked at.
+
+        Raises:
+            QueueUnderRepair: The first entry leads astray.
+        """
+        looks = wanted is not None and wanted.looks_at_records
         selection = _chosen(
             queue,
             queue_offset,
             count,
-            max_count=max_count,
-            max_bytes=max_bytes,
-            tag_codes=tag_codes,
+            # Of what is looked at little may be left.
+            max_count=count if looks else max_count,
+            max_bytes=max(max_bytes, LOOKED_AT_BYTES) if looks else max_bytes,
+            wanted=wanted,
         )
         found = self._gathered(queue, selection)
         following = selection.next_queue_offset
@@ -92,16 +127,12 @@ class QueueReader:
             following = found.stopped_at
         if following == queue_offset:
             raise self._under_repair(queue, queue_offset)
-        if not len(found.sizes):
-            return _nothing(QueueReadStatus.FILTERED, following, low, high)
-        return QueueRead(
-            status=QueueReadStatus.FOUND,
-            next_queue_offset=QueueOffset(following),
-            min_queue_offset=QueueOffset(low),
-            max_queue_offset=QueueOffset(high),
-            chunks=found.chunks,
-            sizes=found.sizes.astype("i4"),
-        )
+        looked_at_bytes = ENTRY_BYTES * (following - queue_offset) + int(found.sizes.sum())
+        if wanted is not None and looks and len(found.sizes):
+            found = matching(found, wanted, max_count=max_count, max_bytes=max_bytes)
+            if found.stopped_at is not None:
+                following = found.stopped_at
+        return found, following, looked_at_bytes
 
     def _gathered(self, queue: ConsumeQueue, selection: Selection) -> Gathered:
         parts = self._parts
@@ -122,12 +153,12 @@ class QueueReader:
         self,
         queue: ConsumeQueue,
         queue_offset: int,
-        tag_codes: Collection[int] | None,
+        wanted: Filter | None,
         bounds: tuple[int, int],
     ) -> QueueRead | None:
         """The only message that there is to read, if nothing is to be said against it."""
-        commit_log_offset, size, tag_code = queue.entry_at(queue_offset)
-        if tag_codes is not None and tag_code not in tag_codes:
+        commit_log_offset, size, _ = queue.entry_at(queue_offset)
+        if wanted is not None and not bool(wanted.entries_mask(queue.entries(queue_offset, 1))[0]):
             return None
         record = whole_record(
             self._parts.log,
@@ -139,13 +170,20 @@ class QueueReader:
         )
         if record is None:
             return None
+        sizes = np.array((size,), np.int32)
+        looks = wanted is not None and wanted.looks_at_records
+        if wanted is not None and looks:
+            columns = decode_columns(record, sizes)
+            if not bool(wanted.records_mask(columns)[0]):
+                return None
         return QueueRead(
             status=QueueReadStatus.FOUND,
             next_queue_offset=QueueOffset(queue_offset + 1),
             min_queue_offset=QueueOffset(bounds[0]),
             max_queue_offset=QueueOffset(bounds[1]),
             chunks=[record],
-            sizes=np.array((size,), np.int32),
+            sizes=sizes,
+            looked_at_bytes=ENTRY_BYTES + size,
         )
 
     def offset_behind(self, topic: str, queue_id: int, commit_log_offset: int) -> int:
@@ -244,7 +282,7 @@ def _chosen(
     *,
     max_count: int,
     max_bytes: int,
-    tag_codes: Collection[int] | None,
+    wanted: Filter | None,
 ) -> Selection:
     """Choose from up to ``count`` entries, as far as they are entries.
 
@@ -270,7 +308,7 @@ def _chosen(
             queue_offset,
             max_count=max_count,
             max_bytes=max_bytes,
-            tag_codes=tag_codes,
+            wanted=wanted,
         )
         if first_count == count or selection.next_queue_offset < queue_offset + len(entries):
             return selection

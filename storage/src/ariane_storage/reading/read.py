@@ -19,7 +19,7 @@ over; any other that fails ends what is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -35,7 +35,8 @@ from ariane_storage.log.fields import FIELD_STARTS, Int64s
 from ariane_storage.log.queue_identity import QueueIdentity
 from ariane_storage.log.record_places import checksum_faults, locate
 from ariane_storage.log.segment import Segment
-from ariane_storage.queues.consume_queue_entry import HOLE_SIZE, Entries
+from ariane_storage.queues.consume_queue_entry import HOLE_SIZE
+from ariane_storage.reading.selection import Selection
 
 _IDENTITY_BYTES: Final = 36
 _IDENTITY: Final = np.dtype(
@@ -78,6 +79,7 @@ class QueueRead:
         next_queue_offset: Where to go on.
         min_queue_offset: The oldest queue offset that is kept.
         max_queue_offset: Where the readable part ends (exclusive).
+        looked_at_bytes: Bytes of all entries and records that were looked at.
     """
 
     status: QueueReadStatus
@@ -86,6 +88,7 @@ class QueueRead:
     max_queue_offset: QueueOffset
     chunks: list[memoryview] = field(default_factory=list)
     sizes: NDArray[np.int32] = field(default_factory=_NO_SIZES.copy)
+    looked_at_bytes: int = 0
 
     @property
     def count(self) -> int:
@@ -96,41 +99,6 @@ class QueueRead:
     def size_bytes(self) -> int:
         """Bytes of all messages."""
         return sum(map(len, self.chunks))
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """The entries that a read takes.
-
-    Attributes:
-        queue_offsets: Of each.
-        commit_log_offsets: Where its record starts.
-        sizes: Bytes of its record.
-        next_queue_offset: Behind the last entry looked at.
-    """
-
-    queue_offsets: Int64s
-    commit_log_offsets: Int64s
-    sizes: Int64s
-    next_queue_offset: int
-
-    def taken(self, which: NDArray[np.bool_] | Int64s) -> Selection:
-        """Only some of the entries, by mask or by number."""
-        return Selection(
-            self.queue_offsets[which],
-            self.commit_log_offsets[which],
-            self.sizes[which],
-            self.next_queue_offset,
-        )
-
-    def part(self, begin: int, end: int) -> Selection:
-        """Some of the entries, side by side; nothing is copied."""
-        return Selection(
-            self.queue_offsets[begin:end],
-            self.commit_log_offsets[begin:end],
-            self.sizes[begin:end],
-            self.next_queue_offset,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,56 +129,6 @@ class Gathered:
         queue_offsets = np.concatenate([none, *(part.queue_offsets for part in parts)])
         sizes = np.concatenate([none, *(part.sizes for part in parts)])
         return cls(chunks, queue_offsets, sizes, stopped_at)
-
-
-def select(
-    entries: Entries,
-    queue_offset: int,
-    *,
-    max_count: int,
-    max_bytes: int,
-    tag_codes: Collection[int] | None,
-) -> Selection:
-    """Choose from consecutive entries.
-
-    Args:
-        entries: What lies in the queue from ``queue_offset`` on; at least one.
-        queue_offset: Of the first entry.
-        max_count: Messages at most.
-        max_bytes: Bytes at most, but always one message.
-        tag_codes: Hashes of the wanted tags, or None for all.
-    """
-    sizes = entries["size"].astype(np.int64)
-    if tag_codes is None and int(sizes.min()) > 0 and int(sizes.max()) < HOLE_SIZE:
-        return _select_first(entries, sizes[:max_count], queue_offset, max_bytes)
-    wanted = (sizes > 0) & (sizes != HOLE_SIZE)
-    if tag_codes is not None:
-        wanted &= np.isin(entries["tags_code"].astype(np.int64), list(tag_codes))
-    places = np.flatnonzero(wanted)
-    taken = places[:max_count]
-    total = np.cumsum(sizes[taken])
-    fitting = max(1, int(np.searchsorted(total, max_bytes, side="right")))
-    taken = taken[:fitting]
-    # Everything before the first entry that is wanted and was left is done with.
-    left = len(taken) < len(places)
-    looked_at = int(places[len(taken)]) if left else len(entries)
-    return Selection(
-        queue_offsets=taken + queue_offset,
-        commit_log_offsets=entries["commit_log_offset"][taken].astype(np.int64),
-        sizes=sizes[taken],
-        next_queue_offset=queue_offset + looked_at,
-    )
-
-
-def _select_first(entries: Entries, sizes: Int64s, queue_offset: int, max_bytes: int) -> Selection:
-    """Choose from consecutive entries all of which are wanted: as many as fit, the first."""
-    count = max(1, int(np.searchsorted(np.cumsum(sizes), max_bytes, side="right")))
-    return Selection(
-        queue_offsets=np.arange(queue_offset, queue_offset + count),
-        commit_log_offsets=entries["commit_log_offset"][:count].astype(np.int64),
-        sizes=sizes[:count],
-        next_queue_offset=queue_offset + count,
-    )
 
 
 def gather(
@@ -346,13 +264,24 @@ class _Read:
             starts, sizes = starts[self.sound], sizes[self.sound]
             if not len(starts):
                 return []
-        ends = starts + sizes
-        breaks = np.flatnonzero(starts[1:] != ends[:-1])
-        if not len(breaks) and len(self.buffer) == int(sizes.sum()):
-            return [self.buffer]
-        firsts = starts[np.concatenate(([0], breaks + 1))]
-        lasts = ends[np.concatenate((breaks, [len(ends) - 1]))]
-        return list(map(self.buffer.__getitem__, map(slice, firsts.tolist(), lasts.tolist())))
+        return runs_of(self.buffer, starts, sizes)
+
+
+def runs_of(buffer: memoryview, starts: Int64s, sizes: Int64s) -> list[memoryview]:
+    """Some records of a buffer, those that lie back to back as one view.
+
+    Args:
+        buffer: Where they lie.
+        starts: Where each starts, ascending; at least one.
+        sizes: Bytes of each.
+    """
+    ends = starts + sizes
+    breaks = np.flatnonzero(starts[1:] != ends[:-1])
+    if not len(breaks) and len(buffer) == int(sizes.sum()):
+        return [buffer]
+    firsts = starts[np.concatenate(([0], breaks + 1))]
+    lasts = ends[np.concatenate((breaks, [len(ends) - 1]))]
+    return list(map(buffer.__getitem__, map(slice, firsts.tolist(), lasts.tolist())))
 
 
 def _reads(

@@ -1,6 +1,7 @@
 """What tests of the store, and of those who use it, need: a faulty disk, a model, a fixed clock."""
 
 from ariane_storage.testing.faulty_disk import FaultyDisk, PowerLost
+from ariane_storage.testing.filters import Saying, Tagged
 from ariane_storage.testing.fixed_clock import FixedClock
 from ariane_storage.testing.model_store import ModelMessage, ModelStore
 from ariane_storage.testing.small import BORN_MS, block_of, small_config
@@ -12,6 +13,8 @@ __all__ = [
     "ModelMessage",
     "ModelStore",
     "PowerLost",
+    "Saying",
+    "Tagged",
     "block_of",
     "small_config",
 ]

@@ -26,7 +26,9 @@ class _FilterKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FilterKind
     FILTER_KIND_UNSPECIFIED: _FilterKind.ValueType  # 0
     """Taken as all messages."""
     FILTER_KIND_TAG: _FilterKind.ValueType  # 1
-    """Tags: compared by hash in the broker, by name in the client."""
+    """Tags. Packed pulls compare hashes of tags, so their client compares the tags; the broker does
+    so for plain pulls and ranges.
+    """
     FILTER_KIND_SQL92: _FilterKind.ValueType  # 2
     """A SQL92 condition over properties."""
     FILTER_KIND_UPLOADED: _FilterKind.ValueType  # 3
@@ -38,7 +40,9 @@ class FilterKind(_FilterKind, metaclass=_FilterKindEnumTypeWrapper):
 FILTER_KIND_UNSPECIFIED: FilterKind.ValueType  # 0
 """Taken as all messages."""
 FILTER_KIND_TAG: FilterKind.ValueType  # 1
-"""Tags: compared by hash in the broker, by name in the client."""
+"""Tags. Packed pulls compare hashes of tags, so their client compares the tags; the broker does
+so for plain pulls and ranges.
+"""
 FILTER_KIND_SQL92: FilterKind.ValueType  # 2
 """A SQL92 condition over properties."""
 FILTER_KIND_UPLOADED: FilterKind.ValueType  # 3

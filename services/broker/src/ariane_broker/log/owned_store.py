@@ -21,6 +21,7 @@ from ariane_storage.log.fields import Int64s
 from ariane_storage.log.scan import Stretch
 from ariane_storage.queues.consume_queue_entry import Entries
 from ariane_storage.queues.time_lookup import TimeBoundary
+from ariane_storage.reading.filter import Filter
 from ariane_storage.reading.read import QueueRead
 from ariane_storage.recovery.queue_repair import QueueRepair
 from ariane_storage.recovery.recovery import ProgressCallback, RecoveryReport
@@ -108,7 +109,7 @@ class OwnedStore:
         *,
         max_count: int,
         max_bytes: int,
-        tag_codes: Collection[int] | None = None,
+        wanted: Filter | None = None,
     ) -> QueueRead:
         """Read messages of a queue; see ``Store.read_queue``."""
         return self._opened.read_queue(
@@ -117,7 +118,7 @@ class OwnedStore:
             queue_offset,
             max_count=max_count,
             max_bytes=max_bytes,
-            tag_codes=tag_codes,
+            wanted=wanted,
         )
 
     def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:

@@ -23,6 +23,7 @@ from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.log.held_requests import HeldRequests, Watch
 from ariane_broker.read.pull_order import Position, PulledQueue, PullOrder
 from ariane_servicekit import AnswerLease
+from ariane_storage.reading.filter import Filter
 
 GO_ON_SHARE: Final = 2
 """A pull goes on while that part of the room is left in each of its queues; then the consumer is to
@@ -62,7 +63,7 @@ class Reads(Protocol):
     def look(
         self,
         order: PullOrder,
-        codes: Mapping[str, frozenset[int] | None],
+        filters: Mapping[str, Filter | None],
         positions: Sequence[Position],
         places: Collection[int],
     ) -> Look:
@@ -70,7 +71,7 @@ class Reads(Protocol):
 
         Args:
             order: Says the budget, and who asks.
-            codes: The tag codes wanted, by topic; nothing: all.
+            filters: Which messages are wanted, by topic; nothing: all.
             positions: Where each queue is to be read.
             places: Which of them are looked at.
         """
@@ -90,7 +91,7 @@ class OpenPull:
         reads: Reads,
         held: HeldRequests,
         order: PullOrder,
-        codes: Mapping[str, frozenset[int] | None],
+        filters: Mapping[str, Filter | None],
         lease: AnswerLease,
         *,
         monotonic: Callable[[], float],
@@ -101,7 +102,7 @@ class OpenPull:
             reads: Reads the queues.
             held: Holds what finds nothing.
             order: What is wanted, checked.
-            codes: The tag codes wanted, by topic; nothing: all.
+            filters: Which messages are wanted, by topic; nothing: all.
             lease: Room for what is found; who sends the answer releases it.
             monotonic: Seconds that never go back.
         """
@@ -109,7 +110,7 @@ class OpenPull:
         self._reads = reads
         self._held = held
         self._order = order
-        self._codes = codes
+        self._filters = filters
         self._lease = lease
         self._monotonic = monotonic
         self._topics = dict.fromkeys(position.queue.topic for position in order.positions)
@@ -189,7 +190,7 @@ class OpenPull:
         try:
             if granted < wanted:
                 order = replace(order, size_bytes_max=granted)
-            look = self._reads.look(order, self._codes, self._positions, places)
+            look = self._reads.look(order, self._filters, self._positions, places)
             used = sum(pulled.size_bytes for pulled in look.found.values())
         finally:
             lease.settle(granted, used)

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_broker.clients.subscription import FilterExpression
+from ariane_broker.filters.expression import FilterExpression
 from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.log.held_requests import HOLD_SECONDS_MAX
 from ariane_servicekit.errors import ServiceError, field_invalid
@@ -58,6 +58,8 @@ class PullOrder:
         hold_seconds_max: What the call's deadline leaves of that; None: all of it.
         client_id: The consumer.
         bodies_suffice: Whether the bodies are enough, where they are cheap to gather.
+        exact: Whether tags are compared themselves; else their hashes, for a consumer that compares
+            the tags.
     """
 
     consumer_group: str
@@ -69,6 +71,7 @@ class PullOrder:
     hold_seconds_max: float | None = None
     client_id: str = ""
     bodies_suffice: bool = False
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)

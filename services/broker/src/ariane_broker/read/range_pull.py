@@ -12,16 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_broker.append.statistics import BrokerStatistics
-from ariane_broker.clients.subscription import ALL_MESSAGES, FilterExpression, wanted_tag_codes
 from ariane_broker.errors import broker_draining
+from ariane_broker.filters.expression import ALL_MESSAGES, FilterExpression
+from ariane_broker.filters.filter import filter_for
 from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.log.held_requests import HOLD_SECONDS_MAX, HeldRequests
 from ariane_broker.log.log_epochs import LogEpochs
 from ariane_broker.read.pull import ReadableLog
 from ariane_broker.read.readable_topics import readable_queue
-from ariane_broker.read.span_gather import gather_spans
 from ariane_broker.topics.topic_table import TopicTable
 from ariane_record.decoding.columns import Headers, decode_columns
+from ariane_record.decoding.spans import gather_spans
 from ariane_record.layout import HOST_FLAGS, SystemFlag
 from ariane_servicekit import AnswerLease
 from ariane_servicekit.errors import field_invalid
@@ -136,16 +137,16 @@ class PullRange:
             StorageError: The begin is not kept (any more), or a record is damaged.
         """
         _check(order)
-        tag_codes = wanted_tag_codes(order.filter)
+        wanted = filter_for(order.filter)
         readable_queue(self._topics, order.topic, order.queue_id)
         self._epochs.check(QueueKey(order.topic, order.queue_id), order.end, order.log_epoch)
         end = min(order.end, self._log.queue_bounds(order.topic, order.queue_id)[1])
         position = order.begin
-        wanted = order.chunk_bytes or CHUNK_BYTES_DEFAULT
+        chunk_bytes = order.chunk_bytes or CHUNK_BYTES_DEFAULT
         while True:
             # What was handed out before has left.
             lease.release()
-            granted = await lease.take(wanted)
+            granted = await lease.take(chunk_bytes)
             try:
                 read = self._log.read_queue(
                     order.topic,
@@ -153,7 +154,7 @@ class PullRange:
                     position,
                     max_count=max(1, min(end - position, CHUNK_RECORDS_MAX)),
                     max_bytes=granted,
-                    tag_codes=tag_codes,
+                    wanted=wanted,
                 )
             except QueueUnderRepair:
                 lease.release()

@@ -115,6 +115,7 @@ class PullServicer(PullServiceServicer):
             record_count_max=position.record_count_max,
             size_bytes_max=position.size_bytes_max,
             hold_seconds=hold_seconds,
+            exact=True,
             hold_seconds_max=_hold_seconds_max(context),
         )
         (pulled,) = await self._pull_records.pull(order, self._lease(context))

@@ -19,6 +19,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ariane_record.decoding.spans import gather_spans
 from ariane_record.layout import ByteBuffer
 
 _WORD_BYTES: Final = 8
@@ -175,8 +176,7 @@ def decode_property_columns(
         starts: First byte of the properties of each record.
         lengths: Bytes of the properties of each record.
     """
-    spans = map(slice, starts.tolist(), (starts + lengths).tolist())
-    return decode_property_text(b"".join(map(records.__getitem__, spans)), lengths)
+    return decode_property_text(gather_spans(records, starts, lengths), lengths)
 
 
 def decode_property_text(text: bytes, lengths: NDArray[np.int64]) -> PropertyColumns:

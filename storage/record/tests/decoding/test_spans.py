@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane_broker.read.span_gather import gather_spans
+from ariane_record.decoding.spans import gather_spans
 
 BUFFER = bytes(range(256)) * 4
 SPANS = st.tuples(st.integers(0, 900), st.integers(0, 124))

@@ -1,0 +1,45 @@
+"""Filter expressions as clients write them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from ariane_broker.filters.tags import ALL_TAGS, parse_tags
+
+
+class FilterLanguage(StrEnum):
+    """The language of a filter expression."""
+
+    TAG = "tag"
+    SQL92 = "sql92"
+    UPLOADED = "uploaded"
+
+
+@dataclass(frozen=True, slots=True)
+class FilterExpression:
+    """A condition on messages.
+
+    Attributes:
+        language: How to read the text.
+        text: The expression.
+        version: Grows with each change by the same client.
+    """
+
+    language: FilterLanguage = FilterLanguage.TAG
+    text: str = ALL_TAGS
+    version: int = 0
+
+    def meaning(self) -> object:
+        """What two expressions have in common that let the same messages through.
+
+        Raises:
+            ServiceError: FILTER_EXPRESSION_INVALID.
+        """
+        if self.language is FilterLanguage.TAG:
+            return self.language, parse_tags(self.text)
+        return self.language, self.text
+
+
+ALL_MESSAGES: Final = FilterExpression()

@@ -1,0 +1,28 @@
+"""From an expression to what a read asks."""
+
+from __future__ import annotations
+
+from ariane_broker.filters.expression import FilterExpression, FilterLanguage
+from ariane_broker.filters.tags import TagFilter, parse_tags
+from ariane_servicekit.errors import feature_not_available
+from ariane_storage.reading.filter import Filter
+
+
+def filter_for(expression: FilterExpression, *, exact: bool = True) -> Filter | None:
+    """The filter that an expression means; None when it lets all messages through.
+
+    Every read asks this one object: see ``ariane_storage.reading.filter`` for its two stages.
+
+    Args:
+        expression: What a client has written.
+        exact: Whether tags are compared themselves. Without, messages come too whose tag only has
+            the hash of a wanted one: for readers that compare tags anyway.
+
+    Raises:
+        ServiceError: FILTER_EXPRESSION_INVALID, or FEATURE_NOT_AVAILABLE for a language that
+            this broker does not speak.
+    """
+    if expression.language is not FilterLanguage.TAG:
+        raise feature_not_available(f"a filter in {expression.language.value}")
+    tags = parse_tags(expression.text)
+    return None if tags is None else TagFilter(tags, exact=exact)

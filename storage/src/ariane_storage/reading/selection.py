@@ -1,0 +1,97 @@
+"""Which entries of a consume queue a read takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_storage.log.fields import Int64s
+from ariane_storage.queues.consume_queue_entry import HOLE_SIZE, Entries
+from ariane_storage.reading.filter import Filter
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The entries that a read takes.
+
+    Attributes:
+        queue_offsets: Of each.
+        commit_log_offsets: Where its record starts.
+        sizes: Bytes of its record.
+        next_queue_offset: Behind the last entry looked at.
+    """
+
+    queue_offsets: Int64s
+    commit_log_offsets: Int64s
+    sizes: Int64s
+    next_queue_offset: int
+
+    def taken(self, which: NDArray[np.bool_] | Int64s) -> Selection:
+        """Only some of the entries, by mask or by number."""
+        return Selection(
+            self.queue_offsets[which],
+            self.commit_log_offsets[which],
+            self.sizes[which],
+            self.next_queue_offset,
+        )
+
+    def part(self, begin: int, end: int) -> Selection:
+        """Some of the entries, side by side; nothing is copied."""
+        return Selection(
+            self.queue_offsets[begin:end],
+            self.commit_log_offsets[begin:end],
+            self.sizes[begin:end],
+            self.next_queue_offset,
+        )
+
+
+def select(
+    entries: Entries,
+    queue_offset: int,
+    *,
+    max_count: int,
+    max_bytes: int,
+    wanted: Filter | None,
+) -> Selection:
+    """Choose from consecutive entries.
+
+    Args:
+        entries: What lies in the queue from ``queue_offset`` on; at least one.
+        queue_offset: Of the first entry.
+        max_count: Messages at most.
+        max_bytes: Bytes at most, but always one message.
+        wanted: Says which messages are; None for all.
+    """
+    sizes = entries["size"].astype(np.int64)
+    if wanted is None and int(sizes.min()) > 0 and int(sizes.max()) < HOLE_SIZE:
+        return _select_first(entries, sizes[:max_count], queue_offset, max_bytes)
+    passing = (sizes > 0) & (sizes != HOLE_SIZE)
+    if wanted is not None:
+        passing &= wanted.entries_mask(entries)
+    places = np.flatnonzero(passing)
+    taken = places[:max_count]
+    total = np.cumsum(sizes[taken])
+    fitting = max(1, int(np.searchsorted(total, max_bytes, side="right")))
+    taken = taken[:fitting]
+    # Everything before the first entry that is wanted and was left is done with.
+    left = len(taken) < len(places)
+    looked_at = int(places[len(taken)]) if left else len(entries)
+    return Selection(
+        queue_offsets=taken + queue_offset,
+        commit_log_offsets=entries["commit_log_offset"][taken].astype(np.int64),
+        sizes=sizes[taken],
+        next_queue_offset=queue_offset + looked_at,
+    )
+
+
+def _select_first(entries: Entries, sizes: Int64s, queue_offset: int, max_bytes: int) -> Selection:
+    """Choose from consecutive entries all of which are wanted: as many as fit, the first."""
+    count = max(1, int(np.searchsorted(np.cumsum(sizes), max_bytes, side="right")))
+    return Selection(
+        queue_offsets=np.arange(queue_offset, queue_offset + count),
+        commit_log_offsets=entries["commit_log_offset"][:count].astype(np.int64),
+        sizes=sizes[:count],
+        next_queue_offset=queue_offset + count,
+    )

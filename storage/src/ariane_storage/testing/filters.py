@@ -1,0 +1,55 @@
+"""Filters for reads: by code of the entry, and by what records say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_record.decoding.columns import RecordColumns
+from ariane_storage.queues.consume_queue_entry import Entries
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """Messages whose entry has one tag code.
+
+    Attributes:
+        code: The code.
+        looks_at_records: No.
+    """
+
+    code: int
+    looks_at_records: bool = False
+
+    def entries_mask(self, entries: Entries) -> NDArray[np.bool_]:
+        """As ``Filter``."""
+        mask: NDArray[np.bool_] = entries["tags_code"] == self.code
+        return mask
+
+    def records_mask(self, records: RecordColumns) -> NDArray[np.bool_]:
+        """Nobody asks."""
+        raise AssertionError(f"{len(records)} records are none of a filter of entries")
+
+
+@dataclass(frozen=True, slots=True)
+class Saying:
+    """Messages whose records say what a condition wants.
+
+    Attributes:
+        condition: Which of some records are wanted.
+        looks_at_records: Yes.
+    """
+
+    condition: Callable[[RecordColumns], NDArray[np.bool_]]
+    looks_at_records: bool = True
+
+    def entries_mask(self, entries: Entries) -> NDArray[np.bool_]:
+        """As ``Filter``: entries do not tell."""
+        return np.ones(len(entries), np.bool_)
+
+    def records_mask(self, records: RecordColumns) -> NDArray[np.bool_]:
+        """As ``Filter``."""
+        return self.condition(records)
