@@ -10,7 +10,6 @@ Run it beside ``ariane dev`` and ``producer.py``::
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
 from collections.abc import Sequence
 
@@ -26,7 +25,7 @@ async def listen(messages: Sequence[ReceivedMessage]) -> None:
 
 
 async def main(name_servers: str) -> None:
-    """Consume until told to stop; what is in work is finished and remembered."""
+    """Consume until Ctrl-C or SIGTERM; what is in work is finished and remembered."""
     consumer = PushConsumer(
         name_servers,
         group="billing",
@@ -34,14 +33,10 @@ async def main(name_servers: str) -> None:
         listener=listen,
         start="earliest",
     )
-    loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
     async with consumer:
         await consumer.wait_assigned()
         print(f"{len(consumer.assignment)} queues are ours")
-        await stop.wait()
+        await consumer.run_until_stopped()
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from random import Random
 from types import TracebackType
 from typing import Self
@@ -15,6 +17,7 @@ from ariane_sdk.client.telemetry import traced_listener
 from ariane_sdk.consumer.consumer_life import ConsumerLife
 from ariane_sdk.consumer.delivery.delivery_gate import DeliveryGate
 from ariane_sdk.consumer.delivery.hand_out import DeliveryCare
+from ariane_sdk.consumer.delivery.listener_failures import ListenerFailures
 from ariane_sdk.consumer.delivery.message_returns import MessageReturns
 from ariane_sdk.consumer.delivery.ordered_work import OrderedQueueWork
 from ariane_sdk.consumer.delivery.queue_work import QueueWork
@@ -32,6 +35,8 @@ from ariane_sdk.message import MessageQueue
 from ariane_sdk.routing.name_servers import NameServerAddresses, parse_addresses
 from ariane_sdk.routing.route import BrokerRoute
 from ariane_sdk.runtime.clock import Clock, SystemClock, new_random
+from ariane_sdk.runtime.stop_signals import stop_signals
+from ariane_sdk.runtime.tasks import start_task
 from ariane_sdk.settings import ConsumerSettings
 
 
@@ -177,7 +182,7 @@ class PushConsumer:
             random=self._plan.random,
         )
 
-        gate = DeliveryGate()
+        gate, failures = DeliveryGate(), ListenerFailures()
 
         def make_work(
             queue: MessageQueue, begin_offset: int, on_room: Callable[[], None]
@@ -195,6 +200,7 @@ class PushConsumer:
                     locks=self._life.locks,
                     returns=returns,
                     care=care,
+                    failures=failures,
                 )
             return QueueWork(
                 queue,
@@ -205,6 +211,7 @@ class PushConsumer:
                 on_room=on_room,
                 returns=returns if self._plan.model == "clustering" else None,
                 care=care,
+                failures=failures,
             )
 
         try:
@@ -235,13 +242,31 @@ class PushConsumer:
     ) -> None:
         await self.close()
 
-    async def run_until_stopped(self) -> None:
-        """Wait until somebody calls ``close``.
+    async def run_until_stopped(self, *, handle_signals: bool = True) -> None:
+        """Wait until the consumer is closed: by ``close``, or by SIGTERM or SIGINT.
+
+        The first signal closes it in order, and this returns; a second one does what it does
+        elsewhere. Handlers of the application stay in place, and then the application closes.
+
+        Args:
+            handle_signals: Whether signals close the consumer. They reach the main thread only.
 
         Raises:
             CallError: The group does not let this member in any longer.
         """
-        await self._life.wait_stopped()
+        loop = asyncio.get_running_loop()
+        closing: list[asyncio.Task[None]] = []
+
+        def close() -> None:
+            closing.append(start_task(self.close(), "close-consumer"))
+
+        with (
+            stop_signals(lambda: loop.call_soon_threadsafe(close))
+            if handle_signals
+            else nullcontext()
+        ):
+            await self._life.wait_stopped()
+        await asyncio.gather(*closing)
 
     async def wait_assigned(self) -> None:
         """Wait until the queues that fall to this member are being pulled; there may be none.

@@ -1,4 +1,8 @@
-"""The logger of this package. It says nothing unless the application wants to hear it."""
+"""The logger of this package.
+
+It has no handler of its own: where the application configures no logging, Python writes warnings
+and errors to standard error. A listener that fails must not fail in silence.
+"""
 
 from __future__ import annotations
 
@@ -6,4 +10,3 @@ import logging
 from typing import Final
 
 logger: Final = logging.getLogger("ariane_sdk")
-logger.addHandler(logging.NullHandler())

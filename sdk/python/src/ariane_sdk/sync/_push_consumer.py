@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 
 from ariane_sdk.client.listener import Listener
 from ariane_sdk.consumer import push_consumer as _push_consumer
@@ -12,6 +13,7 @@ from ariane_sdk.consumer.offsets.start_position import StartPosition
 from ariane_sdk.message import MessageQueue
 from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.runtime.blocking import BlockingClient, blocking
+from ariane_sdk.runtime.stop_signals import stop_signals
 from ariane_sdk.settings import ConsumerSettings
 
 
@@ -52,8 +54,17 @@ class PushConsumer(BlockingClient[_push_consumer.PushConsumer]):
         )
 
     wait_assigned = blocking(_push_consumer.PushConsumer.wait_assigned)
-    run_until_stopped = blocking(_push_consumer.PushConsumer.run_until_stopped)
     store_offsets = blocking(_push_consumer.PushConsumer.store_offsets)
+
+    def run_until_stopped(self, *, handle_signals: bool = True) -> None:
+        """Wait until the consumer is closed; see ``ariane_sdk.PushConsumer``."""
+
+        def close() -> None:
+            self._submit(self._client.close())
+
+        with stop_signals(close) if handle_signals else nullcontext():
+            # Signals reach the thread that waits here; the loop has another one.
+            self._run(self._client.run_until_stopped(handle_signals=False))
 
     @property
     def group(self) -> str:

@@ -216,7 +216,7 @@ async def _up_to_the_end(
 
 async def _as_member(consumer: PushConsumer, lines: _Lines) -> None:
     async with consumer:
-        stopped = asyncio.create_task(consumer.run_until_stopped())
+        stopped = asyncio.create_task(consumer.run_until_stopped(handle_signals=False))
         enough = asyncio.create_task(lines.enough.wait())
         try:
             await asyncio.wait([stopped, enough], return_when=asyncio.FIRST_COMPLETED)

@@ -10,6 +10,10 @@ from typing import Final
 
 from ariane_admin.errors import say_error
 
+LOGGER: Final = logging.getLogger("ariane_sdk")
+# A command says by itself what went wrong, and what it goes on with.
+LOGGER.addHandler(logging.NullHandler())
+
 SAY_AGAIN_S: Final = 30.0
 """What is warned of again and again is said so often."""
 
@@ -47,9 +51,9 @@ def client_warnings(except_for: type[Exception]) -> Iterator[None]:
     Args:
         except_for: Not those of this error, by which the command stops its consumer.
     """
-    logger, sayer = logging.getLogger("ariane_sdk"), _Sayer(except_for)
-    logger.addHandler(sayer)
+    sayer = _Sayer(except_for)
+    LOGGER.addHandler(sayer)
     try:
         yield
     finally:
-        logger.removeHandler(sayer)
+        LOGGER.removeHandler(sayer)

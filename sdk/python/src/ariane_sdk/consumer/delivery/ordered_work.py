@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from ariane_sdk.client.listener import Deliver
 from ariane_sdk.consumer.delivery.failed_messages import FailedMessages, failed_messages
 from ariane_sdk.consumer.delivery.hand_out import CARELESS, DeliveryCare, GivenUpError
+from ariane_sdk.consumer.delivery.listener_failures import ListenerFailures
 from ariane_sdk.consumer.delivery.message_returns import EXHAUSTED, REJECTED, MessageReturns
 from ariane_sdk.consumer.delivery.queue_work import QueueWork
 from ariane_sdk.consumer.delivery.window import Delivery
 from ariane_sdk.consumer.group.queue_locks import QueueLocks
 from ariane_sdk.message import MessageQueue, ReceivedMessage
-from ariane_sdk.runtime.log import logger
 from ariane_sdk.settings import ConsumerSettings
 
 
@@ -41,19 +41,11 @@ class OrderedQueueWork(QueueWork):
         locks: QueueLocks,
         returns: MessageReturns,
         care: DeliveryCare = CARELESS,
+        failures: ListenerFailures | None = None,
     ) -> None:
-        """Own a locked queue from now on.
+        """Own a locked queue from now on; the rest as ``QueueWork``.
 
-        Args:
-            queue: The queue.
-            begin_offset: The first queue offset to be consumed.
-            deliver: Hands messages to the listener.
-            batch_size: Messages in one delivery, at most.
-            settings: How the consumer behaves.
-            on_room: Called when the queue may be pulled again.
-            locks: Knows whether the queue may be consumed.
-            returns: Makes dead letters, and knows when.
-            care: What to do lest consumers die of a message again and again.
+        ``returns`` makes dead letters, and knows after how many tries.
         """
         super().__init__(
             queue,
@@ -64,6 +56,7 @@ class OrderedQueueWork(QueueWork):
             on_room=on_room,
             returns=returns,
             care=care,
+            failures=failures,
         )
         self._locks = locks
         self._dead_letters = returns
@@ -105,13 +98,7 @@ class OrderedQueueWork(QueueWork):
             raise
         except Exception as error:  # noqa: BLE001 - whatever a listener raises means "not done".
             failed = failed_messages(batch, error)
-            logger.warning(
-                "the listener failed with messages of %s from %d on; suspended for %.1f s",
-                self.queue,
-                failed.messages[0].queue_offset,
-                self._settings.suspend_s,
-                exc_info=True,
-            )
+            self._failures.tell(self.queue, batch, failed.messages, error)
             return failed
         return None
 

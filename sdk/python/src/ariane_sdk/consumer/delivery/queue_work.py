@@ -15,6 +15,7 @@ from ariane_sdk.consumer.delivery.failed_messages import (
     restore_topics,
 )
 from ariane_sdk.consumer.delivery.hand_out import CARELESS, DeliveryCare, GivenUpError, HandOut
+from ariane_sdk.consumer.delivery.listener_failures import ListenerFailures
 from ariane_sdk.consumer.delivery.message_returns import REJECTED, MessageReturns
 from ariane_sdk.consumer.delivery.window import Delivery, QueueWindow
 from ariane_sdk.errors import MessagesFailed
@@ -63,18 +64,12 @@ class QueueWork:
         on_room: Callable[[], None],
         returns: MessageReturns | None = None,
         care: DeliveryCare = CARELESS,
+        failures: ListenerFailures | None = None,
     ) -> None:
-        """Own a queue from now on.
+        """Own a queue from now on, and consume it from ``begin_offset``.
 
-        Args:
-            queue: The queue.
-            begin_offset: The first queue offset to be consumed.
-            deliver: Hands messages to the listener.
-            batch_size: Messages in one delivery, at most.
-            settings: How the consumer behaves.
-            on_room: Called when the queue may be pulled again.
-            returns: Sends failed messages back; nothing where they are tried again here.
-            care: What to do lest consumers die of a message again and again.
+        ``on_room`` is called when the queue may be pulled again. Without ``returns``, messages that
+        fail are tried again here. ``failures`` is the one of the listener, for all its queues.
         """
         self.queue = queue
         self.window = QueueWindow(begin_offset)
@@ -84,6 +79,7 @@ class QueueWork:
         self.hand_out = HandOut(
             queue, self.window, deliver, care=care, is_released=lambda: self.released
         )
+        self._failures = failures or ListenerFailures()
         self._batch_size = batch_size
         # Where several are in work at once, what one has taken the others could not deliver.
         alone = self._takes_runs and settings.queue_concurrency == 1
@@ -220,14 +216,7 @@ class QueueWork:
         delay_s = self._settings.redelivery_delay_s_min
         for tries in count():
             failed = failed_messages(left, error)
-            logger.warning(
-                "the listener failed with %d of %d messages of %s from %d on",
-                len(failed.messages),
-                len(left),
-                self.queue,
-                left[0].queue_offset,
-                exc_info=error,
-            )
+            self._failures.tell(self.queue, left, failed.messages, error)
             if self._comes_back and len(left) > 1 and not isinstance(error, MessagesFailed):
                 return await self._listen_one_by_one(left)
             left = await self._send_back(failed, tries)
