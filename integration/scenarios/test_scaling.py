@@ -6,6 +6,7 @@ import asyncio
 import signal
 import sys
 from collections import Counter
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,53 @@ async def test_one_to_eight_to_one_leaves_no_gap_and_repeats_little(local_cluste
     # Of each queue that moves, and it may move each time that a member comes or goes, what the old
     # owner had in hand; a listener that is done within `handover_s` repeats nothing at all.
     assert seen.total() - sent_count <= BATCH_SIZE * QUEUES
+
+
+WORKERS = 4
+JOBS = 200
+
+
+async def test_jobs_that_are_sent_together_are_shared_by_four_workers(
+    local_cluster, tmp_path, until
+):
+    async with local_cluster(brokers=1) as cluster:
+        async with ClusterClient(cluster.name_servers) as client:
+            await client.create_topic(TOPIC, queue_count=WORKERS)
+        members = [Member(cluster.name_servers, tmp_path / f"worker-{n}") for n in range(WORKERS)]
+        numbers = count()
+
+        def jobs(job_count):
+            return [Message(TOPIC, b"%d" % next(numbers)) for _ in range(job_count)]
+
+        async def done(messages):
+            """How many of these messages each worker has got, once all are consumed."""
+            sent = {int(message.body) for message in messages}
+
+            async def all_consumed():
+                return sent <= {n for member in members for n in member.numbers}
+
+            await until(all_consumed, seconds=120)
+            return [len(sent.intersection(member.numbers)) for member in members]
+
+        try:
+            await asyncio.gather(*(member.start() for member in members))
+            async with Producer(cluster.name_servers) as producer:
+                shares = []
+                while shares != [1] * WORKERS:  # Until each worker owns a queue.
+                    marks = jobs(WORKERS)
+                    queues = (await producer.route(TOPIC)).write_queues
+                    for mark, queue in zip(marks, queues, strict=True):
+                        await producer.send(mark, message_queue=queue)
+                    shares = await done(marks)
+                gathered = jobs(JOBS)
+                await asyncio.gather(*map(producer.send, gathered))
+                at_once = jobs(JOBS)
+                await producer.send_batch(at_once)
+                assert max(await done(gathered)) < JOBS / 2
+                assert await done(at_once) == [JOBS // WORKERS] * WORKERS
+        finally:
+            for member in members:
+                member.kill()
 
 
 async def _is_ready(member):

@@ -85,6 +85,10 @@ class ProducerSettings:
         compression_level: From 1, fast, to 9, small.
         queue_choice: Where messages for no particular queue go: "round_robin", or "least_latency",
             which leaves brokers alone that were slow or failed.
+        spread_count: Messages for no particular queue after which the next queue takes over: so all
+            consumers of a group get some of what is sent together. A batch or table is divided
+            into equal shares of no fewer, the first 16 of many in a row. 0: a whole batch goes to
+            one queue, which is a little faster where queues are many.
         latency_bounds_s: Latencies of a call from which a broker is left alone, ascending.
         unavailable_s: How long it is left alone, for each of those.
         failed_call_latency_s: The latency as which a call counts that got no answer.
@@ -111,6 +115,7 @@ class ProducerSettings:
     compress_bytes_min: int = 4096
     compression_level: int = 5
     queue_choice: Literal["round_robin", "least_latency"] = "round_robin"
+    spread_count: int = 24
     latency_bounds_s: tuple[float, ...] = (0.05, 0.1, 0.55, 1.8, 3.0, 5.0, 15.0)
     unavailable_s: tuple[float, ...] = (0.0, 0.0, 2.0, 5.0, 6.0, 10.0, 30.0)
     failed_call_latency_s: float = 10.0

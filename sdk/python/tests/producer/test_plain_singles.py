@@ -61,7 +61,7 @@ class Taking:
             self.buffer,
             clock=SystemClock(),
             body_bytes_max=1 << 20,
-            begin_batch=None,
+            next_batch=None,
             open_batch=None,
             **limits,
         )

@@ -18,6 +18,8 @@ PATIENT = replace(QUICK, call_timeout_s=60.0, send_timeout_s=90.0)
 
 AT_LEAST_ONCE = replace(QUICK, idempotent=False)
 
+WHOLE_BATCHES = ProducerSettings(spread_count=0)
+
 
 def orders(*bodies, **fields):
     return [Message("orders", body.encode(), **fields) for body in bodies]
@@ -60,7 +62,7 @@ async def test_everything_that_a_message_says_arrives(world):
 
 
 async def test_sends_of_one_turn_of_the_loop_share_a_call(world):
-    async with Producer(world.name_servers) as producer:
+    async with Producer(world.name_servers, settings=WHOLE_BATCHES) as producer:
         await producer.send(Message("orders", b"first"))
         await asyncio.gather(*map(producer.send, orders(*map(str, range(100)))))
 
@@ -71,7 +73,7 @@ async def test_what_comes_while_a_call_is_in_flight_is_the_next_call(world):
     broker = world.brokers["broker-a"]
     answer = asyncio.Event()
     broker.script.append(answer)
-    async with Producer(world.name_servers) as producer:
+    async with Producer(world.name_servers, settings=WHOLE_BATCHES) as producer:
         sends = [producer.send_nowait(message) for message in orders("one")]
         await broker.wait_called(1)
         for message in orders(*map(str, range(50))):
@@ -429,7 +431,7 @@ async def test_much_leaves_beside_what_is_in_flight_and_little_gathers(world):
     answer = asyncio.Event()
     broker.script.append(answer)
     zero, one = (MessageQueue("orders", "broker-a", queue_id) for queue_id in (0, 1))
-    async with Producer(world.name_servers) as producer:
+    async with Producer(world.name_servers, settings=WHOLE_BATCHES) as producer:
         await producer.route("orders")
         first = producer.send_nowait(*orders("first"), message_queue=zero)
         await broker.wait_called(1)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from typing import Any, Final, NamedTuple, Self
@@ -27,7 +26,7 @@ from ariane_sdk.producer.batches.column_batch import ColumnBatch
 from ariane_sdk.producer.batches.column_outcomes import ColumnOutcomes
 from ariane_sdk.producer.batches.send_batch import COLUMN_BYTES, DELIVERY_TIME_BYTES, KEY_HASH_BYTES
 from ariane_sdk.producer.batches.topic_lane import TopicLane
-from ariane_sdk.producer.sending.send_buffer import SendBuffer
+from ariane_sdk.producer.sending.send_buffer import SendBuffer, SendTurns
 from ariane_sdk.producer.sending.sending import Sending
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.settings import ProducerSettings
@@ -141,20 +140,41 @@ class ColumnsIntake:
         outcomes = ColumnOutcomes(parts[-1].first_row + len(parts[-1].messages))
         grouped = any(part.messages.message_group is not None for part in parts)
         lane = await learn_lane(grouped)
+        spread_count = 0
+        if lane.flow.begin(self._clock.monotonic_s()):
+            spread_count = self._settings.spread_count
+        try:
+            await self._send_all(lane, parts, outcomes, spread_count, deadline_s)
+        finally:
+            lane.flow.end(self._clock.monotonic_s())
+        return outcomes.result()
+
+    async def _send_all(
+        self,
+        lane: TopicLane,
+        parts: Iterable[TablePart],
+        outcomes: ColumnOutcomes,
+        spread_count: int,
+        deadline_s: float,
+    ) -> None:
+        """Send rows, so many to a queue at least, and wait for their outcomes."""
         batches: list[ColumnBatch] = []
+        turns = SendTurns(self._buffer, self._settings.batch_bytes_max)
+        taken_bytes = 0
         for part in chain.from_iterable(map(partial(self._packed, lane.topic), parts)):
             for share in self._shares(lane, part):
-                for start, stop in self._cuts(lane.topic, share):
-                    await self._yield_for_room()
+                for start, stop in self._cuts(lane, share, spread_count):
+                    await turns.next(taken_bytes)
                     piece = share.slice(start, stop)
                     try:
                         batches.append(self._send(lane, piece, deadline_s))
                     except ArianeError as error:
                         outcomes.refuse(piece.rows, error)
+                    else:
+                        taken_bytes += batches[-1].size_bytes
         for batch in batches:
             await batch.wait_settled()
             outcomes.take(batch)
-        return outcomes.result()
 
     def _packed(self, topic: str, part: TablePart) -> Iterator[TablePart]:
         """The same rows with large bodies compressed, as they are asked for, some at a time."""
@@ -201,21 +221,27 @@ class ColumnsIntake:
                     window.rows[chosen],
                 )
 
-    def _cuts(self, topic: str, share: ColumnShare) -> Iterator[tuple[int, int]]:
+    def _cuts(
+        self, lane: TopicLane, share: ColumnShare, spread_count: int
+    ) -> Iterator[tuple[int, int]]:
         """Where one batch ends and the next one begins."""
         messages = share.messages
         count = len(messages)
-        if not messages.have_properties and 0 < count <= ROWS_AT_ONCE_MAX:
-            shape = PlainShape(topic, "", id_bytes=UNIQUE_ID_DIGITS_MAX)
+        rows_max = ROWS_AT_ONCE_MAX
+        if share.queue is None and count:
+            rows_max = min(rows_max, lane.share_count(count, spread_count))
+        if not messages.have_properties and 0 < count <= rows_max:
+            shape = PlainShape(lane.topic, "", id_bytes=UNIQUE_ID_DIGITS_MAX)
             beside = shape.overhead_bytes + COLUMN_BYTES + DELIVERY_TIME_BYTES
             if own_octets(messages.body).size + beside * count <= self._settings.batch_bytes_max:
                 return iter(((0, count),))
-        sizes = record_sizes(topic, messages, unique_id_bytes=UNIQUE_ID_DIGITS_MAX) + COLUMN_BYTES
+        sizes = record_sizes(lane.topic, messages, unique_id_bytes=UNIQUE_ID_DIGITS_MAX)
+        sizes += COLUMN_BYTES
         if messages.keys is not None:
             sizes += KEY_HASH_BYTES * messages.keys.counts
         if share.delivery_times_ms is not None:
             sizes += DELIVERY_TIME_BYTES
-        return _windows(sizes, self._settings.batch_bytes_max, ROWS_AT_ONCE_MAX)
+        return _windows(sizes, self._settings.batch_bytes_max, rows_max)
 
     def _send(self, lane: TopicLane, share: ColumnShare, deadline_s: float) -> ColumnBatch:
         """Encode rows as one batch, and have it travel.
@@ -272,11 +298,6 @@ class ColumnsIntake:
             sequenced=sequenced,
         )
         return LooseBlock.of(block, sequenced=sequenced)
-
-    async def _yield_for_room(self) -> None:
-        if self._buffer.size_bytes:
-            await asyncio.sleep(0)
-            await self._buffer.wait_for_room()
 
 
 def _windows(sizes: NDArray[np.int64], bytes_max: int, rows_max: int) -> Iterator[tuple[int, int]]:

@@ -139,7 +139,7 @@ class Intake:
             body_bytes_max=plain_bytes_max,
             batch_bytes_max=settings.batch_bytes_max,
             bundle_bytes_max=min(settings.batch_bytes_max, settings.request_bytes_max),
-            begin_batch=self._begin_batch,
+            next_batch=self._next_unpinned,
             open_batch=self._open_unpinned,
         )
         self._tags_seen: set[str] = set()
@@ -355,12 +355,16 @@ class Intake:
         if (
             batch is not None
             and self._fits(batch, body_bytes)
+            and batch.count < batch.cut_count
             and isinstance(batch, GroupedBatch) == grouped
         ):
             return batch
-        if grouped and queue is not None:
+        if queue is None:
+            following = lane.next_queue(self._sending.is_welcome)
+            return self._next_batch(lane, following, body_bytes, kind)
+        if grouped:
             return self._new_grouped_batch(lane, queue, kind)
-        return self._new_batch(lane, queue, kind)
+        return self._begin_batch(lane, queue, queue, kind)
 
     def _open_unpinned(self, lane: TopicLane, body_bytes: int) -> SinglesBatch:
         """The batch of messages for no particular queue that takes one of this size."""
@@ -381,15 +385,32 @@ class Intake:
             lane.open_pinned[queue] = batch
         return batch
 
-    def _new_batch(self, lane: TopicLane, queue: MessageQueue | None, kind: int) -> SinglesBatch:
-        goes_to = queue or lane.next_queue(self._sending.is_welcome)
-        return self._begin_batch(lane, queue, goes_to, kind)
+    def _next_unpinned(self, lane: TopicLane, queue: MessageQueue, body_bytes: int) -> SinglesBatch:
+        """The batch that takes over the messages for no particular queue."""
+        return self._next_batch(lane, queue, body_bytes, AT_ONCE)
+
+    def _next_batch(
+        self, lane: TopicLane, queue: MessageQueue, body_bytes: int, kind: int
+    ) -> SinglesBatch:
+        """The batch for this queue among those that share messages for no particular one."""
+        batch = lane.open_shares.get((queue, kind))
+        if batch is None or batch.queue != queue or not self._fits(batch, body_bytes):
+            return self._begin_batch(lane, None, queue, kind)
+        batch.cut_count = batch.count + self._cut_count(lane, queue, kind)
+        self._set_current(lane, batch, kind)
+        return batch
+
+    def _set_current(self, lane: TopicLane, batch: SinglesBatch, kind: int) -> None:
+        """Have a batch take the next message for no particular queue."""
+        if kind == AT_ONCE:
+            lane.open_unpinned = batch
+        else:
+            lane.open_delayed[None, kind] = batch
 
     def _begin_batch(
         self, lane: TopicLane, queue: MessageQueue | None, goes_to: MessageQueue, kind: int
     ) -> SinglesBatch:
         """A new batch for this queue, or for any and this one at first."""
-        can_overlap = queue is None and lane.has_several_queues
         batch = SinglesBatch(
             goes_to,
             choose_other=lane.choose_queue if queue is None else None,
@@ -398,15 +419,32 @@ class Intake:
             delay_kind=kind,
             plain_topic=lane.plain,
             unique_ids=self._unique_ids,
-            cut_count=self._sending.cut_count(goes_to.broker_name) if can_overlap else NEVER_CUT,
+            cut_count=NEVER_CUT if queue is not None else self._cut_count(lane, goes_to, kind),
         )
-        if kind != AT_ONCE:
+        if queue is None:
+            if self._settings.spread_count:
+                lane.open_shares[goes_to, kind] = batch
+            self._set_current(lane, batch, kind)
+        elif kind != AT_ONCE:
             lane.open_delayed[queue, kind] = batch
-        elif queue is None:
-            lane.open_unpinned = batch
         else:
             lane.open_pinned[queue] = batch
         return batch
+
+    def _cut_count(self, lane: TopicLane, queue: MessageQueue, kind: int) -> int:
+        """After how many messages a new batch for no particular queue hands over to another."""
+        if not lane.has_several_queues:
+            return NEVER_CUT
+        cut_count = self._sending.cut_count(queue.broker_name)
+        spread_count = self._settings.spread_count
+        if spread_count:
+            # Where much is on its way, a few large shares are as even as many small ones.
+            return spread_count if cut_count == NEVER_CUT else max(spread_count, cut_count // 8)
+        current = lane.open_unpinned
+        if kind != AT_ONCE or (current is not None and current.open):
+            # Two calls share what comes in a turn; more batches would be in each other's way.
+            return NEVER_CUT
+        return cut_count
 
     def _fits(self, batch: SendBatch, body_bytes: int) -> bool:
         return batch.open and (
@@ -464,15 +502,17 @@ class Intake:
     ) -> None:
         """Encode messages that share a queue; calls leave while later ones are still encoded."""
         lane, queue, positions, kind = share
-        batch: SendBatch | None = None
+        batch: SinglesBatch | None = None
         now_ms = self._clock.now_ms()
         for position in positions:
             message = messages[position]
             try:
                 self._check(message)
-                if batch is None or not self._fits(batch, len(message.body)):
-                    # A batch is full: let it leave, and let others have their turn.
-                    await self._yield_for_room()
+                fits = batch is not None and self._fits(batch, len(message.body))
+                if batch is None or not fits or batch.count >= batch.cut_count:
+                    if not fits:
+                        # A batch is full: let it leave, and let others have their turn.
+                        await self._yield_for_room()
                     batch = self._open_batch(
                         lane, queue, len(message.body), kind, grouped=queue is not None
                     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import chain
 from typing import Final
@@ -18,7 +17,7 @@ from ariane_sdk.producer.batches.plain_batch import PlainBatch
 from ariane_sdk.producer.batches.plain_messages import PlainMessages
 from ariane_sdk.producer.batches.send_batch import COLUMN_BYTES, SendBatch
 from ariane_sdk.producer.batches.topic_lane import TopicLane
-from ariane_sdk.producer.sending.send_buffer import SendBuffer
+from ariane_sdk.producer.sending.send_buffer import SendBuffer, SendTurns
 from ariane_sdk.producer.sending.sending import Sending
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.settings import ProducerSettings
@@ -69,20 +68,41 @@ class PlainIntake:
             lane = await learn_lane()
         except ArianeError as error:
             return [error] * len(messages.bodies)
+        spread_count = 0
+        if lane.flow.begin(self._clock.monotonic_s()):
+            spread_count = self._settings.spread_count
+        try:
+            return await self._send_all(lane, messages, spread_count)
+        finally:
+            lane.flow.end(self._clock.monotonic_s())
+
+    async def _send_all(
+        self, lane: TopicLane, messages: PlainMessages, spread_count: int
+    ) -> Sequence[SendResult | ArianeError]:
+        """Have messages travel, so many to a queue at least, and wait for their outcomes."""
         travels: list[tuple[SendBatch | ArianeError, int]] = []
-        for part in self._cuts(messages):
-            if self._buffer.size_bytes:
-                await asyncio.sleep(0)
-                await self._buffer.wait_for_room()
+        count_max = lane.share_count(len(messages.bodies), spread_count)
+        turns = SendTurns(self._buffer, self._settings.batch_bytes_max)
+        taken_bytes = 0
+        for part in self._cuts(messages, count_max):
+            await turns.next(taken_bytes)
             try:
-                travels.append((self._send(lane, part), len(part.bodies)))
+                batch = self._send(lane, part)
             except ArianeError as error:
                 travels.append((error, len(part.bodies)))
+            else:
+                taken_bytes += batch.size_bytes
+                travels.append((batch, len(part.bodies)))
         outcomes = [await _outcomes_of(travel, count) for travel, count in travels]
         return outcomes[0] if len(outcomes) == 1 else list(chain.from_iterable(outcomes))
 
-    def _cuts(self, messages: PlainMessages) -> Iterator[PlainMessages]:
-        """The messages of one batch after the other; one that is larger than a batch is alone."""
+    def _cuts(self, messages: PlainMessages, count_max: int) -> Iterator[PlainMessages]:
+        """The messages of one batch after the other; one that is larger than a batch is alone.
+
+        Args:
+            messages: The messages.
+            count_max: Messages of one batch.
+        """
         shape = PlainShape(messages.topic, messages.tag, id_bytes=UNIQUE_ID_DIGITS_MAX)
         beside = COLUMN_BYTES + shape.overhead_bytes
         ends = np.cumsum(messages.lengths + np.int64(beside))
@@ -90,6 +110,7 @@ class PlainIntake:
         while begin < len(messages.bodies):
             last = behind + self._settings.batch_bytes_max
             end = max(int(np.searchsorted(ends, last, side="right")), begin + 1)
+            end = min(end, begin + count_max)
             yield messages.slice(begin, end)
             begin, behind = end, int(ends[end - 1])
 

@@ -19,7 +19,6 @@ from ariane_sdk.message import Message, MessageQueue, SendResult
 from ariane_sdk.producer.batches.send_batch import COLUMN_BYTES
 from ariane_sdk.producer.batches.singles_batch import SinglesBatch
 from ariane_sdk.producer.batches.topic_lane import TopicLane
-from ariane_sdk.producer.sending.broker_sender import NEVER_CUT
 from ariane_sdk.producer.sending.send_buffer import SendBuffer
 from ariane_sdk.producer.sending.sending import Sending
 from ariane_sdk.runtime.clock import Clock
@@ -27,8 +26,8 @@ from ariane_sdk.runtime.clock import Clock
 BUNDLE_BYTES_MIN: Final = 64 << 10
 """Where bundles had fewer bytes, single batches travel in fewer calls."""
 
-BeginBatch: TypeAlias = Callable[[TopicLane, None, MessageQueue, int], SinglesBatch]
-"""Makes a new batch for a lane that goes to this queue at first."""
+NextBatch: TypeAlias = Callable[[TopicLane, MessageQueue, int], SinglesBatch]
+"""The batch of a lane for this queue that takes a body of so many bytes; it may be a new one."""
 
 OpenBatch: TypeAlias = Callable[[TopicLane, int], SinglesBatch]
 """The batch of a lane that takes a body of so many bytes."""
@@ -47,7 +46,7 @@ class PlainSingles:
         body_bytes_max: int,
         batch_bytes_max: int,
         bundle_bytes_max: int,
-        begin_batch: BeginBatch,
+        next_batch: NextBatch,
         open_batch: OpenBatch,
     ) -> None:
         """Have taken nothing yet.
@@ -60,8 +59,8 @@ class PlainSingles:
             body_bytes_max: Bodies of more bytes are not plain.
             batch_bytes_max: Bytes after which a batch takes no more.
             bundle_bytes_max: The same of a bundle, which travels in a call of its own.
-            begin_batch: Makes a batch.
-            open_batch: Finds one, or makes it.
+            next_batch: Finds the batch that takes over from another.
+            open_batch: Finds the batch of a lane whose messages are encoded one by one.
         """
         self._lanes = lanes
         self._sending = sending
@@ -70,7 +69,7 @@ class PlainSingles:
         self._body_bytes_max = body_bytes_max
         self._batch_bytes_max = batch_bytes_max
         self._bundle_bytes_max = bundle_bytes_max
-        self._begin_batch = begin_batch
+        self._next_batch = next_batch
         self._open_batch = open_batch
 
     def take(self, message: Message, future: asyncio.Future[SendResult]) -> bool:
@@ -136,27 +135,20 @@ class PlainSingles:
             queue = lane.next_queue(self._sending.is_welcome)
             if self._join_bundle(lane, queue, body, shape, future):
                 return True
-            batch = self._begin_batch(lane, None, queue, AT_ONCE)
+            batch = self._next_batch(lane, queue, len(body))
         elif run is None:
             batch = self._open_batch(lane, len(body))
-            if batch.run is None:
-                return False
-        elif len(run.bodies) >= batch.cut_count:
-            batch = self._begin(lane)
-            # Two calls share what comes in a turn; more batches would be in each other's way.
-            batch.cut_count = NEVER_CUT
-        elif run.bodies and (
-            run.size_bytes + COLUMN_BYTES * len(run.bodies) + len(body) > self._batch_bytes_max
+        elif len(run.bodies) >= batch.cut_count or (
+            run.bodies
+            and run.size_bytes + COLUMN_BYTES * len(run.bodies) + len(body) > self._batch_bytes_max
         ):
-            batch = self._begin(lane)
+            batch = self._next_batch(lane, lane.next_queue(self._sending.is_welcome), len(body))
+        if batch.run is None:
+            return False
         self._buffer.size_bytes += batch.add_plain(body, shape, self._clock.now_ms(), future)
         if batch.count == 1:
             self._sending.add(batch)
         return True
-
-    def _begin(self, lane: TopicLane) -> SinglesBatch:
-        queue = lane.next_queue(self._sending.is_welcome)
-        return self._begin_batch(lane, None, queue, AT_ONCE)
 
     def _join_bundle(
         self,

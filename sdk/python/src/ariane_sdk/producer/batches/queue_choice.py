@@ -1,19 +1,32 @@
 """Which message queue a message goes to.
 
-* For no particular queue: **sticky round robin**. All messages go to one queue for as long as its
-  batch is open, then to the next, so that batches grow large without anybody waiting. Brokers take
-  turns: a busy one is passed over while another is idle.
-  ``_latency`` has the variant that also passes over slow ones.
+* For no particular queue: **sticky round robin**. So many messages as are worth a batch go to one
+  queue, then as many to the next. What is sent together is spread over all queues, and batches
+  grow large without anybody waiting. Brokers take turns: a busy one is passed over while another is
+  idle. ``sending.latency`` has the variant that also passes over slow ones.
 * With a message group: the queue follows from the group alone, so that its messages stay in order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import gcd
 from typing import Final
 
 from ariane_record import java_string_hash
 from ariane_sdk.message import MessageQueue
+
+SPREAD_CALLS_MAX: Final = 16
+"""So many large sends in a row are divided among the queues. Those that follow go to one queue
+each, in turn: that is even by then, and costs half as much."""
+
+PAUSE_S: Final = 0.05
+"""Large sends with less time between them come in a row."""
+
+_SMALL_ROUND: Final = 8
+"""Of fewer queues each gets its share soon, in whichever order."""
+
+_GOLDEN_SHARE: Final = 0.618
 
 GROUPS_REMEMBERED_MAX: Final = 1 << 16
 """Groups whose queue is remembered; a hash costs ten times a look into a table."""
@@ -37,7 +50,9 @@ class StickyRoundRobin:
             first: Where to begin; any number.
         """
         # Neighbours lie on different brokers, so that those share the work evenly.
-        self.queues = sorted(queues, key=lambda queue: (queue.queue_id, queue.broker_name))
+        in_line = sorted(queues, key=lambda queue: (queue.queue_id, queue.broker_name))
+        step = _step_of(len(in_line))
+        self.queues = [in_line[turn * step % len(in_line)] for turn in range(len(in_line))]
         self._several_brokers = len({queue.broker_name for queue in queues}) > 1
         self._position = first % len(queues)
         self.current = self.queues[self._position]
@@ -58,6 +73,30 @@ class StickyRoundRobin:
         self._position = following % count
         self.current = self.queues[self._position]
         return self.current
+
+
+class CallFlow:
+    """Tells some large sends from a stream of them, which needs no further spreading."""
+
+    __slots__ = ("_count", "_idle_since_s", "_running")
+
+    def __init__(self) -> None:
+        self._running = 0
+        self._count = 0
+        self._idle_since_s = float("-inf")
+
+    def begin(self, now_s: float) -> bool:
+        """One begins, at this time of the monotonic clock; whether it should be spread."""
+        if not self._running and now_s - self._idle_since_s > PAUSE_S:
+            self._count = 0
+        self._running += 1
+        self._count += 1
+        return self._count <= SPREAD_CALLS_MAX
+
+    def end(self, now_s: float) -> None:
+        """One that began has ended, at this time of the monotonic clock."""
+        self._running -= 1
+        self._idle_since_s = now_s
 
 
 class GroupQueues:
@@ -87,3 +126,15 @@ class GroupQueues:
                 self._known.clear()
             self._known[message_group] = queue
         return queue
+
+
+def _step_of(count: int) -> int:
+    """How far apart neighbours of a round are.
+
+    A consumer mostly owns queues that lie side by side: those of a few shares should not be all
+    its own.
+    """
+    if count < _SMALL_ROUND:
+        return 1
+    wanted = round(count * _GOLDEN_SHARE)
+    return next(step for step in range(wanted, 2 * count) if gcd(step, count) == 1)

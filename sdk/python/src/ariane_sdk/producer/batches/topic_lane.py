@@ -16,7 +16,7 @@ from ariane_sdk.errors import (
 )
 from ariane_sdk.message import Message, MessageQueue, SendResult
 from ariane_sdk.producer.batches.bundle import Bundle
-from ariane_sdk.producer.batches.queue_choice import GroupQueues, StickyRoundRobin
+from ariane_sdk.producer.batches.queue_choice import CallFlow, GroupQueues, StickyRoundRobin
 from ariane_sdk.producer.batches.singles_batch import SinglesBatch
 from ariane_sdk.producer.sending.latency import BrokerLatencies, LeastLatency
 from ariane_sdk.routing.route import Route
@@ -59,7 +59,9 @@ class TopicLane:
         bundle: The bundle that takes its plain messages, if it is still open; or nothing.
         row: Its row there.
         route: Where its queues are; nothing until a name server has told.
-        open_unpinned: The batch of the messages for no particular queue.
+        open_unpinned: The batch that takes the next message for no particular queue.
+        open_shares: The batches among which messages for no particular queue are spread, by the
+            queue they go to and kind of delay.
         open_pinned: The batches of those for a particular queue.
         open_delayed: The batches of delayed messages, by queue (or none) and kind of delay.
         parked: Messages that wait for the route.
@@ -69,6 +71,7 @@ class TopicLane:
         groups_held: Whether message groups stay in the queues where they were, whatever the route
             says now: earlier messages are on their way there.
         turn: Who takes many messages at once for the topic; later calls must not overtake it.
+        flow: Tells whether large sends come one after the other.
         refusal: Why there is no route.
     """
 
@@ -80,9 +83,11 @@ class TopicLane:
         "_sticky_first",
         "bundle",
         "choose_queue",
+        "flow",
         "groups_held",
         "open_delayed",
         "open_pinned",
+        "open_shares",
         "open_unpinned",
         "order_task",
         "parked",
@@ -119,6 +124,7 @@ class TopicLane:
         self.row = 0
         self.route: Route | None = None
         self.open_unpinned: SinglesBatch | None = None
+        self.open_shares: dict[tuple[MessageQueue, int], SinglesBatch] = {}
         self.open_pinned: dict[MessageQueue, SinglesBatch] = {}
         self.open_delayed: dict[tuple[MessageQueue | None, int], SinglesBatch] = {}
         self.parked: list[ParkedMessage] = []
@@ -128,6 +134,7 @@ class TopicLane:
         self.refusal: CallError | None = None
         self.groups_held = False
         self.turn = asyncio.Lock()
+        self.flow = CallFlow()
         self._sticky_first = sticky_first
         self._latencies = latencies
         self._sticky: StickyRoundRobin | None = None
@@ -137,6 +144,7 @@ class TopicLane:
     def follow(self, route: Route) -> None:
         """Choose from the queues of this route from now on; open batches go where they were to."""
         self.route = route
+        self.open_shares.clear()
         queues = route.write_queues
         if not queues:
             self._sticky = None
@@ -172,6 +180,18 @@ class TopicLane:
     def has_several_queues(self) -> bool:
         """Whether batches for no particular queue can go to one while another is in use."""
         return self._sticky is not None and len(self._sticky.queues) > 1
+
+    def share_count(self, count: int, count_min: int) -> int:
+        """How many of some messages for no particular queue go to one queue, so that all get some.
+
+        Args:
+            count: The messages, at least one.
+            count_min: The least that one queue gets; 0 if they are not to be spread.
+        """
+        if not count_min or self._sticky is None:
+            return count
+        shares = max(1, min(len(self._sticky.queues), count // count_min))
+        return -(-count // shares)
 
     @property
     def groups_wait(self) -> bool:

@@ -69,3 +69,28 @@ class SendBuffer:
             for turn in islice(self._turns.values(), WOKEN_AT_ONCE):
                 if not turn.done():
                     turn.set_result(None)
+
+
+class SendTurns:
+    """Lets others have their turn while one call takes much: after each so many bytes."""
+
+    __slots__ = ("_buffer", "_end_bytes", "_turn_bytes")
+
+    def __init__(self, buffer: SendBuffer, turn_bytes: int) -> None:
+        self._buffer = buffer
+        self._turn_bytes = turn_bytes
+        # Nothing was taken yet: who comes first looks whether there is room.
+        self._end_bytes = -1
+
+    async def next(self, taken_bytes: int) -> None:
+        """Before another batch: let batches leave, and wait for room, when a turn is over.
+
+        Args:
+            taken_bytes: Bytes that the call has taken so far.
+        """
+        if taken_bytes < self._end_bytes:
+            return
+        self._end_bytes = taken_bytes + self._turn_bytes
+        if self._buffer.size_bytes:
+            await asyncio.sleep(0)
+            await self._buffer.wait_for_room()
