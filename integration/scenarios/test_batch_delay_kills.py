@@ -112,7 +112,10 @@ async def test_each_comes_once_though_the_broker_dies_while_it_publishes(
                 await stage(transactions, batch_id, number, chance) for number in range(STAGES)
             ]
             call = transaction_pb.CommitBatchRequest(
-                query_id="q", batch_id=batch_id, attempts=attempts
+                query_id="q",
+                batch_id=batch_id,
+                attempts=attempts,
+                record_count=STAGES * ROWS_OF_STAGE,
             )
             await commit_through_kills(cluster, transactions, call, chance, kills=3)
             assert (await transactions.CommitBatch(call)).duplicate

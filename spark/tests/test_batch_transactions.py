@@ -7,12 +7,14 @@ import pyarrow as pa
 import pytest
 
 from ariane_sdk.errors import (
+    BatchDiffers,
     CallError,
     RouteNotFound,
     ServiceUnavailable,
     TransactionDecided,
 )
 from ariane_spark.batch_transactions import BatchTransactions
+from ariane_spark.contents import Contents
 from ariane_spark.errors import RowIllegal
 from ariane_spark.options import RequestPolicy
 from ariane_spark.rows import IdentitySeed, RowPlan
@@ -85,15 +87,22 @@ def test_what_is_named_becomes_visible_once(calls, sink, stage):
     first, second = stage(batch, range(300)), stage(batch, range(40), 1)
     stage(batch, range(300))  # The twin of the first, which lost.
     assert not calls.is_committed(home, batch)
-    for _ in range(2):
-        assert calls.commit(home, batch, [first, second]) == 340
+    rows = Contents(340, 77)
+    assert not calls.commit(home, batch, [first, second], rows)
+    assert calls.commit(home, batch, [first, second], rows)
+    assert calls.commit(home, batch, [], rows)
     assert calls.is_committed(home, SinkBatch(sink, 4))
     assert not calls.is_committed(home, SinkBatch(sink, 6))
     assert calls.abort(home, batch)
     with pytest.raises(TransactionDecided):
         stage(batch, range(3), home=home)
-    with pytest.raises(TransactionDecided):
-        calls.commit(home, batch, [first])
+    for other in (Contents(300, 77), Contents(340, 78)):
+        with pytest.raises(BatchDiffers) as refusal:
+            calls.commit(home, batch, [], other)
+        assert refusal.value.committed_count == 340
+    with pytest.raises(BatchDiffers, match="too long ago to tell") as refusal:
+        calls.commit(home, SinkBatch(sink, 4), [], rows)
+    assert refusal.value.committed_count is None
 
 
 def test_what_was_aborted_is_staged_anew(calls, sink, stage):
@@ -101,7 +110,7 @@ def test_what_was_aborted_is_staged_anew(calls, sink, stage):
     batch = SinkBatch(sink, 0)
     stage(batch, range(10))
     assert not calls.abort(home, batch)
-    assert calls.commit(home, batch, [stage(batch, range(7))]) == 7
+    assert not calls.commit(home, batch, [stage(batch, range(7))], Contents(7, 1))
 
 
 @pytest.fixture

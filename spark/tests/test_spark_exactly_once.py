@@ -83,6 +83,10 @@ def forget_last_commit(tmp_path):
     return last
 
 
+def numbers(spark, first, end):
+    return spark.range(first, end, numPartitions=2).select(f.col("id").cast("string").alias("body"))
+
+
 def test_every_column_arrives(spark, topic, reading, write):
     frame = spark.createDataFrame(
         [(b"one", "created", ["k1", "k2"], "g", {"city": "Zürich"}), (b"", None, None, None, None)],
@@ -110,9 +114,9 @@ def test_a_task_that_is_repeated_writes_once(spark, topic, numbers_of, write):
             raise RuntimeError("the first attempt fails when most of its rows are staged")
         return str(number)
 
-    numbers = spark.range(0, 20_000, numPartitions=1)
+    many = spark.range(0, 20_000, numPartitions=1)
 
-    write(numbers.select(fail_once("id").alias("body")), topic=topic, batchBytes="65536")
+    write(many.select(fail_once("id").alias("body")), topic=topic, batchBytes="65536")
 
     assert numbers_of(topic) == list(range(20_000))
 
@@ -131,6 +135,72 @@ def test_a_job_that_is_repeated_writes_once(spark, new_topic, numbers_of, write)
 
     for remainder, topic in enumerate(topics):
         assert numbers_of(topic) == list(range(remainder, 5000, 2))
+
+
+def test_one_name_of_a_write_to_two_topics_is_two_writes(spark, new_topic, numbers_of, write):
+    first, second = new_topic(), new_topic()
+    name = f"job-{first}"
+
+    write(numbers(spark, 0, 50), topic=first, writeId=name)
+    write(numbers(spark, 50, 80), topic=second, writeId=name)
+
+    assert numbers_of(first) == list(range(50))
+    assert numbers_of(second) == list(range(50, 80))
+
+
+def test_a_repeated_job_with_other_rows_fails_and_says_what_to_do(spark, topic, numbers_of, write):
+    write(numbers(spark, 0, 50), topic=topic, writeId="job")
+
+    for first, end, clause in ((1, 51, "50 messages"), (0, 49, "49 messages")):
+        with pytest.raises(Exception, match="was committed before, with other") as refusal:
+            write(numbers(spark, first, end), topic=topic, writeId="job")
+        assert clause in str(refusal.value)
+        assert "give this write another 'writeId'" in str(refusal.value)
+    write(numbers(spark, 1, 51), topic=topic, writeId="job", onChangedBatch="skip")
+
+    assert numbers_of(topic) == list(range(50))
+
+
+def test_a_restored_checkpoint_fails_where_its_rows_differ(
+    copy, new_topic, numbers_of, producer, source, tmp_path
+):
+    target = new_topic()
+    copy(target)
+    shutil.copytree(tmp_path / "checkpoint", tmp_path / "backup")
+    producer.send_batch([Message(source, b"%d" % n) for n in range(600, 700)])
+    copy(target)
+    assert numbers_of(target) == list(range(700))
+
+    # What came in the meantime makes the next micro-batch of the old checkpoint another one.
+    producer.send_batch([Message(source, b"%d" % n) for n in range(700, 750)])
+    shutil.rmtree(tmp_path / "checkpoint")
+    (tmp_path / "backup").rename(tmp_path / "checkpoint")
+    with pytest.raises(Exception, match="was committed before, with other rows") as refusal:
+        copy(target)
+    assert "micro-batch 2 of " in str(refusal.value)
+    assert "start the query with a new checkpoint" in str(refusal.value)
+    assert numbers_of(target) == list(range(700))
+
+
+def test_an_older_checkpoint_that_repeats_the_same_rows_catches_up(
+    copy, new_topic, numbers_of, producer, source, tmp_path
+):
+    target = new_topic()
+    copy(target)
+    shutil.copytree(tmp_path / "checkpoint", tmp_path / "backup")
+    for first in (600, 700):
+        producer.send_batch([Message(source, b"%d" % n) for n in range(first, first + 100)])
+        copy(target)
+        if first == 600:
+            shutil.copytree(tmp_path / "checkpoint", tmp_path / "copied")
+    shutil.rmtree(tmp_path / "checkpoint")
+    # A copy of the first state, which knows what the second one planned.
+    (tmp_path / "copied").rename(tmp_path / "checkpoint")
+    assert forget_last_commit(tmp_path) == 2
+
+    copy(target, transform=lambda rows: rows.repartition(3))
+
+    assert numbers_of(target) == list(range(800))
 
 
 def test_a_write_that_fails_leaves_nothing_to_see(spark, topic, numbers_of, write):

@@ -326,6 +326,12 @@ _ROWS: Final = (
         "Name the group and the unique id that the half message was sent with.",
     ),
     ErrorRow(
+        ErrorReason.ERROR_REASON_BATCH_DIFFERS,
+        StatusCode.FAILED_PRECONDITION,
+        "Find out why the repetition differs: a copied or restored checkpoint, a name that two "
+        "writes share, or rows that come out otherwise each time.",
+    ),
+    ErrorRow(
         ErrorReason.ERROR_REASON_RECEIPT_HANDLE_EXPIRED,
         StatusCode.FAILED_PRECONDITION,
         "Drop the message: it was settled, or will be delivered again.",

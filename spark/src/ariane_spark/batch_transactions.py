@@ -17,6 +17,7 @@ from ariane.broker.v1 import transaction_service_pb2 as transaction
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane_sdk.errors import ArianeError, ServiceUnavailable
 from ariane_spark.call_errors import call_error
+from ariane_spark.contents import Contents
 from ariane_spark.options import RequestPolicy
 from ariane_spark.repetition import Repetition
 from ariane_spark.routes import Channels, Routes
@@ -130,14 +131,22 @@ class BatchTransactions:
 
         return end
 
-    def commit(self, home: str, batch: SinkBatch, attempts: Collection[Attempt]) -> int:
-        """Make attempts visible, all or none; harmless when they are already.
+    def commit(
+        self, home: str, batch: SinkBatch, attempts: Collection[Attempt], contents: Contents
+    ) -> bool:
+        """Make attempts visible, all or none; harmless when the same rows are already.
+
+        Args:
+            home: The broker.
+            batch: The batch.
+            attempts: Of all tasks; none when it is known that the batch was committed before.
+            contents: Of the rows of all tasks.
 
         Returns:
-            How many messages they have.
+            Whether the batch was committed before.
 
         Raises:
-            ArianeError: The batch is not committed, or was committed with other messages.
+            ArianeError: The batch is not committed, or was with other rows (``BatchDiffers``).
         """
         request = transaction.CommitBatchRequest(
             query_id=batch.sink.name,
@@ -151,11 +160,13 @@ class BatchTransactions:
                 )
                 for attempt in attempts
             ],
+            record_count=contents.row_count,
+            content_sum=contents.total,
         )
         done = self._ask_home(
             home, batch.sink, lambda stub: stub.CommitBatch, request, timeout_s=COMMIT_S_MAX
         )
-        return int(done.record_count)
+        return bool(done.duplicate)
 
     def abort(self, home: str, batch: SinkBatch) -> bool:
         """Drop what is staged; gives whether the batch is committed, and stays. Asked once.

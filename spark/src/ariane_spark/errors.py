@@ -13,6 +13,7 @@
     +-- NothingAtTime           a queue has no message at or after a starting time
     +-- DataLost                messages that were to be read are not kept any more
     +-- CommitRefused           what tasks say of a batch does not fit together; nothing was done
+    +-- BatchDiffers            the batch was written before, with other rows; nothing was done
 
 The text of each error reaches the user as it stands: Spark wraps it into a ``PythonException``.
 """
@@ -76,6 +77,13 @@ class CommitRefused(ArianeSparkError):
     """What tasks say of a batch does not fit together, so it was not committed.
 
     Start the query again: the batch is then repeated, or found committed.
+    """
+
+
+class BatchDiffers(ArianeSparkError):
+    """A batch comes again, and was committed before with other rows; nothing was written.
+
+    To skip it would lose rows, and to write it would write some of them twice.
     """
 
 

@@ -2,8 +2,9 @@
 
 ::
 
-    task:    committed already? -> done     else stage under a token -> receipt names the token
-    driver:  CommitBatch(sink, batch, what the receipts name)           idempotent, repeated freely
+    task:    committed already? -> look     else stage under a token -> receipt names the token
+    driver:  CommitBatch(sink, batch, what the receipts name, what all rows say)
+             idempotent, repeated freely; refused where other rows were committed before
     failure: AbortBatch(sink, batch)                                    never undoes a commit
 
 What a task staged that no commit names is dropped: by the commit of its batch or of a later one, by
@@ -16,6 +17,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Final, TypeAlias
 from uuid import uuid4
 
@@ -26,10 +28,12 @@ from pyspark.sql.datasource import (
 )
 from pyspark.taskcontext import TaskContext
 
-from ariane_sdk.errors import ArianeError, TransactionDecided
+from ariane_sdk import errors as sdk_errors
+from ariane_sdk.errors import ArianeError
 from ariane_spark.batch_transactions import Attempt, BatchTransactions
 from ariane_spark.connection import connect_transactions_once
-from ariane_spark.errors import CommitRefused
+from ariane_spark.contents import Contents, contents_of
+from ariane_spark.errors import BatchDiffers, CommitRefused
 from ariane_spark.options import WriteOptions
 from ariane_spark.rows import IdentitySeed, RowPlan
 from ariane_spark.sink_batches import SinkBatch, batch_of_task, batch_of_write
@@ -52,11 +56,13 @@ class StageReceipt(WriterCommitMessage):
         batch: The batch.
         home: The broker that it was staged at.
         attempt: What was staged; ``None``: the batch was committed before.
+        contents: Of the rows that the task was given.
     """
 
     batch: SinkBatch
     home: str
     attempt: Attempt | None
+    contents: Contents
 
 
 @dataclass(frozen=True)
@@ -87,28 +93,29 @@ class ExactlyOnceWrite:
         batch = batch_of_task(self.options, context, self.drawn_id)
         calls = self.connect(self.options)
         home = calls.home_of(batch.sink)
-        if calls.is_committed(home, batch):
-            return _drained(batches, batch, home)
         seed = IdentitySeed(f"{batch.sink.name}/{batch.batch_id}/{partition_id}")
-        staged = StagedAttempt(
-            calls,
-            batch,
-            home,
-            partition_id,
-            name=seed.text,
-            block_bytes_max=self.options.batch_bytes,
-            compression=self.options.compression,
-        )
-        count = 0
-        try:
-            for rows in batches:
-                for part in self.plan.tables(rows, seed, count):
-                    staged.add(part)
-                count += len(rows)
-            return StageReceipt(batch, home, staged.finish())
-        except TransactionDecided:
-            # An earlier run of this batch, or the task that this one should replace, was faster.
-            return _drained(batches, batch, home)
+        staged: StagedAttempt | None = None
+        if not calls.is_committed(home, batch):
+            staged = StagedAttempt(
+                calls,
+                batch,
+                home,
+                partition_id,
+                name=seed.text,
+                block_bytes_max=self.options.batch_bytes,
+                compression=self.options.compression,
+            )
+        count, contents = 0, Contents()
+        for rows in batches:
+            for part in self.plan.tables(rows, seed, count):
+                # Also of what was committed before: it is to be the same.
+                contents = contents.plus(contents_of(part))
+                if staged is not None and _is_decided(partial(staged.add, part)):
+                    staged = None
+            count += len(rows)
+        if staged is None or _is_decided(staged.wait):
+            return StageReceipt(batch, home, None, contents)
+        return StageReceipt(batch, home, staged.finish(), contents)
 
     def commit(self, messages: Receipts, batch_id: int | None = None) -> None:
         """Commit what the receipts name; on the driver.
@@ -118,6 +125,7 @@ class ExactlyOnceWrite:
             batch_id: Of the micro-batch, as the driver knows it.
 
         Raises:
+            BatchDiffers: The batch was committed before with other rows.
             CommitRefused: The receipts do not fit together.
             ArianeError: The broker refused, or does not answer: it may be committed or not.
         """
@@ -133,20 +141,18 @@ class ExactlyOnceWrite:
         if calls.home_of(batch.sink) != home:
             raise CommitRefused(f"{batch.sink.name} writes to another broker than {home}")
         attempts = [each.attempt for each in receipts if each.attempt is not None]
-        if len(attempts) == len(receipts):
-            calls.commit(home, batch, attempts)
-        elif calls.is_committed(home, batch):
-            # Right after a crash, and for a job that is repeated; else two share one name.
-            _log.warning(
-                "batch %d of %s was committed before; nothing was written now",
-                batch.batch_id,
-                batch.sink.name,
-            )
-        else:
-            raise CommitRefused(
-                f"broker {home} has forgotten that batch {batch.batch_id} of {batch.sink.name} was"
-                " committed"
-            )
+        if len(attempts) < len(receipts) and not calls.is_committed(home, batch):
+            raise CommitRefused(f"broker {home} has forgotten that {batch} was committed")
+        contents = reduce(Contents.plus, (each.contents for each in receipts))
+        try:
+            if calls.commit(home, batch, attempts, contents):
+                # Right after a crash, and for a job that is repeated.
+                _log.warning("%s was committed before with the same rows; it stands", batch)
+        except sdk_errors.BatchDiffers as error:
+            refusal = _differs(error, batch, contents)
+            if not self.options.skips_changed_batch:
+                raise BatchDiffers(f"{refusal}; {_ways_out(batch)}") from error
+            _log.warning("%s; what came now is skipped", refusal)
 
     def abort(self, messages: Receipts) -> None:
         """Drop what is staged, as far as that is possible now; on the driver.
@@ -225,8 +231,33 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
         self._write.abort(messages)
 
 
-def _drained(batches: Iterator[pa.RecordBatch], batch: SinkBatch, home: str) -> StageReceipt:
-    """Take the rest of the rows, which Spark expects, and leave it."""
-    for _ in batches:
-        pass
-    return StageReceipt(batch, home, None)
+def _is_decided(step: Callable[[], None]) -> bool:
+    """Take a step of staging; whether the batch turned out to be committed.
+
+    An earlier run of the batch, or the task that this one should replace, was faster then.
+    """
+    try:
+        step()
+    except sdk_errors.TransactionDecided:
+        return True
+    return False
+
+
+def _differs(error: sdk_errors.BatchDiffers, batch: SinkBatch, contents: Contents) -> str:
+    before = "too long ago to tell whether it is the same"
+    if error.committed_count is not None:
+        before = f"with other rows, {error.committed_count} messages"
+    return f"{batch}, now {contents.row_count} messages, was committed before, {before}"
+
+
+def _ways_out(batch: SinkBatch) -> str:
+    """What whoever repeated a batch with other rows can do."""
+    skip = "to leave what stands and lose what differs, set 'onChangedBatch' to 'skip'"
+    if batch.is_single:
+        return f"give this write another 'writeId', for the name belongs to the first one; {skip}"
+    return (
+        "nothing was written. Either this checkpoint is a copy of another query's, or was restored"
+        " from an older state: start the query with a new checkpoint, at the offsets up to which"
+        " the sink was written. Or the rows come out otherwise each time, as with rand() or a"
+        f" source that has changed: make them repeatable. {skip[0].upper()}{skip[1:]}"
+    )

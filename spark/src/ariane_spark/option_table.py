@@ -244,9 +244,17 @@ OPTIONS: Final = (
     Option(
         "writeId",
         (Use.WRITE,),
-        "Exactly once outside streams: names the write, so that the whole job may be repeated and"
-        " still writes once. Each write needs another one.",
+        "Exactly once outside streams: names the write to its topic, so that the whole job may be"
+        " repeated and still writes once. Each write needs another one: the same name with other"
+        " rows fails.",
         "drawn at random",
+    ),
+    Option(
+        "onChangedBatch",
+        (Use.WRITE,),
+        "Exactly once: what is done when a micro-batch, or a named write, comes again with other"
+        " rows than were committed: `fail`, or `skip` it with a warning and leave what stands.",
+        "`fail`",
     ),
     Option(
         "maxInFlight",

@@ -136,6 +136,8 @@ class WriteOptions:
         exactly_once: Whether batch transactions are used.
         sink_id: Tells sinks of one query apart; ``None``: their topics do.
         write_id: Names a write that is no stream, so that it can be repeated; ``None``: it cannot.
+        skips_changed_batch: Whether a batch that comes again with other rows is skipped; else it
+            is refused.
         batch_bytes: Bytes of one request.
         calls_max: Requests to one broker under way at the same time, where not exactly once.
         compression: How bodies are compressed.
@@ -146,6 +148,7 @@ class WriteOptions:
     exactly_once: bool = False
     sink_id: str | None = None
     write_id: str | None = None
+    skips_changed_batch: bool = False
     batch_bytes: int = BATCH_BYTES_DEFAULT
     calls_max: int = 1
     compression: BodyCompression = NO_COMPRESSION
@@ -205,6 +208,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         exactly_once=exactly_once,
         sink_id=_name_of_write(options, "sinkId", exactly_once=exactly_once),
         write_id=_name_of_write(options, "writeId", exactly_once=exactly_once),
+        skips_changed_batch=_skips_changed_batch(options, exactly_once=exactly_once),
         batch_bytes=options.number("batchBytes", BATCH_BYTES_MIN, BATCH_BYTES_MAX)
         or BATCH_BYTES_DEFAULT,
         calls_max=calls_max or 1,
@@ -255,6 +259,19 @@ def _name_of_write(options: GivenOptions, name: str, *, exactly_once: bool) -> s
     if len(value) > SINK_ID_LENGTH_MAX or not value.isprintable():
         raise OptionIllegal(name, f"must be {SINK_ID_LENGTH_MAX} printable characters at most")
     return value
+
+
+def _skips_changed_batch(options: GivenOptions, *, exactly_once: bool) -> bool:
+    value = options.text("onChangedBatch")
+    if value is None:
+        return False
+    if not exactly_once:
+        raise OptionIllegal(
+            "onChangedBatch", f"has a meaning only with deliveryGuarantee={EXACTLY_ONCE!r}"
+        )
+    if value not in {"fail", "skip"}:
+        raise OptionIllegal("onChangedBatch", f"{value!r} is neither 'fail' nor 'skip'")
+    return value == "skip"
 
 
 def _endpoints(options: GivenOptions) -> str:

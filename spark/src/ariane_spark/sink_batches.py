@@ -14,6 +14,8 @@ QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
 BATCH_ID_PROPERTY: Final = "streaming.sql.batchId"
 """Where Spark's engine tells a task which micro-batch it works for; neither is documented."""
 
+_WRITE: Final = "write/"
+
 
 @dataclass(frozen=True, slots=True)
 class Sink:
@@ -42,6 +44,16 @@ class SinkBatch:
     sink: Sink
     batch_id: int
 
+    @property
+    def is_single(self) -> bool:
+        """Whether it is all of a write that is no stream."""
+        return self.sink.name.startswith(_WRITE)
+
+    def __str__(self) -> str:
+        if self.is_single:
+            return f"write {self.sink.name.removeprefix(_WRITE)}"
+        return f"micro-batch {self.batch_id} of {self.sink.name}"
+
 
 def micro_batch(context: TaskContext | None) -> tuple[str, int] | None:
     """The query and the micro-batch that a task works for; nothing outside streams."""
@@ -59,7 +71,8 @@ def batch_of_write(options: WriteOptions, drawn_id: str) -> SinkBatch:
         options: May name the write, which makes it repeatable.
         drawn_id: Names it otherwise.
     """
-    name = f"write/{options.write_id or drawn_id}"
+    # To another topic it is another write, also under the same name.
+    name = f"{_WRITE}{options.write_id or drawn_id}/{options.topic or ''}"
     return SinkBatch(Sink(name, options.topic, fresh=options.write_id is None), 0)
 
 

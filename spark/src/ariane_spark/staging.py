@@ -127,6 +127,24 @@ class StagedAttempt:
                 )
                 self._stage(request, share.rows[chosen])
 
+    def wait(self) -> None:
+        """Wait until what was added is staged.
+
+        Raises:
+            RowIllegal: The broker refused a row.
+            ArianeError: It is not.
+        """
+        if self._under_way is None:
+            return
+        (end, rows), self._under_way = self._under_way, None
+        try:
+            end()
+        except CallError as error:
+            position = error.metadata.get("position", "")
+            if position.isdecimal() and int(position) < len(rows):
+                raise row_refusal(error, rows, int(position), self._name) from error
+            raise
+
     def finish(self) -> Attempt:
         """Wait until all is staged; what a commit has to name.
 
@@ -134,7 +152,7 @@ class StagedAttempt:
             RowIllegal: The broker refused a row.
             ArianeError: It is not.
         """
-        self._wait()
+        self.wait()
         return Attempt(self._partition_id, self._token, self._record_count, self._checksum)
 
     def _request(
@@ -168,24 +186,12 @@ class StagedAttempt:
         )
 
     def _stage(self, request: StageBatchRecordsRequest, rows: NDArray[np.int64]) -> None:
-        self._wait()
+        self.wait()
         end = self._calls.stage(self._home, self._batch.sink, request)
         self._under_way = CallUnderWay(end, rows)
         self._record_count += len(rows)
         checksum = request.records_crc32.to_bytes(4, "little")
         self._checksum = zlib.crc32(checksum, self._checksum)
-
-    def _wait(self) -> None:
-        if self._under_way is None:
-            return
-        (end, rows), self._under_way = self._under_way, None
-        try:
-            end()
-        except CallError as error:
-            position = error.metadata.get("position", "")
-            if position.isdecimal() and int(position) < len(rows):
-                raise row_refusal(error, rows, int(position), self._name) from error
-            raise
 
     def _cuts(self, topic: str, messages: MessageColumns) -> Iterator[tuple[int, int]]:
         """Where one block ends and the next one begins."""

@@ -39,6 +39,7 @@
         +-- TransactionDecided      the transaction ended otherwise before; outcome
         +-- TransactionNotFound     no half message is known by this id
         +-- TransactionForeign      it is another producer group's, and has no outcome yet
+        +-- BatchDiffers            the batch was committed before with other contents
         +-- RequestTooLarge         more than the service takes in one call
         +-- AccessDenied            credentials or rights are missing
         +-- FeatureNotAvailable     the service does not do this yet
@@ -462,6 +463,18 @@ class TransactionForeign(CallError):
     """The half message is of another producer group, which alone may end it; nothing has ended."""
 
     reason = "TRANSACTION_FOREIGN"
+
+
+class BatchDiffers(CallError):
+    """A batch was committed before with other contents, or too long ago to tell."""
+
+    reason = "BATCH_DIFFERS"
+
+    @property
+    def committed_count(self) -> int | None:
+        """Messages of the batch that stands; ``None`` when the broker does not remember."""
+        digits = self.metadata.get("committed_count", "")
+        return int(digits) if digits else None
 
 
 class RequestTooLarge(CallError):

@@ -17,7 +17,7 @@ here, so that its text and the values in its metadata are the same wherever it c
     |                           client_silent, group_limit_reached
     +-- by pull                 queue_offset_out_of_range, queue_cut, filter_expression_invalid,
     |                           held_pulls_exhausted
-    +-- by transaction          transaction_not_found, transaction_decided,
+    +-- by transaction          transaction_not_found, transaction_decided, batch_differs,
     |                           half_messages_exhausted, producer_not_attached
     +-- by broker               broker_draining, store_poisoned
 
@@ -463,6 +463,35 @@ def transaction_foreign(transaction_id: str, field: str, value: str) -> ServiceE
         ErrorReason.ERROR_REASON_TRANSACTION_FOREIGN,
         f"the half message of transaction {transaction_id!r} has another {field} than {value!r}",
         {"transaction_id": transaction_id, "field": field},
+    )
+
+
+def batch_differs(
+    query_id: str, batch_id: int, record_count: int, committed_count: int | None
+) -> ServiceError:
+    """A batch comes again, and is not known to be the one that was committed.
+
+    Args:
+        query_id: Names the query.
+        batch_id: Names the batch within it.
+        record_count: Records of the batch as it came now.
+        committed_count: Records of the commit that stands; ``None``: it is not remembered.
+    """
+    before = (
+        "too long ago to tell whether it is the same"
+        if committed_count is None
+        else f"with other contents, {committed_count} records"
+    )
+    return ServiceError(
+        ErrorReason.ERROR_REASON_BATCH_DIFFERS,
+        f"batch {batch_id} of query {query_id!r}, now {record_count} records, was committed"
+        f" before {before}",
+        {
+            "query_id": query_id,
+            "batch_id": batch_id,
+            "record_count": record_count,
+            "committed_count": "" if committed_count is None else committed_count,
+        },
     )
 
 

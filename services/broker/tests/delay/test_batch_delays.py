@@ -19,7 +19,7 @@ from ariane_broker.delay.timer_queue import TIMER_QUEUE, TimerQueue
 from ariane_broker.spark_batches import batch_publication
 from ariane_broker.spark_batches.batch_commits import BatchCommits
 from ariane_broker.spark_batches.batch_publication import BatchPublication
-from ariane_broker.spark_batches.batch_records import BatchKey, NamedAttempt, checksum_of
+from ariane_broker.spark_batches.batch_records import BatchKey, Contents, NamedAttempt, checksum_of
 from ariane_broker.spark_batches.batch_table import BatchTable
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_record import decode_record
@@ -178,6 +178,10 @@ class Broker:
             HOST,
         )
 
+    async def commit(self, batch_id, attempts):
+        contents = Contents(sum(attempt.record_count for attempt in attempts), batch_id)
+        return await self.commits.commit(BatchKey("q", batch_id), attempts, contents)
+
     def attempt(self, batch_id, partition_id, token):
         """What a commit says of an attempt."""
         stages = self.table.staged[BatchKey("q", batch_id)][partition_id, token]
@@ -263,7 +267,7 @@ async def test_each_comes_once_and_none_early_whatever_dies(monkeypatch, seed):
         begin_ms = broker.clock.now_ms()
 
         async def commit(batch_id=batch_id, attempts=tuple(attempts)):
-            return await broker.commits.commit(BatchKey("q", batch_id), attempts)
+            return await broker.commit(batch_id, attempts)
 
         await through_deaths(broker, dice, commit, deaths=dice.randrange(4))
         visible = {int(message.body) for message in broker.messages()}
@@ -300,7 +304,7 @@ async def test_what_was_due_at_the_commit_never_waits_and_the_rest_does():
     times = [0, now_ms, now_ms + 1, now_ms + 10]
     await broker.stage(0, 0, "a", range(4), times)
     broker.clock.advance(5)
-    await broker.commits.commit(BatchKey("q", 0), [broker.attempt(0, 0, "a")])
+    await broker.commit(0, [broker.attempt(0, 0, "a")])
     assert sorted(int(message.body) for message in broker.messages()) == [0, 1, 2]
     (waiting,) = broker.messages(TIMER_TOPIC, 1)
     assert waiting.properties["REAL_QID"] == "1"
@@ -316,33 +320,10 @@ async def test_what_was_staged_under_a_longer_limit_is_committed():
     due_ms = broker.clock.now_ms() + DAY_MS
     await broker.stage(0, 0, "a", range(4), [due_ms] * 4)
     broker.die(days_max=0)
-    await broker.commits.commit(BatchKey("q", 0), [broker.attempt(0, 0, "a")])
+    await broker.commit(0, [broker.attempt(0, 0, "a")])
     assert broker.messages() == []
     broker.clock.time_ms = due_ms
     broker.deliver()
-    assert sorted(int(message.body) for message in broker.messages()) == [0, 1, 2, 3]
-
-
-async def test_a_publication_of_an_earlier_version_goes_on():
-    broker = Broker(random.Random(0))
-    await broker.stage(0, 0, "a", range(4), [0] * 4)
-    attempt = broker.attempt(0, 0, "a")
-    broker.disk.power_fails_at = None
-
-    async def stop(publication):
-        raise PowerLost
-
-    broker.publication._publish = stop
-    with pytest.raises(PowerLost):
-        await broker.commits.commit(BatchKey("q", 0), [attempt])
-    broker.save()
-    document = broker.documents[0]
-    (publication,) = document["publications"]
-    document["version"] = 1
-    publication.pop()
-    broker.disk = broker.disk.kill()
-    broker.start()
-    assert (await broker.commits.commit(BatchKey("q", 0), [attempt])).duplicate
     assert sorted(int(message.body) for message in broker.messages()) == [0, 1, 2, 3]
 
 
@@ -360,7 +341,7 @@ async def test_others_have_their_turn_between_parts_that_are_parked(monkeypatch)
             turns += 1
 
     others = asyncio.create_task(take_turns())
-    await broker.commits.commit(BatchKey("q", 0), [broker.attempt(0, 0, "a")])
+    await broker.commit(0, [broker.attempt(0, 0, "a")])
     others.cancel()
     assert turns > 6
     assert len(broker.messages(TIMER_TOPIC, 1)) == 8

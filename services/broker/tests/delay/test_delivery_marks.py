@@ -88,7 +88,9 @@ async def commit_batch(broker):
         checksum=zlib.crc32(batch.records_crc32.to_bytes(4, "little")),
     )
     await broker.transactions.CommitBatch(
-        transaction_pb.CommitBatchRequest(query_id="q", attempts=[attempt])
+        transaction_pb.CommitBatchRequest(
+            query_id="q", attempts=[attempt], record_count=attempt.record_count
+        )
     )
 
 

@@ -12,6 +12,7 @@ from ariane.broker.v1 import topic_service_pb2 as topic_pb
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
 from ariane.common.v1 import message_pb2 as message_pb
 from ariane_broker.spark_batches.batch_publication import BatchPublication
+from ariane_broker.spark_batches.batch_table import CONTENTS_KEPT
 from ariane_record import BlockEncoder
 from ariane_record.decoding.columns import decode_columns
 from ariane_storage.errors import StoreFull
@@ -64,9 +65,16 @@ async def stage(broker, bodies, **fields):
     )
 
 
-def commit_call(broker, *attempts, batch=0, query="q"):
+def commit_call(broker, *attempts, batch=0, query="q", content_sum=2**64 - 1, count=None):
+    staged_count = sum(attempt.record_count for attempt in attempts)
     return broker.transactions.CommitBatch(
-        transaction_pb.CommitBatchRequest(query_id=query, batch_id=batch, attempts=attempts)
+        transaction_pb.CommitBatchRequest(
+            query_id=query,
+            batch_id=batch,
+            attempts=attempts,
+            record_count=staged_count if count is None else count,
+            content_sum=content_sum,
+        )
     )
 
 
@@ -127,10 +135,9 @@ async def test_commits_that_do_not_agree_are_refused(orders, refused):
         failure = await refused(commit_call(orders, wrong))
         assert failure.reason == "TRANSACTION_NOT_FOUND", change
     assert await progress(orders) is None
+    failure = await refused(commit_call(orders, attempt, count=3))
+    assert (failure.reason, failure.metadata["field"]) == ("FIELD_INVALID", "record_count")
     await commit_call(orders, attempt)
-    other = transaction_pb.BatchAttempt(partition_id=0, attempt_token="z", record_count=9)
-    failure = await refused(commit_call(orders, other))
-    assert failure.reason == "TRANSACTION_DECIDED"
     assert (await refused(stage_call(orders, [b"late"])[0])).reason == "TRANSACTION_DECIDED"
     assert await visible(orders) == [[b"0"], [b"1"]]
 
@@ -141,6 +148,49 @@ async def test_empty_batches_advance_and_later_ones_drop_earlier_ones(orders):
     assert await progress(orders) == 4
     assert (await commit_call(orders, batch=3)).duplicate
     assert await visible(orders) == [[], []]
+
+
+async def differs(broker, refused, batch, count, content_sum):
+    """What is told of a batch that comes again, nothing staged, with such contents."""
+    call = commit_call(broker, batch=batch, count=count, content_sum=content_sum)
+    failure = await refused(call)
+    assert (failure.reason, failure.code) == ("BATCH_DIFFERS", "FAILED_PRECONDITION")
+    assert failure.metadata["batch_id"] == str(batch)
+    assert failure.metadata["record_count"] == str(count)
+    return failure.metadata["committed_count"]
+
+
+@pytest.mark.parametrize("snapshot", [True, False])
+async def test_a_batch_that_comes_again_is_compared_over_restarts(
+    running, tmp_path, refused, snapshot
+):
+    async with running() as broker:
+        await broker.create_topic("orders", 2)
+        for batch in range(3):
+            attempt = await stage(broker, [b"0", b"1"], batch=batch)
+            await commit_call(broker, attempt, batch=batch, content_sum=batch)
+        assert await differs(broker, refused, 0, 2, 9) == "2"
+    if not snapshot:
+        for path in (tmp_path / "store" / "config").glob("batchTransactions.json*"):
+            path.unlink()
+    async with running() as broker:
+        for batch in range(3):
+            again = await commit_call(broker, batch=batch, count=2, content_sum=batch)
+            assert (again.duplicate, again.record_count) == (True, 2)
+            assert await differs(broker, refused, batch, 2, batch + 1) == "2"
+            assert await differs(broker, refused, batch, 3, batch) == "2"
+            assert await differs(broker, refused, batch, 0, 0) == "2"
+        assert sum(map(len, await visible(broker))) == 6
+
+
+async def test_a_batch_that_is_not_remembered_is_refused(orders, refused):
+    for batch in range(CONTENTS_KEPT + 2):
+        # Nobody commits batches of nothing, but they are quick.
+        await commit_call(orders, batch=batch, content_sum=batch)
+
+    assert (await commit_call(orders, batch=2, content_sum=2)).duplicate
+    assert await differs(orders, refused, 1, 1, 1) == ""
+    assert (await commit_call(orders, batch=1)).duplicate  # It has nothing that could be lost.
 
 
 async def test_an_aborted_batch_may_be_staged_again(orders, refused):

@@ -633,13 +633,24 @@ class CommitBatchRequest(_message.Message):
     QUERY_ID_FIELD_NUMBER: _builtins.int
     BATCH_ID_FIELD_NUMBER: _builtins.int
     ATTEMPTS_FIELD_NUMBER: _builtins.int
+    RECORD_COUNT_FIELD_NUMBER: _builtins.int
+    CONTENT_SUM_FIELD_NUMBER: _builtins.int
     query_id: _builtins.str
     """The query."""
     batch_id: _builtins.int
     """The batch within the query."""
+    record_count: _builtins.int
+    """Records of the whole batch; those of the attempts must add up to it."""
+    content_sum: _builtins.int
+    """Tells whether a batch that comes again is the same: a sum over its records that depends neither
+    on their order nor on how they were dealt out to partitions. The broker keeps and compares it,
+    and does not know how it is made. A bit pattern, hence fixed64.
+    """
     @_builtins.property
     def attempts(self) -> _containers.RepeatedCompositeFieldContainer[Global___BatchAttempt]:
-        """The attempts that count, one for each partition."""
+        """The attempts that count, one for each partition. None when the caller knows that the batch is
+        committed and asks whether it was the same.
+        """
 
     def __init__(
         self,
@@ -647,10 +658,12 @@ class CommitBatchRequest(_message.Message):
         query_id: _builtins.str = ...,
         batch_id: _builtins.int = ...,
         attempts: _abc.Iterable[Global___BatchAttempt] | None = ...,
+        record_count: _builtins.int = ...,
+        content_sum: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "batch_id", b"batch_id", "query_id", b"query_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "batch_id", b"batch_id", "content_sum", b"content_sum", "query_id", b"query_id", "record_count", b"record_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -150,11 +150,12 @@ class TransactionServiceServicer(object):
 
     def CommitBatch(self, request, context):
         """Makes the named attempts of a batch visible, all or none, in the order of their partitions, and
-        drops all others. Idempotent: a batch that is committed already is answered with success, the
-        last one of its query only when counts and checksums agree. Answers when all is visible but
-        what waits for its delivery time.
+        drops all others. Idempotent: a batch that is committed already is answered with success when
+        the count and the sum of its contents are those of the commit that stands; the attempts do not
+        matter then. Answers when all is visible but what waits for its delivery time.
         Errors: TRANSACTION_NOT_FOUND for an attempt that did not stage what it should have,
-        TRANSACTION_DECIDED when they do not agree, TOPIC_NOT_FOUND.
+        BATCH_DIFFERS when the batch was committed with other contents, or is older than the commits
+        that the broker remembers, TOPIC_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

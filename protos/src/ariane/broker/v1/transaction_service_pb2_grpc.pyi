@@ -73,11 +73,12 @@ class TransactionServiceStub:
     """
     CommitBatch: _grpc.UnaryUnaryMultiCallable[_transaction_service_pb2.CommitBatchRequest, _transaction_service_pb2.CommitBatchResponse]
     """Makes the named attempts of a batch visible, all or none, in the order of their partitions, and
-    drops all others. Idempotent: a batch that is committed already is answered with success, the
-    last one of its query only when counts and checksums agree. Answers when all is visible but
-    what waits for its delivery time.
+    drops all others. Idempotent: a batch that is committed already is answered with success when
+    the count and the sum of its contents are those of the commit that stands; the attempts do not
+    matter then. Answers when all is visible but what waits for its delivery time.
     Errors: TRANSACTION_NOT_FOUND for an attempt that did not stage what it should have,
-    TRANSACTION_DECIDED when they do not agree, TOPIC_NOT_FOUND.
+    BATCH_DIFFERS when the batch was committed with other contents, or is older than the commits
+    that the broker remembers, TOPIC_NOT_FOUND.
     """
     AbortBatch: _grpc.UnaryUnaryMultiCallable[_transaction_service_pb2.AbortBatchRequest, _transaction_service_pb2.AbortBatchResponse]
     """Drops what is staged for a batch. Never undoes a commit: then it does nothing."""
@@ -129,11 +130,12 @@ class TransactionServiceAsyncStub(TransactionServiceStub):
     """
     CommitBatch: _aio.UnaryUnaryMultiCallable[_transaction_service_pb2.CommitBatchRequest, _transaction_service_pb2.CommitBatchResponse]  # type: ignore[assignment]
     """Makes the named attempts of a batch visible, all or none, in the order of their partitions, and
-    drops all others. Idempotent: a batch that is committed already is answered with success, the
-    last one of its query only when counts and checksums agree. Answers when all is visible but
-    what waits for its delivery time.
+    drops all others. Idempotent: a batch that is committed already is answered with success when
+    the count and the sum of its contents are those of the commit that stands; the attempts do not
+    matter then. Answers when all is visible but what waits for its delivery time.
     Errors: TRANSACTION_NOT_FOUND for an attempt that did not stage what it should have,
-    TRANSACTION_DECIDED when they do not agree, TOPIC_NOT_FOUND.
+    BATCH_DIFFERS when the batch was committed with other contents, or is older than the commits
+    that the broker remembers, TOPIC_NOT_FOUND.
     """
     AbortBatch: _aio.UnaryUnaryMultiCallable[_transaction_service_pb2.AbortBatchRequest, _transaction_service_pb2.AbortBatchResponse]  # type: ignore[assignment]
     """Drops what is staged for a batch. Never undoes a commit: then it does nothing."""
@@ -224,11 +226,12 @@ class TransactionServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_transaction_service_pb2.CommitBatchResponse, _abc.Awaitable[_transaction_service_pb2.CommitBatchResponse]]:
         """Makes the named attempts of a batch visible, all or none, in the order of their partitions, and
-        drops all others. Idempotent: a batch that is committed already is answered with success, the
-        last one of its query only when counts and checksums agree. Answers when all is visible but
-        what waits for its delivery time.
+        drops all others. Idempotent: a batch that is committed already is answered with success when
+        the count and the sum of its contents are those of the commit that stands; the attempts do not
+        matter then. Answers when all is visible but what waits for its delivery time.
         Errors: TRANSACTION_NOT_FOUND for an attempt that did not stage what it should have,
-        TRANSACTION_DECIDED when they do not agree, TOPIC_NOT_FOUND.
+        BATCH_DIFFERS when the batch was committed with other contents, or is older than the commits
+        that the broker remembers, TOPIC_NOT_FOUND.
         """
 
     @_abc_1.abstractmethod

@@ -164,6 +164,11 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """The half message has another producer group or unique id than the caller says;
     `transaction_id`, `field`. Nothing has ended. FAILED_PRECONDITION.
     """
+    ERROR_REASON_BATCH_DIFFERS: _ErrorReason.ValueType  # 104
+    """The batch was committed before with other contents, or too long ago to tell; `query_id`,
+    `batch_id`, `record_count` given now, `committed_count` (empty when nobody can tell). Nothing
+    was done. FAILED_PRECONDITION.
+    """
     ERROR_REASON_BROKER_NAME_TAKEN: _ErrorReason.ValueType  # 120
     """Another live broker bears this name and id; `cluster`, `broker`, `address`. ALREADY_EXISTS."""
     ERROR_REASON_BROKER_NOT_REGISTERED: _ErrorReason.ValueType  # 121
@@ -370,6 +375,11 @@ delivered; `unique_id`. FAILED_PRECONDITION.
 ERROR_REASON_TRANSACTION_FOREIGN: ErrorReason.ValueType  # 103
 """The half message has another producer group or unique id than the caller says;
 `transaction_id`, `field`. Nothing has ended. FAILED_PRECONDITION.
+"""
+ERROR_REASON_BATCH_DIFFERS: ErrorReason.ValueType  # 104
+"""The batch was committed before with other contents, or too long ago to tell; `query_id`,
+`batch_id`, `record_count` given now, `committed_count` (empty when nobody can tell). Nothing
+was done. FAILED_PRECONDITION.
 """
 ERROR_REASON_BROKER_NAME_TAKEN: ErrorReason.ValueType  # 120
 """Another live broker bears this name and id; `cluster`, `broker`, `address`. ALREADY_EXISTS."""

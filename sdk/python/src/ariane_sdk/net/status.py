@@ -19,6 +19,7 @@ from grpc.aio import AioRpcError
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_sdk.errors import (
     AccessDenied,
+    BatchDiffers,
     CallError,
     DeadlinePassed,
     FeatureNotAvailable,
@@ -131,6 +132,7 @@ REASON_ROWS: Final[Mapping[str, ReasonRow]] = {
     "TRANSACTION_DECIDED": ReasonRow(TransactionDecided),
     "TRANSACTION_NOT_FOUND": ReasonRow(TransactionNotFound),
     "TRANSACTION_FOREIGN": ReasonRow(TransactionForeign),
+    "BATCH_DIFFERS": ReasonRow(BatchDiffers),
     "RECEIPT_HANDLE_EXPIRED": ReasonRow(CallError),
     "BROKER_NAME_TAKEN": ReasonRow(CallError),
     "BROKER_NOT_REGISTERED": ReasonRow(CallError),

@@ -43,6 +43,7 @@ _STATUSES_BY_REASON: Mapping[str, ExitStatus] = MappingProxyType(
         "GROUP_EXISTS": ExitStatus.REFUSED,
         "GROUP_IN_USE": ExitStatus.REFUSED,
         "MESSAGE_TYPE_MISMATCH": ExitStatus.REFUSED,
+        "BATCH_DIFFERS": ExitStatus.REFUSED,
         "TRANSACTION_DECIDED": ExitStatus.REFUSED,
         "TRANSACTION_FOREIGN": ExitStatus.REFUSED,
     }

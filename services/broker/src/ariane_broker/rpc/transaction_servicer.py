@@ -19,7 +19,7 @@ from ariane_broker.rpc.wire.transaction_wire import (
 )
 from ariane_broker.rpc.wire.wire_time import seconds_of, time_of
 from ariane_broker.spark_batches.batch_commits import BatchCommits
-from ariane_broker.spark_batches.batch_records import BatchKey, NamedAttempt
+from ariane_broker.spark_batches.batch_records import BatchKey, Contents, NamedAttempt
 from ariane_broker.transactions.checking import TransactionChecks
 from ariane_broker.transactions.ending import TransactionEnds
 from ariane_broker.transactions.half_list import HalfList
@@ -130,7 +130,9 @@ class TransactionServicer(TransactionServiceServicer):
             for each in request.attempts
         ]
         committed = await self._batches.commit(
-            BatchKey(request.query_id, request.batch_id), attempts
+            BatchKey(request.query_id, request.batch_id),
+            attempts,
+            Contents(request.record_count, request.content_sum),
         )
         return transaction_pb.CommitBatchResponse(
             duplicate=committed.duplicate, record_count=committed.record_count

@@ -17,6 +17,7 @@ from ariane_broker.append.message_types import check_message_types
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.delay.parking import Parking
 from ariane_broker.errors import (
+    batch_differs,
     block_corrupted,
     broker_draining,
     message_too_large,
@@ -34,12 +35,13 @@ from ariane_broker.spark_batches.batch_records import (
     AttemptKey,
     BatchEvent,
     BatchKey,
+    Contents,
     NamedAttempt,
     Stage,
     StagedBlock,
     batch_record,
     checksum_of,
-    fingerprint_of,
+    contents_rows,
     stage_record,
     staged_block,
 )
@@ -140,11 +142,13 @@ class BatchCommits:
         await self._log.promised(appended.next_commit_log_offset)
         return staged_count + count
 
-    async def commit(self, batch: BatchKey, attempts: Sequence[NamedAttempt]) -> BatchCommitted:
+    async def commit(
+        self, batch: BatchKey, attempts: Sequence[NamedAttempt], contents: Contents
+    ) -> BatchCommitted:
         """Make the named attempts visible, and drop all others.
 
         Raises:
-            ServiceError: TRANSACTION_NOT_FOUND, TRANSACTION_DECIDED, TOPIC_NOT_FOUND.
+            ServiceError: TRANSACTION_NOT_FOUND, BATCH_DIFFERS, TOPIC_NOT_FOUND.
             StorageError: It is not committed.
         """
         _check_batch(batch)
@@ -155,23 +159,24 @@ class BatchCommits:
         # What was committed before becomes visible before.
         await self._publication.finish(batch.query_id)
         if self._table.is_committed(batch):
-            return await self._standing(batch, attempts)
+            return await self._standing(batch, contents)
         stages = self._named_stages(batch, attempts)
-        fingerprint = fingerprint_of(attempts)
         count = sum(stage.record_count for stage in stages)
+        if contents.record_count != count:
+            rule = f"must be {count}: so many the attempts have staged"
+            raise field_invalid("record_count", rule, contents.record_count)
         offsets = [stage.commit_log_offset for stage in stages]
         now_ms = self._now_ms()
         record = batch_record(
             BatchEvent.COMMIT,
             batch,
             now_ms,
-            fingerprint=fingerprint,
-            count=count,
+            contents=contents_rows({batch.batch_id: contents}),
             stages=offsets,
         )
         appended = self._log.append_records(BATCH_TOPIC, [record])
         place = int(appended.first_commit_log_offset)
-        progress = Progress(batch.batch_id, fingerprint, count, place, now_ms)
+        progress = Progress(batch.batch_id, place, now_ms, {batch.batch_id: contents})
         self._table.commit(batch, offsets, progress)
         # The decision stands from here on: it is safe before anybody sees what follows from it.
         await self._log.promised(appended.next_commit_log_offset)
@@ -208,14 +213,14 @@ class BatchCommits:
         progress = self._table.progress.get(query_id)
         return None if progress is None else progress.batch_id
 
-    async def _standing(self, batch: BatchKey, attempts: Sequence[NamedAttempt]) -> BatchCommitted:
-        progress = self._table.progress[batch.query_id]
-        if batch.batch_id < progress.batch_id:
-            return BatchCommitted(duplicate=True, record_count=0)
-        if attempts and fingerprint_of(attempts) != progress.fingerprint:
-            raise transaction_decided(_name_of(batch), "COMMIT")
+    async def _standing(self, batch: BatchKey, contents: Contents) -> BatchCommitted:
+        """Answer a batch that comes again; one without records cannot lose any."""
+        before = self._table.contents_of(batch)
+        if (contents.record_count or before is not None) and contents != before:
+            count = None if before is None else before.record_count
+            raise batch_differs(*batch, contents.record_count, count)
         await self._log.promised()
-        return BatchCommitted(duplicate=True, record_count=progress.record_count)
+        return BatchCommitted(duplicate=True, record_count=contents.record_count)
 
     def _named_stages(self, batch: BatchKey, attempts: Sequence[NamedAttempt]) -> list[Stage]:
         """What is to become visible, in the order of partitions."""

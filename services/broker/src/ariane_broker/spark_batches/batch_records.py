@@ -16,7 +16,7 @@ delivery time is later than the commit: the log says what is done of those, too.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
@@ -76,6 +76,18 @@ class NamedAttempt(NamedTuple):
     token: str
     record_count: int
     checksum: int
+
+
+class Contents(NamedTuple):
+    """What tells whether a batch that comes again is the same.
+
+    Attributes:
+        record_count: Its records.
+        content_sum: A sum over them that knows neither order nor partitions; unsigned, 64 bits.
+    """
+
+    record_count: int
+    content_sum: int
 
 
 class BatchEvent(StrEnum):
@@ -174,6 +186,16 @@ def batch_record(event: BatchEvent, batch: BatchKey, now_ms: int, **says: Any) -
     )
 
 
+def contents_rows(contents: Mapping[int, Contents]) -> list[list[int]]:
+    """The contents of batches as JSON has them: ``[[batch id, count, sum], ...]``."""
+    return [[batch_id, *each] for batch_id, each in contents.items()]
+
+
+def contents_from(rows: Iterable[Sequence[int]]) -> dict[int, Contents]:
+    """The same as it was."""
+    return {batch_id: Contents(count, content_sum) for batch_id, count, content_sum in rows}
+
+
 def batch_event_of(fields: RecordFields) -> tuple[BatchEvent, BatchKey, Mapping[str, Any]]:
     """What a record of the batch topic says."""
     says = json.loads(fields.body)
@@ -183,16 +205,6 @@ def batch_event_of(fields: RecordFields) -> tuple[BatchEvent, BatchKey, Mapping[
 def checksum_of(stages: Sequence[Stage]) -> int:
     """The checksum of an attempt: of the CRC-32s of its blocks, in order."""
     return crc32(np.array([stage.records_crc32 for stage in stages], "<u4").tobytes())
-
-
-def fingerprint_of(attempts: Sequence[NamedAttempt]) -> int:
-    """Tells whether two commits of a batch are about the same records."""
-    says = sorted(
-        (attempt.partition_id, attempt.record_count, attempt.checksum)
-        for attempt in attempts
-        if attempt.record_count
-    )
-    return crc32(json.dumps(says).encode())
 
 
 def name_of_stage(commit_log_offset: int) -> int:

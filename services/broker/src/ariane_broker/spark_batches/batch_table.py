@@ -14,8 +14,11 @@ from ariane_broker.spark_batches.batch_records import (
     AttemptKey,
     BatchEvent,
     BatchKey,
+    Contents,
     Stage,
     batch_event_of,
+    contents_from,
+    contents_rows,
     name_of_stage,
     stage_of,
 )
@@ -26,8 +29,12 @@ from ariane_record.names import TIMER_TOPIC
 from ariane_storage.log.fields import FIELD_STARTS, FieldColumn
 from ariane_storage.log.scan import Stretch
 
-VERSION: Final = 2
-"""Of the document. Version 1 had no time of commit, and no delivery times."""
+VERSION: Final = 3
+"""Of the document."""
+
+CONTENTS_KEPT: Final = 128
+"""Of so many batches of a query it is known what they were: more than the 100 that a checkpoint of
+Spark can go back by itself (``spark.sql.streaming.minBatchesToRetain``)."""
 
 WAITING: Final = -1
 """Counts records that wait for their delivery time, whatever queue they are going to."""
@@ -37,21 +44,26 @@ _HALF_OFFSET_BEFORE_BODY: Final = HEADER_BYTES - FIELD_STARTS["half_offset"]
 
 @dataclass(slots=True)
 class Progress:
-    """The last committed batch of a query.
+    """How far a query has come.
 
     Attributes:
-        batch_id: It.
-        fingerprint: Tells whether another commit is about the same records.
-        record_count: Its messages.
+        batch_id: The last batch that was committed.
         commit_log_offset: Of the record that says so.
         timestamp_ms: When it was committed.
+        contents: Those of the latest committed batches by their ids, ascending; the last is it.
     """
 
     batch_id: int
-    fingerprint: int
-    record_count: int
     commit_log_offset: int
     timestamp_ms: int
+    contents: dict[int, Contents]
+
+    def joined(self, earlier: Progress | None) -> Progress:
+        """The same with the contents of earlier batches, as many as are kept."""
+        contents = {**(earlier.contents if earlier else {}), **self.contents}
+        for batch_id in list(contents)[:-CONTENTS_KEPT]:
+            del contents[batch_id]
+        return replace(self, contents=contents)
 
 
 @dataclass(slots=True)
@@ -78,7 +90,7 @@ class BatchTable:
         name: What is kept here, for the log of the process.
         change_count: Grows with every change.
         staged: Stages of each attempt, by batch.
-        progress: The last committed batch, by query.
+        progress: How far each query has come.
         publications: What is committed and not yet visible as a whole, oldest first.
     """
 
@@ -110,6 +122,11 @@ class BatchTable:
         progress = self.progress.get(batch.query_id)
         return progress is not None and batch.batch_id <= progress.batch_id
 
+    def contents_of(self, batch: BatchKey) -> Contents | None:
+        """Those of a committed batch; None when it is not committed, or not remembered."""
+        progress = self.progress.get(batch.query_id)
+        return None if progress is None else progress.contents.get(batch.batch_id)
+
     def stages_of(self, batch: BatchKey, attempt: AttemptKey) -> list[Stage]:
         """What an attempt has staged so far, in order."""
         return self.staged.get(batch, {}).get(attempt, [])
@@ -122,7 +139,7 @@ class BatchTable:
 
     def commit(self, batch: BatchKey, stages: Sequence[int], progress: Progress) -> None:
         """A batch was committed: its other attempts and older batches are dropped."""
-        self.advance(batch.query_id, progress)
+        self.advance(batch.query_id, progress.joined(self.progress.get(batch.query_id)))
         if stages:
             self.publications[batch] = Publication(batch, tuple(stages), progress.timestamp_ms)
 
@@ -183,11 +200,10 @@ class BatchTable:
         else:
             progress = Progress(
                 batch.batch_id,
-                says["fingerprint"],
-                says["count"],
                 fields.commit_log_offset,
                 # Not the store timestamp: that may be ahead of the clock.
                 says.get("timestamp", fields.born_timestamp_ms),
+                contents_from(says["contents"]),
             )
             self.commit(batch, says.get("stages", ()), progress)
 
@@ -217,8 +233,8 @@ class BatchTable:
             "progress": [
                 [
                     query_id,
-                    *(each.batch_id, each.fingerprint, each.record_count),
-                    *(each.commit_log_offset, each.timestamp_ms),
+                    *(each.batch_id, each.commit_log_offset, each.timestamp_ms),
+                    contents_rows(each.contents),
                 ]
                 for query_id, each in self.progress.items()
             ],
@@ -242,20 +258,22 @@ class BatchTable:
         Raises:
             ValueError: It is none of ours.
         """
-        if document["version"] not in {1, VERSION}:
+        if document["version"] != VERSION:
             raise ValueError(f"version {document['version']} is not known here")
         self.clear()
         for query_id, batch_id, partition_id, token, stages in document["staged"]:
             attempts = self.staged.setdefault(BatchKey(query_id, batch_id), {})
             attempts[AttemptKey(partition_id, token)] = [Stage(*stage) for stage in stages]
-        for query_id, *row in document["progress"]:
-            self.progress[query_id] = Progress(*row)
-        for query_id, batch_id, stages, counts, *committed_ms in document["publications"]:
+        for query_id, batch_id, place, timestamp_ms, contents in document["progress"]:
+            self.progress[query_id] = Progress(
+                batch_id, place, timestamp_ms, contents_from(contents)
+            )
+        for query_id, batch_id, stages, counts, committed_ms in document["publications"]:
             batch = BatchKey(query_id, batch_id)
             self.publications[batch] = Publication(
                 batch,
                 tuple(stages),
-                committed_ms[0] if committed_ms else 0,
+                committed_ms,
                 {(stage, queue): count for stage, queue, count in counts},
             )
         return int(document["commitLogOffset"])

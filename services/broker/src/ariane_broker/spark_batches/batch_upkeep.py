@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from ariane_broker.log.broker_log import BrokerLog
@@ -12,8 +13,9 @@ from ariane_broker.spark_batches.batch_records import (
     BatchEvent,
     BatchKey,
     batch_record,
+    contents_rows,
 )
-from ariane_broker.spark_batches.batch_table import BatchTable, Progress
+from ariane_broker.spark_batches.batch_table import BatchTable
 from ariane_broker.transactions.upkeep import AgeingLog
 from ariane_servicekit import get_logger
 from ariane_storage.errors import StoreFull
@@ -92,18 +94,9 @@ class BatchUpkeep:
                 BatchEvent.PROGRESS,
                 BatchKey(query_id, progress.batch_id),
                 self._now_ms(),
-                fingerprint=progress.fingerprint,
-                count=progress.record_count,
+                contents=contents_rows(progress.contents),
                 timestamp=progress.timestamp_ms,
             )
             appended = self._log.append_records(BATCH_TOPIC, [record])
-            self._table.advance(
-                query_id,
-                Progress(
-                    progress.batch_id,
-                    progress.fingerprint,
-                    progress.record_count,
-                    int(appended.first_commit_log_offset),
-                    progress.timestamp_ms,
-                ),
-            )
+            place = int(appended.first_commit_log_offset)
+            self._table.advance(query_id, replace(progress, commit_log_offset=place))
