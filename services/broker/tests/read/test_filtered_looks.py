@@ -3,14 +3,14 @@
 import pytest
 
 from ariane.common.v1 import subscription_pb2 as subscription_pb
-from ariane_broker.read import pull
+from ariane_broker.read import queue_looks
 
 
 @pytest.mark.parametrize("limit", [1, 40_000, 4 << 20])
 async def test_all_queues_are_gone_through_however_little_one_look_goes_through(
     broker, monkeypatch, read_bodies, limit
 ):
-    monkeypatch.setattr(pull, "FILTERED_BYTES_MAX", limit)
+    monkeypatch.setattr(queue_looks, "FILTERED_BYTES_MAX", limit)
     await broker.create_topic("orders", 8)
     for queue_id in range(8):
         tags = ("other",) * 1500 + (("wanted",) if queue_id == 5 else ())

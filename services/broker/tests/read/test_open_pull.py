@@ -7,8 +7,9 @@ import pytest
 
 from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.log.held_requests import HeldRequests
-from ariane_broker.read.open_pull import Look, OpenPull
+from ariane_broker.read.open_pull import OpenPull
 from ariane_broker.read.pull_order import Position, PulledQueue, PullOrder
+from ariane_broker.read.queue_looks import Look
 from ariane_servicekit import AnswerBudget
 
 QUEUES = [QueueKey("orders", queue_id) for queue_id in range(100)]

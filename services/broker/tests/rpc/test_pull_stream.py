@@ -15,8 +15,8 @@ from ariane.broker.v1.pull_service_pb2_grpc import PullServiceStub
 from ariane.common.v1 import subscription_pb2 as subscription_pb
 from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.read.pull_order import PulledQueue
-from ariane_broker.rpc.wire.pull_wire import stream_answer
-from ariane_broker.rpc.wire.record_wire import pull_response
+from ariane_broker.rpc.wire.pull_wire import pull_answer, stream_answer
+from ariane_servicekit.error_status import status_of
 from ariane_servicekit.errors import field_invalid
 
 
@@ -207,12 +207,13 @@ async def test_bodies_come_alone_where_they_are_alike(broker):
     assert (nothing.next_queue_offset, len(nothing.body_runs)) == (0, 0)
 
 
-async def test_one_call_brings_whole_records(broker):
+async def test_one_call_brings_what_a_stream_does(broker):
     await broker.store("orders", [b"body"] * 100)
-    (queue,) = await broker.pull(("orders", 0, 0), projection=pull_pb.PULL_PROJECTION_BODIES)
-    assert len(queue.record_sizes) == 400
-    assert queue.records
-    assert not queue.bodies
+    for projection in (pull_pb.PULL_PROJECTION_BODIES, pull_pb.PULL_PROJECTION_RECORDS):
+        async with conversation(broker) as talk:
+            await talk.ask(("orders", 0, 0), projection=projection)
+            answer = await talk.answer()
+        assert await broker.pull(("orders", 0, 0), projection=projection) == answer
 
 
 async def test_a_broker_that_stops_answers_what_it_holds(running):
@@ -360,8 +361,23 @@ PULLED = st.builds(
 @settings(deadline=None)
 @given(st.lists(PULLED, max_size=4), st.booleans())
 def test_bytes_are_what_protocol_buffers_would_write(pulled, more_follow):
+    response = pull_pb.PullRecordsResponse(
+        queues=[
+            pull_pb.QueueRecords(
+                topic=queue.queue.topic,
+                queue_id=queue.queue.queue_id,
+                error=None if queue.error is None else status_of(queue.error),
+                next_queue_offset=queue.next_queue_offset,
+                min_queue_offset=queue.min_queue_offset,
+                max_queue_offset=queue.max_queue_offset,
+                record_sizes=queue.sizes.astype("<i4").tobytes(),
+                records=b"".join(queue.chunks),
+            )
+            for queue in pulled
+        ]
+    )
+    assert pull_pb.PullRecordsResponse.FromString(pull_answer(pulled)) == response
     answer = stream_answer(pulled, more_follow=more_follow)
-    parsed = pull_pb.StreamPullsResponse.FromString(answer)
-    assert parsed == pull_pb.StreamPullsResponse(
-        pulled=pull_response(pulled), more_follow=more_follow
+    assert pull_pb.StreamPullsResponse.FromString(answer) == pull_pb.StreamPullsResponse(
+        pulled=response, more_follow=more_follow
     )

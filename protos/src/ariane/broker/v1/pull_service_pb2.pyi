@@ -123,7 +123,7 @@ class PullRecordsRequest(_message.Message):
     size_bytes_max: _builtins.int
     """At most about this many bytes in all; at least one record is returned. 0 means 1 MiB."""
     projection: Global___PullProjection.ValueType
-    """How much of each message is wanted. Streams only; brokers may give more: whole records."""
+    """How much of each message is wanted. Brokers may give more: whole records."""
     @_builtins.property
     def positions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PullPosition]:
         """Where to read, one entry for each queue."""

@@ -40,7 +40,7 @@ class MessageQuery:
     def __init__(
         self, log: QueriedLog, topics: TopicTable, *, own_host: Callable[[], Host | None]
     ) -> None:
-        """Take the parts.
+        """Look into this log.
 
         Args:
             log: The store.

@@ -14,14 +14,15 @@ brings, however many queues it could have brought it from.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.log.held_requests import HeldRequests, Watch
 from ariane_broker.read.pull_order import Position, PulledQueue, PullOrder
+from ariane_broker.read.queue_looks import Look, QueueLooks
 from ariane_servicekit import AnswerLease
 from ariane_storage.reading.filter import Filter
 
@@ -34,50 +35,6 @@ PASSED_TOLD_SECONDS: Final = 0.1
 that. Not with each message: there may be many that nobody wants."""
 
 
-@dataclass(slots=True)
-class Look:
-    """One reading of queues.
-
-    Attributes:
-        found: What they gave, by their places in the order.
-        left: The places of those that may have more.
-        unfinished: Whether a filter left out all that was looked at, and there is more behind.
-    """
-
-    found: dict[int, PulledQueue] = field(default_factory=dict)
-    left: set[int] = field(default_factory=set)
-    unfinished: bool = False
-
-
-class Reads(Protocol):
-    """What is asked of the log and of those who watch over it."""
-
-    def check(self, order: PullOrder, topics: Collection[str]) -> None:
-        """See that the group may have messages of these topics, with the filters of the order.
-
-        Raises:
-            ServiceError: GROUP_NAME_ILLEGAL or SUBSCRIPTION_CONFLICT.
-        """
-        ...
-
-    def look(
-        self,
-        order: PullOrder,
-        filters: Mapping[str, Filter | None],
-        positions: Sequence[Position],
-        places: Collection[int],
-    ) -> Look:
-        """Read queues, from a drawn one on, until the budget of an answer is spent.
-
-        Args:
-            order: Says the budget, and who asks.
-            filters: Which messages are wanted, by topic; nothing: all.
-            positions: Where each queue is to be read.
-            places: Which of them are looked at.
-        """
-        ...
-
-
 class OpenPull:
     """One order, and how far its answers have come; its ``with`` block ends it.
 
@@ -88,7 +45,7 @@ class OpenPull:
 
     def __init__(
         self,
-        reads: Reads,
+        looks: QueueLooks,
         held: HeldRequests,
         order: PullOrder,
         filters: Mapping[str, Filter | None],
@@ -96,18 +53,9 @@ class OpenPull:
         *,
         monotonic: Callable[[], float],
     ) -> None:
-        """Have no answer yet.
-
-        Args:
-            reads: Reads the queues.
-            held: Holds what finds nothing.
-            order: What is wanted, checked.
-            filters: Which messages are wanted, by topic; nothing: all.
-            lease: Room for what is found; who sends the answer releases it.
-            monotonic: Seconds that never go back.
-        """
+        """Have no answer yet; ``filters`` are by topic, and a topic without one means all."""
         self.may_go_on = True
-        self._reads = reads
+        self._looks = looks
         self._held = held
         self._order = order
         self._filters = filters
@@ -150,9 +98,9 @@ class OpenPull:
             are told after ``PASSED_TOLD_SECONDS``.
 
         Raises:
-            ServiceError: As ``Reads.check``; HELD_PULLS_EXHAUSTED.
+            ServiceError: As ``QueueLooks.check``; HELD_PULLS_EXHAUSTED.
         """
-        self._reads.check(self._order, self._topics)
+        self._looks.check(self._order, self._topics)
         deadline = tell_at = self._monotonic() + self._order.hold_seconds
         moved: dict[int, PulledQueue] = {}
         self._see_arrivals()
@@ -190,7 +138,7 @@ class OpenPull:
         try:
             if granted < wanted:
                 order = replace(order, size_bytes_max=granted)
-            look = self._reads.look(order, self._filters, self._positions, places)
+            look = self._looks.look(order, self._filters, self._positions, places)
             used = sum(pulled.size_bytes for pulled in look.found.values())
         finally:
             lease.settle(granted, used)

@@ -54,12 +54,7 @@ class QueueLookup:
     """Answers questions about queues."""
 
     def __init__(self, log: LookupLog, topics: TopicTable) -> None:
-        """Take the parts.
-
-        Args:
-            log: The store.
-            topics: The topics of this broker.
-        """
+        """Look into this log."""
         self._log = log
         self._topics = topics
 

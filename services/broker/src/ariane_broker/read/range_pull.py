@@ -18,7 +18,7 @@ from ariane_broker.filters.filter import filter_for
 from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.log.held_requests import HOLD_SECONDS_MAX, HeldRequests
 from ariane_broker.log.log_epochs import LogEpochs
-from ariane_broker.read.pull import ReadableLog
+from ariane_broker.read.queue_looks import ReadableLog
 from ariane_broker.read.readable_topics import readable_queue
 from ariane_broker.topics.topic_table import TopicTable
 from ariane_record.decoding.columns import Headers, decode_columns
@@ -108,15 +108,7 @@ class PullRange:
         statistics: BrokerStatistics,
         epochs: LogEpochs,
     ) -> None:
-        """Take the parts.
-
-        Args:
-            log: The store.
-            topics: The topics of this broker.
-            held: Holds what reads a queue that is being repaired.
-            statistics: Counts what is handed out.
-            epochs: Knows which ranges a lost end of the log has left without meaning.
-        """
+        """Read from this log; ``held`` holds what reads a queue that is being repaired."""
         self._log = log
         self._topics = topics
         self._held = held

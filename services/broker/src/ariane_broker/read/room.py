@@ -21,6 +21,7 @@ from ariane_broker.naming.room import NamingRoom
 from ariane_broker.outside import Outside
 from ariane_broker.read.message_query import MessageQuery
 from ariane_broker.read.pull import PullRecords
+from ariane_broker.read.queue_looks import QueueLooks
 from ariane_broker.read.range_pull import PullRange
 from ariane_broker.rpc.append_streams import AppendStreams
 from ariane_broker.rpc.plain_send import SendMessages
@@ -82,11 +83,10 @@ def messaging_room(
         body_bytes_max=settings.message_bytes_max,
         call_bytes_max=min(settings.segment_bytes - BLANK_SIZE_MIN_BYTES, PLAIN_CALL_BYTES_MAX),
     )
-    pull_records = PullRecords(
-        store,
-        state.topics,
-        storing.held,
-        storing.statistics,
+    looks = QueueLooks(
+        log=store,
+        topics=state.topics,
+        statistics=storing.statistics,
         check_group=changing.group_changes.check_may_consume,
         clients=changing.clients,
         members=changing.members,
@@ -94,13 +94,12 @@ def messaging_room(
         epochs=state.epochs,
         service_error=service_error,
         draw=random.Random(secrets.randbits(64)).randrange,  # noqa: S311 - fairness, no secret.
-        monotonic=clock.monotonic,
     )
     return MessagingRoom(
         append_records=append_records,
         append_streams=AppendStreams(append_records),
         send_messages=send_messages,
-        pull_records=pull_records,
+        pull_records=PullRecords(looks, storing.held, monotonic=clock.monotonic),
         pull_range=PullRange(store, state.topics, storing.held, storing.statistics, state.epochs),
         query=MessageQuery(
             store, state.topics, own_host=lambda: literal_host(naming.announcement.address)

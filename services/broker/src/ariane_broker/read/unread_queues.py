@@ -56,13 +56,7 @@ class UnreadQueues:
     """Finds queues that are not read, and refuses to make more."""
 
     def __init__(self, log: QueuesLog, topics: TopicTable, offsets: ConsumerOffsets) -> None:
-        """Take the parts.
-
-        Args:
-            log: The store.
-            topics: The topics of this broker.
-            offsets: How far groups have come.
-        """
+        """Compare what this log keeps with topics and the offsets of groups."""
         self._log = log
         self._topics = topics
         self._offsets = offsets

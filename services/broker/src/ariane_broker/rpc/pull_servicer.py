@@ -11,20 +11,23 @@ from grpc import aio
 
 from ariane.broker.v1 import pull_service_pb2 as pull_pb
 from ariane.broker.v1.pull_service_pb2_grpc import PullServiceServicer
-from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.log.held_requests import HeldRequests
 from ariane_broker.log.log_epochs import LogEpochs
 from ariane_broker.read.pull import PullRecords
-from ariane_broker.read.pull_order import Position, PulledQueue, PullOrder
+from ariane_broker.read.pull_order import PulledQueue, PullOrder
 from ariane_broker.read.queue_lookup import QueueLookup
 from ariane_broker.read.range_pull import Projection, PullRange, RangeOrder
 from ariane_broker.rpc.pull_stream import PullStream, StreamOrder
-from ariane_broker.rpc.wire.pull_wire import stream_answer
+from ariane_broker.rpc.wire.pull_wire import (
+    plain_order,
+    pull_answer,
+    pull_order,
+    stream_answer,
+)
 from ariane_broker.rpc.wire.range_wire import range_answer
-from ariane_broker.rpc.wire.record_wire import pull_order, pull_response
 from ariane_broker.rpc.wire.stored_message import message_of
 from ariane_broker.rpc.wire.subscription_wire import filter_of
-from ariane_broker.rpc.wire.wire_time import milliseconds_of, seconds_of, time_of
+from ariane_broker.rpc.wire.wire_time import milliseconds_of, time_of
 from ariane_record.decoding.columns import decode_columns
 from ariane_servicekit import AnswerBudget, AnswerLease, field_invalid
 
@@ -53,17 +56,7 @@ class PullServicer(PullServiceServicer):
         answers: AnswerBudget,
         broker_name: str,
     ) -> None:
-        """Take the parts.
-
-        Args:
-            pull_records: For pulls.
-            held: Where they are held.
-            pull_range: For ranges.
-            lookup: For bounds and times.
-            epochs: Tells the present epoch of the log.
-            answers: Room for what is handed out.
-            broker_name: As it stands in plain messages.
-        """
+        """Answer by these; ``answers`` is room for what is handed out."""
         self._pull_records = pull_records
         self._held = held
         self._pull_range = pull_range
@@ -77,7 +70,9 @@ class PullServicer(PullServiceServicer):
     ) -> pull_pb.PullRecordsResponse:
         """Pull packed records of many queues."""
         order = pull_order(request, hold_seconds_max=_hold_seconds_max(context))
-        return pull_response(await self._pull_records.pull(order, self._lease(context)))
+        answer = pull_answer(await self._answer(order, context))
+        # Bytes go on as they are: they are a message already.
+        return cast("pull_pb.PullRecordsResponse", answer)
 
     async def StreamPulls(
         self,
@@ -89,7 +84,7 @@ class PullServicer(PullServiceServicer):
         stream = PullStream(self._pull_records, self._held, request_iterator, _order_of, lease)
         async with aclosing(stream.answers()) as answers:
             async for pulled, more_follow in answers:
-                # Bytes go on as they are: they are a message already.
+                # Bytes, as with single pulls.
                 answer = stream_answer(pulled, more_follow=more_follow)
                 yield cast("pull_pb.StreamPullsResponse", answer)
                 lease.release()
@@ -98,27 +93,8 @@ class PullServicer(PullServiceServicer):
         self, request: pull_pb.PullMessagesRequest, context: aio.ServicerContext[Any, Any]
     ) -> pull_pb.PullMessagesResponse:
         """Pull plain messages of one queue."""
-        position = request.position
-        hold_seconds = seconds_of(request.hold_duration, "hold_duration")
-        order = PullOrder(
-            consumer_group=request.consumer_group,
-            client_id=request.client_id,
-            positions=(
-                Position(
-                    QueueKey(position.topic, position.queue_id),
-                    position.queue_offset,
-                    lock_epoch=position.lock_epoch if position.HasField("lock_epoch") else None,
-                    log_epoch=position.log_epoch,
-                ),
-            ),
-            filters={position.topic: filter_of(request.filter)},
-            record_count_max=position.record_count_max,
-            size_bytes_max=position.size_bytes_max,
-            hold_seconds=hold_seconds,
-            exact=True,
-            hold_seconds_max=_hold_seconds_max(context),
-        )
-        (pulled,) = await self._pull_records.pull(order, self._lease(context))
+        order = plain_order(request, hold_seconds_max=_hold_seconds_max(context))
+        (pulled,) = await self._answer(order, context)
         if pulled.error is not None:
             raise pulled.error
         return self._plain_response(pulled)
@@ -203,6 +179,13 @@ class PullServicer(PullServiceServicer):
 
         context.add_done_callback(cast("Any", release))  # Its type is only in the stubs.
         return lease
+
+    async def _answer(
+        self, order: PullOrder, context: aio.ServicerContext[Any, Any]
+    ) -> list[PulledQueue]:
+        """The one answer to a pull by itself."""
+        with self._pull_records.open(order, self._lease(context)) as opened:
+            return await opened.answer()
 
     def _plain_response(self, pulled: PulledQueue) -> pull_pb.PullMessagesResponse:
         columns = decode_columns(pulled.records, pulled.sizes)

@@ -63,15 +63,7 @@ class PullStream(Generic[Request]):
         order_of: Callable[[Request], StreamOrder],
         lease: AnswerLease,
     ) -> None:
-        """Take the parts.
-
-        Args:
-            pull_records: Answers each request.
-            held: Tells whether the broker stops.
-            requests: What comes from the client.
-            order_of: What a request asks for.
-            lease: Room for the answers; who sends them releases it after each.
-        """
+        """Answer requests; the lease is room for each answer, released by whoever has sent it."""
         self._pull_records = pull_records
         self._held = held
         self._requests = requests
@@ -83,7 +75,7 @@ class PullStream(Generic[Request]):
         """What each request finds, until there are no more, or the broker stops.
 
         Raises:
-            ServiceError: As ``PullRecords.pull``.
+            ServiceError: As ``PullRecords.open`` and ``OpenPull.answer``.
         """
         request = await first_request(self._read())
         try:

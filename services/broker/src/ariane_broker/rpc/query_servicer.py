@@ -19,12 +19,7 @@ class QueryServicer(QueryServiceServicer):
     """Translates queries."""
 
     def __init__(self, query: MessageQuery, *, broker_name: str) -> None:
-        """Take the parts.
-
-        Args:
-            query: Answers queries.
-            broker_name: As it stands in messages.
-        """
+        """Answer by this query."""
         self._query = query
         self._broker_name = broker_name
 

@@ -1,4 +1,6 @@
-"""Answers to pulls of a stream, as bytes: the records are copied once, out of the commit log.
+"""Pulls on the wire: their orders, and their answers as bytes.
+
+The records are copied once, out of the commit log.
 
 Protocol Buffers would copy them twice more, into its message and out of it. A message is its
 fields in any order, so what is small is encoded by the generated class, and the records, which are
@@ -19,12 +21,19 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from ariane.broker.v1.pull_service_pb2 import (
+    PULL_PROJECTION_BODIES,
     BodyRun,
+    PullMessagesRequest,
+    PullPosition,
+    PullRecordsRequest,
     PullRecordsResponse,
     QueueRecords,
     StreamPullsResponse,
 )
-from ariane_broker.read.pull_order import PulledQueue
+from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_broker.read.pull_order import Position, PulledQueue, PullOrder
+from ariane_broker.rpc.wire.subscription_wire import filter_of, filters_of
+from ariane_broker.rpc.wire.wire_time import seconds_of
 from ariane_record.decoding.body_runs import GatheredBodies, gather_bodies
 from ariane_record.single.wire_fields import length_prefix, length_tag
 from ariane_servicekit.error_status import status_of
@@ -39,6 +48,69 @@ _BODIES: Final = length_tag(QueueRecords.BODIES_FIELD_NUMBER)
 _RECORDS: Final = length_tag(QueueRecords.RECORDS_FIELD_NUMBER)
 
 
+def pull_order(request: PullRecordsRequest, *, hold_seconds_max: float | None) -> PullOrder:
+    """What a consumer asks for.
+
+    Args:
+        request: As it came.
+        hold_seconds_max: What the call's deadline leaves for a hold.
+
+    Raises:
+        ServiceError: FIELD_INVALID.
+    """
+    return PullOrder(
+        consumer_group=request.consumer_group,
+        client_id=request.client_id,
+        positions=tuple(map(_position, request.positions)),
+        filters=filters_of(request.subscriptions),
+        record_count_max=request.record_count_max,
+        size_bytes_max=request.size_bytes_max,
+        hold_seconds=seconds_of(request.hold_duration, "hold_duration"),
+        hold_seconds_max=hold_seconds_max,
+        bodies_suffice=request.projection == PULL_PROJECTION_BODIES,
+    )
+
+
+def plain_order(request: PullMessagesRequest, *, hold_seconds_max: float | None) -> PullOrder:
+    """What a client of plain messages asks for; its one queue is the whole call.
+
+    Args:
+        request: As it came.
+        hold_seconds_max: What the call's deadline leaves for a hold.
+
+    Raises:
+        ServiceError: FIELD_INVALID.
+    """
+    position = _position(request.position)
+    return PullOrder(
+        consumer_group=request.consumer_group,
+        client_id=request.client_id,
+        positions=(position,),
+        filters={position.queue.topic: filter_of(request.filter)},
+        record_count_max=position.record_count_max,
+        size_bytes_max=position.size_bytes_max,
+        hold_seconds=seconds_of(request.hold_duration, "hold_duration"),
+        hold_seconds_max=hold_seconds_max,
+        exact=True,
+    )
+
+
+def _position(position: PullPosition) -> Position:
+    return Position(
+        QueueKey(position.topic, position.queue_id),
+        position.queue_offset,
+        position.record_count_max,
+        position.size_bytes_max,
+        position.lock_epoch if position.HasField("lock_epoch") else None,
+        position.log_epoch,
+    )
+
+
+def pull_answer(pulled: Iterable[PulledQueue]) -> bytes:
+    """A ``PullRecordsResponse``, encoded; chunks are read now."""
+    return b"".join(_queues(pulled))
+
+
 def stream_answer(pulled: Iterable[PulledQueue], *, more_follow: bool = False) -> bytes:
     """A ``StreamPullsResponse``, encoded.
 
@@ -46,39 +118,42 @@ def stream_answer(pulled: Iterable[PulledQueue], *, more_follow: bool = False) -
         pulled: What was found; its chunks are read now.
         more_follow: Whether the same pull goes on.
     """
+    pieces = _queues(pulled)
+    size = sum(map(len, pieces))
+    return b"".join((length_prefix(_PULLED, size), *pieces, _MORE_FOLLOW if more_follow else b""))
+
+
+def _queues(pulled: Iterable[PulledQueue]) -> list[_Piece]:
+    """The queues of a ``PullRecordsResponse``, encoded, in pieces."""
     pieces: list[_Piece] = []
-    size = 0
     for queue in pulled:
         parts = _parts(queue)
-        queue_size = sum(map(len, parts))
-        prefix = length_prefix(_QUEUES, queue_size)
-        pieces += (prefix, *parts)
-        size += len(prefix) + queue_size
-    return b"".join((length_prefix(_PULLED, size), *pieces, _MORE_FOLLOW if more_follow else b""))
+        pieces += (length_prefix(_QUEUES, sum(map(len, parts))), *parts)
+    return pieces
 
 
 def _parts(queue: PulledQueue) -> list[_Piece]:
     """A ``QueueRecords``, encoded, in pieces."""
     if not queue.chunks:
-        return [queue_head(queue).SerializeToString()]
+        return [_queue_head(queue).SerializeToString()]
     if queue.bodies_suffice:
         bodies = gather_bodies(queue.chunks, queue.sizes)
         if bodies is not None:
             head = _bodies_head(queue, bodies).SerializeToString()
             return [head, length_prefix(_BODIES, len(bodies.octets)), bodies.octets.data]
-    head = queue_head(queue).SerializeToString()
+    head = _queue_head(queue).SerializeToString()
     return [head, length_prefix(_RECORDS, queue.size_bytes), *queue.chunks]
 
 
 def _bodies_head(queue: PulledQueue, bodies: GatheredBodies) -> QueueRecords:
     """What is said of a queue of which the bodies are handed out."""
-    head = queue_head(replace(queue, sizes=queue.sizes[:0]))
+    head = _queue_head(replace(queue, sizes=queue.sizes[:0]))
     for run in bodies.runs:
         head.body_runs.append(BodyRun(**run._asdict()))
     return head
 
 
-def queue_head(queue: PulledQueue) -> QueueRecords:
+def _queue_head(queue: PulledQueue) -> QueueRecords:
     """What is said of a queue, all but its records."""
     return QueueRecords(
         topic=queue.queue.topic,

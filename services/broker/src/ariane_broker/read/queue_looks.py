@@ -1,0 +1,206 @@
+"""Looks at queues: reading many of them in one turn of the event loop, within one budget.
+
+Which queue comes first is drawn anew for each look, so that a queue with a deep backlog does not
+starve the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from ariane_broker.append.statistics import BrokerStatistics
+from ariane_broker.clients.client_table import ClientTable
+from ariane_broker.clients.deaths.client_work import GroupQueue
+from ariane_broker.clients.deaths.vanished_members import VanishedMembers
+from ariane_broker.groups.queue_locks import QueueLocks
+from ariane_broker.log.log_epochs import LogEpochs
+from ariane_broker.read.pull_order import Position, PulledQueue, PullOrder
+from ariane_broker.read.readable_topics import readable_queue
+from ariane_broker.topics.topic_table import TopicTable
+from ariane_servicekit.errors import ServiceError
+from ariane_storage.errors import QueueUnderRepair, StorageError
+from ariane_storage.reading.filter import Filter
+from ariane_storage.reading.read import QueueRead, QueueReadStatus
+
+REMAINDER_SHARE: Final = 16
+"""A look is over when less than that part of its bytes is left: the last message that fits leaves
+a few, which would bring one message of the next queue, at the price of a whole batch."""
+
+FILTERED_BYTES_MAX: Final = 4 << 20
+"""Bytes of entries and records that one look goes through for filters; 2 to 12 ms. Others run
+before the next look goes on from there."""
+
+
+class ReadableLog(Protocol):
+    """What is asked of the store."""
+
+    def read_queue(  # noqa: D102 - as the store says.
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        *,
+        max_count: int,
+        max_bytes: int,
+        wanted: Filter | None = None,
+    ) -> QueueRead: ...
+
+
+@dataclass(slots=True)
+class Look:
+    """One reading of queues.
+
+    Attributes:
+        found: What they gave, by their places in the order.
+        left: The places of those that may have more.
+        unfinished: Whether a filter left out all that was looked at, and there is more behind.
+    """
+
+    found: dict[int, PulledQueue] = field(default_factory=dict)
+    left: set[int] = field(default_factory=set)
+    unfinished: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueLooks:
+    """Looks at queues for pulls.
+
+    Attributes:
+        log: The store.
+        topics: The topics of this broker.
+        statistics: Counts what is handed out.
+        check_group: Refuses a group that may not consume.
+        clients: The attached clients, whose subscriptions must agree with a pull.
+        members: Knows what they have in work.
+        locks: Who may read a queue that is consumed in order.
+        epochs: Knows which positions a lost end of the log has left without meaning.
+        service_error: Makes errors of the store public.
+        draw: A random number from 0 up to its argument, exclusive.
+    """
+
+    log: ReadableLog
+    topics: TopicTable
+    statistics: BrokerStatistics
+    check_group: Callable[[str], None]
+    clients: ClientTable
+    members: VanishedMembers
+    locks: QueueLocks
+    epochs: LogEpochs
+    service_error: Callable[[Exception], ServiceError]
+    draw: Callable[[int], int]
+
+    def check(self, order: PullOrder, topics: Collection[str]) -> None:
+        """See that the group may have messages of these topics, with the filters of the order.
+
+        Raises:
+            ServiceError: GROUP_NAME_ILLEGAL or SUBSCRIPTION_CONFLICT.
+        """
+        self.check_group(order.consumer_group)
+        self.clients.check_pull(order.consumer_group, order.client_id, topics, order.filters)
+
+    def look(
+        self,
+        order: PullOrder,
+        filters: Mapping[str, Filter | None],
+        positions: Sequence[Position],
+        places: Collection[int],
+    ) -> Look:
+        """Read queues, from a drawn one on, until the budget of an answer is spent.
+
+        Args:
+            order: Says the budget, and who asks.
+            filters: Which messages are wanted, by topic; nothing: all.
+            positions: Where each queue is to be read.
+            places: Which of them are looked at.
+        """
+        count_left = order.record_count_max
+        bytes_left = order.size_bytes_max
+        remainder_bytes = order.size_bytes_max // REMAINDER_SHARE
+        filtered_left = FILTERED_BYTES_MAX
+        look = Look(left=set(places))
+        for place in self._turns(places):
+            if count_left <= 0 or bytes_left <= remainder_bytes:
+                break
+            if filtered_left <= 0:
+                look.unfinished = True
+                break
+            position = positions[place]
+            wanted = filters.get(position.queue.topic)
+            try:
+                self._check_queue(order, position)
+                read = self.log.read_queue(
+                    *position.queue,
+                    position.queue_offset,
+                    max_count=min(count_left, position.record_count_max or count_left),
+                    max_bytes=min(bytes_left, position.size_bytes_max or bytes_left),
+                    wanted=wanted,
+                )
+            except QueueUnderRepair:
+                continue  # Nothing for now; whoever repairs it wakes those who wait.
+            except (ServiceError, StorageError) as error:
+                failure = self.service_error(error)
+                look.found[place] = _failed(position, failure, self.epochs.current)
+                continue
+            if wanted is not None:
+                filtered_left -= read.looked_at_bytes
+            if read.next_queue_offset >= read.max_queue_offset:
+                look.left.discard(place)
+            pulled = look.found[place] = PulledQueue(
+                position.queue,
+                read.next_queue_offset,
+                read.min_queue_offset,
+                read.max_queue_offset,
+                read.chunks,
+                read.sizes,
+                bodies_suffice=order.bodies_suffice,
+                log_epoch=self.epochs.current,
+            )
+            if read.count:
+                size_bytes = pulled.size_bytes
+                count_left -= read.count
+                bytes_left -= size_bytes
+                self.statistics.count_pull(read.count, size_bytes)
+                self.members.handed_out(
+                    GroupQueue(order.consumer_group, position.queue),
+                    order.client_id,
+                    read.next_queue_offset,
+                )
+            elif read.status is QueueReadStatus.FILTERED:
+                look.unfinished |= read.next_queue_offset < read.max_queue_offset
+        return look
+
+    def _turns(self, places: Collection[int]) -> Iterable[int]:
+        """The places in their order, beginning with a drawn one."""
+        if len(places) <= 1:
+            return places
+        turns = sorted(places)
+        first = self.draw(len(turns))
+        return turns[first:] + turns[:first]
+
+    def _check_queue(self, order: PullOrder, position: Position) -> None:
+        """Refuse a queue that may not be read, or that another member has locked meanwhile.
+
+        So too a position whose meaning was lost with the end of the log.
+        """
+        readable_queue(self.topics, *position.queue, order.consumer_group)
+        refusal = self.locks.refusal(
+            order.consumer_group, order.client_id, position.queue, position.lock_epoch
+        )
+        if refusal is not None:
+            raise refusal
+        if position.log_epoch:
+            self.epochs.check(position.queue, position.queue_offset, position.log_epoch)
+
+
+def _failed(position: Position, error: ServiceError, log_epoch: int) -> PulledQueue:
+    """A queue that cannot be read; the bounds tell a reader that is out of range where to go."""
+    return PulledQueue(
+        position.queue,
+        position.queue_offset,
+        int(error.metadata.get("min", 0)),
+        int(error.metadata.get("max", 0)),
+        error=error,
+        log_epoch=log_epoch,
+    )
