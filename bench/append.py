@@ -143,7 +143,7 @@ def bench_append(case: Case, *, pairs: int) -> Row:
 
         measured = []
         for _ in range(pairs + 1):
-            store.prepare_next_segment()
+            store.keeping.prepare_next_segment()
             measured.append((processor_seconds(append), processor_seconds(copy)))
 
     del measured[0]

@@ -75,7 +75,7 @@ def fill(root: Path, messages: int, *, batch: int = 1000, queues: int = 4) -> Fi
     with Store.open(root, CONFIG) as store:
         for number, first in enumerate(range(0, messages, batch)):
             store.append_block(numbered_block("bench", first, batch), number % queues)
-            store.prepare_next_segment()
+            store.keeping.prepare_next_segment()
         return Filled(root, messages, store.max_offset)
 
 
@@ -278,8 +278,8 @@ def bench_many_queues(*, many: int, pairs: int) -> Row:
                 store.append_block(block, queue_id)
 
         def prepare() -> None:
-            of_many.prepare_next_segment()
-            of_few.prepare_next_segment()
+            of_many.keeping.prepare_next_segment()
+            of_few.keeping.prepare_next_segment()
 
         # Every queue is there, and has grown a little, before anything is timed.
         for store, queues in ((of_many, queues_of_many), (of_few, queues_of_few)):

@@ -116,13 +116,13 @@ def _write_for_ever(root: Path, mode: FlushMode, seed: int, pipe: int) -> None:
                 store.flush()
                 flushed_number = number
             else:
-                store.flush_due()
+                store.keeping.flush_due()
                 if store.flushed_offset == store.max_offset:
                     flushed_number = number
             if chance.random() < 0.1:
                 store.flush_derived()
             if chance.random() < 0.1:
-                store.prepare_next_segment()
+                store.keeping.prepare_next_segment()
             os.write(pipe, b"%09d" % flushed_number)
 
 

@@ -82,7 +82,7 @@ def test_a_failed_flush_poisons_the_store_for_ever(bench, read_all, k):
         except StorePoisoned as error:
             assert "Input/output error" in str(error)  # noqa: PT017 - the k-th flush, not the first.
     assert store.flushed_offset == acknowledged
-    for step in (store.flush, store.flush_derived, store.prepare_next_segment):
+    for step in (store.flush, store.flush_derived, store.keeping.prepare_next_segment):
         with pytest.raises(StorePoisoned):
             step()
     with pytest.raises(StorePoisoned):
@@ -156,7 +156,7 @@ def test_group_flush_beside_appends(tmp_path):
             while not stop.is_set():
                 seen.append(store.flush())
                 store.flush_derived()
-                store.prepare_next_segment()
+                store.keeping.prepare_next_segment()
 
         flusher = threading.Thread(target=keep_flushing)
         flusher.start()
@@ -187,7 +187,7 @@ def test_a_full_disk_refuses_appends_until_there_is_space(bench, read_all):
     with pytest.raises(StoreFull, match="no space left"):
         store.append_block(block_of("flights", [b"x" * 1000] * 3), 0)
     with pytest.raises(StoreFull):
-        store.prepare_next_segment()
+        store.keeping.prepare_next_segment()
     assert not store.is_poisoned
     bench.disk.space_bytes = None
     assert store.append_block(block_of("flights", [b"on"]), 0).first_queue_offset == appended
@@ -219,10 +219,10 @@ def test_asynchronous_flush_keeps_its_intervals(bench):
 def test_flush_due_does_what_the_clock_says(bench, store):
     store.append_block(block_of("flights", [b"x" * 900] * 4), 0)
     bench.clock.advance(bench.config.derived_interval_ms)
-    store.flush_due()
+    store.keeping.flush_due()
     assert store.flushed_offset == store.max_offset
     store.append_block(block_of("flights", [b"x"]), 0)
-    store.flush_due()
+    store.keeping.flush_due()
     assert store.flushed_offset < store.max_offset
 
 
@@ -237,8 +237,8 @@ def test_old_segments_go_at_the_hour_for_it(bench, store):
     bench.disk.used_ratio = 0.1
     now = bench.clock.time_ms
     at_four = now - now % (24 * HOUR_MS) + 28 * HOUR_MS
-    assert store.apply_retention(at_four - HOUR_MS).deleted == ()
-    report = store.apply_retention(at_four)
+    assert store.keeping.apply_retention(at_four - HOUR_MS).deleted == ()
+    report = store.keeping.apply_retention(at_four)
     assert report.reason is RetentionReason.AGE
     assert report.min_offset == store.min_offset > 0
     low, high = store.queue_bounds("flights", 0)
@@ -256,19 +256,19 @@ def test_ratios_decide_what_goes_and_what_is_refused(bench, store):
     fill_segments(bench, store, 12)
     now = bench.clock.time_ms - bench.clock.time_ms % (24 * HOUR_MS) + 12 * HOUR_MS
     bench.disk.used_ratio = 0.8
-    young = store.apply_retention(now - 10 * 24 * HOUR_MS)
+    young = store.keeping.apply_retention(now - 10 * 24 * HOUR_MS)
     assert young.deleted == ()
-    old = store.apply_retention(now + 10 * 24 * HOUR_MS)
+    old = store.keeping.apply_retention(now + 10 * 24 * HOUR_MS)
     assert old.reason is RetentionReason.DISK_CLEAN
     assert len(old.deleted) == bench.config.delete_batch_max
     bench.disk.used_ratio = 0.95
-    forced = store.apply_retention(now)
+    forced = store.keeping.apply_retention(now)
     assert forced.reason is RetentionReason.DISK_FORCE
     assert len(store._parts.log.segments) == 1
     with pytest.raises(StoreFull, match="95% full"):
         store.append_block(block_of("flights", [b"x"]), 0)
     bench.disk.used_ratio = 0.2
-    store.apply_retention(now)
+    store.keeping.apply_retention(now)
     assert store.append_block(block_of("flights", [b"x"]), 0).count == 1
 
 
@@ -292,7 +292,7 @@ def test_the_borders_of_retention(bench, store, hour, age_hours, ratio, reason):
     now = stored + age_hours * HOUR_MS
     bench.clock.local_hour = lambda now_ms: hour
     bench.disk.used_ratio = ratio
-    report = store.apply_retention(now)
+    report = store.keeping.apply_retention(now)
     assert report.reason is reason
     assert bool(report.deleted) == (reason is not None)
     assert store.min_offset == report.min_offset
@@ -301,7 +301,7 @@ def test_the_borders_of_retention(bench, store, hour, age_hours, ratio, reason):
 @pytest.mark.parametrize(("ratio", "refused"), [(0.899, False), (0.9, True), (1.0, True)])
 def test_writes_are_refused_from_ninety_percent_on(bench, store, ratio, refused):
     bench.disk.used_ratio = ratio
-    store.apply_retention()
+    store.keeping.apply_retention()
     if refused:
         with pytest.raises(StoreFull, match="writes stop at 90%"):
             store.append_block(block_of("flights", [b"x"]), 0)
@@ -318,7 +318,7 @@ def test_what_leads_to_deleted_segments_goes_with_them(bench, store):
 
     queue_files, index_files = files("consumequeue/flights/0"), files("index")
     bench.disk.used_ratio = 0.86
-    store.apply_retention()
+    store.keeping.apply_retention()
     assert files("consumequeue/flights/0") < queue_files
     assert files("index") < index_files
     low, _ = store.queue_bounds("flights", 0)
@@ -332,7 +332,7 @@ def test_views_of_deleted_segments_stay_readable(bench, store):
     read = store.read_queue("flights", 0, 0, max_count=4, max_bytes=1 << 20)
     before = b"".join(read.chunks)
     bench.disk.used_ratio = 0.9
-    assert store.apply_retention().deleted
+    assert store.keeping.apply_retention().deleted
     assert b"".join(read.chunks) == before
 
 

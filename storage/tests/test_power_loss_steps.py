@@ -27,10 +27,10 @@ def live(bench, acknowledged):
             acknowledged.append(min(store.flush(), appended.next_commit_log_offset))
         if number == 4:
             store.flush_derived()
-            store.prepare_next_segment()
+            store.keeping.prepare_next_segment()
         if number == 6:
             bench.disk.used_ratio = 0.86
-            store.apply_retention()
+            store.keeping.apply_retention()
             bench.disk.used_ratio = None
     store.close()
 

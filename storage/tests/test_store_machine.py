@@ -123,7 +123,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def prepare(self) -> None:
-        self.store.prepare_next_segment()
+        self.store.keeping.prepare_next_segment()
 
     @rule(milliseconds=st.integers(-500, 3000))
     def pass_time(self, milliseconds) -> None:
@@ -201,7 +201,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(topic=st.sampled_from(["flights", "delays"]))
     def delete_topic(self, topic) -> None:
-        if self.store.delete_queues(topic):
+        if self.store.keeping.delete_queues(topic):
             self.acknowledged = self.store.flushed_offset
         self.model.delete_topic(topic)
         assert all(queue[0] != topic for queue in self.store.queues())
@@ -209,9 +209,9 @@ class StoreMachine(RuleBasedStateMachine):
     @rule()
     def retain(self) -> None:
         self.disk.used_ratio = 0.86
-        report = self.store.apply_retention()
+        report = self.store.keeping.apply_retention()
         self.disk.used_ratio = 0.1
-        self.store.apply_retention()
+        self.store.keeping.apply_retention()
         assert report.min_offset == self.store.min_offset
         self.acknowledged = max(self.acknowledged, self.store.flushed_offset)
         self.model.lose_head(self.store.min_offset)

@@ -14,17 +14,20 @@ class Deaf:
     def appended(self, *told):
         pass
 
-    appended_at_once = appended
+    appended_at_once = refused = appended
 
 
 class Grown:
     """Keeps where the log ended after each append."""
 
     def __init__(self):
-        self.ends = []
+        self.ends, self.refusals = [], []
 
     def appended(self, end):
         self.ends.append(end)
+
+    def refused(self, reason):
+        self.refusals.append(reason)
 
 
 def flushed_promise(when_flushed):

@@ -12,7 +12,7 @@ def load(*flags):
 def test_the_defaults_fit_together():
     settings = load()
     assert settings.default_queue_count == 4
-    config = settings.store_config(("127.0.0.1", 10911))
+    config = settings.store_config()
     assert config.flush_mode is FlushMode.ASYNC
     assert config.segment_bytes == 1 << 30
     assert config.retention_ms == 72 * 3600 * 1000

@@ -1,17 +1,17 @@
 """The store: one folder, one process, one commit log and everything that is derived from it.
 
 This is the facade; what is behind it is put together in ``opening``. Appends, reads and queries
-belong to one thread, the broker's loop, and are short. ``flush``, ``flush_derived``, ``flush_due``,
-``file_keys``, ``prepare_next_segment`` and ``apply_retention`` may run on others; nothing needs a
-thread beside to be right.
+belong to one thread, the broker's loop, and are short. ``flush``, ``flush_derived`` and most of
+``keeping`` may run on others; nothing needs a thread beside to be right.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from ariane_record import RecordBlock, RecordFields
 from ariane_record.layout import CommitLogOffset, Host, QueueOffset
@@ -20,11 +20,9 @@ from ariane_storage.config import StoreConfig
 from ariane_storage.disk.clock import Clock, SystemClock
 from ariane_storage.disk.disk import Disk, FileLock
 from ariane_storage.disk.os_disk import OsDisk
-from ariane_storage.errors import BytesUnreadable
+from ariane_storage.errors import BytesUnreadable, StoreClosed
 from ariane_storage.keeping.keeper import Keeper
-from ariane_storage.keeping.retention import RetentionPlan, RetentionReport
-from ariane_storage.keeping.topic_deletion import TopicDeletion
-from ariane_storage.log.believed_time import BelievedTime
+from ariane_storage.log.believed_time import ClockDoubt
 from ariane_storage.log.damage import Damage
 from ariane_storage.log.fields import Int64s
 from ariane_storage.log.scan import Stretch
@@ -49,24 +47,46 @@ _NO_HOST: Host = ("127.0.0.1", 0)
 
 
 class Store:
-    """An open store; make one with ``Store.open``.
+    """A store, open after ``recover``; ``Store.open`` does both.
+
+    So the parts of a process can be put together before recovery, which may take long, and runs in
+    a thread of its own. What is asked of a store too early raises StoreClosed.
 
     Attributes:
         recovery: What opening it has found and done.
         repairs: Makes entries of queues again that reads have found to lead astray.
+        keeping: What goes on beside appends and reads: flushes that are due, retention, deletion.
     """
 
+    _parts: StoreParts
+    _lock: FileLock
+    _finder: RecordFinder
+    _appender: Appender
+    _reader: QueueReader
+    recovery: RecoveryReport
+    repairs: QueueRepairs
+    keeping: Keeper
+
     def __init__(
-        self, parts: StoreParts, lock: FileLock, keeper: Keeper, recovery: RecoveryReport
+        self,
+        root: Path,
+        config: StoreConfig | None = None,
+        *,
+        disk: Disk | None = None,
+        clock: Clock | None = None,
     ) -> None:
-        self._parts = parts
-        self._lock = lock
-        self._keeper = keeper
-        self._finder = RecordFinder(parts)
-        self._appender = Appender(parts)
-        self._reader = QueueReader(parts)
-        self.recovery = recovery
-        self.repairs = QueueRepairs(parts.repairs, keeper.repair_queues)
+        """Touch nothing yet.
+
+        Args:
+            root: Folder of the store; made if it is not there.
+            config: Settings; file sizes must be those that the store was written with.
+            disk: The file system of the machine unless given.
+            clock: The clock of the machine unless given.
+        """
+        self._root = root
+        self._config = config or StoreConfig()
+        self._disk = disk or OsDisk()
+        self._clock = clock or SystemClock()
 
     @classmethod
     def open(
@@ -78,14 +98,23 @@ class Store:
         clock: Clock | None = None,
         progress: ProgressCallback | None = None,
         rebuild: bool = False,
-    ) -> Store:
-        """Own a folder, recover what is in it, and be ready.
+    ) -> Self:
+        """Own a folder, recover what is in it, and be ready; see ``__init__`` and ``recover``."""
+        store = cls(root, config, disk=disk, clock=clock)
+        store.recover(progress=progress, rebuild=rebuild)
+        return store
+
+    def recover(
+        self,
+        host: Host | None = None,
+        *,
+        progress: ProgressCallback | None = None,
+        rebuild: bool = False,
+    ) -> None:
+        """Own the folder, recover what is in it, and be ready; blocks.
 
         Args:
-            root: Folder of the store; made if it is not there.
-            config: Settings; file sizes must be those that the store was written with.
-            disk: The file system of the machine unless given.
-            clock: The clock of the machine unless given.
+            host: Address that is written into records; that of the settings unless given.
             progress: Told now and then how far recovery is.
             rebuild: Whether to build consume queues and index again, from the log, in any case.
 
@@ -95,16 +124,24 @@ class Store:
             StoreFull: No space for what recovery has to write.
             OSError: The disk failed.
         """
-        disk = disk or OsDisk()
-        parts, lock, keeper, report = open_parts(
-            StoreFiles(disk.real_path(root)),
-            config or StoreConfig(),
-            disk,
-            clock or SystemClock(),
-            progress,
-            rebuild=rebuild,
+        config = self._config if host is None else replace(self._config, store_host=host)
+        files = StoreFiles(self._disk.real_path(self._root))
+        parts, self._lock, self.keeping, self.recovery = open_parts(
+            files, config, self._disk, self._clock, progress, rebuild=rebuild
         )
-        return cls(parts, lock, keeper, report)
+        self._finder = RecordFinder(parts)
+        self._appender = Appender(parts)
+        self._reader = QueueReader(parts)
+        self.repairs = QueueRepairs(parts.repairs, self.keeping.repair_queues)
+        self._parts = parts
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> None:
+            """What ``recover`` sets is not there yet, or there is no such thing."""
+            if name in Store.__annotations__ and not self.is_open:
+                raise StoreClosed("the store is not open yet")
+            raise AttributeError(name)
 
     def __enter__(self) -> Self:
         return self
@@ -121,6 +158,11 @@ class Store:
     def config(self) -> StoreConfig:
         """Its settings."""
         return self._parts.config
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was opened, and not closed since."""
+        return "_parts" in self.__dict__ and self._parts.is_open
 
     @property
     def root(self) -> Path:
@@ -400,7 +442,7 @@ class Store:
         Raises:
             StorePoisoned: It failed, or one has failed before. Nothing may be acknowledged.
         """
-        return CommitLogOffset(self._keeper.flush())
+        return CommitLogOffset(self.keeping.flush())
 
     def flush_derived(self) -> None:
         """Flush, then write consume queues, index and checkpoint. Any thread.
@@ -411,105 +453,16 @@ class Store:
             StorePoisoned: The disk failed.
             StoreFull: No space for them; nothing is lost.
         """
-        self._keeper.flush_derived()
+        self.keeping.flush_derived()
 
-    def flush_due(self) -> None:
-        """Flush what the intervals of the configuration say is due. Any thread; call it often.
-
-        Raises:
-            StorePoisoned: The disk failed.
-            StoreFull: No space for derived files; nothing is lost.
-        """
-        self._keeper.flush_due()
+    def believed_ms(self) -> int:
+        """Milliseconds since the epoch for what grows old: a jump of the clock is doubted."""
+        return self._parts.believed_time.now_ms()
 
     @property
-    def waiting_keys(self) -> int:
-        """Keys of records that are not filed in the index yet; queries find them all the same."""
-        return self._parts.index.pending_keys
-
-    def file_keys(self) -> None:
-        """File the keys that wait in the index. Any thread.
-
-        Call it often beside appends: it keeps this off them, and the time that the disk takes when
-        an index file is full. Without it an append that finds more keys waiting than
-        ``StoreConfig.index_backlog_keys`` files some first, and so does every ``flush_derived``.
-
-        Raises:
-            StoreFull: No space for another index file; the keys go on waiting.
-            StorePoisoned: The disk failed.
-        """
-        self._keeper.file_keys()
-
-    def prepare_next_segment(self) -> None:
-        """Allocate the next segment and make the coming bytes of memory ready. Any thread.
-
-        Call it often beside appends: it keeps the time of the disk and of page faults off them.
-
-        Raises:
-            StoreFull: No space for the next segment; appends go on while this one lasts.
-            StorePoisoned: The disk failed.
-        """
-        self._keeper.prepare_next_segment()
-
-    def apply_retention(
-        self, now_ms: int | None = None, *, keep_from: int | None = None
-    ) -> RetentionReport:
-        """Flush, delete old segments and what leads to them, and see how full the disk is.
-
-        A disk above the refusing ratio stops appends until a later call finds it below.
-
-        Views that readers hold stay valid. The appending thread; a loop that must not wait for the
-        disk takes the three steps of it one by one: ``plan_retention``, ``let_go`` and
-        ``finish_retention``.
-
-        Args:
-            now_ms: The time; that of the clock unless given, where no jump of it is doubted.
-            keep_from: Nothing at or behind this commit-log offset is deleted, however old.
-
-        Raises:
-            StorePoisoned: The disk failed.
-            StoreFull: No space for the notes that come first; nothing is deleted.
-        """
-        plan = self.plan_retention(now_ms, keep_from=keep_from)
-        self.let_go(plan)
-        return self.finish_retention(plan)
-
-    def plan_retention(
-        self, now_ms: int | None = None, *, keep_from: int | None = None
-    ) -> RetentionPlan:
-        """Flush, and choose the segments that go and where queues begin then. Any thread.
-
-        Args:
-            now_ms: The time; that of the clock unless given, where no jump of it is doubted.
-            keep_from: Nothing at or behind this commit-log offset is deleted, however old.
-
-        Raises:
-            StorePoisoned: The disk failed.
-            StoreFull: No space to note where queues end that will have no messages.
-        """
-        now = self._parts.believed_time.now_ms() if now_ms is None else now_ms
-        return self._keeper.plan_retention(now, keep_from)
-
-    def let_go(self, plan: RetentionPlan) -> None:
-        """Let log and queues begin behind what goes. The appending thread; nothing is waited for.
-
-        Reads of what lies before get an error that names where the queue begins now.
-        """
-        self._keeper.let_go(plan)
-
-    def finish_retention(self, plan: RetentionPlan) -> RetentionReport:
-        """Delete what was let go of and what leads to it, see how full the disk is. Any thread.
-
-        Raises:
-            StorePoisoned: The disk failed.
-            StoreFull: No space for derived files; the rest is deleted when the store is opened.
-        """
-        return self._keeper.finish_retention(plan)
-
-    @property
-    def believed_time(self) -> BelievedTime:
-        """The time by which messages grow old."""
-        return self._parts.believed_time
+    def clock_doubt(self) -> ClockDoubt | None:
+        """How far the clock is ahead of what is believed; None when it is not."""
+        return self._parts.believed_time.doubt
 
     @property
     def stamp_ahead_ms(self) -> int:
@@ -524,58 +477,6 @@ class Store:
         """Share of the disk in use now, 0 to 1."""
         return self._parts.disk.usage(self._parts.log.folder).ratio
 
-    def delete_queues(self, topic: str) -> int:
-        """Delete all queues of a topic; its records stay in the log until they are too old.
-
-        They are in no queue and under no key any more, also after a rebuild. A topic that is made
-        again under the same name begins at nothing. The appending thread; a loop that must not wait
-        for the disk takes the two steps of it one by one, for several topics at once:
-        ``let_go_of_topics`` and ``finish_deletion``.
-
-        Returns:
-            How many queues there were.
-
-        Raises:
-            StorePoisoned: The disk failed.
-            StoreFull: No space to note it; nothing is deleted.
-        """
-        deletion = self.let_go_of_topics([topic])
-        try:
-            self.finish_deletion(deletion)
-        except BaseException:
-            self.take_back(deletion)
-            raise
-        return len(deletion.queues)
-
-    def let_go_of_topics(self, topics: Collection[str]) -> TopicDeletion:
-        """Let nobody find the queues of topics any more. The appending thread; does not wait.
-
-        Nothing is deleted yet. Whoever appends to one of these topics before that is finished loses
-        what he appends.
-
-        Raises:
-            StoreClosed: The store was closed.
-        """
-        self._parts.check_open()
-        return self._keeper.let_go_of_topics(topics)
-
-    def finish_deletion(self, deletion: TopicDeletion) -> None:
-        """Delete durably what was let go of. Any thread.
-
-        Files of the queues go with the next ``flush_derived``, or when the store is opened.
-
-        Raises:
-            StorePoisoned: The disk failed.
-            StoreFull: No space to note it; nothing is deleted, and all can be taken back.
-            StoreClosed: The store was closed; nothing is deleted.
-        """
-        self._parts.check_open()
-        self._keeper.finish_deletion(deletion)
-
-    def take_back(self, deletion: TopicDeletion) -> None:
-        """Let queues be found again whose deletion has failed. The appending thread."""
-        self._keeper.take_back(deletion)
-
     def close(self) -> None:
         """Flush, write what is derived, and give the folder back. Idempotent.
 
@@ -584,16 +485,16 @@ class Store:
         Raises:
             StorePoisoned: The disk failed now.
         """
-        parts = self._parts
-        if not parts.is_open:
+        if not self.is_open:
             return
+        parts = self._parts
         parts.is_open = False
         try:
             if not parts.guard.is_poisoned:
-                self._keeper.flush_derived()
+                self.keeping.flush_derived()
                 parts.guard.run(lambda: mark_stopped(parts.disk, parts.files))
         finally:
-            self._keeper.close()
+            self.keeping.close()
             parts.log.close()
             parts.queues.close()
             parts.index.close()

@@ -100,7 +100,7 @@ def test_a_stray_file_in_front_of_the_log(bench, fill, read_all, content):
     store = bench.open()
     fill(store, blocks=90)
     bench.disk.used_ratio = 0.95
-    store.apply_retention()
+    store.keeping.apply_retention()
     bench.disk.used_ratio = None
     begin, before = store.min_offset, all_of(store, read_all)
     assert begin > SEGMENT
@@ -119,7 +119,7 @@ def test_a_segment_of_another_history_behind_a_stopped_log_is_set_aside(bench, f
         fill(store, blocks=60)
     with bench.open() as store:
         fill(store, blocks=10)
-        store.prepare_next_segment()
+        store.keeping.prepare_next_segment()
         before = all_of(store, read_all)
         following = store.max_offset - store.max_offset % SEGMENT + SEGMENT
     for start in (following, following + SEGMENT, following + 3 * SEGMENT):
@@ -138,7 +138,7 @@ def test_a_segment_of_another_history_behind_a_stopped_log_is_set_aside(bench, f
 def test_a_segment_that_was_made_ready_is_kept(bench, fill):
     with bench.open() as store:
         fill(store, blocks=3)
-        store.prepare_next_segment()
+        store.keeping.prepare_next_segment()
     store = bench.open()
     assert store.recovery.set_aside == ()
     assert bench.disk.size_of(bench.segment_path(SEGMENT)) == SEGMENT
@@ -163,7 +163,7 @@ def test_an_empty_segment_behind_a_vanished_last_one_hides_no_loss(bench, fill):
     """The one that was made ready is left, the one with the end of the log is gone."""
     with bench.open() as store:
         fill(store, blocks=20)
-        store.prepare_next_segment()
+        store.keeping.prepare_next_segment()
         end = store.max_offset
     last = end - end % SEGMENT
     bench.disk.remove(bench.segment_path(last))
@@ -195,7 +195,7 @@ def test_a_file_that_comes_while_the_store_is_open_is_refused_until_it_is_gone(b
     stray = bench.segment_path(SEGMENT)
     bench.disk.write(stray, b"noise")
     with pytest.raises(StoreFull, match=f"commitlog/{stray.name} is there already"):
-        store.prepare_next_segment()
+        store.keeping.prepare_next_segment()
     with pytest.raises(StoreFull, match=stray.name):
         fill(store, blocks=40)
     assert bench.disk.read(stray) == b"noise"
@@ -215,7 +215,7 @@ def test_a_segment_without_a_descriptor_is_made_again_later(bench, fill, monkeyp
 
     monkeypatch.setattr(bench.disk, "open", no_descriptor)
     with pytest.raises(StoreFull, match="Too many open files"):
-        store.prepare_next_segment()
+        store.keeping.prepare_next_segment()
     monkeypatch.setattr(bench.disk, "open", real_open)
     fill(store, blocks=40)
     assert store.max_offset > 2 * SEGMENT

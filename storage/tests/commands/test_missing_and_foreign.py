@@ -246,7 +246,7 @@ def test_first_files_that_retention_has_removed_are_missed_by_nobody(bench, fill
     store = bench.open()
     fill(store, blocks=90)
     bench.disk.used_ratio = 0.95
-    store.apply_retention()
+    store.keeping.apply_retention()
     assert any(store.queue_bounds(*queue)[0] > 16 for queue in store.queues())
     bench.disk.used_ratio = 0.1
     store.close()

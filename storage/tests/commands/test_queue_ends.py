@@ -21,7 +21,7 @@ def make_idle(bench):
         store.append_block(block_of("loud", [b"y" * 1000] * 3), 0)
     store.flush_derived()
     bench.disk.used_ratio = 0.9
-    store.apply_retention()
+    store.keeping.apply_retention()
     bench.disk.used_ratio = None
     assert store.min_offset > 0
     return store

@@ -36,13 +36,13 @@ def fill(store, segments=4):
 def test_a_blip_deletes_nothing(bench, any_hour):
     fill(any_hour)
     bench.clock.jump(15 * DAY_MS)
-    assert any_hour.apply_retention().deleted == ()
-    assert any_hour.believed_time.doubt == (15 * DAY_MS, bench.clock.time_ms)
+    assert any_hour.keeping.apply_retention().deleted == ()
+    assert any_hour.clock_doubt == (15 * DAY_MS, bench.clock.time_ms)
     bench.clock.jump(-15 * DAY_MS)
-    assert any_hour.apply_retention().deleted == ()
-    assert any_hour.believed_time.doubt is None
+    assert any_hour.keeping.apply_retention().deleted == ()
+    assert any_hour.clock_doubt is None
     bench.clock.advance(4 * DAY_MS)
-    assert any_hour.apply_retention().deleted != ()
+    assert any_hour.keeping.apply_retention().deleted != ()
     any_hour.close()
 
 
@@ -50,12 +50,12 @@ def test_a_jump_that_stands_as_long_as_messages_are_kept_is_believed(bench, any_
     fill(any_hour)
     bench.clock.jump(15 * DAY_MS)
     for _ in range(71):
-        assert any_hour.apply_retention().deleted == ()
+        assert any_hour.keeping.apply_retention().deleted == ()
         bench.clock.advance(HOUR_MS)
-    assert any_hour.believed_time.doubt is not None
+    assert any_hour.clock_doubt is not None
     bench.clock.advance(2 * HOUR_MS)
-    assert any_hour.apply_retention().reason is RetentionReason.DISK_CLEAN
-    assert any_hour.believed_time.doubt is None
+    assert any_hour.keeping.apply_retention().reason is RetentionReason.DISK_CLEAN
+    assert any_hour.clock_doubt is None
     any_hour.close()
 
 
@@ -63,10 +63,10 @@ def test_what_is_old_by_the_steady_clock_goes_in_spite_of_a_doubt(bench, any_hou
     fill(any_hour)
     bench.clock.advance(71 * HOUR_MS)
     bench.clock.jump(DAY_MS)
-    assert any_hour.apply_retention().deleted == ()
+    assert any_hour.keeping.apply_retention().deleted == ()
     bench.clock.advance(2 * HOUR_MS)
-    assert any_hour.apply_retention().deleted != ()
-    assert any_hour.believed_time.doubt is not None
+    assert any_hour.keeping.apply_retention().deleted != ()
+    assert any_hour.clock_doubt is not None
     any_hour.close()
 
 
@@ -74,41 +74,41 @@ def test_what_is_old_by_the_steady_clock_goes_in_spite_of_a_doubt(bench, any_hou
 def test_a_restart_does_not_end_the_doubt(bench, any_hour, ending):
     fill(any_hour)
     bench.clock.jump(15 * DAY_MS)
-    any_hour.apply_retention()
+    any_hour.keeping.apply_retention()
     if ending == "stop":
         any_hour.close()
     store = bench.open() if ending == "stop" else bench.reopen_after_kill()
     bench.disk.used_ratio = 0.8
     bench.clock.advance(HOUR_MS)
-    assert store.apply_retention().deleted == ()
-    assert store.believed_time.doubt.ahead_ms == 15 * DAY_MS
+    assert store.keeping.apply_retention().deleted == ()
+    assert store.clock_doubt.ahead_ms == 15 * DAY_MS
     bench.clock.advance(3 * DAY_MS)
-    assert store.apply_retention().deleted != ()
+    assert store.keeping.apply_retention().deleted != ()
     store.close()
     # The end of a doubt is written down, too.
-    assert bench.open().believed_time.doubt is None
+    assert bench.open().clock_doubt is None
 
 
 def test_a_clock_that_was_set_right_during_the_stop_is_believed(bench, any_hour):
     fill(any_hour)
     bench.clock.jump(15 * DAY_MS)
-    any_hour.apply_retention()
+    any_hour.keeping.apply_retention()
     any_hour.close()
     bench.clock.jump(-15 * DAY_MS)
     store = bench.open()
-    assert store.believed_time.doubt is None
+    assert store.clock_doubt is None
     store.close()
 
 
 def test_a_damaged_note_of_the_doubt_lets_nothing_grow_old(bench, any_hour):
     fill(any_hour)
     bench.clock.jump(15 * DAY_MS)
-    any_hour.apply_retention()
+    any_hour.keeping.apply_retention()
     any_hour.close()
     bench.disk.write(StoreFiles(bench.root).clock_doubt, b"[]\n")
     bench.disk.remove(StoreFiles(bench.root).clock_doubt.with_suffix(".json.bak"))
     store = bench.open()
-    assert store.apply_retention().deleted == ()
+    assert store.keeping.apply_retention().deleted == ()
     store.close()
 
 
@@ -122,11 +122,11 @@ def test_a_clock_is_compared_with_the_files_of_the_store(tmp_path):
     for hours, doubted in ((10, False), (15 * 24, True)):
         clock = FixedClock(begin_ms + hours * HOUR_MS)
         with Store.open(tmp_path / "store", config, clock=clock) as store:
-            assert store.apply_retention().deleted == ()
-            assert (store.believed_time.doubt is not None) is doubted
+            assert store.keeping.apply_retention().deleted == ()
+            assert (store.clock_doubt is not None) is doubted
             if doubted:
                 clock.advance(73 * HOUR_MS)
-                assert store.apply_retention().deleted != ()
+                assert store.keeping.apply_retention().deleted != ()
 
 
 def test_store_times_in_the_future_leave_the_age_to_the_files(tmp_path):
@@ -138,9 +138,9 @@ def test_store_times_in_the_future_leave_the_age_to_the_files(tmp_path):
         clock.jump(-365 * DAY_MS)
         assert 364 * DAY_MS < store.stamp_ahead_ms <= 365 * DAY_MS
         clock.advance(71 * HOUR_MS)
-        assert store.apply_retention().deleted == ()
+        assert store.keeping.apply_retention().deleted == ()
         clock.advance(2 * HOUR_MS)
-        assert store.apply_retention().deleted != ()
+        assert store.keeping.apply_retention().deleted != ()
 
 
 def test_a_file_that_was_written_to_lately_is_young(tmp_path):
@@ -150,10 +150,10 @@ def test_a_file_that_was_written_to_lately_is_young(tmp_path):
     with Store.open(tmp_path / "store", config, clock=clock) as store:
         fill(store)
         young_ms = OsDisk().modified_ms(store.root / "commitlog" / ("0" * 20))
-        assert store.apply_retention(young_ms + HOUR_MS).deleted == ()
+        assert store.keeping.apply_retention(young_ms + HOUR_MS).deleted == ()
         for path in (store.root / "commitlog").iterdir():
             os.utime(path, (0, 0))
-        assert store.apply_retention(young_ms + HOUR_MS).deleted != ()
+        assert store.keeping.apply_retention(young_ms + HOUR_MS).deleted != ()
 
 
 def park(store, body):
@@ -184,7 +184,7 @@ def test_what_is_parked_after_a_blip_is_due_by_the_clock(bench, store):
 
 def test_the_note_of_a_doubt_says_what_it_is(bench, any_hour):
     bench.clock.jump(DAY_MS)
-    any_hour.apply_retention()
+    any_hour.keeping.apply_retention()
     any_hour.close()
     content = json.loads(bench.disk.read(StoreFiles(bench.root).clock_doubt))
     assert content == {"ahead_ms": DAY_MS, "since_ms": bench.clock.time_ms}

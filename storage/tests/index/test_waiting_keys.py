@@ -166,7 +166,7 @@ def test_neither_appends_nor_queries_wait_while_an_index_file_is_made(bench):
     keys = [("same",)] * bench.config.index_items
     store.append_block(block_of("flights", [b"x"] * len(keys), keys=keys), 0)
     disk.slow = True
-    filer = threading.Thread(target=store.file_keys)
+    filer = threading.Thread(target=store.keeping.file_keys)
     filer.start()
     try:
         assert disk.in_allocate.wait(10)
@@ -211,9 +211,9 @@ def test_without_a_thread_beside_the_backlog_is_bounded_and_close_files_the_rest
     store = bench.open()
     for number in range(40):
         store.append_block(block_of("flights", [b"x"] * 4, keys=[("k", f"n{number}")] * 4), 0)
-        assert store.waiting_keys <= 6 + 8
+        assert store.keeping.waiting_keys <= 6 + 8
         assert len(store.query_by_key("flights", "k", max_count=999)) == 4 * (number + 1)
-    assert store.waiting_keys
+    assert store.keeping.waiting_keys
     store.close()
     store = bench.open()
     assert store.recovery.rebuilt == ()
@@ -239,7 +239,7 @@ def test_a_crash_with_keys_that_wait_loses_none(bench, filed):
         file = store._parts.index._files[-1]
         file.insert(hashes.hashes.astype(np.int64), hashes.commit_log_offsets, hashes.timestamps)
     elif filed != "nothing":
-        store.file_keys()
+        store.keeping.file_keys()
     if filed == "all and more appended":
         append(5)
     expected = [m.queue_offset for m in store.query_by_key("flights", "k", max_count=999)]

@@ -33,7 +33,7 @@ def bodies(store, topic, queue_offset, count=1):
 
 def test_every_step_does_its_part_and_no_other(bench, old):
     log_files = bench.disk.names(bench.root / "commitlog")
-    plan = old.plan_retention()
+    plan = old.keeping.plan_retention()
     assert plan.reason is RetentionReason.DISK_FORCE
     assert [segment.start for segment in plan.segments] == [0, 8192, 16384]
     assert plan.min_offset == 24576
@@ -44,7 +44,7 @@ def test_every_step_does_its_part_and_no_other(bench, old):
 
     read = old.read_queue("quiet", 0, 0, max_count=4, max_bytes=1 << 20)
     before = b"".join(read.chunks)
-    old.let_go(plan)
+    old.keeping.let_go(plan)
     assert old.min_offset == 24576
     assert bench.disk.names(bench.root / "commitlog") == log_files
     with pytest.raises(QueueOffsetOutOfRange, match=r"outside \[4, "):
@@ -53,7 +53,7 @@ def test_every_step_does_its_part_and_no_other(bench, old):
     assert old.query_by_key("quiet", "k") == []
     assert b"".join(read.chunks) == before
 
-    report = old.finish_retention(plan)
+    report = old.keeping.finish_retention(plan)
     assert report.deleted == (0, 8192, 16384)
     assert report.min_offset == 24576
     assert bench.disk.names(bench.root / "commitlog") == log_files[3:]
@@ -63,18 +63,18 @@ def test_every_step_does_its_part_and_no_other(bench, old):
 
 
 def test_what_nobody_let_go_of_is_not_deleted(bench, old):
-    plan = old.plan_retention()
-    assert old.finish_retention(plan).deleted == ()
+    plan = old.keeping.plan_retention()
+    assert old.keeping.finish_retention(plan).deleted == ()
     assert b"q" in bodies(old, "quiet", 0)
-    old.let_go(plan)
-    old.let_go(plan)
-    assert old.finish_retention(plan).deleted == (0, 8192, 16384)
-    assert old.finish_retention(old.plan_retention()).deleted == ()
+    old.keeping.let_go(plan)
+    old.keeping.let_go(plan)
+    assert old.keeping.finish_retention(plan).deleted == (0, 8192, 16384)
+    assert old.keeping.finish_retention(old.keeping.plan_retention()).deleted == ()
     old.close()
 
 
 def test_what_was_let_go_of_and_not_deleted_is_there_again(bench, old, read_all):
-    old.let_go(old.plan_retention())
+    old.keeping.let_go(old.keeping.plan_retention())
     old.append_block(block_of("quiet", [b"new"]), 0)
     old.close()
     bench.disk.used_ratio = 0.1
@@ -89,9 +89,9 @@ def test_what_was_let_go_of_and_not_deleted_is_there_again(bench, old, read_all)
 @pytest.mark.parametrize("steps", [1, 2])
 def test_a_crash_between_steps_takes_nothing_back(bench, old, steps, seed, read_all):
     old.flush_derived()
-    plan = old.plan_retention()
+    plan = old.keeping.plan_retention()
     if steps == 2:
-        old.let_go(plan)
+        old.keeping.let_go(plan)
     old.append_block(block_of("quiet", [b"new"]), 0)
     old.flush()
     bench.disk = bench.disk.lose_power(seed)
@@ -105,13 +105,13 @@ def test_a_crash_between_steps_takes_nothing_back(bench, old, steps, seed, read_
 
 
 def test_a_topic_that_is_made_again_meanwhile_keeps_all_it_has(bench, old):
-    plan = old.plan_retention()
-    old.delete_queues("quiet")
+    plan = old.keeping.plan_retention()
+    old.keeping.delete_queues("quiet")
     old.append_block(block_of("quiet", [b"anew"] * 2), 0)
     old.flush_derived()
-    old.let_go(plan)
+    old.keeping.let_go(plan)
     assert old.queue_bounds("quiet", 0) == (0, 2)
-    old.finish_retention(plan)
+    old.keeping.finish_retention(plan)
     assert old.queue_bounds("quiet", 0) == (0, 2)
     assert b"anew" in bodies(old, "quiet", 0)
     old.close()
@@ -134,9 +134,9 @@ def test_an_end_is_known_although_a_message_came_that_power_loss_took(bench, old
         return flushed
 
     old._parts.log.flush = flush_then_append
-    plan = old.plan_retention()
-    old.let_go(plan)
-    old._keeper._delete(list(plan.segments), plan)
+    plan = old.keeping.plan_retention()
+    old.keeping.let_go(plan)
+    old.keeping._delete(list(plan.segments), plan)
     bench.disk = bench.disk.lose_power(seed)
     bench.disk.used_ratio = 0.1
     if queues == "lost":
@@ -150,9 +150,9 @@ def test_an_end_is_known_although_a_message_came_that_power_loss_took(bench, old
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_queue_is_on_the_disk_before_its_messages_are_not(bench, old, seed):
-    plan = old.plan_retention()
-    old.let_go(plan)
-    old._keeper._delete(list(plan.segments), plan)
+    plan = old.keeping.plan_retention()
+    old.keeping.let_go(plan)
+    old.keeping._delete(list(plan.segments), plan)
     bench.disk = bench.disk.lose_power(seed)
     bench.disk.used_ratio = 0.1
     store = bench.open()
@@ -172,10 +172,10 @@ def test_without_space_for_queues_only_what_is_in_them_already_goes(bench, old):
         raise OSError(28, "No space left on device")
 
     old._parts.queues.write_out = no_space
-    assert old.plan_retention().min_offset == written - written % 8192
+    assert old.keeping.plan_retention().min_offset == written - written % 8192
     assert not old.is_poisoned
     old._parts.queues.write_out = write_out
-    assert old.plan_retention().min_offset == 6 * 8192
+    assert old.keeping.plan_retention().min_offset == 6 * 8192
     old.close()
 
 
@@ -194,21 +194,21 @@ def test_no_more_goes_than_makes_room(bench):
     ratio = 1.0
     while ratio >= 0.5:
         before = bench.disk.usage(bench.root).used_bytes
-        report = store.apply_retention()
+        report = store.keeping.apply_retention()
         assert report.reason is RetentionReason.DISK_FORCE
         ratio = report.disk_ratio
         assert before - 8192 * (len(report.deleted) - 1) >= 0.5 * 200_000
-    assert store.apply_retention().deleted == ()
+    assert store.keeping.apply_retention().deleted == ()
     store.close()
 
 
 @pytest.mark.parametrize("fails", ["plan", "finish"])
 def test_a_disk_that_fails_poisons(bench, old, fails):
-    step = old.plan_retention
+    step = old.keeping.plan_retention
     if fails == "finish":
-        plan = old.plan_retention()
-        old.let_go(plan)
-        step = partial(old.finish_retention, plan)
+        plan = old.keeping.plan_retention()
+        old.keeping.let_go(plan)
+        step = partial(old.keeping.finish_retention, plan)
 
     def broken(*_args, **_kwargs):
         raise OSError(5, "Input/output error")
@@ -235,11 +235,11 @@ def test_reads_and_appends_beside_retention_on_the_disk_of_the_machine(tmp_path)
         def keep():
             try:
                 while True:
-                    plan = store.plan_retention()
+                    plan = store.keeping.plan_retention()
                     chosen.put(plan)
                     if let_go.get() is None:
                         return
-                    store.finish_retention(plan)
+                    store.keeping.finish_retention(plan)
                     store.flush_derived()
             except BaseException as error:
                 failures.append(error)
@@ -264,7 +264,7 @@ def test_reads_and_appends_beside_retention_on_the_disk_of_the_machine(tmp_path)
                     assert read.count == min(5, high - queue_offset)
                     assert f"{queue_id}:".encode() in b"".join(read.chunks)
                 if not chosen.empty():
-                    store.let_go(chosen.get())
+                    store.keeping.let_go(chosen.get())
                     let_go.put(passes)
                     passes += 1
         finally:

@@ -22,7 +22,7 @@ def live_until_deleted(bench) -> Store:
         store.append_block(block_of("delays", [b"stays"], keys=[("K",)]), 0)
     store.flush_derived()
     store.append_block(block_of("flights", [b"newest"], keys=[("K",)]), 1)
-    assert store.delete_queues("flights") == 2
+    assert store.keeping.delete_queues("flights") == 2
     return store
 
 
@@ -76,7 +76,7 @@ def test_power_lost_at_every_step_of_a_deletion(bench, read_all):
         store.append_block(block_of("delays", [b"stays"] * 10), 0)
         store.flush_derived()
         done.append("written")
-        store.delete_queues("flights")
+        store.keeping.delete_queues("flights")
         done.append("deleted")
         store.append_block(block_of("flights", [b"new"] * 2), 0)
         store.flush_derived()
@@ -120,11 +120,11 @@ def test_power_lost_at_every_step_of_deleting_several_topics(bench, read_all):
         store.flush_derived()
         done.append("written")
         store.append_block(block_of("flights", [b"old"] * 2), 0)
-        deletion = store.let_go_of_topics(topics)
+        deletion = store.keeping.let_go_of_topics(topics)
         assert store.queues() == [("delays", 0), ("delays", 1)]
         store.append_block(block_of("delays", [b"old"]), 0)
         store.flush_derived()
-        store.finish_deletion(deletion)
+        store.keeping.finish_deletion(deletion)
         done.append("deleted")
         store.append_block(block_of("flights", [b"new"] * 3, keys=[("K",)] * 3), 0)
         store.flush_derived()
@@ -174,7 +174,7 @@ def test_a_deletion_is_noted_at_once_and_files_go_with_the_next_flush(bench):
     assert bench.disk.names(folder) == ["0", "1"]
     store.flush_derived()
     assert not bench.disk.is_folder(folder)
-    checkpoint = store._keeper._checkpoint_file.load()
+    checkpoint = store.keeping._checkpoint_file.load()
     assert checkpoint.queue_count == 1
     store.close()
 
@@ -191,11 +191,11 @@ def test_a_kill_before_the_files_are_gone_costs_no_rebuild(bench):
 def test_a_deletion_that_is_taken_back_has_not_been(bench, read_all):
     store = bench.open()
     store.append_block(block_of("flights", [b"x"] * 3), 0)
-    deletion = store.let_go_of_topics({"flights", "none"})
+    deletion = store.keeping.let_go_of_topics({"flights", "none"})
     assert deletion.ends.keys() == {"flights"}
     assert store.queues() == []
     store.flush_derived()
-    store.take_back(deletion)
+    store.keeping.take_back(deletion)
     assert store.append_block(block_of("flights", [b"x"]), 0).first_queue_offset == 3
     store = bench.reopen_after_kill()
     assert len(read_all(store, "flights", 0)) == 4
@@ -209,7 +209,7 @@ def test_what_is_noted_goes_with_the_records(bench):
     while len(store._parts.log.segments) < 4:
         store.append_block(block_of("delays", [b"x" * 900] * 2), 0)
     bench.disk.used_ratio = 0.95
-    store.apply_retention()
+    store.keeping.apply_retention()
     assert json.loads(bench.disk.read(noted)) == {"topics": {}}
     store.close()
 
@@ -235,9 +235,9 @@ def test_an_idle_queue_of_a_deleted_topic_stays_away(bench):
     while len(store._parts.log.segments) < 3:
         store.append_block(block_of("delays", [b"x" * 900] * 2), 0)
     bench.disk.used_ratio = 0.95
-    store.apply_retention()
+    store.keeping.apply_retention()
     assert store.queue_bounds("flights", 0) == (4, 4)
-    store.delete_queues("flights")
+    store.keeping.delete_queues("flights")
     store.close()
     lose(bench, "checkpoint")
     bench.disk.used_ratio = 0.1
@@ -254,9 +254,9 @@ def test_a_full_disk_deletes_nothing(bench, read_all, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(bench.disk, "write", no_space)
         with pytest.raises(StoreFull, match="flights is deleted"):
-            store.delete_queues("flights")
+            store.keeping.delete_queues("flights")
     assert len(read_all(store, "flights", 0)) == 3
-    assert store.delete_queues("flights") == 1
+    assert store.keeping.delete_queues("flights") == 1
     store.close()
 
 
@@ -279,7 +279,7 @@ def test_queues_that_a_kill_has_left_are_no_damage(tmp_path, is_made_again):
     with Store.open(root, small_config()) as store:
         store.append_block(block_of("flights", [b"old"] * 20), 0)
         store.flush_derived()
-        store.delete_queues("flights")
+        store.keeping.delete_queues("flights")
         if is_made_again:
             store.append_block(block_of("flights", [b"new"] * 3), 0)
         shutil.copytree(root, tmp_path / "copy")
@@ -301,7 +301,7 @@ def test_the_commands_know_of_deleted_topics(tmp_path):
     with Store.open(root, small_config()) as store:
         store.append_block(block_of("flights", [b"old"] * 20), 0)
         store.append_block(block_of("delays", [b"stays"] * 3), 0)
-        store.delete_queues("flights")
+        store.keeping.delete_queues("flights")
     for _ in range(2):
         figures = json.loads(run("verify", root, "-o", "json").stdout)
         assert (figures["records"], figures["queues"], figures["findings"]) == (23, 1, 0)

@@ -134,9 +134,9 @@ def test_a_segment_whose_age_nobody_knows_is_kept(bench, store):
     far_future = bench.clock.time_ms + 1000 * 24 * 3_600_000
     for segment in store._parts.log.segments[1:]:
         bench.disk.flip_bit(segment.path, 4, 0)
-    assert store.apply_retention(far_future).deleted == ()
+    assert store.keeping.apply_retention(far_future).deleted == ()
     bench.disk.flip_bit(segment.path, 4, 0)
-    report = store.apply_retention(far_future)
+    report = store.keeping.apply_retention(far_future)
     assert (report.reason, report.deleted) == (RetentionReason.DISK_CLEAN, (0, 8192))
 
 
@@ -152,14 +152,14 @@ def test_segments_are_made_and_deleted_by_two_threads(tmp_path):
 
         def prepare() -> None:
             while not stop.is_set():
-                store.prepare_next_segment()
+                store.keeping.prepare_next_segment()
 
         maker = threading.Thread(target=prepare)
         maker.start()
         try:
             for _ in range(150):
                 store.append_block(block_of("flights", [b"x" * 1700] * 2), 0)
-                store.apply_retention()
+                store.keeping.apply_retention()
         finally:
             stop.set()
             maker.join()
@@ -199,7 +199,7 @@ def test_a_roll_allocates_nothing_that_was_prepared(bench, monkeypatch):
 
     rolls = 0
     while rolls < 4:
-        store.prepare_next_segment()
+        store.keeping.prepare_next_segment()
         with monkeypatch.context() as patch:
             patch.setattr(bench.disk, "allocate", not_on_the_loop)
             for _ in range(2):
@@ -220,7 +220,7 @@ def test_a_full_index_file_that_cannot_be_flushed_poisons_the_store(bench, who):
     store.append_block(block_of("flights", [b"y"] * 20, keys=[("more",)] * 20), 0)
     bench.disk.flush_fails_at = bench.disk.flushes + 1
     steps = {
-        "keeper": store.file_keys,
+        "keeper": store.keeping.file_keys,
         "checkpoint": store.flush_derived,
         "append": lambda: store.append_block(block_of("flights", [b"z"]), 0),
     }
@@ -228,7 +228,7 @@ def test_a_full_index_file_that_cannot_be_flushed_poisons_the_store(bench, who):
         steps[who]()
     assert store.is_poisoned
     with pytest.raises(StorePoisoned):
-        store.file_keys()
+        store.keeping.file_keys()
     assert len(store.query_by_key("flights", "more")) == 20
     store.close()
     store = bench.reopen_after_kill()

@@ -289,13 +289,13 @@ def test_records_behind_a_hole_of_power_loss_go_by_name(root):
     last = log(root)[len(records) :]
     # The checkpoint of before these appends, and a mark of a run that has not ended.
     with Store.open(root, small_config()) as store:
-        checkpoint = store._keeper._checkpoint_file.load()
+        checkpoint = store.keeping._checkpoint_file.load()
         end = last[0]["commit_log_offset"]
         assert checkpoint is not None
-        store._keeper._checkpoint_file.save(
+        store.keeping._checkpoint_file.save(
             replace(checkpoint, dispatched_offset=end, flushed_offset=end)
         )
-        store._keeper._checkpoint_file.mark(end)
+        store.keeping._checkpoint_file.mark(end)
         kept = (root / "checkpoint").read_bytes()
     (root / "checkpoint").write_bytes(kept)
     (root / "abort").write_text("1")

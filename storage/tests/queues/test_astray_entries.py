@@ -84,7 +84,7 @@ def test_entries_of_an_earlier_topic_of_the_name_are_not_followed(bench, read_al
     store.append_block(block_of("delays", [b"other"] * 8), 0)
     store.flush_derived()
     earlier = bench.disk.read(queue_file(bench, "flights", 0))
-    store.delete_queues("flights")
+    store.keeping.delete_queues("flights")
     store.append_block(block_of("flights", [b"now"] * 8), 0)
     store.flush_derived()
     bench.disk.write(queue_file(bench, "flights", 0), earlier)
@@ -205,7 +205,7 @@ def test_queues_do_not_begin_later_for_entries_that_lead_astray(bench, read_all)
     astray["commit_log_offset"] = 5
     bench.disk.write(path, astray.tobytes())
     bench.clock.advance(100 * 24 * 3600 * 1000)
-    assert store.apply_retention().deleted
+    assert store.keeping.apply_retention().deleted
     assert store.repairs.needed
     assert store.repairs.run()
     begin = store.queue_bounds("flights", 0)[0]
@@ -290,7 +290,7 @@ def test_a_queue_that_is_deleted_meanwhile_is_not_mended(bench):
 
     def delete(_progress):
         if store.queue_bounds("flights", 0)[1]:
-            store.delete_queues("flights")
+            store.keeping.delete_queues("flights")
 
     assert store.repairs.run(delete) == []
     store.flush_derived()

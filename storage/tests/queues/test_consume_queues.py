@@ -124,8 +124,8 @@ def test_deleted_topics_start_again_at_nothing(bench, read_all):
     store = bench.open()
     store.append_block(block_of("flights", [b"old"] * 20), 0)
     store.append_block(block_of("delays", [b"stays"]), 0)
-    assert store.delete_queues("flights") == 1
-    assert store.delete_queues("flights") == 0
+    assert store.keeping.delete_queues("flights") == 1
+    assert store.keeping.delete_queues("flights") == 0
     assert store.queues() == [("delays", 0)]
     assert store.append_block(block_of("flights", [b"new"]), 0).first_queue_offset == 0
     store.close()

@@ -17,8 +17,8 @@ from ariane_broker.errors import STORAGE_RULES
 from ariane_broker.log.group_flush import GroupFlush
 from ariane_broker.log.held_requests import HeldRequests
 from ariane_broker.log.log_states import LogStates
-from ariane_broker.log.owned_store import OwnedStore
 from ariane_broker.log.recovery_findings import recovery_findings
+from ariane_broker.log.recovery_progress import RecoveryProgress
 from ariane_broker.log.store_host import store_host
 from ariane_broker.log.store_keeping import StoreKeeping
 from ariane_broker.naming.announcement import BrokerAnnouncement
@@ -29,6 +29,7 @@ from ariane_broker.state.state_files import BrokerState
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_servicekit import Address, ErrorRules, Loop, RpcService, StartRefused, get_logger
 from ariane_storage.errors import QueueUnderRepair, StorageError, StorePoisoned
+from ariane_storage.store import Store
 
 OPEN_WHILE_DRAINING: Final = frozenset(
     {
@@ -83,7 +84,7 @@ class BrokerLife:
     """
 
     rpc_services: Sequence[RpcService]
-    store: OwnedStore
+    store: Store
     state: BrokerState
     required_topics: Sequence[TopicConfig]
     announcement: BrokerAnnouncement
@@ -138,7 +139,7 @@ class BrokerLife:
 
     def _open_store(self) -> None:
         """Blocks: a resolver may be asked for the host, and the store recovers."""
-        self.store.open(store_host(self.announcement.address))
+        self.store.recover(store_host(self.announcement.address), progress=RecoveryProgress())
 
     async def serve_started(self, address: Address) -> None:  # noqa: ARG002 - it is known already
         """Start all loops, and say hello to the name servers.

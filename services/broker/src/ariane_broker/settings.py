@@ -288,12 +288,8 @@ class BrokerSettings(ServiceSettings):
             )
         return self
 
-    def store_config(self, store_host: tuple[str, int]) -> StoreConfig:
-        """How the store is laid out and kept.
-
-        Args:
-            store_host: Address that is written into records, IPv4 or IPv6, and port.
-        """
+    def store_config(self) -> StoreConfig:
+        """How the store is laid out and kept."""
         return StoreConfig(
             segment_bytes=self.segment_bytes,
             consume_queue_file_entries=self.consume_queue_entries,
@@ -301,7 +297,6 @@ class BrokerSettings(ServiceSettings):
             index_items=self.index_items,
             flush_mode=FlushMode(self.flush_mode),
             flush_interval_ms=self.flush_interval_ms,
-            store_host=store_host,
             record_bytes_max=self.message_bytes_max + (64 << 10),
             retention_ms=round(self.retention_hours * 3_600_000),
             delete_at_hour=self.delete_at_hour,

@@ -100,7 +100,7 @@ async def test_the_parked_record_is_that_of_rocketmq(running, tmp_path, settings
     async with running() as broker:
         await broker.create_topic("orders", 3)
         await park(broker, [b"a"], 2, level=5, tags=["red"], keys=["k"])
-    config = settings_for().store_config(("127.0.0.1", 0))
+    config = settings_for().store_config()
     with Store.open(tmp_path / "store", config) as store:
         read = store.read_queue(DELAY_TOPIC, 4, 0, max_count=9, max_bytes=1 << 20)
         (message,) = store.query_by_key(DELAY_TOPIC, "k")

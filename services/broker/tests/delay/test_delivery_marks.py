@@ -142,7 +142,7 @@ async def test_a_copy_that_names_its_half_message_takes_out_nothing(
     async with running() as broker:
         await broker.create_topic("later")
         await broker.store("later", [b"a"], delivery_times_ms=in_an_hour())
-    with Store.open(tmp_path / "store", settings_for().store_config(("127.0.0.1", 0))) as store:
+    with Store.open(tmp_path / "store", settings_for().store_config()) as store:
         (entry,) = store.queue_entries(TIMER_TOPIC, 0, 0, max_count=9)
         behind = int(entry["commit_log_offset"]) + int(entry["size"])
         copy = RecordFields(topic=CHECKS_EXHAUSTED_TOPIC, body=b"paid", half_offset=behind)

@@ -129,7 +129,7 @@ async def test_the_entries_are_rebuilt_from_the_log(running, tmp_path, settings_
     async with running() as broker:
         await broker.create_topic("orders")
         await park(broker, [b"a", b"b"], [due, due + 1])
-    config = settings_for().store_config(("127.0.0.1", 0))
+    config = settings_for().store_config()
     shutil.rmtree(tmp_path / "store" / "consumequeue")
     with Store.open(tmp_path / "store", config) as store:
         entries = store.queue_entries(TIMER_TOPIC, 0, 0, max_count=9)
@@ -254,7 +254,7 @@ async def test_retention_keeps_what_waits(settings_for, probe_class, fields):
         parked = await broker.store("orders", [b"waits"], **fields)
         await broker.store("orders", [b"others"])
         await life.log_states.save()
-        assert life.store.needed_from == parked.first_commit_log_offset
+        assert life.keeping.needed_from == parked.first_commit_log_offset
 
 
 def test_a_plain_messages_time_is_rounded_up():

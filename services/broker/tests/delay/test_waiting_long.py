@@ -127,7 +127,7 @@ class Delays:
 
     def retain(self):
         places = [place for place in (self.levels.needed_from, self.timer.needed_from) if place]
-        return self.store.apply_retention(keep_from=min(places, default=None))
+        return self.store.keeping.apply_retention(keep_from=min(places, default=None))
 
     def delivered(self):
         read = self.store.read_queue(

@@ -67,4 +67,5 @@ def test_of_what_is_not_stored_nobody_is_told(told):
     with pytest.raises(StoreFull):
         log.append(block_of("orders", [b"a"]), 1, ("10.0.0.1", 4), stream)
     assert told.arrivals.told == told.keeping.ends == []
+    assert told.keeping.refusals == ["no room"]
     assert (told.statistics.stored_batch_count, len(told.sequences)) == (0, 0)

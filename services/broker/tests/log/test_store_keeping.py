@@ -21,6 +21,26 @@ from ariane_storage.recovery.queue_repair import QueueRepair
 from ariane_storage.recovery.recovery import Progress
 
 
+class ScriptedRepairs:
+    def __init__(self):
+        self.asked, self.is_stopped = [], threading.Event()
+
+    @property
+    def needed(self):
+        return bool(self.asked)
+
+    def run(self, progress):
+        repairs, self.asked = self.asked, []
+        if repairs == ["endless"]:
+            self.is_stopped.wait(20)
+            return []
+        progress(Progress("repairing", 10, 10))
+        return repairs
+
+    def stop(self):
+        self.is_stopped.set()
+
+
 class ScriptedStore:
     """Does what it is told and counts its turns."""
 
@@ -28,32 +48,16 @@ class ScriptedStore:
         self.turns = {"flush": 0, "prepare": 0, "file": 0}
         self.waiting_keys = 0
         self.file_error = self.finish_error = None
-        self.needed_from = 77
+        self.max_offset = 77
         self.disk_used_ratio = 0.1
         self.retention = []
         self.error = None
-        self.append_refusal = ""
         self.prepare_error = None
         self.disk_ratio = 0.1
         self.damage = ()
         self.unreadable = ()
         self.is_poisoned = False
-        self.repairs, self.repaired, self.is_stopped = [], [], threading.Event()
-
-    @property
-    def needs_repair(self):
-        return bool(self.repairs)
-
-    def repair_queues(self, progress):
-        repairs, self.repairs = self.repairs, []
-        if repairs == ["endless"]:
-            self.is_stopped.wait(20)
-            return []
-        progress(Progress("repairing", 10, 10))
-        return repairs
-
-    def stop_repairs(self):
-        self.is_stopped.set()
+        self.repairs, self.repaired, self.keeping = ScriptedRepairs(), [], self
 
     def flush_due(self):
         self.turns["flush"] += 1
@@ -217,10 +221,30 @@ async def test_a_disk_that_fails_while_keys_are_filed_ends_the_broker(store, kee
     assert keeping.failures == [store.file_error]
 
 
-async def test_a_store_without_room_is_not_writable(store, keeping):
+@pytest.mark.parametrize("way", ["append", "prepare"])
+async def test_a_store_without_room_is_not_writable_until_there_is_some(store, keeping, way):
     assert not keeping.refusal
-    store.append_refusal = "no space left on device"
+    keeping.refused("no space left on device")
+    store.prepare_error = StoreFull(Path("s"), "no space left on device")
+    await keeping._prepare()
     assert keeping.refusal == "no space left on device"
+    store.prepare_error = None
+    if way == "append":
+        keeping.appended(1)
+    else:
+        await keeping._prepare()
+    assert not keeping.refusal
+
+
+@pytest.mark.parametrize(
+    ("needed", "keep_from"), [([], 77), ([None], 77), ([None, 30, 80], 30), ([900], 77)]
+)
+async def test_retention_keeps_what_is_needed_and_what_comes_while_it_chooses(
+    keeping, needed, keep_from
+):
+    for offset in needed:
+        keeping.keep_needed(lambda offset=offset: offset)
+    assert keeping.needed_from == keep_from
 
 
 async def test_a_poisoned_store_refuses_and_ends_the_broker(store, keeping):
@@ -243,7 +267,7 @@ def test_every_line_of_the_broker_names_its_component():
 
 
 async def test_queues_that_are_mended_are_told_and_woken(store, keeping):
-    store.repairs = [QueueRepair("orders", 3, 10, 20, restored=9, lost=1)]
+    store.repairs.asked = [QueueRepair("orders", 3, 10, 20, restored=9, lost=1)]
     with capture_logs() as lines:
         keeping.start()
         async with asyncio.timeout(60):
@@ -257,11 +281,11 @@ async def test_queues_that_are_mended_are_told_and_woken(store, keeping):
 
 
 async def test_a_repair_holds_up_neither_the_other_loops_nor_the_stop(store, keeping):
-    store.repairs = ["endless"]
+    store.repairs.asked = ["endless"]
     keeping.start()
     await turns(store, 3)
     async with asyncio.timeout(60):
-        while store.repairs:  # noqa: ASYNC110 - another thread
+        while store.repairs.asked:  # noqa: ASYNC110 - another thread
             await asyncio.sleep(0.001)
         await keeping.stop()
-    assert store.is_stopped.is_set()
+    assert store.repairs.is_stopped.is_set()

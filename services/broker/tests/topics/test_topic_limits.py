@@ -6,12 +6,12 @@ from collections import Counter
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import group_service_pb2 as group_pb
 from ariane.broker.v1 import topic_service_pb2 as topic_pb
-from ariane_broker.log.owned_store import OwnedStore
 from ariane_broker.naming.announcement import BrokerAnnouncement
 from ariane_broker.settings import BrokerSettings
 from ariane_broker.topics.system_topics import system_topics
 from ariane_broker.topics.topic_table import TopicChange, TopicTable
 from ariane_namesrv.settings import NamesrvSettings
+from ariane_storage.store import Store
 
 
 async def test_topics_beyond_the_limit_are_refused_by_every_way_in(running, refused, reason_of):
@@ -92,7 +92,7 @@ async def test_very_many_new_topics_of_one_request_do_not_hold_up_others(running
     async with running(auto_create_topics=True) as broker:
         turn = 0
         turns = Counter()
-        append_block = OwnedStore.append_block
+        append_block = Store.append_block
 
         def counted(store, *arguments, **options):
             turns[turn] += 1
@@ -104,7 +104,7 @@ async def test_very_many_new_topics_of_one_request_do_not_hold_up_others(running
                 await asyncio.sleep(0)
                 turn += 1
 
-        monkeypatch.setattr(OwnedStore, "append_block", counted)
+        monkeypatch.setattr(Store, "append_block", counted)
         batches = [broker.batch(f"t-{number}", [b"b"]) for number in range(500)]
         counting = asyncio.create_task(count_turns())
         results = await broker.append(*batches)

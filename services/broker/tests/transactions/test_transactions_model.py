@@ -329,9 +329,9 @@ class TransactionMachine(RuleBasedStateMachine):
         if self.snapshot is not None:
             needed.append(self.snapshot["commitLogOffset"])
         keep_from = min((each for each in needed if each is not None), default=None)
-        report = self.store.apply_retention(keep_from=keep_from)
+        report = self.store.keeping.apply_retention(keep_from=keep_from)
         self.disk.used_ratio = 0.1
-        self.store.apply_retention(keep_from=keep_from)
+        self.store.keeping.apply_retention(keep_from=keep_from)
         assert self.table.forget_before(report.min_offset) == []
 
     @rule()

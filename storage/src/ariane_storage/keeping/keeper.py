@@ -131,7 +131,12 @@ class Keeper:
         self._dispatched_end = end
 
     def flush_due(self) -> None:
-        """Do what the clocks say; see ``Store.flush_due``."""
+        """Flush what the intervals of the configuration say is due. Any thread; call it often.
+
+        Raises:
+            StorePoisoned: The disk failed.
+            StoreFull: No space for derived files; nothing is lost.
+        """
         parts, schedule = self._parts, self._schedule
         now_ms = parts.clock.now_ms()
         if schedule.derived_due(now_ms):
@@ -142,9 +147,45 @@ class Keeper:
             self.flush()
             schedule.log_flushed_ms = now_ms
 
-    def plan_retention(self, now_ms: int, keep_from: int | None) -> RetentionPlan:
-        """Choose old segments; see ``Store.plan_retention``."""
+    def apply_retention(
+        self, now_ms: int | None = None, *, keep_from: int | None = None
+    ) -> RetentionReport:
+        """Flush, delete old segments and what leads to them, and see how full the disk is.
+
+        A disk above the refusing ratio stops appends until a later call finds it below.
+
+        Views that readers hold stay valid. The appending thread; a loop that must not wait for the
+        disk takes the three steps of it one by one: ``plan_retention``, ``let_go`` and
+        ``finish_retention``.
+
+        Args:
+            now_ms: The time; that of the clock unless given, where no jump of it is doubted.
+            keep_from: Nothing at or behind this commit-log offset is deleted, however old.
+
+        Raises:
+            StorePoisoned: The disk failed.
+            StoreFull: No space for the notes that come first; nothing is deleted.
+        """
+        plan = self.plan_retention(now_ms, keep_from=keep_from)
+        self.let_go(plan)
+        return self.finish_retention(plan)
+
+    def plan_retention(
+        self, now_ms: int | None = None, *, keep_from: int | None = None
+    ) -> RetentionPlan:
+        """Flush, and choose the segments that go and where queues begin then. Any thread.
+
+        Args:
+            now_ms: The time; that of the clock unless given, where no jump of it is doubted.
+            keep_from: Nothing at or behind this commit-log offset is deleted, however old.
+
+        Raises:
+            StorePoisoned: The disk failed.
+            StoreFull: No space to note where queues end that will have no messages.
+        """
         parts = self._parts
+        if now_ms is None:
+            now_ms = parts.believed_time.now_ms()
         parts.guard.watch(parts.believed_time.save)
         durable_end = self.flush()
         safe_end = durable_end if keep_from is None else min(durable_end, keep_from)
@@ -198,7 +239,10 @@ class Keeper:
         return True
 
     def let_go(self, plan: RetentionPlan) -> None:
-        """Let the log and the queues begin behind what goes; see ``Store.let_go``."""
+        """Let log and queues begin behind what goes. The appending thread; nothing is waited for.
+
+        Reads of what lies before get an error that names where the queue begins now.
+        """
         parts = self._parts
         for queue, begin in plan.queue_begins:
             queue.min_offset = max(queue.min_offset, begin)
@@ -208,7 +252,12 @@ class Keeper:
         parts.quarantine.keep_above(parts.log.min_offset)
 
     def finish_retention(self, plan: RetentionPlan) -> RetentionReport:
-        """Delete what was let go of; see ``Store.finish_retention``."""
+        """Delete what was let go of and what leads to it, see how full the disk is. Any thread.
+
+        Raises:
+            StorePoisoned: The disk failed.
+            StoreFull: No space for derived files; the rest is deleted when the store is opened.
+        """
         parts = self._parts
         gone = [segment for segment in plan.segments if segment.end <= parts.log.min_offset]
         if gone:
@@ -263,8 +312,39 @@ class Keeper:
         parts.quarantine.keep_above(begin)
         self._forget_below(begin)
 
+    def delete_queues(self, topic: str) -> int:
+        """Delete all queues of a topic; its records stay in the log until they are too old.
+
+        They are in no queue and under no key any more, also after a rebuild. A topic that is made
+        again under the same name begins at nothing. The appending thread; a loop that must not wait
+        for the disk takes the two steps of it one by one, for several topics at once:
+        ``let_go_of_topics`` and ``finish_deletion``.
+
+        Returns:
+            How many queues there were.
+
+        Raises:
+            StorePoisoned: The disk failed.
+            StoreFull: No space to note it; nothing is deleted.
+        """
+        deletion = self.let_go_of_topics([topic])
+        try:
+            self.finish_deletion(deletion)
+        except BaseException:
+            self.take_back(deletion)
+            raise
+        return len(deletion.queues)
+
     def let_go_of_topics(self, topics: Collection[str]) -> TopicDeletion:
-        """Let nobody find queues of topics any more; see ``Store.let_go_of_topics``."""
+        """Let nobody find the queues of topics any more. The appending thread; does not wait.
+
+        Nothing is deleted yet. Whoever appends to one of these topics before that is finished loses
+        what he appends.
+
+        Raises:
+            StoreClosed: The store was closed.
+        """
+        self._parts.check_open()
         parts = self._parts
         queues = parts.queues.let_go(topics)
         # Every record of the topics lies below, and every later one above. Should power loss take
@@ -273,7 +353,16 @@ class Keeper:
         return TopicDeletion({queue.topic: end for queue in queues}, queues)
 
     def finish_deletion(self, deletion: TopicDeletion) -> None:
-        """Delete topics durably; see ``Store.finish_deletion``."""
+        """Delete durably what was let go of. Any thread.
+
+        Files of the queues go with the next ``flush_derived``, or when the store is opened.
+
+        Raises:
+            StorePoisoned: The disk failed.
+            StoreFull: No space to note it; nothing is deleted, and all can be taken back.
+            StoreClosed: The store was closed; nothing is deleted.
+        """
+        self._parts.check_open()
         parts = self._parts
         if not deletion.queues:
             return
@@ -287,11 +376,25 @@ class Keeper:
         self._parts.deleted_topics.note(deletion.ends)
 
     def take_back(self, deletion: TopicDeletion) -> None:
-        """Let queues be found again; see ``Store.take_back``."""
+        """Let queues be found again whose deletion has failed. The appending thread."""
         self._parts.queues.take_back(deletion.queues)
 
+    @property
+    def waiting_keys(self) -> int:
+        """Keys of records that are not filed in the index yet; queries find them all the same."""
+        return self._parts.index.pending_keys
+
     def file_keys(self) -> None:
-        """File keys that wait in the index; see ``Store.file_keys``."""
+        """File the keys that wait in the index. Any thread.
+
+        Call it often beside appends: it keeps this off them, and the time that the disk takes when
+        an index file is full. Without it an append that finds more keys waiting than
+        ``StoreConfig.index_backlog_keys`` files some first, and so does every ``flush_derived``.
+
+        Raises:
+            StoreFull: No space for another index file; the keys go on waiting.
+            StorePoisoned: The disk failed.
+        """
         parts = self._parts
         parts.guard.check()
         # A full index file is flushed on the way: a failure of that is one like any other.
@@ -311,7 +414,14 @@ class Keeper:
             parts.repairs.done()
 
     def prepare_next_segment(self) -> None:
-        """Make ready what appends will need; see ``Store.prepare_next_segment``."""
+        """Allocate the next segment and make the coming bytes of memory ready. Any thread.
+
+        Call it often beside appends: it keeps the time of the disk and of page faults off them.
+
+        Raises:
+            StoreFull: No space for the next segment; appends go on while this one lasts.
+            StorePoisoned: The disk failed.
+        """
         parts = self._parts
         parts.guard.check()
         parts.guard.watch(parts.log.prepare_next)

@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_broker.append.producer_sequences import StoredBatch
-from ariane_broker.log.owned_store import OwnedStore
 from ariane_record import RecordBlock
 from ariane_record.layout import (
     CRC_PROPERTY_BYTES,
@@ -33,6 +32,7 @@ from ariane_record.layout import (
 )
 from ariane_storage.errors import StorageError
 from ariane_storage.log.fields import Int64s
+from ariane_storage.store import Store
 from ariane_storage.writing.append import Appended
 
 _BODY_LENGTH_BYTES: Final = 4
@@ -45,7 +45,7 @@ _SENDERS_OWN: Final = np.r_[_BODY_AND_FLAG, 40:48]
 
 
 def is_stored_as(
-    log: OwnedStore,
+    log: Store,
     block: RecordBlock,
     queue_id: int,
     stored: StoredBatch,
@@ -114,7 +114,7 @@ def _places(block: RecordBlock, stored: StoredBatch, extra: int) -> Int64s:
     return np.cumsum(sizes) - sizes + stored.commit_log_offset
 
 
-def _is_kept(log: OwnedStore, commit_log_offset: int) -> bool:
+def _is_kept(log: Store, commit_log_offset: int) -> bool:
     """Whether the log has the first record: then the others are not where they were looked for."""
     try:
         log.message_at(commit_log_offset)

@@ -19,7 +19,6 @@ from ariane_broker.durable.saved_state import StateFile
 from ariane_broker.groups.group_changes import GroupChanges
 from ariane_broker.groups.offset_changes import OffsetChanges
 from ariane_broker.groups.queue_locking import QueueLocking
-from ariane_broker.log.owned_store import OwnedStore
 from ariane_broker.log.room import StoringRoom
 from ariane_broker.naming.room import NamingRoom
 from ariane_broker.outside import Outside
@@ -29,6 +28,7 @@ from ariane_broker.state.room import StateRoom
 from ariane_broker.topics.topic_changes import TopicChanges
 from ariane_broker.topics.topic_limits import TopicLimits
 from ariane_servicekit import get_logger
+from ariane_storage.store import Store
 
 _log = get_logger(__name__)
 
@@ -114,13 +114,15 @@ def changing_room(
     )
 
 
-async def _delete_queues(store: OwnedStore, executor: Executor, topics: Collection[str]) -> None:
+async def _delete_queues(store: Store, executor: Executor, topics: Collection[str]) -> None:
     """The store waits for its disk beside the loop; who appends and reads does not wait."""
-    deletion = store.let_go_of_topics(topics)
+    deletion = store.keeping.let_go_of_topics(topics)
     try:
-        await asyncio.get_running_loop().run_in_executor(executor, store.finish_deletion, deletion)
+        await asyncio.get_running_loop().run_in_executor(
+            executor, store.keeping.finish_deletion, deletion
+        )
     except BaseException:
-        store.take_back(deletion)
+        store.keeping.take_back(deletion)
         raise
 
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import Final, Protocol
+from typing import Final
 
 from ariane_broker.delay.parked_queue import ParkedRows
 from ariane_broker.delay.reparking import Reparking
 from ariane_broker.delay.timer_queue import SLICE_BYTES, SLICE_COUNT, TIMER_QUEUE, TimerQueue
 from ariane_servicekit import Clock, Loop, get_logger
 from ariane_storage.errors import QueueUnderRepair, StoreFull, StorePoisoned
+from ariane_storage.store import Store
 
 TURN_SECONDS_MAX: Final = 60.0
 
@@ -26,24 +27,6 @@ SCAN_COUNT: Final = 1 << 14
 """Entries that are looked at in one go."""
 
 _log = get_logger(__name__)
-
-
-class AgeingLog(Protocol):
-    """What is asked of the store."""
-
-    @property
-    def min_offset(self) -> int:
-        """First commit-log offset that is kept."""
-        ...
-
-    @property
-    def max_offset(self) -> int:
-        """Next commit-log offset to be written."""
-        ...
-
-    def queue_offset_at_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """The first queue offset that was stored at a time or after it."""
-        ...
 
 
 class AgedRecords:
@@ -55,7 +38,7 @@ class AgedRecords:
 
     def __init__(
         self,
-        log: AgeingLog,
+        log: Store,
         timer: TimerQueue,
         reparking: Reparking,
         clock: Clock,
@@ -89,7 +72,7 @@ class AgedRecords:
         """Park again what is old, in slices between which everything else has its turn."""
         old_ms = self._believed_ms() - self._age_ms
         try:
-            end = self._log.queue_offset_at_time(*TIMER_QUEUE, old_ms)
+            end: int = self._log.queue_offset_at_time(*TIMER_QUEUE, old_ms)
             if self._is_pressed():
                 end = max(end, await self._end_of_older_half())
             async for rows in self._waiting(end):

@@ -8,7 +8,7 @@ from itertools import groupby
 import numpy as np
 
 from ariane_broker.delay.lateness import Lateness
-from ariane_broker.delay.parked_queue import ParkedLog, ParkedRows
+from ariane_broker.delay.parked_queue import ParkedRows
 from ariane_broker.delay.parked_records import ParkedRecords, read_parked
 from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.log.broker_log import BrokerLog
@@ -18,6 +18,7 @@ from ariane_record.layout import PropertyName
 from ariane_servicekit import get_logger
 from ariane_storage.errors import BlockRejected
 from ariane_storage.log.fields import Int64s
+from ariane_storage.store import Store
 
 _log = get_logger(__name__)
 
@@ -32,7 +33,7 @@ class Delivery:
     """
 
     def __init__(
-        self, log: BrokerLog, parked: ParkedLog, find_topic: Callable[[str], TopicConfig | None]
+        self, log: BrokerLog, parked: Store, find_topic: Callable[[str], TopicConfig | None]
     ) -> None:
         self._log = log
         self._parked = parked

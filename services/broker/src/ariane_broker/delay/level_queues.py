@@ -26,7 +26,6 @@ import numpy as np
 from ariane_broker.delay.delivered_origins import delivered_origins
 from ariane_broker.delay.level_table import LEVEL_COUNT_MAX
 from ariane_broker.delay.parked_queue import (
-    ParkedLog,
     ParkedRows,
     mark_origins,
     needed_from,
@@ -38,6 +37,7 @@ from ariane_record.names import DELAY_TOPIC
 from ariane_storage.config import DELAY_LEVELS_MS
 from ariane_storage.log.fields import Int64s
 from ariane_storage.log.scan import Stretch
+from ariane_storage.store import Store
 
 FILE_NAME: Final = "config/delayOffset.json"
 
@@ -67,7 +67,7 @@ class LevelQueues:
     matters_since_ms: Final = None
 
     def __init__(
-        self, log: ParkedLog, *, levels_ms: tuple[int, ...], now_ms: Callable[[], int]
+        self, log: Store, *, levels_ms: tuple[int, ...], now_ms: Callable[[], int]
     ) -> None:
         """Know of nothing delivered.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from ariane_broker.delay.queue_progress import QueueProgress
 from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_storage.log.fields import Int64s
 from ariane_storage.queues.consume_queue_entry import HOLE_SIZE, Entries
+from ariane_storage.store import Store
 
 SCAN_COUNT: Final = 1 << 16
 """Entries that are looked at in one go: a millisecond or so."""
@@ -18,34 +19,6 @@ SCAN_COUNT: Final = 1 << 16
 
 NO_ENTRY: Final = -1
 """The size of what is no entry: zeros in a file that was damaged."""
-
-
-class ParkedLog(Protocol):
-    """What is asked of the store."""
-
-    def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """Oldest queue offset that is kept, and the readable end."""
-        ...
-
-    def queue_entries(
-        self, topic: str, queue_id: int, queue_offset: int, *, max_count: int
-    ) -> Entries:
-        """Entries of a queue."""
-        ...
-
-    def records_of(
-        self,
-        queue: tuple[str, int],
-        queue_offsets: Int64s,
-        commit_log_offsets: Int64s,
-        sizes: Int64s,
-    ) -> tuple[bytes, Int64s, Int64s]:
-        """Records by what their entries say."""
-        ...
-
-    def check_lost(self, queue: tuple[str, int], queue_offsets: Int64s) -> None:
-        """See that records are damaged or gone for good."""
-        ...
 
 
 class ParkedRows:
@@ -105,13 +78,13 @@ class ParkedRows:
         )
 
 
-def rows_from(log: ParkedLog, queue: QueueKey, queue_offset: int, count: int) -> ParkedRows:
+def rows_from(log: Store, queue: QueueKey, queue_offset: int, count: int) -> ParkedRows:
     """Records of a queue from a queue offset on, or from the oldest that is kept."""
     begin = max(queue_offset, log.queue_bounds(*queue)[0])
     return ParkedRows.of(log.queue_entries(*queue, begin, max_count=count), begin)
 
 
-def mark_origins(log: ParkedLog, queue: QueueKey, progress: QueueProgress, origins: Int64s) -> None:
+def mark_origins(log: Store, queue: QueueKey, progress: QueueProgress, origins: Int64s) -> None:
     """Mark the records of a queue that the log says are taken out.
 
     Args:
@@ -136,7 +109,7 @@ def mark_origins(log: ParkedLog, queue: QueueKey, progress: QueueProgress, origi
         queue_offset = int(rows.queue_offsets[-1]) + 1
 
 
-def needed_from(log: ParkedLog, queue: QueueKey, begin: int) -> int | None:
+def needed_from(log: Store, queue: QueueKey, begin: int) -> int | None:
     """The commit-log offset of the oldest record of a queue that waits; None when none does."""
     rows = rows_from(log, queue, begin, 1)
     return int(rows.commit_log_offsets[0]) if len(rows) and rows.sizes[0] else None

@@ -7,12 +7,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ariane_broker.delay.parked_queue import ParkedLog, ParkedRows
+from ariane_broker.delay.parked_queue import ParkedRows
 from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.encoding.moved_records import MovedRecords
 from ariane_record.layout import PropertyName
 from ariane_storage.log.fields import Int64s
+from ariane_storage.store import Store
 
 DELAY_PROPERTIES: Final = frozenset(
     {
@@ -72,7 +73,7 @@ class ParkedRecords(NamedTuple):
         return np.fromiter(times, np.int64, len(exact))
 
 
-def read_parked(log: ParkedLog, queue: QueueKey, rows: ParkedRows) -> ParkedRecords | None:
+def read_parked(log: Store, queue: QueueKey, rows: ParkedRows) -> ParkedRecords | None:
     """The records of some entries, without those that are damaged or gone; None if all are.
 
     Args:

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from ariane_broker.delay.parked_queue import ParkedLog, rows_from
+from ariane_broker.delay.parked_queue import rows_from
 from ariane_broker.delay.timer_queue import TIMER_QUEUE, TimerQueue
 from ariane_broker.errors import broker_draining, message_delivered, message_not_found
 from ariane_broker.log.broker_log import BrokerLog
@@ -21,6 +21,7 @@ from ariane_record.errors import RecallHandleIllegal
 from ariane_record.layout import Host
 from ariane_record.single.recall_handle import RecallHandle, decode_recall_handle
 from ariane_servicekit.errors import field_invalid
+from ariane_storage.store import Store
 
 _COPIES_MAX: Final = 64
 """Records of one unique id that are looked at: parked again, sent twice, notes."""
@@ -35,7 +36,7 @@ class Recall:
     def __init__(
         self,
         log: BrokerLog,
-        parked: ParkedLog,
+        parked: Store,
         timer: TimerQueue,
         *,
         broker_name: str,

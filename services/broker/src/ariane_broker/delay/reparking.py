@@ -12,18 +12,19 @@ from itertools import groupby
 
 import numpy as np
 
-from ariane_broker.delay.parked_queue import ParkedLog, ParkedRows
+from ariane_broker.delay.parked_queue import ParkedRows
 from ariane_broker.delay.parked_records import ParkedRecords, read_parked, timer_heads
 from ariane_broker.delay.timer_queue import TIMER_QUEUE
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_record.layout import PropertyName
 from ariane_storage.log.fields import Int64s
+from ariane_storage.store import Store
 
 
 class Reparking:
     """Parks records of the timer topic again."""
 
-    def __init__(self, log: BrokerLog, parked: ParkedLog, now_ms: Callable[[], int]) -> None:
+    def __init__(self, log: BrokerLog, parked: Store, now_ms: Callable[[], int]) -> None:
         self._log = log
         self._parked = parked
         self._now_ms = now_ms

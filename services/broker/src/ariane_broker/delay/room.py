@@ -56,8 +56,8 @@ def delaying_room(outside: Outside, state: StateRoom, storing: StoringRoom) -> D
     root = StoreFiles(settings.store_path).root
     handover = TimerHandover(outside.disk, root)
     timer_queue = TimerQueue(store, handover, now_ms=clock.now_ms)
-    store.keep_needed(lambda: levels.needed_from)
-    store.keep_needed(lambda: timer_queue.needed_from)
+    storing.keeping.keep_needed(lambda: levels.needed_from)
+    storing.keeping.keep_needed(lambda: timer_queue.needed_from)
     for state_machine, name in ((levels, level_queues.FILE_NAME), (timer_queue, timer.FILE_NAME)):
         storing.log_states.keep(state_machine, StateFile(root / name, outside.disk), name)
 
@@ -110,7 +110,7 @@ def delaying_room(outside: Outside, state: StateRoom, storing: StoringRoom) -> D
 
 def block_check(settings: BrokerSettings) -> Callable[[RecordBlock], object]:
     """Raises for a block that the store would not take; writes nothing."""
-    config = settings.store_config(("127.0.0.1", 0))
+    config = settings.store_config()
     return partial(
         check_block,
         record_bytes_max=config.record_bytes_max,

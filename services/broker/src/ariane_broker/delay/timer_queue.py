@@ -25,7 +25,6 @@ from ariane_broker.delay.delivered_origins import delivered_origins
 from ariane_broker.delay.lateness import TIME_MS_MIN
 from ariane_broker.delay.parked_queue import (
     SCAN_COUNT,
-    ParkedLog,
     ParkedRows,
     mark_origins,
     needed_from,
@@ -40,6 +39,7 @@ from ariane_record.names import TIMER_TOPIC
 from ariane_servicekit import get_logger
 from ariane_storage.log.fields import Int64s
 from ariane_storage.log.scan import Stretch
+from ariane_storage.store import Store
 
 FILE_NAME: Final = "config/timerProgress.json"
 TIMER_QUEUE: Final = QueueKey(TIMER_TOPIC, 0)
@@ -73,7 +73,7 @@ class TimerQueue:
 
     def __init__(
         self,
-        log: ParkedLog,
+        log: Store,
         handover: TimerHandover,
         *,
         now_ms: Callable[[], int],

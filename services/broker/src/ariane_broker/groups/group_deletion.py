@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.errors import group_in_use
@@ -13,14 +12,7 @@ from ariane_broker.retry.redriven_table import RedrivenTable
 from ariane_broker.retry.return_table import ReturnTable
 from ariane_broker.topics.topic_changes import TopicChanges
 from ariane_record.names import dead_letter_topic, retry_topic
-
-
-class QueueBounds(Protocol):
-    """What is asked of the store."""
-
-    def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """Oldest queue offset that is kept, and the readable end."""
-        ...
+from ariane_storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +38,7 @@ class GroupDeletion:
         self,
         groups: GroupChanges,
         topics: TopicChanges,
-        queues: QueueBounds,
+        queues: Store,
         *,
         clients: ClientTable,
         returns: ReturnTable,

@@ -18,6 +18,7 @@ from ariane_broker.read.readable_topics import readable_queue
 from ariane_broker.topics.topic_table import TopicTable
 from ariane_record import ConsumerOffset
 from ariane_servicekit.errors import ServiceError, field_invalid
+from ariane_storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +72,6 @@ class Backlog:
     oldest_store_timestamp_ms: int | None
 
 
-class BoundsLog(Protocol):
-    """What is asked of the store."""
-
-    def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """Oldest queue offset that is kept, and the readable end."""
-        ...
-
-
 class TimeLookup(Protocol):
     """Where a time lies, and when a message was stored."""
 
@@ -97,7 +90,7 @@ class OffsetChanges:
     def __init__(
         self,
         offsets: ConsumerOffsets,
-        log: BoundsLog,
+        log: Store,
         topics: TopicTable,
         groups: ConsumerGroups,
         *,

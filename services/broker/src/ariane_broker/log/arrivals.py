@@ -9,25 +9,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Protocol
 
 from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.log.held_requests import HeldRequests
-
-
-class ConfirmedLog(Protocol):
-    """What is asked of the store."""
-
-    @property
-    def confirmed_offset(self) -> int:
-        """Commit-log offset before which everything may be handed out."""
-        ...
+from ariane_storage.store import Store
 
 
 class Arrivals:
     """What was appended and is not confirmed yet."""
 
-    def __init__(self, log: ConfirmedLog, held: HeldRequests) -> None:
+    def __init__(self, log: Store, held: HeldRequests) -> None:
         """Start with everything confirmed.
 
         Args:

@@ -23,7 +23,6 @@ from ariane_broker.append.producer_sequences import NextBatches, ProducerSequenc
 from ariane_broker.append.statistics import BrokerStatistics
 from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.log.arrivals import Arrivals
-from ariane_broker.log.owned_store import OwnedStore
 from ariane_broker.log.promise import AcknowledgedLevel, Promise
 from ariane_broker.log.store_keeping import StoreKeeping
 from ariane_record import ProducerSequence, RecordBlock, RecordFields
@@ -31,6 +30,8 @@ from ariane_record.encoding.block import encode_block
 from ariane_record.layout import Host
 from ariane_record.single.message import EMPTY_HOST
 from ariane_record.single.record_copy import RecordCopy
+from ariane_storage.errors import StoreFull
+from ariane_storage.store import Store
 from ariane_storage.writing.append import Appended, AppendedTable
 from ariane_storage.writing.block_table import BlockTable
 
@@ -63,7 +64,7 @@ class BrokerLog:
 
     def __init__(
         self,
-        store: OwnedStore,
+        store: Store,
         promise: Promise,
         sequences: ProducerSequences,
         arrivals: Arrivals,
@@ -104,7 +105,11 @@ class BrokerLog:
             StorageError: Nothing is stored.
         """
         begin = self._monotonic()
-        appended = self.store.append_block(block, queue_id, born_host=born_host)
+        try:
+            appended = self.store.append_block(block, queue_id, born_host=born_host)
+        except StoreFull as error:
+            self._keeping.refused(error.reason)
+            raise
         if sequenced is not None:
             self._sequences.remember(*sequenced, _stored_batch(sequenced.sequence, appended))
         self._statistics.count_append(appended.count, block.size_bytes, self._monotonic() - begin)

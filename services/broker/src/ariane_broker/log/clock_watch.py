@@ -6,31 +6,18 @@ older or younger than they are. The steady clock, which nobody sets, shows it.
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final
 
 from ariane_servicekit import Clock, Loop, get_logger
 from ariane_storage.disk.clock import Clock as StoreClock
 from ariane_storage.log.believed_time import ClockDoubt
+from ariane_storage.store import Store
 
 WATCH_SECONDS: Final = 1.0
 JUMP_MS_MIN: Final = 1000
 """What is less than that is worth no word."""
 
 _log = get_logger(__name__)
-
-
-class StampedStore(Protocol):
-    """What is asked of the store."""
-
-    @property
-    def stamp_ahead_ms(self) -> int:
-        """How far the newest store timestamp is ahead of the clock; 0 when it is not."""
-        ...
-
-    @property
-    def clock_doubt(self) -> ClockDoubt | None:
-        """How far the clock is ahead of what is believed; None when it is not."""
-        ...
 
 
 class ClockWatch:
@@ -42,7 +29,7 @@ class ClockWatch:
         last_jump_at_ms: When that was, by the clock after it.
     """
 
-    def __init__(self, store: StampedStore, clock: StoreClock, pace: Clock) -> None:
+    def __init__(self, store: Store, clock: StoreClock, pace: Clock) -> None:
         """Take the parts.
 
         Args:

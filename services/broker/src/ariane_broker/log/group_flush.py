@@ -22,23 +22,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from ariane_broker.errors import flush_unconfirmed
 from ariane_servicekit.errors import ServiceError
-
-
-class FlushedLog(Protocol):
-    """What is asked of the store."""
-
-    @property
-    def flushed_offset(self) -> int:
-        """Commit-log offset before which everything is on the disk."""
-        ...
-
-    def flush(self) -> int:
-        """Force everything appended so far to the disk; in any thread."""
-        ...
+from ariane_storage.store import Store
 
 
 class _Waiting(NamedTuple):
@@ -60,7 +48,7 @@ class GroupFlush:
 
     def __init__(
         self,
-        log: FlushedLog,
+        log: Store,
         flusher: Executor,
         *,
         timeout_seconds: float,

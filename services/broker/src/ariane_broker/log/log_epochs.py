@@ -20,11 +20,12 @@ What a position of an epoch means is kept up to the least of the ends at which l
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from ariane_broker.append.statistics import BrokerStatistics
 from ariane_broker.errors import queue_cut
 from ariane_broker.groups.consumer_offsets import QueueKey
+from ariane_storage.store import Store
 
 FILE_NAME: Final = "logEpochs.json"
 
@@ -35,19 +36,6 @@ _VERSION: Final = 1
 _NUMBER_MAX: Final = (1 << 63) - 1
 
 
-class CutLog(Protocol):
-    """What is asked of the store."""
-
-    @property
-    def max_offset(self) -> int:
-        """Next commit-log offset to be written."""
-        ...
-
-    def queue_offset_behind(self, topic: str, queue_id: int, commit_log_offset: int) -> int:
-        """The first queue offset whose record lies at or behind a commit-log offset."""
-        ...
-
-
 class LogEpochs:
     """The epochs of one store; the last is the present one.
 
@@ -56,7 +44,7 @@ class LogEpochs:
     """
 
     def __init__(
-        self, log: CutLog, statistics: BrokerStatistics, *, draw: Callable[[int], int]
+        self, log: Store, statistics: BrokerStatistics, *, draw: Callable[[int], int]
     ) -> None:
         """Know of none.
 

@@ -16,7 +16,7 @@ believed is as good as none: then the walk begins at the oldest record that stil
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -25,34 +25,9 @@ from ariane_broker.durable.saved_state import StateFile
 from ariane_servicekit import get_logger
 from ariane_storage.errors import StateFileDamaged, StorePoisoned
 from ariane_storage.log.scan import Stretch
+from ariane_storage.store import Store
 
 _log = get_logger(__name__)
-
-
-class WalkedLog(Protocol):
-    """What is asked of the store."""
-
-    @property
-    def max_offset(self) -> int:
-        """Next commit-log offset to be written."""
-        ...
-
-    def flush(self) -> int:
-        """Force all that is appended to the disk; any thread."""
-        ...
-
-    @property
-    def min_offset(self) -> int:
-        """First commit-log offset that is kept."""
-        ...
-
-    def offset_before(self, timestamp_ms: int) -> int:
-        """Below it all was stored before a time."""
-        ...
-
-    def stretches(self, begin: int) -> Iterator[Stretch]:
-        """The records of the log from an offset on, in its order."""
-        ...
 
 
 class LogState(Protocol):
@@ -132,7 +107,7 @@ class KeptState:
 class LogStates:
     """Restores all state machines at start, and saves them while they change."""
 
-    def __init__(self, log: WalkedLog, executor: Executor) -> None:
+    def __init__(self, log: Store, executor: Executor) -> None:
         """Know of none.
 
         Args:

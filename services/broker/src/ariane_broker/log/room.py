@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 
 from ariane_broker.append.producer_sequences import ProducerSequences
 from ariane_broker.append.statistics import BrokerStatistics
@@ -13,12 +12,9 @@ from ariane_broker.log.clock_watch import ClockWatch
 from ariane_broker.log.group_flush import GroupFlush
 from ariane_broker.log.held_requests import HeldRequests
 from ariane_broker.log.log_states import LogStates
-from ariane_broker.log.owned_store import OwnedStore
 from ariane_broker.log.promise import promise_of
-from ariane_broker.log.recovery_progress import RecoveryProgress
 from ariane_broker.log.store_keeping import FLUSH_TICK_SECONDS, INDEX_BACKLOG_KEYS, StoreKeeping
 from ariane_broker.outside import Outside
-from ariane_record.layout import Host
 from ariane_servicekit import (
     ExitStatus,
     get_logger,
@@ -34,7 +30,7 @@ _log = get_logger(__name__)
 class StoringRoom:
     """The store, who waits on its disk or for messages, what is rebuilt from the log."""
 
-    store: OwnedStore
+    store: Store
     log: BrokerLog
     held: HeldRequests
     arrivals: Arrivals
@@ -49,7 +45,12 @@ class StoringRoom:
 def storing_room(outside: Outside) -> StoringRoom:
     """The store and everything that waits for it."""
     settings, threads = outside.settings, outside.threads
-    store = OwnedStore(partial(_open_store, outside))
+    store = Store(
+        settings.store_path,
+        replace(settings.store_config(), index_backlog_keys=INDEX_BACKLOG_KEYS),
+        disk=outside.disk,
+        clock=outside.store_clock,
+    )
     held = HeldRequests(count_max=settings.held_pulls_max)
     arrivals = Arrivals(store, held)
 
@@ -95,7 +96,7 @@ def storing_room(outside: Outside) -> StoringRoom:
         monotonic=outside.clock.monotonic,
     )
     log_states = LogStates(store, threads.state)
-    store.keep_needed(lambda: log_states.needed_from)
+    keeping.keep_needed(lambda: log_states.needed_from)
     snapshot = StoreFiles(settings.store_path).config / "producerSequences.json"
     log_states.keep(sequences, StateFile(snapshot, outside.disk), "config/producerSequences.json")
     return StoringRoom(
@@ -109,15 +110,4 @@ def storing_room(outside: Outside) -> StoringRoom:
         statistics=statistics,
         sequences=sequences,
         log_states=log_states,
-    )
-
-
-def _open_store(outside: Outside, host: Host) -> Store:
-    settings = outside.settings
-    return Store.open(
-        settings.store_path,
-        replace(settings.store_config(host), index_backlog_keys=INDEX_BACKLOG_KEYS),
-        disk=outside.disk,
-        clock=outside.store_clock,
-        progress=RecoveryProgress(),
     )

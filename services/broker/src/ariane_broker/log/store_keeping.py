@@ -10,17 +10,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection
 from concurrent.futures import Executor
-from typing import Final, Protocol
+from functools import partial
+from typing import Final
 
 from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.log.early_deletions import EarlyDeletions
 from ariane_broker.log.recovery_progress import RecoveryProgress
 from ariane_servicekit import Clock, Loop, get_logger
-from ariane_storage.errors import BytesUnreadable, StoreFull, StorePoisoned
-from ariane_storage.keeping.retention import RetentionPlan, RetentionReport
+from ariane_storage.errors import StoreFull, StorePoisoned
+from ariane_storage.keeping.retention import RetentionReport
 from ariane_storage.log.damage import Damage
 from ariane_storage.recovery.queue_repair import QueueRepair
-from ariane_storage.recovery.recovery import ProgressCallback
+from ariane_storage.store import Store
 
 FLUSH_TICK_SECONDS: Final = 0.1
 """How often the store is asked what is due; its own intervals say what is."""
@@ -46,82 +47,6 @@ RETENTION_SECONDS: Final = 10.0
 _log = get_logger(__name__)
 
 
-class KeptStore(Protocol):
-    """What is asked of the store."""
-
-    def flush_due(self) -> None:
-        """Flush what is due; any thread."""
-        ...
-
-    @property
-    def waiting_keys(self) -> int:
-        """Keys that are not filed in the index yet."""
-        ...
-
-    def file_keys(self) -> None:
-        """File the keys that wait in the index; any thread."""
-        ...
-
-    @property
-    def needs_repair(self) -> bool:
-        """Whether reads have met entries of queues that lead astray."""
-        ...
-
-    def repair_queues(self, progress: ProgressCallback) -> list[QueueRepair]:
-        """Make them again; any thread."""
-        ...
-
-    def stop_repairs(self) -> None:
-        """Let repairs end as soon as they can; any thread."""
-        ...
-
-    def prepare_next_segment(self) -> None:
-        """Make room ready for coming appends; any thread."""
-        ...
-
-    @property
-    def needed_from(self) -> int:
-        """From which commit-log offset on somebody may need the log; on the loop."""
-        ...
-
-    @property
-    def disk_used_ratio(self) -> float:
-        """Share of the disk in use now, 0 to 1."""
-        ...
-
-    def plan_retention(self, keep_from: int) -> RetentionPlan:
-        """Choose what is old enough and not needed; any thread."""
-        ...
-
-    def let_go(self, plan: RetentionPlan) -> None:
-        """Let log and queues begin behind what goes; on the loop."""
-        ...
-
-    def finish_retention(self, plan: RetentionPlan) -> RetentionReport:
-        """Delete what was let go of; any thread."""
-        ...
-
-    @property
-    def is_poisoned(self) -> bool:
-        """Whether a flush has failed."""
-        ...
-
-    @property
-    def append_refusal(self) -> str:
-        """Why the last append found no room; nothing once there is room again."""
-        ...
-
-    @property
-    def damage(self) -> tuple[Damage, ...]:
-        """Damaged ranges of the log that are known, those that reads have found included."""
-        ...
-
-    @property
-    def unreadable(self) -> tuple[BytesUnreadable, ...]:
-        """Places of consume queues and index that the disk could not read."""
-        ...
-
-
 class StoreKeeping:
     """The loops beside a store.
 
@@ -133,7 +58,7 @@ class StoreKeeping:
 
     def __init__(
         self,
-        store: KeptStore,
+        store: Store,
         keeper: Executor,
         clock: Clock,
         *,
@@ -162,6 +87,8 @@ class StoreKeeping:
         self._repair: asyncio.Future[list[QueueRepair]] | None = None
         self._on_failed = on_failed
         self._prepared_offset = 0
+        self._append_refusal = ""
+        self._needed_from: list[Callable[[], int | None]] = []
         self._disk_refuse_ratio = disk_refuse_ratio
         self._full_reasons: dict[str, str] = {}
         self._known_damage: frozenset[Damage] | None = None
@@ -202,7 +129,7 @@ class StoreKeeping:
         A repair of queues is broken off: the next start begins it anew.
         """
         if self._known_damage is not None:
-            self._store.stop_repairs()
+            self._store.repairs.stop()
         await self._repairing.stop()
         if self._repair is not None:
             await asyncio.wait((self._repair,))
@@ -220,33 +147,55 @@ class StoreKeeping:
             return "a flush failed; restart the broker"
         if self.disk_used_ratio >= self._disk_refuse_ratio:
             return f"the disk is {self.disk_used_ratio:.0%} full"
-        return self._store.append_refusal
+        return self._append_refusal
 
     def appended(self, next_commit_log_offset: int) -> None:
         """The log has grown to this commit-log offset."""
+        self._append_refusal = ""
         if next_commit_log_offset - self._prepared_offset >= PREPARE_STEP_BYTES:
             self._prepared_offset = next_commit_log_offset
             self._preparing.wake()
-        if self._store.waiting_keys >= FILING_STEP_KEYS:
+        if self._store.keeping.waiting_keys >= FILING_STEP_KEYS:
             self._filing.wake()
+
+    def refused(self, reason: str) -> None:
+        """The store had no room for an append."""
+        self._append_refusal = reason
+
+    def keep_needed(self, needed_from: Callable[[], int | None]) -> None:
+        """Have retention delete nothing that somebody needs.
+
+        Args:
+            needed_from: Says from which commit-log offset on; None when nothing is needed.
+        """
+        self._needed_from.append(needed_from)
+
+    @property
+    def needed_from(self) -> int:
+        """From which commit-log offset on somebody may need the log; on the loop.
+
+        What is appended after this was asked is not known yet, so that all of it is needed.
+        """
+        floors = [needed() for needed in self._needed_from]
+        return min([self._store.max_offset, *(floor for floor in floors if floor is not None)])
 
     async def _flush(self) -> None:
         self._tell_damage()
-        if await self._in_keeper("flush", self._store.flush_due):
+        if await self._in_keeper("flush", self._store.keeping.flush_due):
             self._on_flushed()
 
     async def _file_keys(self) -> None:
-        if self._store.waiting_keys:
-            await self._in_keeper("file keys", self._store.file_keys)
+        if self._store.keeping.waiting_keys:
+            await self._in_keeper("file keys", self._store.keeping.file_keys)
 
     async def _repair_queues(self) -> None:
         """Have entries made again that lead astray: in a thread of its own, as long as it takes."""
-        if not self._store.needs_repair:
+        if not self._store.repairs.needed:
             return
         _log.warning("queue_repair_begun")
         progress = RecoveryProgress("queue_repair_progress")
         loop = asyncio.get_running_loop()
-        self._repair = loop.run_in_executor(None, self._store.repair_queues, progress)
+        self._repair = loop.run_in_executor(None, self._store.repairs.run, progress)
         try:
             repairs = await asyncio.shield(self._repair)
         except (StorePoisoned, StoreFull) as error:
@@ -266,14 +215,16 @@ class StoreKeeping:
         self._on_repaired([QueueKey(repair.topic, repair.queue_id) for repair in repairs])
 
     async def _prepare(self) -> None:
-        await self._in_keeper("prepare", self._store.prepare_next_segment)
+        if await self._in_keeper("prepare", self._store.keeping.prepare_next_segment):
+            self._append_refusal = ""
 
     async def _apply_retention(self) -> None:
-        loop, store = asyncio.get_running_loop(), self._store
+        loop, keeping = asyncio.get_running_loop(), self._store.keeping
+        choose = partial(keeping.plan_retention, keep_from=self.needed_from)
         try:
-            plan = await loop.run_in_executor(self._keeper, store.plan_retention, store.needed_from)
-            store.let_go(plan)
-            report = await loop.run_in_executor(self._keeper, store.finish_retention, plan)
+            plan = await loop.run_in_executor(self._keeper, choose)
+            keeping.let_go(plan)
+            report = await loop.run_in_executor(self._keeper, keeping.finish_retention, plan)
         except (StorePoisoned, StoreFull) as error:
             self._tell_failure("retention", error)
             return

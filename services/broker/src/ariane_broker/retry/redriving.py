@@ -20,7 +20,7 @@ from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.read.readable_topics import readable_queue
 from ariane_broker.retry.failed_records import redriven_record
-from ariane_broker.retry.queue_log import SLICE_BYTES, SLICE_COUNT, QueueLog
+from ariane_broker.retry.queue_log import SLICE_BYTES, SLICE_COUNT
 from ariane_broker.retry.redriven_table import RedrivenTable, with_mark
 from ariane_broker.topics.topic_table import TopicConfig, TopicTable
 from ariane_record import PropertyName, RecordFields
@@ -32,6 +32,7 @@ from ariane_servicekit.errors import field_invalid
 from ariane_storage.errors import BlockRejected
 from ariane_storage.log.fields import Int64s
 from ariane_storage.reading.read import QueueRead
+from ariane_storage.store import Store
 
 LETTERS_MAX: Final = 10_000
 """Dead letters of one call."""
@@ -70,7 +71,7 @@ class DeadLetterRedrive:
 
     def __init__(
         self,
-        queues: QueueLog,
+        queues: Store,
         log: BrokerLog,
         table: RedrivenTable,
         *,

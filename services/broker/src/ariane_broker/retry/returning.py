@@ -20,7 +20,7 @@ from ariane_broker.retry.copy_append import CopyAppend, Way
 from ariane_broker.retry.failed_columns import FailedColumns
 from ariane_broker.retry.failed_records import DeadLetterReason
 from ariane_broker.retry.failures import FailedPlace, Failure, ReturnLimits, TakenBack
-from ariane_broker.retry.queue_log import SLICE_BYTES, SLICE_COUNT, QueueLog
+from ariane_broker.retry.queue_log import SLICE_BYTES, SLICE_COUNT
 from ariane_broker.retry.return_table import ReturnTable
 from ariane_broker.topics.topic_table import TopicConfig, TopicTable
 from ariane_record import RecordTooLarge
@@ -28,6 +28,7 @@ from ariane_record.decoding.columns import RecordColumns, decode_columns
 from ariane_record.names import dead_letter_topic, retry_topic
 from ariane_servicekit.errors import ServiceError
 from ariane_storage.errors import BlockRejected, RecordNotFound
+from ariane_storage.store import Store
 
 SLICE_SPAN: Final = 512
 """How far they may lie apart in their queue: all that is between them is read."""
@@ -77,7 +78,7 @@ class MessageReturns:
 
     def __init__(
         self,
-        queues: QueueLog,
+        queues: Store,
         log: BrokerLog,
         copies: CopyAppend,
         table: ReturnTable,

@@ -16,7 +16,6 @@ from ariane_broker.delay.delayed_counts import DelayedCounts
 from ariane_broker.log.clock_watch import ClockWatch
 from ariane_broker.log.early_deletions import EarlyDeletions
 from ariane_broker.log.held_requests import HeldRequests
-from ariane_broker.log.owned_store import OwnedStore
 from ariane_broker.log.recovery_findings import recovery_findings
 from ariane_broker.log.store_keeping import StoreKeeping
 from ariane_broker.naming.announcement import BrokerAnnouncement
@@ -25,6 +24,7 @@ from ariane_broker.read.unread_queues import UnreadQueues
 from ariane_broker.rpc.wire.wire_time import span_of, time_of
 from ariane_broker.settings import BrokerSettings
 from ariane_broker.state.state_files import BrokerState
+from ariane_storage.store import Store
 
 UNREAD_TOPICS_MAX: Final = 100
 
@@ -52,7 +52,7 @@ class BrokerParts:
 
     settings: BrokerSettings
     announcement: BrokerAnnouncement
-    store: OwnedStore
+    store: Store
     keeping: StoreKeeping
     clock_watch: ClockWatch
     state: BrokerState

@@ -83,7 +83,7 @@ def rpc_services(
             transacting.half_send,
             messaging.recall,
             broker_name=broker_name,
-            store_host=lambda: storing.store.store_host,
+            store_host=lambda: storing.store.config.store_host,
         ),
         "TopicService": TopicServicer(
             state.topics, changing.topic_changes, changing.lookup, changing.unread

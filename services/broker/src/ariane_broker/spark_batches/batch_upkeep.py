@@ -16,9 +16,9 @@ from ariane_broker.spark_batches.batch_records import (
     contents_rows,
 )
 from ariane_broker.spark_batches.batch_table import BatchTable
-from ariane_broker.transactions.upkeep import AgeingLog
 from ariane_servicekit import get_logger
 from ariane_storage.errors import StoreFull
+from ariane_storage.store import Store
 
 QUERY_IDLE_MS: Final = 90 * 86_400_000
 """A query that committed nothing for so long is forgotten."""
@@ -31,7 +31,7 @@ class BatchUpkeep:
 
     def __init__(
         self,
-        ageing: AgeingLog,
+        ageing: Store,
         log: BrokerLog,
         table: BatchTable,
         commits: BatchCommits,

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ariane_broker.log.broker_log import SYSTEM_QUEUE_ID
-from ariane_broker.log.owned_store import OwnedStore
 from ariane_broker.transactions.transaction_records import HalfMessage
 from ariane_broker.transactions.transaction_table import TransactionTable
 from ariane_record.names import HALF_TOPIC, OP_TOPIC
 from ariane_servicekit import Page, take_page
 from ariane_servicekit.errors import field_invalid
+from ariane_storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class HalfPage:
 class HalfList:
     """Lists half messages."""
 
-    def __init__(self, log: OwnedStore, table: TransactionTable, now_ms: Callable[[], int]) -> None:
+    def __init__(self, log: Store, table: TransactionTable, now_ms: Callable[[], int]) -> None:
         """Take the parts.
 
         Args:

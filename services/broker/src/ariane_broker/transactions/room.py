@@ -84,7 +84,7 @@ def transacting_room(
     streams = _streams(
         outside, state, storing, messaging, log=log, table=table, singly=(half_send, ends)
     )
-    store.keep_needed(lambda: table.needed_from)
+    storing.keeping.keep_needed(lambda: table.needed_from)
     upkeep = TransactionUpkeep(
         store,
         table,
@@ -125,7 +125,7 @@ def _streams(
         log,
         table,
         state.topics.find,
-        store_host=lambda: store.store_host,
+        store_host=lambda: store.config.store_host,
         bytes_max=limits.call_bytes_max,
     )
     parts = StreamParts(
@@ -166,7 +166,7 @@ def _batches(
     snapshot = StoreFiles(settings.store_path).config / "batchTransactions.json"
     file = StateFile(snapshot, outside.disk)
     storing.log_states.keep(table, file, "config/batchTransactions.json")
-    store.keep_needed(lambda: table.needed_from)
+    storing.keeping.keep_needed(lambda: table.needed_from)
     publication = BatchPublication(log, table, state.topics.find, parking, clock)
     commits = BatchCommits(
         log,

@@ -7,31 +7,13 @@ does not keep the whole log, it is stored anew at the end when it grows old.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from ariane_broker.transactions.ending import TransactionEnds
 from ariane_broker.transactions.transaction_table import TransactionTable
 from ariane_servicekit import get_logger
+from ariane_storage.store import Store
 
 _log = get_logger(__name__)
-
-
-class AgeingLog(Protocol):
-    """What is asked of the store."""
-
-    @property
-    def max_offset(self) -> int:
-        """Next commit-log offset to be written."""
-        ...
-
-    @property
-    def min_offset(self) -> int:
-        """First commit-log offset that is kept."""
-        ...
-
-    def offset_before(self, timestamp_ms: int) -> int:
-        """Below it all was stored before a time."""
-        ...
 
 
 class TransactionUpkeep:
@@ -39,7 +21,7 @@ class TransactionUpkeep:
 
     def __init__(
         self,
-        log: AgeingLog,
+        log: Store,
         table: TransactionTable,
         ends: TransactionEnds,
         *,
@@ -80,7 +62,7 @@ class TransactionUpkeep:
             )
         if not self._table.pending_count:
             return
-        old = self._log.offset_before(round(self._now_ms() - self._retention_ms / 2))
+        old: int = self._log.offset_before(round(self._now_ms() - self._retention_ms / 2))
         if self._is_pressed():
             old = max(old, self._log.max_offset - self._segment_bytes)
         count = self._ends.carry_forward(old)

@@ -18,7 +18,6 @@ from ariane_broker.groups.consumer_groups import ConsumerGroups
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
 from ariane_broker.retry.failed_records import DeadLetterReason
 from ariane_broker.retry.failures import FailedPlace, Failure
-from ariane_broker.retry.queue_log import QueueLog
 from ariane_broker.retry.return_table import Returned
 from ariane_broker.retry.returning import MessageReturns
 from ariane_record import ConsumerOffset, RecordFields
@@ -26,6 +25,7 @@ from ariane_record.decoding.columns import decode_columns
 from ariane_servicekit import get_logger
 from ariane_servicekit.errors import ServiceError
 from ariane_storage.errors import StorageError
+from ariane_storage.store import Store
 
 _log = get_logger(__name__)
 
@@ -39,7 +39,7 @@ class DeathVerdicts:
         suspicions: Suspicions,
         saved: SavedState,
         *,
-        queues: QueueLog,
+        queues: Store,
         offsets: ConsumerOffsets,
         saved_offsets: SavedState,
         groups: ConsumerGroups,
