@@ -7,7 +7,7 @@ belong to one thread, the broker's loop, and are short. ``flush``, ``flush_deriv
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
