@@ -1,6 +1,6 @@
 """Builds what is published: ``make dist``.
 
-    python -m tools.dist            # a wheel and a source distribution of every member, in dist/
+    python -m tools.dist            # wheel and source distribution of what is published, in dist/
     python -m tools.dist FOLDER     # the same, elsewhere
 
 The last lines say how to install them from there.
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def build(folder: Path) -> int:
-    """Build every member into a folder.
+    """Build every member that is published into a folder.
 
     Returns:
         How many there are.
@@ -43,7 +43,7 @@ def build(folder: Path) -> int:
         subprocess.CalledProcessError: One could not be built; its ``stderr`` says why.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    workspace = members()
+    workspace = [member for member in members() if not member.is_private]
     with ThreadPoolExecutor() as pool:
         list(pool.map(lambda member: _build(member, folder), workspace))
     return len(workspace)

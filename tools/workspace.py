@@ -32,6 +32,11 @@ class Member:
         ]
 
     @property
+    def is_private(self) -> bool:
+        """Whether it stays in this repository; package indexes refuse this classifier."""
+        return "Private :: Do Not Upload" in self.project.get("classifiers", [])
+
+    @property
     def packages(self) -> list[str]:
         """The packages that it installs, by import name."""
         return sorted(path.parent.name for path in self.folder.glob("src/*/__init__.py"))

@@ -7,7 +7,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from ariane.common.v1 import access_pb2
 from ariane_servicekit import RpcService
 from ariane_servicekit.access import AccessRuleMissing, access_rules
-from ariane_servicekit.testing import contract_services
+from ariane_testkit.contract import contract_services
 
 
 def test_every_method_of_the_contract_states_its_access_rule():

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from ariane_servicekit import Loop
 from ariane_servicekit.clock import sleep_until_woken
-from ariane_servicekit.testing import VirtualClock
+from ariane_testkit.virtual_clock import VirtualClock
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importl
 ARROWS = "Arrows point one way"
 PURE_STORE = "Store, records and conditions know no RPC"
 ONLY_SPARK = "Only Spark imports pyspark"
+NO_TEST_TOOLS = "What people install knows no test tools"
 ONE_STORE = "Only the broker opens a store"
 NO_SDK = "Services never import the SDK"
 CONNECTOR = "The connector is data source and sink"
@@ -48,6 +49,7 @@ BAD_IMPORTS = [
     (PURE_STORE, "ariane_record", "ariane.common.v1.message_pb2"),
     (ONLY_SPARK, "ariane_sdk", "pyspark"),
     (ONLY_SPARK, "ariane_broker", "pyspark.sql"),
+    (NO_TEST_TOOLS, "ariane_servicekit", "ariane_testkit"),
     (ONE_STORE, "ariane_namesrv", "ariane_storage"),
     (ONE_STORE, "ariane_admin", "ariane_storage"),
     (ONE_STORE, "ariane_spark", "ariane_storage"),

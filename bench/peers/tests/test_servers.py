@@ -8,7 +8,7 @@ import pytest
 from peer_bench.errors import PeerUnavailable
 from peer_bench.servers import server, version_in
 
-from ariane_servicekit.free_ports import free_port
+from ariane_testkit.free_ports import free_port
 
 
 def test_versions_are_found_in_what_programs_say():
@@ -53,7 +53,7 @@ HARNESS = """
 import os, sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from ariane_servicekit.free_ports import free_port
+from ariane_testkit.free_ports import free_port
 from peer_bench.servers import server
 
 port, told = free_port(), Path(sys.argv[2])

@@ -42,8 +42,8 @@ from ariane_record import RecordFields
 from ariane_record.checksums.checksum import crc32
 from ariane_record.decoding.columns import decode_columns
 from ariane_sdk.runtime.clock import SystemClock
-from ariane_servicekit.postgresql import PostgresqlUnavailable, running_postgresql
 from ariane_servicekit.processes import LocalCluster
+from ariane_testkit.postgresql import PostgresqlUnavailable, running_postgresql
 
 
 def status(code, reason, message="scripted", **metadata):

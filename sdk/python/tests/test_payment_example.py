@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ariane_servicekit.postgresql import PostgresqlUnavailable, find_programs
+from ariane_testkit.postgresql import PostgresqlUnavailable, find_programs
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "payments"
 

@@ -1,6 +1,6 @@
 """The clock seam: everything that asks for the time or waits for it takes a ``Clock``.
 
-Tests and the simulation give a ``VirtualClock`` (``ariane_servicekit.testing``).
+Tests and the simulation give a ``VirtualClock`` (``ariane_testkit.virtual_clock``).
 """
 
 from __future__ import annotations

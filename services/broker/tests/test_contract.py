@@ -9,7 +9,7 @@ from ariane.common.v1 import process_service_pb2 as process_pb
 from ariane.common.v1.process_service_pb2_grpc import ProcessServiceStub
 from ariane_broker.settings import BrokerSettings
 from ariane_servicekit import settings_reference
-from ariane_servicekit.testing import contract_services, unimplemented_methods
+from ariane_testkit.contract import contract_services, unimplemented_methods
 
 
 def own_services():

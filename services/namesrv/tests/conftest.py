@@ -4,7 +4,7 @@ import pytest
 
 from ariane_namesrv import RouteTable
 from ariane_namesrv.registration import BrokerKey, Permission, Registration, TopicLayout
-from ariane_servicekit.testing import VirtualClock
+from ariane_testkit.virtual_clock import VirtualClock
 
 READ_WRITE = Permission.READ | Permission.WRITE
 

@@ -28,7 +28,7 @@ from ariane_namesrv.app import NamesrvApp
 from ariane_namesrv.settings import NamesrvSettings
 from ariane_servicekit import serving
 from ariane_servicekit.processes import ServiceProcess
-from ariane_servicekit.testing import unimplemented_methods
+from ariane_testkit.contract import unimplemented_methods
 
 PACKAGE = "ariane.namesrv.v1"
 READ_WRITE = route_pb2.TOPIC_PERMISSION_READ_WRITE

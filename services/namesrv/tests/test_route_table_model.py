@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from ariane_namesrv.registration import BrokerKey, Permission, Registration, TopicLayout
 from ariane_namesrv.route_table import RouteTable
 from ariane_servicekit import ServiceError
-from ariane_servicekit.testing import VirtualClock
+from ariane_testkit.virtual_clock import VirtualClock
 
 TOPICS = ("t0", "t1", "t2")
 KEYS = st.builds(

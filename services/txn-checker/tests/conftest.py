@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from ariane_servicekit import Loop, SystemClock
-from ariane_servicekit.postgresql import PostgresqlUnavailable, running_postgresql
-from ariane_servicekit.testing import VirtualClock
+from ariane_testkit.postgresql import PostgresqlUnavailable, running_postgresql
+from ariane_testkit.virtual_clock import VirtualClock
 from ariane_txn_checker.broker_watch import BrokerWatch
 from ariane_txn_checker.database import Database, LeaseStore
 from ariane_txn_checker.lease_keeper import LeaseKeeper

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ariane_servicekit import Loop, ServiceError
-from ariane_servicekit.testing import VirtualClock
+from ariane_testkit.virtual_clock import VirtualClock
 from ariane_txn_checker import survey
 from ariane_txn_checker.broker_watch import BrokerWatch
 from ariane_txn_checker.database import Database, InquiryStore

@@ -26,7 +26,7 @@ from ariane.transaction.v1.checked_transaction_service_pb2_grpc import (
 )
 from ariane.transaction.v1.checker_service_pb2_grpc import CheckerServiceStub
 from ariane_servicekit.processes import LocalCluster, ServiceProcess
-from ariane_servicekit.testing import unimplemented_methods
+from ariane_testkit.contract import unimplemented_methods
 
 PACKAGE = "ariane.transaction.v1"
 COMMIT = client_pb.TRANSACTION_OUTCOME_COMMIT

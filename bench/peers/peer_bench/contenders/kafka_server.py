@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from ariane_servicekit.free_ports import free_port
+from ariane_testkit.free_ports import free_port
 from peer_bench.maven import class_path
 from peer_bench.servers import server
 from peer_bench.tools import run_tool

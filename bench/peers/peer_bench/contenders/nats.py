@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
-from ariane_servicekit.free_ports import free_port
+from ariane_testkit.free_ports import free_port
 from peer_bench.contender import DriverContender
 from peer_bench.drivers import Driver
 from peer_bench.errors import PeerUnavailable

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from ariane_servicekit.free_ports import free_port
+from ariane_testkit.free_ports import free_port
 from peer_bench.debian import libraries_of, unpacked
 from peer_bench.errors import PeerUnavailable
 from peer_bench.servers import server

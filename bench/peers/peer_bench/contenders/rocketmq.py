@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from ariane_servicekit.free_ports import free_port
+from ariane_testkit.free_ports import free_port
 from peer_bench.contender import DriverContender
 from peer_bench.drivers import Driver
 from peer_bench.maven import class_path, driver_path, java_version

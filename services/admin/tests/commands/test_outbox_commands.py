@@ -10,7 +10,7 @@ from ariane_admin.cli import main
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk import Message
 from ariane_sdk.sql import METADATA, Outbox, create_tables
-from ariane_servicekit.postgresql import PostgresqlUnavailable, running_postgresql
+from ariane_testkit.postgresql import PostgresqlUnavailable, running_postgresql
 
 
 @pytest.fixture(scope="module")

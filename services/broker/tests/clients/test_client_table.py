@@ -7,7 +7,7 @@ from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.membership import Membership
 from ariane_broker.clients.outbox import BrokerDraining, HeartbeatHeard, MembershipChanged, Outbox
 from ariane_servicekit import ServiceError
-from ariane_servicekit.testing import VirtualClock
+from ariane_testkit.virtual_clock import VirtualClock
 
 
 @pytest.fixture

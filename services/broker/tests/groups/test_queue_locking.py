@@ -9,7 +9,7 @@ from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.groups.queue_locking import QueueLocking
 from ariane_broker.groups.queue_locks import QueueLocks
 from ariane_broker.topics.topic_table import TopicConfig
-from ariane_servicekit.testing import VirtualClock
+from ariane_testkit.virtual_clock import VirtualClock
 
 QUEUE = QueueKey("orders", 0)
 

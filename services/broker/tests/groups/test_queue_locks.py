@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ariane_broker.groups.consumer_offsets import QueueKey
 from ariane_broker.groups.queue_locks import QueueLocks
-from ariane_servicekit.testing import VirtualClock
+from ariane_testkit.virtual_clock import VirtualClock
 
 QUEUE = QueueKey("orders", 0)
 OTHER = QueueKey("orders", 1)

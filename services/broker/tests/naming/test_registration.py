@@ -15,7 +15,7 @@ from ariane.namesrv.v1 import registration_service_pb2_grpc as registration_grpc
 from ariane.namesrv.v1 import route_pb2 as route_pb
 from ariane_broker.naming.registration import NameServer, NameServerLink, Registration
 from ariane_servicekit import StartRefused
-from ariane_servicekit.testing import VirtualClock
+from ariane_testkit.virtual_clock import VirtualClock
 
 
 class ScriptedNameServer:

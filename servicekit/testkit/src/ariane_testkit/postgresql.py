@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from ariane_servicekit.free_ports import free_port
+from ariane_testkit.free_ports import free_port
 
 DEBIAN_PACKAGES: Final = ("postgresql-15", "postgresql-client-15", "libpq5", "libllvm14")
 UNPRIVILEGED_ACCOUNTS: Final = ("postgres", "nobody")

@@ -2,7 +2,7 @@
 
 import socket
 
-from ariane_servicekit.free_ports import free_port
+from ariane_testkit.free_ports import free_port
 
 
 def test_all_ports_of_a_span_can_be_listened_on():

@@ -5,7 +5,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from ariane_servicekit.postgresql import (
+from ariane_testkit.postgresql import (
     PostgresqlUnavailable,
     find_programs,
     running_postgresql,
@@ -32,7 +32,7 @@ def test_a_server_starts_answers_and_leaves_nothing():
 
 
 def test_a_machine_without_it_is_told_what_to_do(monkeypatch):
-    monkeypatch.setattr("ariane_servicekit.postgresql._newest", lambda _folder: None)
+    monkeypatch.setattr("ariane_testkit.postgresql._newest", lambda _folder: None)
     monkeypatch.setenv("PATH", "")
     with pytest.raises(PostgresqlUnavailable, match="package postgresql"):
         find_programs()
