@@ -31,6 +31,7 @@ SDK_FACE = "Whoever builds on the SDK"
 LOG = "The commit log knows nothing"
 DERIVED = "Queues and index do not know"
 OPEN_STORE = "An open store does not know"
+STORING_ROOMS = "Rooms of the broker that store"
 
 BAD_IMPORTS = [
     (ARROWS, "ariane_broker", "ariane_namesrv"),
@@ -66,6 +67,11 @@ BAD_IMPORTS = [
     (LOG, "ariane_storage.log", "ariane_storage.queues"),
     (DERIVED, "ariane_storage.index", "ariane_storage.writing"),
     (OPEN_STORE, "ariane_storage.recovery", "ariane_storage.offline"),
+    (
+        STORING_ROOMS,
+        "ariane_broker.spark_batches",
+        "ariane.broker.v1.transaction_service_pb2",
+    ),
 ]
 
 

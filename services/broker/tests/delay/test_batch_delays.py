@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ariane.broker.v1.transaction_service_pb2 import StageBatchRecordsRequest
 from ariane_broker.delay.delivery import Delivery
 from ariane_broker.delay.parked_queue import ParkedRows
 from ariane_broker.delay.parking import Parking
@@ -19,8 +18,16 @@ from ariane_broker.delay.timer_queue import TIMER_QUEUE, TimerQueue
 from ariane_broker.spark_batches import batch_publication
 from ariane_broker.spark_batches.batch_commits import BatchCommits
 from ariane_broker.spark_batches.batch_publication import BatchPublication
-from ariane_broker.spark_batches.batch_records import BatchKey, Contents, NamedAttempt, checksum_of
+from ariane_broker.spark_batches.batch_records import (
+    AttemptKey,
+    BatchKey,
+    Contents,
+    NamedAttempt,
+    StageWish,
+    checksum_of,
+)
 from ariane_broker.spark_batches.batch_table import BatchTable
+from ariane_broker.spark_batches.stage_format import StagedBlock
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_record import decode_record
 from ariane_record.names import TIMER_TOPIC
@@ -160,20 +167,14 @@ class Broker:
             unique_ids=[f"{token}-{number}" for number in numbers],
         )
         await self.commits.stage(
-            StageBatchRecordsRequest(
-                query_id="q",
-                batch_id=batch_id,
-                partition_id=partition_id,
-                attempt_token=token,
-                topic="orders",
-                record_sizes=block.sizes.astype("<i4").tobytes(),
-                tag_codes=block.tag_codes.astype("<i4").tobytes(),
-                key_counts=block.key_counts.tobytes(),
-                key_hashes=block.key_hashes.astype("<i4").tobytes(),
-                records_crc32=block.crc32,
-                queue_ids=np.array([number % QUEUES for number in numbers], "<i4").tobytes(),
-                delivery_times_ms=np.array(times_ms, "<i8").tobytes(),
-                records=bytes(block.records),
+            StageWish(
+                BatchKey("q", batch_id),
+                AttemptKey(partition_id, token),
+                StagedBlock(
+                    block,
+                    np.array([number % QUEUES for number in numbers], np.int32),
+                    np.array(times_ms, np.int64),
+                ),
             ),
             HOST,
         )

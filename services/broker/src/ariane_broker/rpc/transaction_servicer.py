@@ -11,6 +11,7 @@ from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceServicer
 from ariane_broker.rpc.peer_address import peer_host
 from ariane_broker.rpc.transaction_streams import TransactionStreams
+from ariane_broker.rpc.wire.batch_wire import stage_wish
 from ariane_broker.rpc.wire.transaction_wire import (
     ANSWERS,
     end_response,
@@ -118,7 +119,7 @@ class TransactionServicer(TransactionServiceServicer):
         context: aio.ServicerContext[Any, Any],
     ) -> transaction_pb.StageBatchRecordsResponse:
         """Stage records of one attempt."""
-        count = await self._batches.stage(request, peer_host(context.peer()))
+        count = await self._batches.stage(stage_wish(request), peer_host(context.peer()))
         return transaction_pb.StageBatchRecordsResponse(record_count=count)
 
     async def CommitBatch(

@@ -11,7 +11,6 @@ from typing import Final
 
 import numpy as np
 
-from ariane.broker.v1.transaction_service_pb2 import StageBatchRecordsRequest
 from ariane_broker.append.batch_check import check_sizes, check_takes_delayed
 from ariane_broker.append.message_types import check_message_types
 from ariane_broker.append.topics_for_send import TopicsForSend
@@ -38,14 +37,14 @@ from ariane_broker.spark_batches.batch_records import (
     Contents,
     NamedAttempt,
     Stage,
-    StagedBlock,
+    StageWish,
     batch_record,
     checksum_of,
     contents_rows,
     stage_record,
-    staged_block,
 )
 from ariane_broker.spark_batches.batch_table import BatchTable, Progress
+from ariane_broker.spark_batches.stage_format import StagedBlock
 from ariane_broker.topics.topic_changes import check_user_topic
 from ariane_broker.topics.topic_table import TopicConfig, TopicMessageType
 from ariane_record.control_characters import holds_control_character
@@ -107,7 +106,7 @@ class BatchCommits:
         self._body_bytes_max = body_bytes_max
         self._is_draining = is_draining
 
-    async def stage(self, request: StageBatchRecordsRequest, born_host: Host) -> int:
+    async def stage(self, wish: StageWish, born_host: Host) -> int:
         """Stage records of one attempt.
 
         Returns:
@@ -119,28 +118,27 @@ class BatchCommits:
         """
         if self._is_draining():
             raise broker_draining()
-        batch, attempt = _keys_of(request)
-        await self._check_block(request)
+        batch, attempt = wish.batch, wish.attempt
+        _check_keys(batch, attempt)
+        block = wish.staged.block
+        await self._check_block(wish.staged)
         self._check_open(batch)
         stages = self._table.stages_of(batch, attempt)
         staged_count = sum(stage.record_count for stage in stages)
-        if request.HasField("record_count_before"):
-            before = request.record_count_before
-            if before != staged_count:
-                self._check_repeat(request, stages, staged_count)
-                await self._log.promised(stages[-1].commit_log_offset + 1)
-                return staged_count
-        record = stage_record(request, self._now_ms())
+        if wish.count_before not in {None, staged_count}:
+            self._check_repeat(wish, stages, staged_count)
+            await self._log.promised(stages[-1].commit_log_offset + 1)
+            return staged_count
+        record = stage_record(wish, self._now_ms())
         if len(record.body) > self._body_bytes_max:
-            sizes = np.frombuffer(request.record_sizes, "<i4")
-            raise message_too_large(len(record.body), self._body_bytes_max, int(np.argmax(sizes)))
+            largest = int(np.argmax(block.sizes))
+            raise message_too_large(len(record.body), self._body_bytes_max, largest)
         appended = self._log.append(encode_block(STAGE_TOPIC, [record]), born_host=born_host)
-        count = len(request.record_sizes) // 4
         place = int(appended.first_commit_log_offset)
-        stage = Stage(place, count, request.records_crc32, appended.store_timestamp_ms)
+        stage = Stage(place, block.count, block.crc32, appended.store_timestamp_ms)
         self._table.add_stage(batch, attempt, stage)
         await self._log.promised(appended.next_commit_log_offset)
-        return staged_count + count
+        return staged_count + block.count
 
     async def commit(
         self, batch: BatchKey, attempts: Sequence[NamedAttempt], contents: Contents
@@ -241,31 +239,28 @@ class BatchCommits:
             raise transaction_decided(_name_of(batch), "COMMIT")
 
     @staticmethod
-    def _check_repeat(
-        request: StageBatchRecordsRequest, stages: Sequence[Stage], staged_count: int
-    ) -> None:
+    def _check_repeat(wish: StageWish, stages: Sequence[Stage], staged_count: int) -> None:
         """Refuse a call that neither goes on nor comes again."""
         last = stages[-1] if stages else None
         if (
             last is None
-            or request.record_count_before != staged_count - last.record_count
-            or last.records_crc32 != request.records_crc32
-            or last.record_count != len(request.record_sizes) // 4
+            or wish.count_before != staged_count - last.record_count
+            or last.records_crc32 != wish.staged.block.crc32
+            or last.record_count != wish.staged.block.count
         ):
             rule = f"must be {staged_count}: so many this attempt has staged"
-            raise field_invalid("record_count_before", rule, request.record_count_before)
+            raise field_invalid("record_count_before", rule, wish.count_before)
 
-    async def _check_block(self, request: StageBatchRecordsRequest) -> None:
+    async def _check_block(self, staged: StagedBlock) -> None:
         """Refuse what could not be appended as messages: a commit must not fail for it."""
-        staged = staged_block(request)
         block = staged.block
         if not block.count:
             raise block_corrupted(-1, "it has no records")
         least, most = int(staged.queue_ids.min()), int(staged.queue_ids.max())
         if least < 0:
             raise field_invalid("queue_ids", "must be 0 or more", least)
-        check_user_topic(request.topic)
-        config = await self._topics.find_or_create(request.topic, most, block)
+        check_user_topic(block.topic)
+        config = await self._topics.find_or_create(block.topic, most, block)
         self._topics.check_block(block)
         if not config.writable:
             raise topic_not_writable(config.topic, int(config.permission))
@@ -287,14 +282,12 @@ class BatchCommits:
             self._parking.check_staged(staged.block, staged.times_ms)
 
 
-def _keys_of(request: StageBatchRecordsRequest) -> tuple[BatchKey, AttemptKey]:
-    batch = BatchKey(request.query_id, request.batch_id)
+def _check_keys(batch: BatchKey, attempt: AttemptKey) -> None:
     _check_batch(batch)
-    if request.partition_id < 0:
-        raise field_invalid("partition_id", "must be 0 or more", request.partition_id)
-    if not 1 <= len(request.attempt_token) <= TOKEN_LENGTH_MAX:
+    if attempt.partition_id < 0:
+        raise field_invalid("partition_id", "must be 0 or more", attempt.partition_id)
+    if not 1 <= len(attempt.token) <= TOKEN_LENGTH_MAX:
         raise field_invalid("attempt_token", f"must have 1 to {TOKEN_LENGTH_MAX} characters")
-    return batch, AttemptKey(request.partition_id, request.attempt_token)
 
 
 def _check_batch(batch: BatchKey) -> None:

@@ -15,19 +15,17 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane.broker.v1.transaction_service_pb2 import StageBatchRecordsRequest
 from ariane_broker.delay.parking import Parking
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.spark_batches.batch_records import (
     BATCH_TOPIC,
     BatchEvent,
-    StagedBlock,
     batch_record,
     name_of_stage,
     named_rows,
-    staged_block,
 )
 from ariane_broker.spark_batches.batch_table import WAITING, BatchTable, Publication
+from ariane_broker.spark_batches.stage_format import StagedBlock, decode_stage
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_record.layout import (
     PRODUCER_PROPERTIES_BYTES_MAX,
@@ -126,12 +124,11 @@ class BatchPublication:
     async def _publish(self, publication: Publication) -> None:
         for stage in publication.stages:
             fields = await self._log.message_at(stage)
-            request = StageBatchRecordsRequest.FromString(fields.body)
-            staged = staged_block(request)
-            if self._find_topic(request.topic) is None:
+            staged = decode_stage(fields.body, stage)
+            if self._find_topic(staged.block.topic) is None:
                 _log.warning(
                     "batch_topic_gone",
-                    topic=request.topic,
+                    topic=staged.block.topic,
                     query_id=publication.batch.query_id,
                     batch_id=publication.batch.batch_id,
                 )

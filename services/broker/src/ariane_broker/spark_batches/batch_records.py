@@ -2,7 +2,7 @@ r"""The records of a batch transaction: what is staged, and what became of it.
 
 ::
 
-    RMQ_SYS_ARIANE_STAGE_TOPIC   |stage|stage|stage|   one for each call: the block with its columns
+    RMQ_SYS_ARIANE_STAGE_TOPIC   |stage|stage|stage|   one for each call, as `stage_format` draws it
     RMQ_SYS_ARIANE_BATCH_TOPIC                 |commit|                       |done|
     the topics of the records                          |message|message|...
     rmq_sys_wheel_timer                                        |parked|parked|...
@@ -17,15 +17,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ariane.broker.v1.transaction_service_pb2 import StageBatchRecordsRequest
-from ariane_broker.errors import block_corrupted
+from ariane_broker.spark_batches.stage_format import StagedBlock, encode_stage
 from ariane_record import PropertyName, RecordBlock, RecordFields
 from ariane_record.checksums.checksum import crc32
 from ariane_storage.log.fields import FIELD_STARTS, FieldColumn, Int64s
@@ -35,8 +32,6 @@ BATCH_TOPIC: Final = "RMQ_SYS_ARIANE_BATCH_TOPIC"
 
 STAGE_PROPERTY: Final = "ARIANE_STAGE"
 _HALF_OFFSET: Final = FIELD_STARTS["half_offset"]
-_INT32: Final = np.dtype("<i4")
-_INT64: Final = np.dtype("<i8")
 
 
 class BatchKey(NamedTuple):
@@ -69,6 +64,22 @@ class Stage(NamedTuple):
     store_timestamp_ms: int
 
 
+class StageWish(NamedTuple):
+    """What a call wants staged.
+
+    Attributes:
+        batch: The batch.
+        attempt: The attempt.
+        staged: The records.
+        count_before: How many the attempt had staged before; None: every arrival is staged.
+    """
+
+    batch: BatchKey
+    attempt: AttemptKey
+    staged: StagedBlock
+    count_before: int | None = None
+
+
 class NamedAttempt(NamedTuple):
     """An attempt as a commit names it."""
 
@@ -99,65 +110,12 @@ class BatchEvent(StrEnum):
     PROGRESS = "progress"
 
 
-@dataclass(frozen=True, slots=True)
-class StagedBlock:
-    """The records of one stage.
-
-    Attributes:
-        block: Them, with their columns.
-        queue_ids: Where each of them goes: int32[count].
-        times_ms: When each is to be delivered; 0 for at once.
-    """
-
-    block: RecordBlock
-    queue_ids: NDArray[np.int32]
-    times_ms: Int64s
-
-
-def staged_block(request: StageBatchRecordsRequest) -> StagedBlock:
-    """What a call stages; its columns are not compared with its records yet.
-
-    Raises:
-        ServiceError: BLOCK_CORRUPTED.
-    """
-    columns = (request.record_sizes, request.tag_codes, request.key_hashes, request.queue_ids)
-    if any(len(column) % _INT32.itemsize for column in columns):
-        raise block_corrupted(-1, "a column of numbers is no multiple of 4 bytes")
-    if len(request.delivery_times_ms) % _INT64.itemsize:
-        raise block_corrupted(-1, "the column of delivery times is no multiple of 8 bytes")
-    sizes, tag_codes, key_hashes, queue_ids = (
-        np.frombuffer(column, _INT32).astype(np.int32, copy=False) for column in columns
-    )
-    times_ms = np.frombuffer(request.delivery_times_ms, _INT64).astype(np.int64, copy=False)
-    if not request.delivery_times_ms:
-        times_ms = np.zeros(len(sizes), np.int64)
-    if not len(queue_ids) == len(times_ms) == len(sizes):
-        raise block_corrupted(-1, "its columns differ in length")
-    block = RecordBlock(
-        topic=request.topic,
-        records=request.records,
-        sizes=sizes,
-        tag_codes=tag_codes,
-        key_counts=np.frombuffer(request.key_counts, np.uint8),
-        key_hashes=key_hashes,
-        crc32=request.records_crc32,
-    )
-    return StagedBlock(block, queue_ids, times_ms)
-
-
-def stage_record(request: StageBatchRecordsRequest, now_ms: int) -> RecordFields:
-    """A call of staging as it is stored: the whole of it, and in front what it is about."""
-    says = [
-        request.query_id,
-        request.batch_id,
-        request.partition_id,
-        request.attempt_token,
-        len(request.record_sizes) // _INT32.itemsize,
-        request.records_crc32,
-    ]
+def stage_record(wish: StageWish, now_ms: int) -> RecordFields:
+    """A call of staging as it is stored: what it is about in front, the block as the body."""
+    says = [*wish.batch, *wish.attempt, wish.staged.block.count, wish.staged.block.crc32]
     return RecordFields(
         topic=STAGE_TOPIC,
-        body=request.SerializeToString(),
+        body=encode_stage(wish.staged),
         properties={STAGE_PROPERTY: json.dumps(says, separators=(",", ":"))},
         born_timestamp_ms=now_ms,
     )
