@@ -272,7 +272,7 @@ async def test_what_no_message_can_be_is_refused_before_anything_leaves(
 
 
 async def test_an_unknown_topic_is_told(producer):
-    with pytest.raises(errors.RouteNotFound):
+    with pytest.raises(errors.SendError):
         await producer.send_columns("nowhere", pa.table({"body": bodies(1)}))
     with pytest.raises(errors.NameIllegal):
         await producer.send_columns("a b", pa.table({"body": bodies(1)}))

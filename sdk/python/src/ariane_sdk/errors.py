@@ -18,14 +18,14 @@
     +-- BodyDamaged                 a compressed body cannot be decompressed, or grows too large
     +-- RequestTimeout              no reply came in time; the request may be in work
     +-- SendError                   a message was not acknowledged; may be stored if outcome_unknown
-    +-- BatchSendError              some messages of a batch were not acknowledged
-    +-- ColumnsSendError            some rows of a table were not acknowledged
+    |   +-- BatchSendError          some messages of a batch were not acknowledged
+    |   +-- ColumnsSendError        some rows of a table were not acknowledged
+    |   +-- QueueOrderUnknown       nobody can tell to which queues message groups belong
     +-- CallError                   a service answered with an error, or not at all
         +-- NameServersUnreachable  no name server answered
         +-- ServiceUnavailable      nobody answers there now, or it is starting, draining or full
         +-- DeadlinePassed          no answer in time
         +-- RouteNotFound           no live broker carries the topic, or would create it
-        +-- QueueOrderUnknown       nobody can tell to which queues message groups belong
         +-- TopicNotFound           the broker does not know the topic
         +-- TopicExists
         +-- TopicRefused            no permission to write or read it, or reserved
@@ -235,11 +235,12 @@ class RequestTimeout(ArianeError):
 class SendError(ArianeError):
     """A message was not acknowledged; with ``outcome_unknown`` it may be stored nevertheless.
 
-    The error of the last try is the ``__cause__``.
+    Whatever a cluster does to a send comes as this, also that nobody could be reached. The error of
+    the last try is the ``__cause__``, and gives the ``reason``.
     """
 
 
-class BatchSendError(ArianeError):
+class BatchSendError(SendError):
     """Some messages of a batch were not acknowledged.
 
     Attributes:
@@ -264,7 +265,7 @@ class BatchSendError(ArianeError):
         self.outcomes = outcomes
 
 
-class ColumnsSendError(ArianeError):
+class ColumnsSendError(SendError):
     """Some rows of a table were not acknowledged.
 
     Attributes:
@@ -294,6 +295,17 @@ class ColumnsSendError(ArianeError):
         )
         self.outcomes = outcomes
         self.errors = errors
+
+
+class QueueOrderUnknown(SendError):
+    """Nobody could tell in time to which queues the message groups of a topic belong.
+
+    The topic is of type FIFO and no name server that answers was ever told the order of its queues,
+    or all of them have just started and do not know the topic. Another queue might be the wrong
+    one, so the message was not sent.
+    """
+
+    reason = "QUEUE_ORDER_UNKNOWN"
 
 
 class CallError(ArianeError):
@@ -345,17 +357,6 @@ class RouteNotFound(CallError):
     """No live broker carries the topic."""
 
     reason = "ROUTE_NOT_FOUND"
-
-
-class QueueOrderUnknown(CallError):
-    """Nobody could tell in time to which queues the message groups of a topic belong.
-
-    The topic is of type FIFO and no name server that answers was ever told the order of its queues,
-    or all of them have just started and do not know the topic. Another queue might be the wrong
-    one, so the message was not sent.
-    """
-
-    reason = "QUEUE_ORDER_UNKNOWN"
 
 
 class TopicNotFound(CallError):

@@ -16,7 +16,7 @@ from ariane_admin.rooms import House
 from ariane_admin.terminal.error_statuses import exit_status_of
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.standard_streams import drop_output, settle
-from ariane_sdk.errors import ArianeError, BatchSendError, NameServersUnreachable, SendError
+from ariane_sdk.errors import ArianeError, NameServersUnreachable, SendError
 
 _EXAMPLES = """\b
 Examples:
@@ -134,9 +134,9 @@ def _reader_left() -> int:
 
 def _advice(error: ArianeError) -> str:
     """What to do about an error whose text does not say it: it is the same for all commands."""
-    if isinstance(error, NameServersUnreachable):
+    if error.reason == NameServersUnreachable.reason:
         return f"; say where they are by --name-servers or {NAME_SERVERS_VARIABLE}"
-    if error.outcome_unknown and not isinstance(error, SendError | BatchSendError):
+    if error.outcome_unknown and not isinstance(error, SendError):
         return "; it may have been done: look before you say it again"
     return ""
 

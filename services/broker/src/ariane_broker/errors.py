@@ -27,6 +27,7 @@ here, so that its text and the values in its metadata are the same wherever it c
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -128,11 +129,21 @@ def group_limit_reached(limit: int) -> ServiceError:
     )
 
 
+_CHANGE_TO_FIT: Final[Mapping[tuple[str, str], str]] = {
+    ("FIFO", "NORMAL"): "set a message group on each message",
+    ("NORMAL", "FIFO"): "send without a message group",
+    ("DELAY", "NORMAL"): "set a delivery time",
+    ("TRANSACTION", "NORMAL"): "send it in a transaction",
+}
+"""What makes a message one that the topic takes, where that is easy."""
+
+
 def message_type_mismatch(topic: str, expected: str, actual: str) -> ServiceError:
     """The message's type does not fit the topic."""
+    change = _CHANGE_TO_FIT.get((expected, actual))
     return ServiceError(
         ErrorReason.ERROR_REASON_MESSAGE_TYPE_MISMATCH,
-        f"topic {topic!r} takes {expected} messages, not {actual}",
+        f"topic {topic!r} takes {expected} messages, not {actual}{f': {change}' if change else ''}",
         {"topic": topic, "expected": expected, "actual": actual},
     )
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.common.v1 import message_pb2 as message_pb
 from ariane_broker.append.message_types import are_of_type, check_message_types, records_with
+from ariane_broker.errors import message_type_mismatch
 from ariane_broker.topics.topic_table import MESSAGE_TYPE_ATTRIBUTE, TopicConfig, TopicMessageType
 from ariane_record import BlockEncoder
 from ariane_record.decoding.columns import decode_columns
@@ -171,3 +172,18 @@ async def test_a_packed_batch_of_another_kind_is_refused_whole(broker, reason_of
     (result,) = await broker.append(batch)
     assert not result.HasField("error")
     assert await broker.bodies("orders") == [b"a"]
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "advice"),
+    [
+        ("FIFO", "NORMAL", "set a message group on each message"),
+        ("NORMAL", "FIFO", "send without a message group"),
+        ("DELAY", "NORMAL", "set a delivery time"),
+        ("TRANSACTION", "NORMAL", "send it in a transaction"),
+    ],
+)
+def test_a_refusal_says_what_to_do(expected, actual, advice):
+    error = message_type_mismatch("orders", expected, actual)
+    assert str(error).startswith(f"topic 'orders' takes {expected} messages, not {actual}: ")
+    assert advice in str(error)

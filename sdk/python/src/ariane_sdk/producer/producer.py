@@ -210,8 +210,7 @@ class Producer(TransactionalSends):
         Raises:
             MessageIllegal: It breaks a rule; it was not sent.
             SendError: It was not acknowledged; ``outcome_unknown`` says whether it may be stored.
-            RouteNotFound: No live broker carries the topic, and none would create it.
-            NameServersUnreachable: None answered, and the topic is not known from before.
+                Also when there is no route to the topic, or no name server answers.
         """
         if timeout_s is not None:
             return await self._send_within(timeout_s, message, message_queue, selector)
@@ -411,8 +410,6 @@ class Producer(TransactionalSends):
         Raises:
             ColumnIllegal: A column or row that cannot become messages; nothing was sent.
             ColumnsSendError: Some rows were not acknowledged; it has the outcome of each.
-            RouteNotFound: No live broker carries the topic, and none would create it.
-            NameServersUnreachable: None answered, and the topic is not known from before.
         """
         if not self._accepting:
             self._refuse()

@@ -11,7 +11,7 @@ from ariane_record import ProducerSequence
 from ariane_record.errors import RecordError
 from ariane_sdk.client.broker_calls import answer_of
 from ariane_sdk.client.session import Session
-from ariane_sdk.errors import ArianeError, CallError, ServiceUnavailable, TopicRefused
+from ariane_sdk.errors import ArianeError, CallError, SendError, ServiceUnavailable
 from ariane_sdk.message import Message, MessageQueue
 from ariane_sdk.net.status import error_from_status
 from ariane_sdk.producer.batches.send_batch import RECORD_OVERHEAD_BYTES_MAX, SendBatch
@@ -106,7 +106,7 @@ class OutboxSends:
         for _ in range(tries):
             try:
                 queue = lane.next_queue(lambda _broker_name: True)
-            except TopicRefused:
+            except SendError:
                 return None
             if is_free(queue):
                 return queue

@@ -249,7 +249,7 @@ class ColumnsIntake:
         Raises:
             DeadlinePassed: Time was up before.
             QueueOrderUnknown: Nobody can tell to which queue a message group of a row belongs.
-            TopicRefused: No broker takes messages for the topic.
+            SendError: No broker takes messages for the topic.
         """
         if self._clock.monotonic_s() >= deadline_s:
             raise DeadlinePassed("time was up before it left", retriable=True)

@@ -155,7 +155,7 @@ class Intake:
 
         Raises:
             IllegalArgument: Message or wish break a rule.
-            TopicRefused: No broker takes messages for the topic.
+            SendError: No broker takes messages for the topic.
         """
         future: asyncio.Future[SendResult] = self._loop.create_future()
         if wish is not NO_WISH or not self._singles.take(message, future):
@@ -167,7 +167,7 @@ class Intake:
 
         Raises:
             IllegalArgument: Message or wish break a rule.
-            TopicRefused: No broker takes messages for the topic.
+            SendError: No broker takes messages for the topic.
         """
         self._place_or_park(message, wish, None)
 

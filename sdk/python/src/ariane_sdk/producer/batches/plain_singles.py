@@ -83,7 +83,7 @@ class PlainSingles:
             Whether it was; whatever may be wrong with another is not judged here.
 
         Raises:
-            TopicRefused: No broker takes messages for the topic.
+            SendError: No broker takes messages for the topic.
         """
         try:
             lane = self._lanes.get(message.topic)

@@ -299,7 +299,7 @@ class SendBatch:
             is_welcome: Says of a broker's name whether a batch would leave there at once.
 
         Raises:
-            TopicRefused: No broker takes messages for the topic.
+            SendError: No broker takes messages for the topic.
         """
         if self._choose_other is not None and self.movable:
             self.queue = self._choose_other(is_welcome)

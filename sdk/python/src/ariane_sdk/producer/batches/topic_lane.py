@@ -8,11 +8,10 @@ from typing import NamedTuple, TypeAlias
 
 from ariane_record.encoding.plain_topic import PlainTopic
 from ariane_sdk.errors import (
-    CallError,
     IllegalArgument,
     QueueNotFound,
     QueueOrderUnknown,
-    TopicRefused,
+    SendError,
 )
 from ariane_sdk.message import Message, MessageQueue, SendResult
 from ariane_sdk.producer.batches.bundle import Bundle
@@ -131,7 +130,7 @@ class TopicLane:
         self.parked_groups: list[ParkedMessage] = []
         self.route_task: asyncio.Task[None] | None = None
         self.order_task: asyncio.Task[None] | None = None
-        self.refusal: CallError | None = None
+        self.refusal: SendError | None = None
         self.groups_held = False
         self.turn = asyncio.Lock()
         self.flow = CallFlow()
@@ -218,7 +217,7 @@ class TopicLane:
             IllegalArgument: The queue is of another topic.
             QueueNotFound: The route has no such queue to write.
             QueueOrderUnknown: Nobody can tell to which queue its message group belongs.
-            TopicRefused: No broker takes messages for the topic.
+            SendError: No broker takes messages for the topic.
         """
         queue = wish.message_queue
         if queue is None and wish.selector is not None:
@@ -242,7 +241,7 @@ class TopicLane:
             is_welcome: Says of a broker's name whether a batch would leave there at once.
 
         Raises:
-            TopicRefused: No broker takes messages for the topic.
+            SendError: No broker takes messages for the topic.
         """
         if self._sticky is None:
             raise self._refusal()
@@ -263,9 +262,10 @@ class TopicLane:
             metadata={"topic": self.topic},
         )
 
-    def _refusal(self) -> TopicRefused:
-        return TopicRefused(
+    def _refusal(self) -> SendError:
+        return SendError(
             f"no broker takes messages for topic {self.topic!r} now",
+            reason="TOPIC_NOT_WRITABLE",
             retriable=True,
             metadata={"topic": self.topic},
         )

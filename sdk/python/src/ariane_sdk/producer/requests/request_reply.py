@@ -20,8 +20,9 @@ from typing import Final
 from ariane_record.layout import ByteBuffer
 from ariane_sdk.checks.limits import check_property_names
 from ariane_sdk.checks.message_types import check_types
-from ariane_sdk.errors import IllegalArgument, RequestTimeout
+from ariane_sdk.errors import CallError, IllegalArgument, RequestTimeout, SendError
 from ariane_sdk.message import Message, ReceivedMessage, SendResult, SystemMessage
+from ariane_sdk.net.error_copy import error_copy
 from ariane_sdk.producer.requests.reply_inbox import CORRELATION_ID, ReplyInbox
 from ariane_sdk.routing.routes import Routes
 from ariane_sdk.runtime.clock import Clock
@@ -113,6 +114,8 @@ class Requests:
                 route = await self._routes.get_for_send(message.topic)
                 cluster_name = route.brokers[0].cluster_name
                 await self._inbox.listen(cluster_name, reply_topic(cluster_name))
+        except CallError as error:
+            raise error_copy(error, SendError) from error
         except TimeoutError:
             raise RequestTimeout(
                 f"not ready to get a reply within {timeout_s:g} s; the request was not sent",

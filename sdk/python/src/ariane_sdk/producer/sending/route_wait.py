@@ -6,8 +6,15 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
-from ariane_sdk.errors import ArianeError, CallError, NameServersUnreachable, RouteNotFound
+from ariane_sdk.errors import (
+    ArianeError,
+    CallError,
+    NameServersUnreachable,
+    RouteNotFound,
+    SendError,
+)
 from ariane_sdk.message import Message, SendResult
+from ariane_sdk.net.error_copy import error_copy
 from ariane_sdk.producer.batches.topic_lane import NO_WISH, ParkedMessage, QueueWish, TopicLane
 from ariane_sdk.producer.sending.send_buffer import SendBuffer
 from ariane_sdk.routing.routes import Routes
@@ -78,7 +85,7 @@ class RouteWait:
                 time is up.
 
         Raises:
-            CallError: There is no route.
+            SendError: There is no route.
         """
         try:
             if lane.route is None:
@@ -139,7 +146,8 @@ class RouteWait:
                 if _may_pass(error) and self._clock.monotonic_s() < deadline_s:
                     await self._clock.sleep(ROUTE_RETRY_S)
                     continue
-                lane.refusal = error
+                lane.refusal = error_copy(error, SendError)
+                lane.refusal.__cause__ = error
             break
         lane.route_task = None
         parked, lane.parked = lane.parked, []
