@@ -30,6 +30,8 @@ WORLD: Final = {
     "storage/src/ariane_storage/disk/os_disk.py": "the real disk",
     "storage/src/ariane_storage/testing/*": "worlds for tests",
     "storage/src/ariane_storage/commands*": "tools that people run on a closed store",
+    "services/filter/src/ariane_filter/jail/process.py": "starts workers, and talks to them",
+    "services/filter/src/ariane_filter/jail/worker/*": "the jailed process itself",
     "services/admin/src/*": "the command line: a client, run by people",
     "sdk/python/src/ariane_sdk/runtime/clock.py": "the real clock",
     "sdk/python/src/ariane_sdk/runtime/disk.py": "the real disk",

@@ -31,7 +31,8 @@ class _FilterLanguageEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Filter
     """Never valid on write."""
     FILTER_LANGUAGE_WASM: _FilterLanguage.ValueType  # 1
     """A WebAssembly module without imports that exports `memory`, `allocate(size) -> ptr` and
-    `filter(ptr, size) -> i32`, which answers other than 0 for messages to deliver.
+    `filter(ptr, size) -> i32`, which writes a verdict for each message of a batch and answers 0.
+    The layout of a batch is drawn in `ariane_filter/jail/worker/wasm_filter.py`.
     """
     FILTER_LANGUAGE_PYTHON: _FilterLanguage.ValueType  # 2
     """Python source with a function `matches(message) -> bool`. Refused unless the server allows it."""
@@ -43,7 +44,8 @@ FILTER_LANGUAGE_UNSPECIFIED: FilterLanguage.ValueType  # 0
 """Never valid on write."""
 FILTER_LANGUAGE_WASM: FilterLanguage.ValueType  # 1
 """A WebAssembly module without imports that exports `memory`, `allocate(size) -> ptr` and
-`filter(ptr, size) -> i32`, which answers other than 0 for messages to deliver.
+`filter(ptr, size) -> i32`, which writes a verdict for each message of a batch and answers 0.
+The layout of a batch is drawn in `ariane_filter/jail/worker/wasm_filter.py`.
 """
 FILTER_LANGUAGE_PYTHON: FilterLanguage.ValueType  # 2
 """Python source with a function `matches(message) -> bool`. Refused unless the server allows it."""

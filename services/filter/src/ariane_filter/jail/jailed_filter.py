@@ -1,0 +1,134 @@
+"""A filter version that is kept running: workers come and go, until there are too many strikes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_filter.jail.errors import FilterFailed, FilterQuarantined
+from ariane_filter.jail.limits import FilterModule, JailLimits
+from ariane_filter.jail.worker_handle import Launch, WorkerHandle
+from ariane_record.layout import ByteBuffer
+
+STRIKES_MAX: Final = 3
+STRIKE_S: Final = 600.0
+"""After so long a strike is forgotten."""
+
+PAUSE_S: Final = 0.2
+PAUSE_GROWTH: Final = 4.0
+KILLS_MAX: Final = 3
+"""So often one batch is repeated when others kill the worker."""
+
+
+class JailedFilter:
+    """One worker for one version of a filter, started anew when it fails.
+
+    A batch has either a verdict for every record, or an error: nothing passes unfiltered, and
+    nothing is left out in silence.
+
+    Attributes:
+        quarantine_cause: Why it does not run any more; empty while it does.
+        failure_count: How often it has failed.
+        last_failure: What happened last; empty when nothing did.
+    """
+
+    def __init__(
+        self,
+        module: FilterModule,
+        limits: JailLimits,
+        *,
+        launch: Launch,
+        monotonic: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._module = module
+        self._limits = limits
+        self._launch = launch
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._turn = asyncio.Lock()
+        self._worker: WorkerHandle | None = None
+        self._strikes: list[float] = []
+        self.quarantine_cause = ""
+        self.failure_count = 0
+        self.last_failure = ""
+
+    async def judge(self, records: ByteBuffer, sizes: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Which records are to be delivered: bool[count].
+
+        Args:
+            records: Records back to back.
+            sizes: Bytes of each.
+
+        Raises:
+            FilterQuarantined: It has failed too often.
+            FilterFailed: It failed on this batch; asking again is harmless.
+            FilterInvalid: The module is no filter.
+            JailUnavailable: No worker can be locked in here.
+            RecordCorrupted: These are no records.
+        """
+        async with self._turn:
+            for _ in range(KILLS_MAX):
+                try:
+                    worker = await self._running()
+                    return await worker.judge(records, sizes)
+                except FilterFailed as failure:
+                    await self._stop_worker()
+                    self.last_failure = failure.cause
+                    if failure.blamed:
+                        self._strike(failure)
+                        raise
+                except BaseException:
+                    # Also when the caller is cancelled: half an answer may be on its way.
+                    await self._stop_worker()
+                    raise
+            raise FilterFailed(self.last_failure, blamed=False)
+
+    def quarantine(self, cause: str) -> None:
+        """Let it run no more; a batch that is being judged is still answered."""
+        self.quarantine_cause = cause
+
+    def release(self) -> None:
+        """Let it run again, with its strikes forgotten."""
+        self.quarantine_cause = ""
+        self._strikes.clear()
+
+    async def close(self) -> None:
+        """End its worker."""
+        async with self._turn:
+            await self._stop_worker()
+
+    @property
+    def strike_count(self) -> int:
+        """How often it failed lately."""
+        since = self._monotonic() - STRIKE_S
+        return sum(time > since for time in self._strikes)
+
+    async def _running(self) -> WorkerHandle:
+        """The worker; a new one, after a pause that grows with the strikes, when there is none."""
+        if self.quarantine_cause:
+            await self._stop_worker()
+            raise FilterQuarantined(self.quarantine_cause)
+        if self._worker is None:
+            strikes = self.strike_count
+            if strikes:
+                await self._sleep(PAUSE_S * PAUSE_GROWTH ** (strikes - 1))
+            self._worker = await WorkerHandle.start(
+                self._module, self._limits, launch=self._launch, monotonic=self._monotonic
+            )
+        return self._worker
+
+    def _strike(self, failure: FilterFailed) -> None:
+        self.failure_count += 1
+        self._strikes = [*self._strikes[1 - STRIKES_MAX :], self._monotonic()]
+        if self.strike_count >= STRIKES_MAX:
+            self.quarantine_cause = f"failed {STRIKES_MAX} times, at last: {failure.cause}"
+
+    async def _stop_worker(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            await worker.end()

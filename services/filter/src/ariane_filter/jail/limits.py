@@ -1,0 +1,52 @@
+"""What a worker may spend, and what it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+MODULE_BYTES_MAX: Final = 1 << 20
+
+
+class FilterLanguage(IntEnum):
+    """What a module is written in."""
+
+    WASM = 1
+    PYTHON = 2
+
+
+@dataclass(frozen=True, slots=True)
+class FilterModule:
+    """A filter as it was uploaded.
+
+    Attributes:
+        language: What it is written in.
+        code: The module: UTF-8 source, or the bytes of a WebAssembly module.
+    """
+
+    language: FilterLanguage
+    code: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JailLimits:
+    """What a worker may spend.
+
+    Attributes:
+        memory_bytes: Memory that the filter may take, beyond what the worker itself needs.
+        batch_cpu_s: Processor seconds for one batch.
+        batch_s: Seconds for one batch by the clock on the wall: more than processor time, because
+            a worker may have to wait for its turn on a busy machine.
+        load_cpu_s: Processor seconds for loading the module.
+        start_s: Seconds by the clock on the wall until a worker has locked itself in, and again
+            until it has loaded its module.
+        fuel_per_message: Instructions for one message; WebAssembly only.
+    """
+
+    memory_bytes: int = 64 << 20
+    batch_cpu_s: float = 1.0
+    batch_s: float = 10.0
+    load_cpu_s: float = 5.0
+    start_s: float = 60.0
+    fuel_per_message: int = 10_000_000

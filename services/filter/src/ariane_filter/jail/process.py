@@ -1,0 +1,85 @@
+"""A worker's process as its parent holds it. This is the world: processes and sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import sys
+import time
+from dataclasses import dataclass
+from typing import Protocol
+
+from ariane_filter.jail.limits import FilterLanguage
+
+_CPU_CLOCK = 2  # In Linux, the clock of a process is its inverted id, shifted, and this.
+
+
+class WorkerProcess(Protocol):
+    """What is asked of a worker's process."""
+
+    channel: socket.socket
+    """The parent's end; does not block."""
+
+    def cpu_seconds(self) -> float:
+        """Processor time that it has spent."""
+
+    async def end(self) -> int:
+        """Kill it if it lives; returns its exit status, negative for a signal."""
+
+
+@dataclass(frozen=True, slots=True)
+class JailLauncher:
+    """Starts workers. They die with the thread that calls this.
+
+    Attributes:
+        wrapper: A command, with its path, that starts the command given to it.
+    """
+
+    wrapper: tuple[str, ...] = ()
+
+    async def __call__(self, language: FilterLanguage, memory_bytes: int) -> JailedProcess:
+        """Start one."""
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)  # noqa: FBT003 - the parameter has no name
+        with theirs:
+            descriptor = theirs.fileno()
+            process = await asyncio.create_subprocess_exec(
+                *self.wrapper,
+                *(sys.executable, "-I", "-m", "ariane_filter.jail.worker"),
+                *(str(descriptor), str(int(language)), str(memory_bytes)),
+                pass_fds=(descriptor,),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.DEVNULL,
+                cwd="/",
+                env={"OPENBLAS_NUM_THREADS": "1"},
+            )
+        return JailedProcess(process, ours)
+
+
+class JailedProcess:
+    """A process that runs ``ariane_filter.jail.worker``."""
+
+    def __init__(self, process: asyncio.subprocess.Process, channel: socket.socket) -> None:
+        self._process = process
+        self.channel = channel
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def cpu_seconds(self) -> float:
+        """Processor time that it has spent; zero when it is gone."""
+        try:
+            return time.clock_gettime(~self._process.pid << 3 | _CPU_CLOCK)
+        except OSError:
+            return 0.0
+
+    async def end(self) -> int:
+        """Kill it if it lives; returns its exit status, negative for a signal."""
+        self.channel.close()
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        return await self._process.wait()

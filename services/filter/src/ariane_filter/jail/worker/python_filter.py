@@ -1,0 +1,71 @@
+"""A filter from Python source: a function ``matches(message) -> bool``."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_filter.jail.worker.judging import ModuleRefused, VerdictMissing
+from ariane_record.errors import RecordCorrupted
+from ariane_record.single.view import MessageView, iter_messages
+
+FUNCTION = "matches"
+
+
+class PythonFilter:
+    """Asks a function about one message after the other; about 2 us each besides the function."""
+
+    def __init__(self, code: bytes) -> None:
+        """Compile and run the source.
+
+        Raises:
+            ModuleRefused: It is no Python, raises, or has no function of that name.
+        """
+        module = ModuleType("uploaded_filter")
+        module.__dict__["__builtins__"] = builtins
+        try:
+            exec(compile(code, "<filter>", "exec"), module.__dict__)  # noqa: S102 - in the jail
+        except BaseException as error:
+            raise ModuleRefused(told(error)) from error
+        function = getattr(module, FUNCTION, None)
+        if not callable(function):
+            raise ModuleRefused(f"it has no function {FUNCTION}(message)")
+        self._matches: Callable[[MessageView], Any] = function
+
+    def judge(self, records: bytes, sizes: NDArray[np.int32]) -> bytes:
+        """A byte for each record.
+
+        Raises:
+            VerdictMissing: The function raised, or answered something else than a truth.
+            RecordCorrupted: The records are none.
+        """
+        verdicts: list[Any] = []
+        try:
+            verdicts.extend(map(self._matches, iter_messages(records, sizes)))
+        except RecordCorrupted:
+            raise
+        except BaseException as error:
+            raise VerdictMissing(f"message {len(verdicts)}: {told(error)}") from error
+        if set(map(type, verdicts)) - {bool}:
+            position = next(i for i, verdict in enumerate(verdicts) if type(verdict) is not bool)
+            kind = type(verdicts[position]).__name__
+            raise VerdictMissing(f"message {position}: {FUNCTION} returned {kind}, not bool")
+        return bytes(verdicts)
+
+
+def told(error: BaseException) -> str:
+    """An exception in one line: what, where in the filter, and why."""
+    place = ""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == "<filter>":
+            place = f" in line {trace.tb_lineno}"
+        trace = trace.tb_next
+    if isinstance(error, SyntaxError) and error.lineno is not None:
+        return f"SyntaxError in line {error.lineno}: {error.msg}"
+    return " ".join(f"{type(error).__name__}{place}: {str(error)[:500]}".split())

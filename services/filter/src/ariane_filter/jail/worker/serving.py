@@ -1,0 +1,55 @@
+"""The life of a worker behind the lock: one module, then batch after batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from ariane_filter.jail.frames import BATCH_HEAD, HEAD, MODULE_HEAD, Kind, text_frame
+from ariane_filter.jail.worker.channel import Channel, ParentGone
+from ariane_filter.jail.worker.judging import LoadedFilter, ModuleRefused, VerdictMissing
+from ariane_record.errors import RecordCorrupted
+
+_SIZE: Final = np.dtype("<i4")
+
+
+def serve(channel: Channel, load: Callable[[bytes, int], LoadedFilter]) -> None:
+    """Load the module that comes first, and judge batches until the parent hangs up.
+
+    Args:
+        channel: Leads to the parent.
+        load: Makes a filter of a module and the fuel for a message.
+    """
+    try:
+        _, payload = _frame(channel)
+        (fuel_per_message,) = MODULE_HEAD.unpack_from(payload)
+        try:
+            loaded = load(payload[MODULE_HEAD.size :], fuel_per_message)
+        except ModuleRefused as error:
+            channel.write(text_frame(Kind.INVALID, str(error)))
+            return
+        channel.write(HEAD.pack(Kind.READY, 0))
+        while True:
+            channel.write(_answer(loaded, _frame(channel)[1]))
+    except ParentGone:
+        return
+
+
+def _frame(channel: Channel) -> tuple[int, bytes]:
+    kind, length = HEAD.unpack(channel.read(HEAD.size))
+    return kind, channel.read(length)
+
+
+def _answer(loaded: LoadedFilter, payload: bytes) -> bytes:
+    (count,) = BATCH_HEAD.unpack_from(payload)
+    sizes = np.frombuffer(payload, _SIZE, count, BATCH_HEAD.size)
+    records = payload[BATCH_HEAD.size + sizes.nbytes :]
+    try:
+        mask = loaded.judge(records, sizes)
+    except RecordCorrupted as error:
+        return text_frame(Kind.CORRUPT, str(error))
+    except VerdictMissing as error:
+        return text_frame(Kind.RAISED, str(error))
+    return HEAD.pack(Kind.MASK, len(mask)) + mask

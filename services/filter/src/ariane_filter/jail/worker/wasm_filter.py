@@ -1,0 +1,140 @@
+"""A filter from a WebAssembly module, which is asked about a whole batch in one call.
+
+The module imports nothing and exports ``memory``, ``allocate(size: i32) -> i32`` and
+``filter(batch: i32, size: i32) -> i32``. The worker asks for room, writes the batch there, and
+calls ``filter``, which writes a verdict for each message and returns 0; another number is a
+failure. All numbers are little-endian u32, and starts count from the first byte of the batch::
+
+    0        4                    4 + 16 * count       4 + 17 * count
+    +--------+--------------------+--------------------+----------------------------------- - -
+    | count  | an entry for each  | a verdict for each | properties and bodies
+    +--------+--------------------+--------------------+----------------------------------- - -
+
+    an entry                                           a verdict: one byte, 1 to deliver the
+    +--------+--------+--------+--------+              message and 0, as it lies there before,
+    | start  | length | start  | length |              to leave it out
+    +--------+--------+--------+--------+
+      of its properties   of its body
+
+Properties are as stored: ``name 0x01 value 0x02``, repeated. Bodies are as their producers gave
+them. Every batch meets a fresh instance: a filter remembers nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+import numpy as np
+import wasmtime
+from numpy.typing import NDArray
+
+from ariane_filter.jail.worker.judging import ModuleRefused, VerdictMissing
+from ariane_record.decoding.columns import RecordColumns, decode_columns
+
+ENTRY_WORDS: Final = 4
+COUNT_BYTES: Final = 4
+STACK_BYTES: Final = 512 << 10
+
+_I32: Final = wasmtime.ValType.i32()
+_WANTED: Final = {"allocate": ([_I32], [_I32]), "filter": ([_I32, _I32], [_I32])}
+
+
+class WasmFilter:
+    """Calls a compiled module; 0.1 ms a batch besides the module."""
+
+    def __init__(self, code: bytes, *, fuel_per_message: int, memory_bytes: int) -> None:
+        """Compile the module.
+
+        Raises:
+            ModuleRefused: It is no WebAssembly, imports something, or lacks an export.
+        """
+        self._fuel_per_message = fuel_per_message
+        self._memory_bytes = memory_bytes
+        config = wasmtime.Config()
+        config.consume_fuel = True
+        config.parallel_compilation = False
+        config.max_wasm_stack = STACK_BYTES
+        # Memory is taken as it grows, and not set aside: the worker's own is limited.
+        config.memory_reservation = 0
+        config.memory_reservation_for_growth = 0
+        config.memory_guard_size = 0
+        self._engine = wasmtime.Engine(config)
+        try:
+            self._module = wasmtime.Module(self._engine, code)
+        except wasmtime.WasmtimeError as error:
+            raise ModuleRefused(_told(error)) from error
+        _check(self._module)
+
+    def judge(self, records: bytes, sizes: NDArray[np.int32]) -> bytes:
+        """A byte for each record.
+
+        Raises:
+            VerdictMissing: The module trapped, or wrote something else than a verdict.
+            RecordCorrupted: The records are none.
+        """
+        batch = encode_batch(decode_columns(records, sizes))
+        count = len(sizes)
+        store = wasmtime.Store(self._engine)
+        store.set_limits(memory_size=self._memory_bytes, instances=1, memories=1)
+        store.set_fuel(self._fuel_per_message * (count + 1))
+        try:
+            exports = wasmtime.Instance(store, self._module, []).exports(store)
+            memory = cast("wasmtime.Memory", exports["memory"])
+            allocate = cast("wasmtime.Func", exports["allocate"])
+            start = allocate(store, len(batch)) & 0xFFFFFFFF
+            if start + len(batch) > memory.data_len(store):
+                raise VerdictMissing(f"allocate({len(batch)}) answered {start}, beyond its memory")
+            memory.write(store, batch, start)
+            answer = cast("wasmtime.Func", exports["filter"])(store, start, len(batch))
+            if answer != 0:
+                raise VerdictMissing(f"filter answered {answer}, not 0")
+            first = start + COUNT_BYTES * (1 + ENTRY_WORDS * count)
+            verdicts = bytes(memory.read(store, first, first + count))
+        except (wasmtime.WasmtimeError, wasmtime.Trap) as error:
+            raise VerdictMissing(_told(error)) from error
+        if count and max(verdicts) > 1:
+            position = next(i for i, verdict in enumerate(verdicts) if verdict > 1)
+            raise VerdictMissing(f"message {position}: verdict {verdicts[position]}, not 0 or 1")
+        return verdicts
+
+
+def encode_batch(columns: RecordColumns) -> bytes:
+    """The batch as a module sees it."""
+    count = len(columns)
+    records = columns.records
+    property_ends = columns.properties_start + columns.properties_length
+    spans = map(slice, columns.properties_start.tolist(), property_ends.tolist())
+    properties = b"".join(map(records.__getitem__, spans))
+    bodies = columns.bodies()
+    entries = np.empty((count, ENTRY_WORDS), np.dtype("<u4"))
+    first = COUNT_BYTES * (1 + ENTRY_WORDS * count) + count
+    entries[:, 1] = columns.properties_length
+    entries[:, 0] = first + np.cumsum(columns.properties_length) - columns.properties_length
+    lengths = np.fromiter(map(len, bodies), np.int64, count)
+    entries[:, 3] = lengths
+    entries[:, 2] = first + len(properties) + np.cumsum(lengths) - lengths
+    head = np.array([count], np.dtype("<u4")).tobytes()
+    return b"".join([head, entries.tobytes(), bytes(count), properties, *bodies])
+
+
+def _check(module: wasmtime.Module) -> None:
+    imported = [f"{each.module}.{each.name}" for each in module.imports]
+    if imported:
+        raise ModuleRefused(f"it imports {', '.join(map(str, imported[:5]))}; a filter has nothing")
+    exports = {each.name: each.type for each in module.exports}
+    if not isinstance(exports.get("memory"), wasmtime.MemoryType):
+        raise ModuleRefused("it does not export memory")
+    for name, (parameters, results) in _WANTED.items():
+        kind = exports.get(name)
+        if not isinstance(kind, wasmtime.FuncType):
+            raise ModuleRefused(f"it does not export the function {name}")
+        if kind.params != parameters or kind.results != results:
+            wanted = f"{len(parameters)} parameters and 1 result, all i32"
+            raise ModuleRefused(f"its function {name} does not have {wanted}")
+
+
+def _told(error: Exception) -> str:
+    """What wasmtime says, in one line: the last cause without the places in the module."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if "wasm trap" in line or "fuel" in line] or lines[:1]
+    return causes[-1][:500] if causes else type(error).__name__

@@ -1,0 +1,147 @@
+"""WebAssembly filters judge batches in the same jail."""
+
+import pytest
+import wasmtime
+
+from ariane_filter.jail.errors import FilterFailed, FilterInvalid
+from ariane_filter.jail.limits import FilterLanguage
+
+# Delivers messages whose body begins with J.
+BEGINS_WITH_J = """
+(module
+  (memory (export "memory") 1)
+  (func (export "allocate") (param $size i32) (result i32)
+    (drop (memory.grow (i32.add (i32.const 1) (i32.div_u (local.get $size) (i32.const 65536)))))
+    (i32.const 65536))
+  (func (export "filter") (param $batch i32) (param $size i32) (result i32)
+    (local $count i32) (local $i i32) (local $entry i32)
+    (local.set $count (i32.load (local.get $batch)))
+    (block $done
+      (loop $next
+        (br_if $done (i32.ge_u (local.get $i) (local.get $count)))
+        (local.set $entry
+          (i32.add (i32.add (local.get $batch) (i32.const 4))
+            (i32.mul (local.get $i) (i32.const 16))))
+        (i32.store8
+          (i32.add (i32.add (local.get $batch) (i32.const 4))
+            (i32.add (i32.mul (local.get $count) (i32.const 16)) (local.get $i)))
+          (i32.and
+            (i32.ne (i32.load offset=12 (local.get $entry)) (i32.const 0))
+            (i32.eq
+              (i32.load8_u (i32.add (local.get $batch) (i32.load offset=8 (local.get $entry))))
+              (i32.const 74))))
+        (local.set $i (i32.add (local.get $i) (i32.const 1)))
+        (br $next)))
+    (i32.const 0)))
+"""
+
+
+def module(
+    allocate="(drop (memory.grow (i32.const 200))) (i32.const 65536)", judge="(i32.const 0)"
+):
+    return f"""(module (memory (export "memory") 1)
+      (func $a (export "allocate") (param i32) (result i32) {allocate})
+      (func (export "filter") (param i32 i32) (result i32) {judge}))"""
+
+
+@pytest.fixture
+def wasm(jailed):
+    def make(text, **limits):
+        code = bytes(wasmtime.wat2wasm(text))
+        return jailed(code, language=FilterLanguage.WASM, **limits)
+
+    return make
+
+
+async def test_a_module_sees_bodies(wasm, block):
+    bodies = [b"", b"J", b"KJ", b"JK"] * 1000
+    filter_ = wasm(BEGINS_WITH_J)
+    for _ in range(2):
+        mask = await filter_.judge(*block(4000, bodies=bodies))
+        assert mask.tolist() == [False, True, False, True] * 1000
+    assert (await filter_.judge(*block(0))).tolist() == []
+
+
+async def test_a_module_sees_properties_and_remembers_nothing(wasm, block):
+    # Delivers every message when the first property of the first has a name that begins with "o",
+    # and a global that counts the batches is still at its first value.
+    text = """(module (memory (export "memory") 4) (global $seen (mut i32) (i32.const 0))
+      (func (export "allocate") (param i32) (result i32) (i32.const 1024))
+      (func (export "filter") (param $batch i32) (param i32) (result i32)
+        (global.set $seen (i32.add (global.get $seen) (i32.const 1)))
+        (i32.store8 offset=20 (local.get $batch)
+          (i32.and (i32.eq (global.get $seen) (i32.const 1))
+            (i32.eq (i32.const 111)
+              (i32.load8_u
+                (i32.add (local.get $batch) (i32.load offset=4 (local.get $batch)))))))
+        (i32.const 0)))"""
+    filter_ = wasm(text)
+    for _ in range(3):
+        records, sizes = block(1)
+        first = records[records.index(b"flights") + 9 :][:1]
+        mask = await filter_.judge(records, sizes)
+        assert mask.tolist() == [first == b"o"]
+
+
+HOSTILE = {
+    "a loop without end": (module(judge="(loop $l (br $l)) (i32.const 0)"), "fuel"),
+    "a memory bomb": (
+        module("(drop (memory.grow (i32.const 60000))) (i32.const 65536)"),
+        "beyond its memory",
+    ),
+    "a memory that is too large": (
+        module().replace('"memory") 1', '"memory") 60000'),
+        "memory limits",
+    ),
+    "deep recursion": (module("(call $a (i32.const 1))"), "call stack exhausted"),
+    "a trap": (module(judge="(unreachable)"), "unreachable"),
+    "no room": (module("(i32.const -5)"), "beyond its memory"),
+    "a failure": (module(judge="(i32.const 7)"), "filter answered 7, not 0"),
+    "a verdict that is none": (
+        module(judge="(i32.store8 offset=20 (local.get 0) (i32.const 9)) (i32.const 0)"),
+        "message 0: verdict 9, not 0 or 1",
+    ),
+    "a read beyond the memory": (module(judge="(i32.load (i32.const -4))"), "out of bounds"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_hostile_modules_are_contained(wasm, block, name):
+    text, word = HOSTILE[name]
+    hostile = wasm(text, fuel_per_message=1_000_000)
+    with pytest.raises(FilterFailed) as failed:
+        await hostile.judge(*block(1))
+    assert word in failed.value.cause
+    assert "\n" not in failed.value.cause
+
+
+async def test_a_loop_with_much_fuel_ends_with_its_time(wasm, block):
+    hostile = wasm(HOSTILE["a loop without end"][0], fuel_per_message=1 << 50, batch_cpu_s=0.5)
+    with pytest.raises(FilterFailed, match=r"computed for more than 0\.5 s"):
+        await hostile.judge(*block(1))
+
+
+REFUSED = {
+    "an import": ('(module (import "env" "clock" (func)))', "imports env.clock"),
+    "no memory": ("(module)", "does not export memory"),
+    "no function": ('(module (memory (export "memory") 1))', "the function allocate"),
+    "another function": (
+        module().replace("(param i32 i32)", "(param i64)"),
+        "2 parameters and 1 result",
+    ),
+    "a memory that is a function": ('(module (func (export "memory")))', "not export memory"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+async def test_modules_that_are_no_filters_are_refused(wasm, block, name):
+    text, word = REFUSED[name]
+    with pytest.raises(FilterInvalid) as refused:
+        await wasm(text).judge(*block(1))
+    assert word in refused.value.cause
+
+
+async def test_bytes_that_are_no_module_are_refused(jailed, block):
+    for code in (b"", b"nonsense", b"\0asm\1\0\0\0\xff"):
+        with pytest.raises(FilterInvalid):
+            await jailed(code, language=FilterLanguage.WASM).judge(*block(1))
