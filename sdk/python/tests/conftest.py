@@ -118,14 +118,11 @@ class ScriptedBroker(SendServiceServicer):
     ``script`` holds what happens to the next calls, in order: ``"store"`` (also when empty), a
     ``grpc.StatusCode`` or a ``Status`` for the whole call, a list of ``Status`` or None for its
     batches, ``"hang"``, ``"store and hang"``, or an event that the answer waits for. A request of a
-    stream is a call here; what fails it by its code alone ends its stream. Without ``streams`` it
-    knows none, without ``tables`` it takes none, as brokers of yesterday. ``twist`` changes what it
-    says on a stream.
+    stream is a call here; what fails it by its code alone ends its stream. ``twist`` changes
+    what it says on a stream.
     """
 
-    def __init__(self, *, streams=True, tables=True):
-        self.streams = streams
-        self.tables = tables
+    def __init__(self):
         self.twist = lambda answer: None
         self.table_count = 0
         self.stream_count = 0
@@ -143,13 +140,11 @@ class ScriptedBroker(SendServiceServicer):
         if isinstance(step, Status):
             context.set_trailing_metadata((("grpc-status-details-bin", step.SerializeToString()),))
             await context.abort(_code(step), step.message)
-        answer = AppendRecordsResponse(takes_tables=self.tables)
+        answer = AppendRecordsResponse()
         _tell(answer, await self._results(request, step, context), is_table=is_table)
         return answer
 
     async def StreamAppends(self, request_iterator, context):  # noqa: N802 - the contract's.
-        if not self.streams:
-            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
         self.stream_count += 1
         writing = asyncio.Lock()
         try:
@@ -160,12 +155,9 @@ class ScriptedBroker(SendServiceServicer):
             pass
 
     async def _answer(self, request, context, writing):
-        answer = StreamAppendsResponse(
-            request_number=request.request_number, takes_tables=self.tables
-        )
+        answer = StreamAppendsResponse(request_number=request.request_number)
         is_table = request.HasField("table")
         self.table_count += is_table
-        assert self.tables or not is_table
         request = batches_of_table(request)
         step = await self._next_step(request)
         if isinstance(step, Status):

@@ -3,7 +3,6 @@
 import asyncio
 from itertools import cycle
 
-import grpc
 import pytest
 
 from ariane.broker.v1.send_service_pb2 import AppendTableResult
@@ -92,37 +91,3 @@ async def test_a_table_result_for_what_was_no_table(many):
         assert raised.value.outcome_unknown
         assert (await producer.send(Message("orders", b"two"))).unique_id
         assert not producer._sending._unsettled
-
-
-async def test_a_broker_that_takes_tables_now_and_then(many):
-    """Each answer of it holds for what leaves behind it."""
-    broker, said = many.brokers["broker-a"], []
-
-    def twist(answer):
-        said.append(answer.takes_tables)
-        answer.takes_tables = len(said) % 3 == 0
-
-    broker.twist = twist
-    async with Producer(many.name_servers) as producer:
-        outcomes = await sent_until(producer, lambda: broker.table_count > 20)
-    assert not [each for each in outcomes if isinstance(each, BaseException)]
-    assert len(broker.calls) > 2 * broker.table_count > 40
-    assert sorted(broker.bodies) == sorted(b"<%d>" % number for number in range(len(outcomes)))
-
-
-async def test_a_table_that_goes_by_a_call_is_answered_as_one(many):
-    """Somebody between says that the broker knows no streams, and is wrong."""
-    broker, ended = many.brokers["broker-a"], []
-    next_step = broker._next_step
-
-    async def end_after_some(request):
-        if broker.table_count > 5 and not ended:
-            ended.append(request)
-            return grpc.StatusCode.UNIMPLEMENTED
-        return await next_step(request)
-
-    broker._next_step = end_after_some
-    async with Producer(many.name_servers) as producer:
-        outcomes = await sent_until(producer, lambda: ended)
-    assert not [each for each in outcomes if isinstance(each, BaseException)]
-    assert sorted(broker.bodies) == sorted(b"<%d>" % number for number in range(len(outcomes)))

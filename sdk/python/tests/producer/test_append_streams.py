@@ -1,4 +1,4 @@
-"""Sends travel on one stream to each broker, and call by call to a broker that knows none."""
+"""All sends to one broker share a stream."""
 
 import asyncio
 from collections import Counter
@@ -45,16 +45,6 @@ async def test_answers_may_overtake_one_another(world):
         gate.set()
         await slow
     assert broker.stream_count == 1
-
-
-async def test_a_broker_of_yesterday_is_sent_calls(world):
-    broker = world.brokers["broker-a"]
-    broker.streams = False
-    async with Producer(world.name_servers) as producer:
-        for number in range(3):
-            await producer.send(Message("orders", b"%d" % number))
-    assert sorted(broker.bodies) == [b"0", b"1", b"2"]
-    assert len(broker.calls) == 3
 
 
 async def test_a_request_without_an_answer_retires_its_stream(world):

@@ -73,8 +73,8 @@ class Side:
     def streams(self):
         return QueueStreams(PRODUCER_ID) if self.sequenced else None
 
-    def bundle_request(self, *, as_table=False):
-        return request_of(self.bundle.to_wire("group", self.streams, as_table=as_table))
+    def bundle_request(self):
+        return request_of(self.bundle.to_wire("group", self.streams))
 
     def batches_request(self):
         streams, batches = self.streams, [each for each in self.batches.values() if each.count]
@@ -103,13 +103,13 @@ def results_for(request):
     return results
 
 
-@given(messages=sends, sequenced=st.booleans(), as_table=st.booleans())
-def test_on_the_wire_it_is_what_its_batches_are(tables, messages, sequenced, as_table):
+@given(messages=sends, sequenced=st.booleans())
+def test_on_the_wire_it_is_what_its_batches_are(tables, messages, sequenced):
     async def check():
         side = Side(messages, sequenced=sequenced)
         assert side.bundle.size_bytes == sum(each.size_bytes for each in side.batches.values())
-        request = side.bundle_request(as_table=as_table)
-        assert request.HasField("table") == as_table
+        request = side.bundle_request()
+        assert request.HasField("table")
         assert tables.batches_of(request) == side.batches_request()
         assert not side.bundle.open
 
@@ -117,7 +117,7 @@ def test_on_the_wire_it_is_what_its_batches_are(tables, messages, sequenced, as_
 
 
 @given(messages=sends, taken=st.sets(st.integers(0, 59)), sequenced=st.booleans())
-def test_what_is_withdrawn_was_never_there(messages, taken, sequenced):
+def test_what_is_withdrawn_was_never_there(tables, messages, taken, sequenced):
     async def check():
         side = Side(messages, sequenced=sequenced)
         gone = [number for number in sorted(taken) if number < len(messages)]
@@ -133,18 +133,18 @@ def test_what_is_withdrawn_was_never_there(messages, taken, sequenced):
                 if side.own_futures[number] in each._futures
             ]
             batch.withdraw(future)
-        assert side.bundle_request() == side.batches_request()
+        assert tables.batches_of(side.bundle_request()) == side.batches_request()
         left = next(number for number in range(len(messages)) if number not in gone)
         assert side.bundle.withdraw(side.futures[left]) == 0
 
     asyncio.run(check())
 
 
-@given(messages=sends, as_table=st.booleans())
-def test_it_tells_everybody_what_batches_would(tables, messages, as_table):
+@given(messages=sends)
+def test_it_tells_everybody_what_batches_would(tables, messages):
     async def check():
         side = Side(messages)
-        results = results_for(tables.batches_of(side.bundle_request(as_table=as_table)))
+        results = results_for(tables.batches_of(side.bundle_request()))
         side.batches_request()
         for batch, result in zip(side.batches.values(), results, strict=True):
             batch.settle(result, ADDRESS)
@@ -152,7 +152,7 @@ def test_it_tells_everybody_what_batches_would(tables, messages, as_table):
         await asyncio.sleep(0)
         side.futures[0].cancel()
 
-        assert side.bundle.settle(tables.result_of(results) if as_table else results, ADDRESS)
+        side.bundle.settle(tables.result_of(results), ADDRESS)
         for future, own in zip(side.futures[1:], side.own_futures[1:], strict=True):
             assert future.result() == own.result()
         await asyncio.wait_for(waiting, 1)
@@ -161,36 +161,10 @@ def test_it_tells_everybody_what_batches_would(tables, messages, as_table):
     asyncio.run(check())
 
 
-def failed(results):
-    results[2].error.code = 14
-
-
-def stored_before(results):
-    results[2].duplicate = True
-
-
-def flushed(results):
-    results[2].acknowledged_level = 2
-
-
-def stored_later(results):
-    for result in results[2:]:
-        result.store_time.FromMilliseconds(NOW_MS + 6)
-
-
-@pytest.mark.parametrize("change", [failed, stored_before, flushed, stored_later])
 @pytest.mark.parametrize("sequenced", [False, True])
-@pytest.mark.parametrize("as_table", [False, True])
-async def test_what_is_not_the_same_for_all_is_for_single_batches(
-    tables, change, sequenced, as_table
-):
+async def test_what_is_not_the_same_for_all_is_for_single_batches(tables, sequenced):
     side = Side([(number % 4, b"%d" % number, "") for number in range(20)], sequenced=sequenced)
-    request = tables.batches_of(side.bundle_request(as_table=as_table))
-    results = results_for(request)
-    change(results)
-    assert not side.bundle.settle(results, ADDRESS)
-    assert not any(future.done() for future in side.futures)
-
+    request = tables.batches_of(side.bundle_request())
     waiting = asyncio.create_task(side.bundle.wait_settled())
     await asyncio.sleep(0)
     batches = side.bundle.take_apart()
@@ -210,18 +184,9 @@ async def test_what_is_not_the_same_for_all_is_for_single_batches(
 
 
 @pytest.mark.parametrize("answered", [0, 1, 3, 5])
-async def test_an_answer_for_other_batches_tells_nobody_anything(answered):
-    side = Side([(number % 4, b"%d" % number, "") for number in range(20)])
-    results = results_for(side.bundle_request())
-    assert not side.bundle.settle((2 * results)[:answered], ADDRESS)
-    assert not any(future.done() for future in side.futures)
-    assert len(side.bundle.take_apart()) == 4
-
-
-@pytest.mark.parametrize("answered", [0, 1, 3, 5])
 async def test_an_answer_to_another_table_tells_nobody_anything(tables, answered):
     side = Side([(number % 4, b"%d" % number, "") for number in range(20)])
-    results = results_for(tables.batches_of(side.bundle_request(as_table=True)))
+    results = results_for(tables.batches_of(side.bundle_request()))
     result = tables.result_of(2 * results)
     result.first_queue_offsets = result.first_queue_offsets[: 8 * answered]
     with pytest.raises(ValueError, match="in the answer to a table of 4 batches"):
@@ -230,24 +195,18 @@ async def test_an_answer_to_another_table_tells_nobody_anything(tables, answered
     assert len(side.bundle.take_apart()) == 4
 
 
-async def test_for_one_batch_there_is_one_result():
-    side = Side([(0, b"one", "")])
-    results = results_for(side.bundle_request())
-    assert not side.bundle.settle(2 * results, ADDRESS)
-
-
 @pytest.mark.parametrize("apart", [False, True])
-async def test_nothing_is_kept_of_what_was_sent(apart):
+async def test_nothing_is_kept_of_what_was_sent(tables, apart):
     """The lane of a topic that has gone quiet still knows its last bundle."""
     side = Side([(number % 4, b"%d" % number, "") for number in range(20)])
-    results = results_for(side.bundle_request())
+    results = results_for(tables.batches_of(side.bundle_request()))
     blocks = weakref.ref(side.bundle._sent.blocks.sizes)
     assert blocks() is not None
     if apart:
         for batch, result in zip(side.bundle.take_apart(), results, strict=True):
             batch.settle(result, ADDRESS)
     else:
-        assert side.bundle.settle(results, ADDRESS)
+        side.bundle.settle(tables.result_of(results), ADDRESS)
     assert blocks() is None
     assert not any(side.bundle._columns())
     await asyncio.wait_for(side.bundle.wait_settled(), 1)

@@ -147,7 +147,7 @@ class Mixture:
         if isinstance(cargo, Bundle):
             self.bundle_count += 1
             self._left(cargo)
-            cargo.to_wire("", self.streams, as_table=self.random.random() < 0.5)
+            cargo.to_wire("", self.streams)
             rows = list(zip(cargo.queues, cargo._sequences, cargo._counts, strict=True))
         else:
             rows = [self._row_of(batch) for batch in cargo]

@@ -103,19 +103,15 @@ async def test_what_waits_apart_is_taken_back_as_well(many, kept, make_status, l
     assert 0 < sum(error.outcome_unknown for error in late.values()) < SENDERS == len(late)
 
 
-@pytest.mark.parametrize("tables", [False, True])
-async def test_of_an_answer_with_too_few_results_nobody_knows_more(
-    many, travelled, monkeypatch, tables
-):
+async def test_of_an_answer_with_too_few_results_nobody_knows_more(many, travelled, monkeypatch):
     broker = many.brokers["broker-a"]
-    broker.tables = tables
     results_of, cut = broker._results, []
 
     async def results_with_some_missing(request, step, context):
         results = await results_of(request, step, context)
         if len(travelled) >= 10 and len(results) > 1 and not cut:
             # Of a table they are said together, and none of them is believed.
-            cut.append(results if tables else results[1:])
+            cut.append(results)
             return results[:1]
         return results
 

@@ -5,11 +5,6 @@ import asyncio
 import grpc
 import pytest
 
-from ariane.broker.v1.send_service_pb2 import SendMessagesResponse
-from ariane.broker.v1.send_service_pb2_grpc import (
-    SendServiceServicer,
-    add_SendServiceServicer_to_server,
-)
 from ariane.broker.v1.transaction_service_pb2 import (
     EndTransactionRequest,
     EndTransactionResponse,
@@ -35,29 +30,24 @@ from ariane_sdk.producer.transactions.transaction_requests import (
     TOGETHER_MAX,
     TransactionRequests,
 )
-from ariane_sdk.runtime.clock import SystemClock
 
 RECEIVE_BYTES_MAX = 100_000
 
 
-class Broker(SendServiceServicer, TransactionServiceServicer):
+class Broker(TransactionServiceServicer):
     """Answers all, refuses ends of ``refused``, and breaks or leaves streams hanging as told."""
 
     def __init__(self):
-        self.streams = True
         self.answers = True
         self.status = None
         self.level = ACKNOWLEDGED_LEVEL_MEMORY
         self.refused = {}
         self.requests = []
-        self.calls = []
         self.stream_count = 0
         self.came = asyncio.Event()
 
     async def StreamTransactions(self, request_iterator, context):  # noqa: N802 - the contract's.
         self.stream_count += 1
-        if not self.streams:
-            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
         while (request := await context.read()) is not grpc.aio.EOF:
             self.requests.append(request)
             self.came.set()
@@ -65,14 +55,6 @@ class Broker(SendServiceServicer, TransactionServiceServicer):
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "scripted")
             if self.answers:
                 await context.write(self._answer(request))
-
-    async def SendMessages(self, request, context):  # noqa: N802 - the contract's name.
-        self.calls.append(request)
-        return SendMessagesResponse()
-
-    async def EndTransaction(self, request, context):  # noqa: N802 - the contract's name.
-        self.calls.append(request)
-        return EndTransactionResponse(duplicate=True)
 
     def _answer(self, request):
         answer = StreamTransactionsResponse(request_number=request.request_number)
@@ -96,7 +78,6 @@ class Broker(SendServiceServicer, TransactionServiceServicer):
 async def broker():
     server = grpc.aio.server(options=[("grpc.max_receive_message_length", RECEIVE_BYTES_MAX)])
     broker = Broker()
-    add_SendServiceServicer_to_server(broker, server)
     add_TransactionServiceServicer_to_server(broker, server)
     broker.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     await server.start()
@@ -114,7 +95,7 @@ async def connections():
 @pytest.fixture
 async def requests(connections):
     settings = ProducerSettings(call_timeout_s=20)
-    requests = TransactionRequests(connections, settings=settings, clock=SystemClock())
+    requests = TransactionRequests(connections, settings=settings)
     yield requests
     requests.close()
 
@@ -201,19 +182,6 @@ async def test_what_is_too_large_together_goes_one_by_one(broker, store):
     outcomes = await asyncio.gather(store(4, 3 * body), store(5), return_exceptions=True)
     assert isinstance(outcomes[0], RequestTooLarge)
     assert outcomes[1] is None or outcomes[1].retriable
-
-
-async def test_a_broker_of_yesterday_is_called(broker, store, end):
-    broker.streams = False
-    answers = await asyncio.gather(store(1), end(2), end(3))
-    assert [answer.duplicate for answer in answers[1:]] == [True, True]
-    await store(4)
-    assert broker.stream_count == 1
-    assert [call.messages[0].unique_id for call in broker.calls if hasattr(call, "messages")] == [
-        "1",
-        "4",
-    ]
-    assert {call.queue_id for call in broker.calls if hasattr(call, "messages")} == {1}
 
 
 async def test_a_stream_that_breaks_leaves_all_unknown_and_the_next_is_new(broker, store, end):

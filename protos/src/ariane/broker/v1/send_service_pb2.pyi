@@ -41,9 +41,7 @@ class AppendRecordsRequest(_message.Message):
 
     @_builtins.property
     def table(self) -> Global___AppendTable:
-        """More batches as one table, instead of `batches`; only for a broker that has said
-        `takes_tables`. Their records are in `table_records`.
-        """
+        """More batches as one table, instead of `batches`. Their records are in `table_records`."""
 
     def __init__(
         self,
@@ -257,9 +255,6 @@ class AppendRecordsResponse(_message.Message):
 
     RESULTS_FIELD_NUMBER: _builtins.int
     TABLE_RESULT_FIELD_NUMBER: _builtins.int
-    TAKES_TABLES_FIELD_NUMBER: _builtins.int
-    takes_tables: _builtins.bool
-    """Whether requests may have a table."""
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___AppendResult]:
         """One result for each batch, in the order of the request; none with `table_result`."""
@@ -273,11 +268,10 @@ class AppendRecordsResponse(_message.Message):
         *,
         results: _abc.Iterable[Global___AppendResult] | None = ...,
         table_result: Global___AppendTableResult | None = ...,
-        takes_tables: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["table_result", b"table_result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["results", b"results", "table_result", b"table_result", "takes_tables", b"takes_tables"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["results", b"results", "table_result", b"table_result"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -306,7 +300,7 @@ class StreamAppendsRequest(_message.Message):
 
     @_builtins.property
     def table(self) -> Global___AppendTable:
-        """As in AppendRecordsRequest; only once an answer of this stream has said `takes_tables`."""
+        """As in AppendRecordsRequest."""
 
     def __init__(
         self,
@@ -335,11 +329,8 @@ class StreamAppendsResponse(_message.Message):
     REQUEST_NUMBER_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     TABLE_RESULT_FIELD_NUMBER: _builtins.int
-    TAKES_TABLES_FIELD_NUMBER: _builtins.int
     request_number: _builtins.int
     """Which request is answered."""
-    takes_tables: _builtins.bool
-    """Whether requests of this stream may have a table: in every answer, or in none."""
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___AppendResult]:
         """One result for each batch, in the order of the request; none if the request failed, and none
@@ -361,11 +352,10 @@ class StreamAppendsResponse(_message.Message):
         request_number: _builtins.int = ...,
         error: _status_pb2.Status | None = ...,
         table_result: Global___AppendTableResult | None = ...,
-        takes_tables: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "table_result", b"table_result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "request_number", b"request_number", "results", b"results", "table_result", b"table_result", "takes_tables", b"takes_tables"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "request_number", b"request_number", "results", b"results", "table_result", b"table_result"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -65,9 +65,7 @@ class _AppendWorker:
 
     def refusal(self, request: AppendRequest, status: Status) -> bytes:
         """The answer to a request that failed."""
-        response = StreamAppendsResponse(
-            request_number=request.request_number, error=status, takes_tables=True
-        )
+        response = StreamAppendsResponse(request_number=request.request_number, error=status)
         return response.SerializeToString()
 
 

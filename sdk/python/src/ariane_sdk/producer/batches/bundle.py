@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ariane.broker.v1.send_service_pb2 import AppendResult, AppendTableResult
+from ariane.broker.v1.send_service_pb2 import AppendTableResult
 from ariane_record import ProducerSequence
 from ariane_record.encoding.plain_blocks import (
     PlainBlocks,
@@ -39,8 +39,8 @@ from ariane_record.layout import ByteBuffer
 from ariane_record.single.message_id import UniqueIdGenerator
 from ariane_record.single.producer_sequence import SEQUENCE_BYTES
 from ariane_sdk.message import MessageQueue, SendResult, send_results
-from ariane_sdk.producer.batches.bundle_places import row_places, table_places
-from ariane_sdk.producer.batches.bundle_wire import bundle_parts, table_parts
+from ariane_sdk.producer.batches.bundle_places import table_places
+from ariane_sdk.producer.batches.bundle_wire import table_parts
 from ariane_sdk.producer.batches.send_batch import LEVELS
 from ariane_sdk.producer.batches.singles_batch import SinglesBatch
 from ariane_sdk.producer.sending.queue_streams import QueueStreams
@@ -197,15 +197,12 @@ class Bundle:
         self.size_bytes -= size_bytes
         return size_bytes
 
-    def to_wire(
-        self, producer_group: str, streams: QueueStreams | None, *, as_table: bool
-    ) -> list[ByteBuffer]:
+    def to_wire(self, producer_group: str, streams: QueueStreams | None) -> list[ByteBuffer]:
         """Close it, and say what travels.
 
         Args:
             producer_group: The producer's group.
             streams: Number the batches, if they are sequenced.
-            as_table: Whether the broker takes tables.
 
         Returns:
             The parts of an AppendRecordsRequest, to be joined.
@@ -222,36 +219,26 @@ class Bundle:
             self._sequences,
         )
         unique_ids = self._settings.unique_ids.next_id_run(len(self._futures))
-        blocks = encode_plain_columns(plain, unique_ids, in_one_piece=as_table)
+        blocks = encode_plain_columns(plain, unique_ids, in_one_piece=True)
         self._sent = _Sent(blocks, unique_ids.texts())
         # The garbage collector looks at all that live.
         self._rows, self._bodies, self._shapes, self._born_timestamps_ms = [], [], [], []
-        to_parts = table_parts if as_table else bundle_parts
-        return to_parts(producer_group, self.queues, blocks, self._sequences)
+        return table_parts(producer_group, self.queues, blocks, self._sequences)
 
-    def settle(
-        self, answer: Sequence[AppendResult] | AppendTableResult, broker_address: str
-    ) -> bool:
+    def settle(self, answer: AppendTableResult, broker_address: str) -> None:
         """Tell everybody that all was stored.
 
         Args:
-            answer: What the broker says of each row, or of all.
+            answer: What the broker says of all rows.
             broker_address: The broker, "host:port".
 
-        Returns:
-            Whether that was all that is to be said; otherwise nobody was told anything.
-
         Raises:
-            ValueError: Nobody knows what the answer means.
+            ValueError: Nobody knows what the answer means, and nobody was told anything.
         """
-        count, sent = len(self._counts), self._sent
-        places = (
-            table_places(answer, count)
-            if isinstance(answer, AppendTableResult)
-            else row_places(answer, count)
-        )
-        if sent is None or places is None:
-            return False
+        sent = self._sent
+        if sent is None:
+            raise AssertionError("a bundle is stored after it has travelled")
+        places = table_places(answer, len(self._counts))
         counts = np.array(self._counts)
         sizes = sent.blocks.sizes
         starts = np.cumsum(sizes, dtype=np.int64) - sizes
@@ -272,7 +259,6 @@ class Bundle:
             if not future.done():
                 future.set_result(result)
         self._end([])
-        return True
 
     def take_apart(self) -> list[SinglesBatch]:
         """Have each row go on as a batch by itself.

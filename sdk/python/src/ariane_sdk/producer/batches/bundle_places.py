@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from operator import attrgetter, methodcaller
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane.broker.v1.send_service_pb2 import AppendResult, AppendTableResult
+from ariane.broker.v1.send_service_pb2 import AppendTableResult
 from ariane_sdk.net.timestamps import timestamp_ms
-
-_is_error = methodcaller("HasField", "error")
-_places_of = attrgetter(
-    "first_queue_offset", "first_commit_log_offset", "acknowledged_level", "duplicate"
-)
 
 
 class BundlePlaces(NamedTuple):
@@ -32,24 +25,6 @@ class BundlePlaces(NamedTuple):
     commit_log_offsets: NDArray[np.int64]
     level: int
     store_timestamp_ms: int
-
-
-def row_places(results: Sequence[AppendResult], count: int) -> BundlePlaces | None:
-    """What the results of some batches have in common; None if it is not all that they say.
-
-    Args:
-        results: One for each batch, if the broker has them all.
-        count: How many batches there are, 1 or more.
-    """
-    results = list(results)  # Each is looked at twice.
-    if len(results) != count or any(map(_is_error, results)):
-        return None
-    firsts, log_firsts, levels, duplicates = zip(*map(_places_of, results), strict=True)
-    store_time = results[0].store_time
-    # Which never goes back from one batch to the next.
-    if any(duplicates) or len(set(levels)) > 1 or results[-1].store_time != store_time:
-        return None
-    return BundlePlaces(np.array(firsts), np.array(log_firsts), levels[0], timestamp_ms(store_time))
 
 
 def table_places(result: AppendTableResult, count: int) -> BundlePlaces:

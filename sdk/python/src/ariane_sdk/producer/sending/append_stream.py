@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Generic, NamedTuple, Protocol, TypeVar, cast
 
-from grpc import StatusCode
 from grpc.aio import EOF, AioRpcError, StreamStreamCall
 
 from ariane_record.layout import ByteBuffer
@@ -55,8 +54,6 @@ class AppendStream(Generic[AnswerT]):
 
     Attributes:
         open: Whether it takes requests.
-        takes_tables: Whether requests may have a table; nobody knows before the first answer.
-        unknown_method: Whether it ended because the broker knows no such streams.
     """
 
     __slots__ = (
@@ -70,8 +67,6 @@ class AppendStream(Generic[AnswerT]):
         "_waiting",
         "_writing",
         "open",
-        "takes_tables",
-        "unknown_method",
     )
 
     def __init__(self, call: StreamStreamCall[bytes, AnswerT], peer: str) -> None:
@@ -82,8 +77,6 @@ class AppendStream(Generic[AnswerT]):
             peer: Whom it is to, for the text of errors.
         """
         self.open = True
-        self.takes_tables = False
-        self.unknown_method = False
         self._call = call
         self._peer = peer
         self._loop = asyncio.get_running_loop()
@@ -200,7 +193,6 @@ class AppendStream(Generic[AnswerT]):
                 self._hand_on(answer.request_number, answer)
             error = CallError(f"{self._peer}: ended its stream", outcome_unknown=True)
         except AioRpcError as ended:
-            self.unknown_method = ended.code() is StatusCode.UNIMPLEMENTED
             error = error_from_rpc(ended, peer=self._peer)
         except Exception as failure:  # noqa: BLE001 - whatever it is, who waits must be told.
             error = CallError(f"{self._peer}: {failure}", outcome_unknown=True)

@@ -35,7 +35,7 @@ from ariane_sdk.net.status import ROUTING_REASONS, error_from_status
 from ariane_sdk.producer.batches.bundle import Bundle, BundleSettings
 from ariane_sdk.producer.batches.send_batch import SendBatch
 from ariane_sdk.producer.batches.singles_batch import SinglesBatch, encode_together
-from ariane_sdk.producer.sending.append_calls import Answer, Answered, AppendCalls
+from ariane_sdk.producer.sending.append_calls import Answer, AppendCalls
 from ariane_sdk.producer.sending.append_wire import request_parts
 from ariane_sdk.producer.sending.broker_sender import NEVER_CUT, BrokerSender, Cargo
 from ariane_sdk.producer.sending.latency import BrokerLatencies
@@ -85,7 +85,7 @@ class Sending:
             settled: Told the bytes of a batch that is done.
             latencies: Told how long calls took, if slow brokers are to be passed over.
         """
-        self._calls = AppendCalls(connections, clock)
+        self._calls = AppendCalls(connections)
         self._routes = routes
         self._group = group
         self._settings = settings
@@ -272,25 +272,23 @@ class Sending:
             else:
                 over()
             return
-        as_table = self._calls.takes_tables(address)
-        parts = bundle.to_wire(self._group, self._streams, as_table=as_table)
+        parts = bundle.to_wire(self._group, self._streams)
         call = SendCall(broker_name, address, f"broker {broker_name} at {address}", (), now_s, over)
         self._send(call, parts, bundle.deadline_s, partial(self._bundle_answered, bundle, call))
 
     def _bundle_answered(self, bundle: Bundle, call: SendCall, answer: Answer | CallError) -> None:
         """A call with a bundle is over: if not all is well, it is as if single batches had it."""
-        try:
-            settled = not isinstance(answer, CallError) and bundle.settle(answer, call.address)
-        except Exception as error:  # noqa: BLE001 - as above.
-            self._lose(call.broker_name, self._take_apart(bundle), error)
-            call.over()
-            return
-        if isinstance(answer, CallError) or not settled:
+        if not isinstance(answer, AppendTableResult):
             self._answered(call._replace(batches=self._take_apart(bundle)), answer)
             return
-        del self._unsettled[bundle]
-        self._settled(bundle.size_bytes)
-        self._heard(call, answer if isinstance(answer, AppendTableResult) else answer[-1])
+        try:
+            bundle.settle(answer, call.address)
+        except Exception as error:  # noqa: BLE001 - as above.
+            self._lose(call.broker_name, self._take_apart(bundle), error)
+        else:
+            del self._unsettled[bundle]
+            self._settled(bundle.size_bytes)
+            self._heard(call, answer)
         call.over()
 
     def _take_apart(self, bundle: Bundle) -> list[SinglesBatch]:
@@ -332,7 +330,11 @@ class Sending:
         self._send(call, parts, deadline_s, partial(self._answered, call))
 
     def _send(
-        self, call: SendCall, parts: Sequence[ByteBuffer], deadline_s: float, answered: Answered
+        self,
+        call: SendCall,
+        parts: Sequence[ByteBuffer],
+        deadline_s: float,
+        answered: Callable[[Answer | CallError], None],
     ) -> None:
         left_s = min(deadline_s - call.begun_s, self._settings.call_timeout_s)
         timeout_s = max(CALL_TIMEOUT_S_MIN, left_s)

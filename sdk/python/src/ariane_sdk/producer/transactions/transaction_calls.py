@@ -77,7 +77,7 @@ class TransactionCalls:
             clock: Paces repeats.
             new_unique_id: Makes the id of a message.
         """
-        self._requests = TransactionRequests(connections, settings=settings, clock=clock)
+        self._requests = TransactionRequests(connections, settings=settings)
         self._routes = routes
         self._intake = intake
         self._group = group

@@ -6,8 +6,7 @@ r"""Half messages and ends on their way to brokers: those of one turn go in one 
     store_half ---+--> one request on the stream --> answer
     end ---------/     of a broker                      \--> how its transaction ended
 
-Nothing waits for company: a lone one leaves at the end of the turn of the loop in which it came. A
-broker that knows no such streams is called for each of them.
+Nothing waits for company: a lone one leaves at the end of the turn of the loop in which it came.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from ariane.broker.v1.send_service_pb2 import SendMessagesRequest
 from ariane.broker.v1.transaction_service_pb2 import (
     EndTransactionRequest,
     EndTransactionResponse,
@@ -27,14 +25,11 @@ from ariane.broker.v1.transaction_service_pb2 import (
     StreamTransactionsResponse,
 )
 from ariane.common.v1.message_pb2 import ACKNOWLEDGED_LEVEL_MEMORY
-from ariane_sdk.client.broker_calls import answer_of
 from ariane_sdk.errors import ArianeError, CallError, RequestTooLarge
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.error_copy import error_copy
 from ariane_sdk.net.status import error_from_status
-from ariane_sdk.producer.sending.append_calls import STREAMLESS_S
 from ariane_sdk.producer.sending.append_stream import AppendStream
-from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.settings import ProducerSettings
 
 TOGETHER_MAX: Final = 64
@@ -47,7 +42,7 @@ answer to one lets the next be made while the broker works on the other. In one 
 wait for one answer, and client and broker work in turn."""
 
 _Wish: TypeAlias = HalfMessageToStore | EndTransactionRequest
-_Result: TypeAlias = HalfMessageResult | EndTransactionResult | None
+_Result: TypeAlias = HalfMessageResult | EndTransactionResult
 
 
 class _Waiting(NamedTuple):
@@ -55,7 +50,7 @@ class _Waiting(NamedTuple):
 
     Attributes:
         wish: What is asked for.
-        future: What becomes of it; nothing if the broker knows no such streams.
+        future: What becomes of it.
     """
 
     wish: _Wish
@@ -67,30 +62,17 @@ class TransactionRequests:
 
     __slots__ = (
         "_answering_late",
-        "_clock",
         "_connections",
         "_gathered",
         "_sent",
         "_settings",
-        "_streamless_until_s",
         "_streams",
     )
 
-    def __init__(
-        self, connections: Connections, *, settings: ProducerSettings, clock: Clock
-    ) -> None:
-        """Have none.
-
-        Args:
-            connections: Where channels come from.
-            settings: How long a request may take, and how large it may be.
-            clock: Tells when to ask again for a stream.
-        """
+    def __init__(self, connections: Connections, *, settings: ProducerSettings) -> None:
         self._connections = connections
         self._settings = settings
-        self._clock = clock
         self._streams: dict[str, AppendStream[StreamTransactionsResponse]] = {}
-        self._streamless_until_s: dict[str, float] = {}
         self._gathered: dict[str, list[_Waiting]] = {}
         self._sent: set[asyncio.Future[_Result]] = set()
         # Addresses of brokers that wait for the disk or a replica: two requests would only wait for
@@ -108,16 +90,7 @@ class TransactionRequests:
         Raises:
             CallError: As the broker says; ``outcome_unknown`` says whether it may be stored.
         """
-        result = await self._ask(address, peer, half)
-        if result is None:
-            request = SendMessagesRequest(
-                topic=half.topic,
-                queue_id=half.queue_id,
-                messages=[half.message],
-                producer_group=half.producer_group,
-            )
-            send = self._connections.send(address).SendMessages
-            await answer_of(send(request, timeout=self._settings.call_timeout_s), peer)
+        await self._ask(address, peer, half)
 
     async def end(
         self, address: str, peer: str, request: EndTransactionRequest
@@ -133,10 +106,9 @@ class TransactionRequests:
             CallError: As the broker says; ``outcome_unknown`` says whether it may have ended.
         """
         result = await self._ask(address, peer, request)
-        if isinstance(result, EndTransactionResult):
-            return result.answer
-        end = self._connections.transactions(address).EndTransaction
-        return await answer_of(end(request, timeout=self._settings.call_timeout_s), peer)
+        if not isinstance(result, EndTransactionResult):
+            raise CallError(f"{peer}: an end was answered as a half message", outcome_unknown=True)
+        return result.answer
 
     def close(self) -> None:
         """End all; nobody knows what came of that which is under way."""
@@ -147,13 +119,11 @@ class TransactionRequests:
         _fail((*waiting, *self._sent), error)
 
     async def _ask(self, address: str, peer: str, wish: _Wish) -> _Result:
-        """What becomes of one; nothing if the broker knows no streams.
+        """What becomes of one.
 
         Raises:
             CallError: As the broker says, or why nobody knows.
         """
-        if self._is_streamless(address):
-            return None
         self._connections.check()
         loop = asyncio.get_running_loop()
         waiting = _Waiting(wish, loop.create_future())
@@ -164,7 +134,7 @@ class TransactionRequests:
         else:
             gathered.append(waiting)
         result = await waiting.future
-        if result is not None and result.HasField("error"):
+        if result.HasField("error"):
             raise error_from_status(result.error, peer=peer)
         return result
 
@@ -209,10 +179,6 @@ class TransactionRequests:
             if isinstance(answer, StreamTransactionsResponse):
                 self._note_level(address, answer)
                 _hand_on(answer, futures, peer)
-            elif stream.unknown_method:
-                self._streamless_until_s[address] = self._clock.monotonic_s() + STREAMLESS_S
-                for future in futures:
-                    _tell(future, None)
             elif isinstance(answer, RequestTooLarge) and len(together) > 1:
                 # It was not worked on. Each by itself may be small enough.
                 for each in together:
@@ -238,10 +204,6 @@ class TransactionRequests:
             stream = AppendStream(self._connections.transaction_stream(address), peer)
             self._streams[address] = stream
         return stream
-
-    def _is_streamless(self, address: str) -> bool:
-        until_s = self._streamless_until_s.get(address)
-        return until_s is not None and self._clock.monotonic_s() < until_s
 
 
 def _requests_of(
@@ -271,12 +233,8 @@ def _hand_on(
         _fail(futures, CallError(text, outcome_unknown=True))
     else:
         for future, result in zip(futures, results, strict=True):
-            _tell(future, result)
-
-
-def _tell(future: asyncio.Future[_Result], result: _Result) -> None:
-    if not future.done():
-        future.set_result(result)
+            if not future.done():
+                future.set_result(result)
 
 
 def _fail(futures: Sequence[asyncio.Future[_Result]], error: ArianeError) -> None:

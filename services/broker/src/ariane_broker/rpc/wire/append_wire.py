@@ -289,7 +289,7 @@ def append_response(outcomes: Sequence[BatchOutcome], *, is_table: bool = False)
         outcomes: What became of each batch.
         is_table: Whether they came as a table.
     """
-    return _answered(AppendRecordsResponse(takes_tables=True), outcomes, is_table=is_table)
+    return _answered(AppendRecordsResponse(), outcomes, is_table=is_table)
 
 
 def stream_response(
@@ -302,7 +302,7 @@ def stream_response(
         outcomes: What became of each batch.
         is_table: Whether they came as a table.
     """
-    response = StreamAppendsResponse(request_number=request_number, takes_tables=True)
+    response = StreamAppendsResponse(request_number=request_number)
     return _answered(response, outcomes, is_table=is_table)
 
 
